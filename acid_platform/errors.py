@@ -1,0 +1,179 @@
+"""Every error that the platform raises.
+
+Two families, so that a caller can decide without reading texts: `Terminal` (the call must be
+changed) and `Transient` (the same call may succeed later). Each text says what went wrong, with
+which table, transaction or file, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class AcidError(Exception):
+    """Base of all errors of the platform."""
+
+
+class Terminal(AcidError):
+    """Repeating the call will fail again: fix the call, the data or the configuration."""
+
+
+class Transient(AcidError):
+    """Repeating the call, or the whole transaction, may succeed."""
+
+
+# --- names and declarations -------------------------------------------------------------------
+
+
+class NoSuchTable(Terminal):
+    """The table is not in the metastore."""
+
+
+class TableExists(Terminal):
+    """A table of that name is in the metastore already."""
+
+
+class NoSuchPartition(Terminal):
+    """The table has no such partition, or is not partitioned."""
+
+
+class InvalidDefinition(Terminal):
+    """A table, column, type, partition or property declaration that can't be honoured."""
+
+
+class UnknownColumn(Terminal):
+    """A column that the table does not have."""
+
+
+class WrongType(Terminal):
+    """A value or column whose type does not fit the table's column without loss."""
+
+
+class PartitionColumnUpdate(Terminal):
+    """UPDATE may not assign a partition column: delete and insert instead."""
+
+
+class InvalidExpression(Terminal):
+    """A predicate or assignment that does not parse, or does not resolve against the table."""
+
+
+class UnsupportedStatement(Terminal):
+    """A SQL statement outside the supported set; the text lists what is supported."""
+
+
+class SettingRefused(Terminal):
+    """A setting, or a value of one, that the platform refuses (P7, P9)."""
+
+
+# --- environment ------------------------------------------------------------------------------
+
+
+class WarehouseNotWritable(Terminal):
+    """The warehouse directory can't be created or written."""
+
+
+class JavaMissing(Terminal):
+    """No Java 17 or newer was found, and Spark needs one."""
+
+
+class SparkMisconfigured(Terminal):
+    """The Spark session lacks something that correct results depend on (P17)."""
+
+
+class MetastoreInUse(Terminal):
+    """Another process owns this metastore file."""
+
+
+class MetastoreIncompatible(Terminal):
+    """The metastore file can't be served: newer schema, network file system, unsafe settings."""
+
+
+class MetastoreUnavailable(Transient):
+    """The metastore process can't be reached or started."""
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+class MalformedName(Terminal):
+    """A file or directory whose name claims to be ACID but does not follow the grammar."""
+
+
+class CorruptFile(Terminal):
+    """A data file that is torn, empty where it may not be, or lacks what ACID needs."""
+
+
+class UnsupportedLayout(Terminal):
+    """Files of a kind that this version does not read (the text says which)."""
+
+
+class NotEnoughHistory(Terminal):
+    """The snapshot is older than the oldest base that is left (storage.md section 7, P13)."""
+
+
+class PublicationFailed(Transient):
+    """What Spark wrote is not what was counted; nothing was published (P19)."""
+
+
+class CompactionMismatch(Terminal):
+    """Input and output of a compaction differ; the inputs were kept."""
+
+
+# --- transactions -------------------------------------------------------------------------------
+
+
+class NoSuchTxn(Terminal):
+    """The transaction is unknown, or has ended in another way than asked for (T7, T12)."""
+
+
+class TxnAborted(Transient):
+    """The transaction was aborted: by its owner, by an operator or by the reaper (T10, P2)."""
+
+
+class WriteConflict(TxnAborted):
+    """First committer wins: an overlapping transaction changed the same entity (T31, T33, P6)."""
+
+
+class OverwriteThenWrite(Terminal):
+    """A second write of an entity that this transaction overwrote or truncated: commit first (P6)."""
+
+
+class ReadOnlyTxn(Terminal):
+    """A read-only transaction may not write (T17)."""
+
+
+class TooManyOpenTxns(Transient):
+    """The limit of open transactions is reached (T2)."""
+
+
+class LockNotAcquired(Transient):
+    """A zero-wait lock was blocked (L10)."""
+
+
+class LockTimeout(Transient):
+    """The lock was not granted within the wait that was asked for (L11)."""
+
+
+class OutcomeUnknown(Transient):
+    """The reply was lost and the outcome can't be learnt; it does not mean "not committed" (P3)."""
+
+
+class SnapshotExpired(Transient):
+    """The files behind a DataFrame are gone because its read lease has ended: call read() again (P12)."""
+
+
+# --- compaction ---------------------------------------------------------------------------------
+
+
+class AlreadyScheduled(Terminal):
+    """The entity has a compaction that waits, works, or left nothing new to do (C24)."""
+
+
+class CompactionRefused(Terminal):
+    """The request can't or need not be done (C27, C29)."""
+
+
+class CompactionFailed(Transient):
+    """The compaction task failed; the table's data is untouched (C32)."""
+
+
+class CompactionLost(Transient):
+    """The task was revoked and given to another worker; this attempt's output was dropped (P21)."""

@@ -1,0 +1,127 @@
+"""Names of ACID directories and data files: parsing and formatting (storage.md section 1).
+
+Ids are compared as integers, never as text; any number of digits is read, seven are written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from acid_platform.errors import MalformedName
+
+VERSION_FILE = "_orc_acid_version"
+VERSION = b"2"
+METADATA_FILE = "_metadata_acid"
+TEMPORARY_PREFIX = "_tmp_"
+FLUSH_LENGTH_SUFFIX = "_flush_length"
+
+CONVERTED_BASE = -(1 << 63)
+"""Write id of the first compacted base of a converted table without deltas: always valid."""
+
+_BASE = re.compile(r"base_(-?\d+)(?:_v(\d+))?")
+_DELTA = re.compile(r"(delete_)?delta_(\d+)_(\d+)(?:_(\d+))?(?:_v(\d+))?")
+_BUCKET = re.compile(r"bucket_(\d+)(?:_(\d+))?")
+_ORIGINAL = re.compile(r"(\d+)_\d+(?:_copy_\d+)?")
+_TEMPORARY = re.compile(rf"{TEMPORARY_PREFIX}(\d+)_\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class BaseName:
+    """`base_N[_vT]`."""
+
+    write_id: int
+    visibility: int = 0
+    """Transaction that compacted it; 0 = visible to all."""
+
+    def __str__(self) -> str:
+        return f"base_{self.write_id:07d}" + _suffix(self.visibility)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaName:
+    """`[delete_]delta_A_B[_S][_vT]`."""
+
+    low: int
+    high: int
+    statement: int | None = None
+    visibility: int = 0
+    deletes: bool = False
+
+    def __str__(self) -> str:
+        prefix = "delete_delta" if self.deletes else "delta"
+        statement = "" if self.statement is None else f"_{self.statement:04d}"
+        return f"{prefix}_{self.low:07d}_{self.high:07d}{statement}{_suffix(self.visibility)}"
+
+
+AcidName = BaseName | DeltaName
+
+
+def _suffix(visibility: int) -> str:
+    return f"_v{visibility:07d}" if visibility else ""
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a path component, relative to the table root, is ignored by every reader."""
+    return name.startswith(("_", "."))
+
+
+def claims_to_be_acid(name: str) -> bool:
+    return name.startswith(("base_", "delta_", "delete_delta_"))
+
+
+def parse_directory(name: str, where: str = "") -> AcidName | None:
+    """The ACID directory that `name` denotes, or None for any other directory.
+
+    Raises MalformedName when the name starts like one but does not follow the grammar; `where` is
+    the path for that text.
+    """
+    if not claims_to_be_acid(name):
+        return None
+    if match := _BASE.fullmatch(name):
+        return BaseName(int(match[1]), int(match[2] or 0))
+    if match := _DELTA.fullmatch(name):
+        low, high = int(match[2]), int(match[3])
+        if low <= high:
+            statement = None if match[4] is None else int(match[4])
+            return DeltaName(low, high, statement, int(match[5] or 0), match[1] is not None)
+    raise MalformedName(
+        f"{where or name} starts like an ACID directory but is not base_N[_vT] or"
+        " [delete_]delta_A_B[_S][_vT]; move it out of the table"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BucketFile:
+    """`bucket_NNNNN[_attempt]`."""
+
+    bucket: int
+    attempt: int | None = None
+
+    def __str__(self) -> str:
+        attempt = "" if self.attempt is None else f"_{self.attempt}"
+        return f"bucket_{self.bucket:05d}{attempt}"
+
+
+def parse_bucket_file(name: str) -> BucketFile | None:
+    match = _BUCKET.fullmatch(name)
+    if not match:
+        return None
+    return BucketFile(int(match[1]), None if match[2] is None else int(match[2]))
+
+
+def original_bucket(name: str) -> int | None:
+    """Bucket number of an original file (`000000_0`, `000000_0_copy_1`), else None."""
+    match = _ORIGINAL.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def temporary_name(txn_id: int, token: str) -> str:
+    """`_tmp_<txn>_<token>`: where a transaction builds files before they are published (P19)."""
+    return f"{TEMPORARY_PREFIX}{txn_id:07d}_{token}"
+
+
+def temporary_owner(name: str) -> int | None:
+    """The transaction that owns a temporary directory, or None if it is not one of ours."""
+    match = _TEMPORARY.fullmatch(name)
+    return int(match[1]) if match else None

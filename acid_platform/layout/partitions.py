@@ -1,0 +1,50 @@
+"""Partition directory names: escaping and parsing (storage.md section 1.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+_ESCAPED = frozenset('"#%\'*/:=?\\{[]^') | {chr(c) for c in (*range(32), 127)}
+_SEQUENCE = re.compile(r"%([0-9A-Fa-f]{2})")
+
+
+def escape(text: str) -> str:
+    """Hive's escaping of one side of `column=value`."""
+    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)
+
+
+def unescape(text: str) -> str:
+    """The inverse; a bad sequence stays as it is."""
+    return _SEQUENCE.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def partition_name(values: Mapping[str, str | None]) -> str:
+    """`month=3/day=4`; NULL and the empty string become the default partition.
+
+    `values` are in partition column order; keys are written in lower case.
+    """
+    return "/".join(
+        f"{escape(key.lower())}={escape(value) if value else DEFAULT_PARTITION}"
+        for key, value in values.items()
+    )
+
+
+def partition_segment(segment: str) -> tuple[str, str | None] | None:
+    """One directory name → (column, value or None for NULL); None if it is not a partition."""
+    key, equals, value = segment.partition("=")
+    if not equals or not key:
+        return None
+    name = unescape(value)
+    return unescape(key).lower(), None if name == DEFAULT_PARTITION else name
+
+
+def parse_partition(name: str, columns: Sequence[str]) -> tuple[str | None, ...] | None:
+    """Values of `month=3/day=4` in the order of `columns`, or None if the columns differ."""
+    pairs = [partition_segment(segment) for segment in name.split("/")]
+    found = [pair for pair in pairs if pair is not None]
+    if [key for key, _ in found] != [column.lower() for column in columns]:
+        return None
+    return tuple(value for _, value in found)

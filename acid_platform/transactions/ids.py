@@ -1,0 +1,41 @@
+"""Ids, states and kinds of transactions (transactions.md section 1)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NewType
+
+TxnId = NewType("TxnId", int)
+WriteId = NewType("WriteId", int)
+TableId = NewType("TableId", int)
+
+NONE_OPEN = (1 << 63) - 1
+"""What Hive prints as `minOpen` when nothing is open."""
+
+
+class TxnState(Enum):
+    OPEN = "o"
+    ABORTED = "a"
+    COMMITTED = "c"
+
+
+class TxnType(Enum):
+    """Built types only (P1)."""
+
+    DEFAULT = 0
+    READ_ONLY = 2
+    COMPACTION = 4
+
+
+class Operation(Enum):
+    """What a transaction does to an entity; the letters are Hive's."""
+
+    SELECT = "s"
+    INSERT = "i"
+    UPDATE = "u"
+    DELETE = "d"
+    COMPACT = "c"
+
+    @property
+    def writes(self) -> bool:
+        return self in (Operation.INSERT, Operation.UPDATE, Operation.DELETE)

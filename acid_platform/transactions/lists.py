@@ -1,0 +1,224 @@
+"""What a snapshot may see: ValidTxnList and ValidWriteIdList in Hive's exact string forms.
+
+Pure values. Rules S2, S3, S5, S6 (transactions) and S11 to S16 (write ids) of transactions.md.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from acid_platform.errors import Terminal
+from acid_platform.transactions.ids import NONE_OPEN
+
+
+class RangeResponse(Enum):
+    """How much of an id range is valid, or aborted."""
+
+    NONE = "none"
+    SOME = "some"
+    ALL = "all"
+
+
+class MalformedList(Terminal):
+    """A text that is not Hive's form of a transaction or write id list."""
+
+
+def _ids(text: str, whole: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted(int(part) for part in text.split(",") if part))
+    except ValueError as error:
+        raise MalformedList(f"{whole!r} holds an id that is not a number: {text!r}") from error
+
+
+def _within(ids: tuple[int, ...], low: int, high: int) -> int:
+    """How many of the sorted ids lie in low..high."""
+    return bisect_left(ids, high + 1) - bisect_left(ids, low)
+
+
+def _contains(ids: tuple[int, ...], one: int) -> bool:
+    at = bisect_left(ids, one)
+    return at < len(ids) and ids[at] == one
+
+
+@dataclass(frozen=True, slots=True)
+class _IdList:
+    """High watermark and exceptions; ids above the watermark are invalid. Both tuples ascend."""
+
+    high_watermark: int
+    open: tuple[int, ...] = ()
+    aborted: tuple[int, ...] = ()
+    min_open: int = NONE_OPEN
+
+    def is_valid(self, one: int) -> bool:
+        """S3, S11."""
+        return (
+            one <= self.high_watermark
+            and not _contains(self.open, one)
+            and not _contains(self.aborted, one)
+        )
+
+    def is_aborted(self, one: int) -> bool:
+        return _contains(self.aborted, one)
+
+    def range_valid(self, low: int, high: int) -> RangeResponse:
+        """How many of low..high are valid (S6, S14)."""
+        if low > self.high_watermark:
+            return RangeResponse.NONE
+        top = min(high, self.high_watermark)
+        invalid = _within(self.open, low, top) + _within(self.aborted, low, top)
+        invalid += high - top
+        if invalid == 0:
+            return RangeResponse.ALL
+        return RangeResponse.NONE if invalid == high - low + 1 else RangeResponse.SOME
+
+    def range_aborted(self, low: int, high: int) -> RangeResponse:
+        """How many of low..high are aborted (S6, S14)."""
+        count = _within(self.aborted, low, high)
+        if count == 0:
+            return RangeResponse.NONE
+        return RangeResponse.ALL if count == high - low + 1 else RangeResponse.SOME
+
+    def invalid_between(self, low: int, high: int) -> tuple[int, ...]:
+        """The open and aborted ids in low..high that lie at or below the watermark, ascending."""
+        top = min(high, self.high_watermark)
+        both = [i for ids in (self.open, self.aborted) for i in ids if low <= i <= top]
+        return tuple(sorted(both))
+
+    def _body(self) -> str:
+        opened, aborted = (",".join(map(str, ids)) for ids in (self.open, self.aborted))
+        return f"{self.high_watermark}:{self.min_open}:{opened}:{aborted}"
+
+
+def _parse_body(fields: list[str], whole: str) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
+    if len(fields) != 4:
+        raise MalformedList(
+            f"{whole!r} is not high watermark:min open:open ids:aborted ids (S5, S13)"
+        )
+    try:
+        high_watermark, min_open = int(fields[0]), int(fields[1])
+    except ValueError as error:
+        raise MalformedList(f"{whole!r} does not start with two numbers") from error
+    return high_watermark, _ids(fields[2], whole), _ids(fields[3], whole), min_open
+
+
+@dataclass(frozen=True, slots=True)
+class ValidTxnList(_IdList):
+    """Which transactions a snapshot sees. `str()` and `parse()` use Hive's form (S5)."""
+
+    @classmethod
+    def of(
+        cls, high_watermark: int, open: Iterable[int] = (), aborted: Iterable[int] = ()
+    ) -> ValidTxnList:
+        opened = tuple(sorted(open))
+        least = opened[0] if opened else NONE_OPEN
+        return cls(high_watermark, opened, tuple(sorted(aborted)), least)
+
+    @classmethod
+    def everything(cls) -> ValidTxnList:
+        """All transactions count as committed (S5)."""
+        return cls(NONE_OPEN)
+
+    @classmethod
+    def parse(cls, text: str) -> ValidTxnList:
+        """Raises MalformedList."""
+        return cls(*_parse_body(text.split(":"), text))
+
+    def for_reader(self, me: int) -> ValidTxnList:
+        """The list as transaction `me` sees it: nothing above itself, itself not excepted (S2)."""
+        if me <= 0:
+            return self
+        return ValidTxnList.of(
+            min(me, self.high_watermark),
+            (i for i in self.open if i < me),
+            (i for i in self.aborted if i < me),
+        )
+
+    def __str__(self) -> str:
+        return self._body()
+
+
+@dataclass(frozen=True, slots=True)
+class ValidWriteIdList(_IdList):
+    """Which write ids of one table a snapshot sees. `str()` and `parse()` use Hive's form (S13).
+
+    `table` is `db.name`. The bucketless pre-transactional data has write id 0 and is always valid.
+    """
+
+    table: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        table: str,
+        high_watermark: int,
+        open: Iterable[int] = (),
+        aborted: Iterable[int] = (),
+    ) -> ValidWriteIdList:
+        opened = tuple(sorted(open))
+        least = opened[0] if opened else NONE_OPEN
+        return cls(high_watermark, opened, tuple(sorted(aborted)), least, table)
+
+    @classmethod
+    def parse(cls, text: str) -> ValidWriteIdList:
+        """Raises MalformedList."""
+        table, _, body = text.partition(":")
+        return cls(*_parse_body(body.split(":"), text), table)
+
+    def is_valid_base(self, write_id: int) -> bool:
+        """A compacted base contains no open write and nothing above the watermark (S12)."""
+        return write_id < 0 or (write_id < self.min_open and write_id <= self.high_watermark)
+
+    def seeing(self, own: int) -> ValidWriteIdList:
+        """The same list for the transaction that holds write id `own`: it reads its own writes.
+
+        Raising the watermark to `own` excepts what lies between, since it was invisible before.
+        """
+        hidden = range(self.high_watermark + 1, own)
+        return ValidWriteIdList.of(
+            self.table,
+            max(self.high_watermark, own),
+            {i for i in (*self.open, *hidden) if i != own},
+            self.aborted,
+        )
+
+    def for_compactor(self) -> CompactorWriteIdList:
+        """S16: stops below the lowest open write; aborted ids inside a range do not matter."""
+        top = self.min_open - 1 if self.open else self.high_watermark
+        return CompactorWriteIdList(top, (), tuple(i for i in self.aborted if i <= top),
+                                    NONE_OPEN, self.table)
+
+    def capped(self, high_watermark: int) -> ValidWriteIdList:
+        """The list cut at a lower watermark (S17)."""
+        top = min(self.high_watermark, high_watermark)
+        return ValidWriteIdList.of(self.table, top, (i for i in self.open if i <= top),
+                                   self.aborted)
+
+    def __str__(self) -> str:
+        return f"{self.table}:{self._body()}"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactorWriteIdList(ValidWriteIdList):
+    """What a compaction may merge (S16): whole ranges at or below the watermark, never SOME."""
+
+    def range_valid(self, low: int, high: int) -> RangeResponse:
+        return RangeResponse.ALL if high <= self.high_watermark else RangeResponse.NONE
+
+
+def parse_table_lists(text: str) -> tuple[int, dict[str, ValidWriteIdList]]:
+    """`txnId$list$list…` → transaction id and one list per table (S13)."""
+    head, *lists = text.split("$")
+    try:
+        txn_id = int(head)
+    except ValueError as error:
+        raise MalformedList(f"{text!r} does not start with a transaction id") from error
+    parsed = [ValidWriteIdList.parse(part) for part in lists]
+    return txn_id, {one.table: one for one in parsed}
+
+
+def format_table_lists(txn_id: int, lists: Iterable[ValidWriteIdList]) -> str:
+    """The inverse of `parse_table_lists` (S13)."""
+    return "$".join([str(txn_id), *map(str, lists)])
