@@ -1,0 +1,52 @@
+"""The six columns of ACID files and the user metadata of their footers (storage.md 2, 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from acid_platform.layout.types import Column
+
+OPERATION = "operation"
+ORIGINAL_TRANSACTION = "originalTransaction"
+BUCKET = "bucket"
+ROW_ID = "rowId"
+CURRENT_TRANSACTION = "currentTransaction"
+ROW = "row"
+
+ACID_COLUMNS = (OPERATION, ORIGINAL_TRANSACTION, BUCKET, ROW_ID, CURRENT_TRANSACTION, ROW)
+
+INSERT_EVENT = 0
+DELETE_EVENT = 2
+
+KEY_INDEX = "hive.acid.key.index"
+STATS = "hive.acid.stats"
+ACID_VERSION = "hive.acid.version"
+
+RowKey = tuple[int, int, int]
+"""(originalTransaction, bucket property, rowId)."""
+
+
+def user_metadata(stripe_ends: Iterable[RowKey], inserts: int, deletes: int) -> dict[str, bytes]:
+    """What Hive expects in the footer: the key of the last row of every stripe, and counts."""
+    index = "".join(f"{write_id},{bucket},{row};" for write_id, bucket, row in stripe_ends)
+    return {
+        KEY_INDEX: index.encode(),
+        STATS: f"{inserts},0,{deletes}".encode(),
+        ACID_VERSION: b"2",
+    }
+
+
+_WIDTH = {
+    "boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "date": 4, "float": 4, "bigint": 8,
+    "double": 8, "decimal": 9, "timestamp": 12, "string": 20, "varchar": 20, "char": 20,
+    "binary": 40,
+}
+
+
+def cheapest(columns: Iterable[Column]) -> Column | None:
+    """The column that costs least to decode: a scan must reference a leaf of `row` (spark.md 1).
+
+    None when there is no column of a primitive type.
+    """
+    flat = [column for column in columns if not column.type.nested]
+    return min(flat, key=lambda column: _WIDTH.get(column.type.kind, 99), default=None)

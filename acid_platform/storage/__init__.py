@@ -1,0 +1,1 @@
+"""Files of the warehouse through pyarrow.fs, and ORC inspection."""
