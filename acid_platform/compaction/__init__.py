@@ -1,0 +1,1 @@
+"""When to compact, what, and what may be removed afterwards."""

@@ -1,0 +1,1 @@
+"""Transactions, write ids and locks, kept in DuckDB by one process."""

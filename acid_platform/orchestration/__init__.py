@@ -1,0 +1,1 @@
+"""Dagster ops, jobs, sensors, schedules and checks."""

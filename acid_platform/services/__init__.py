@@ -1,0 +1,1 @@
+"""Initiator, Worker, Cleaner and housekeeper."""

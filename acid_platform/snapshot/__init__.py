@@ -1,0 +1,16 @@
+"""Which directories a snapshot sees, and which are obsolete (storage.md section 7)."""
+
+from acid_platform.snapshot.directory import (
+    AcidDirectory,
+    Invisible,
+    Removable,
+    VisibleBase,
+    VisibleDelta,
+    select,
+)
+from acid_platform.snapshot.listing import EntityListing, FileEntry
+
+__all__ = [
+    "AcidDirectory", "EntityListing", "FileEntry", "Invisible", "Removable", "VisibleBase",
+    "VisibleDelta", "select",
+]

@@ -1,0 +1,1 @@
+"""The SQL statements of the platform."""
