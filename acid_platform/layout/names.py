@@ -19,11 +19,12 @@ FLUSH_LENGTH_SUFFIX = "_flush_length"
 CONVERTED_BASE = -(1 << 63)
 """Write id of the first compacted base of a converted table without deltas: always valid."""
 
-_BASE = re.compile(r"base_(-?\d+)(?:_v(\d+))?")
-_DELTA = re.compile(r"(delete_)?delta_(\d+)_(\d+)(?:_(\d+))?(?:_v(\d+))?")
-_BUCKET = re.compile(r"bucket_(\d+)(?:_(\d+))?")
-_ORIGINAL = re.compile(r"(\d+)_\d+(?:_copy_\d+)?")
-_TEMPORARY = re.compile(rf"{TEMPORARY_PREFIX}(\d+)_\w+")
+# ASCII: without it \d takes the digits of every script.
+_BASE = re.compile(r"base_(-?\d+)(?:_v(\d+))?", re.ASCII)
+_DELTA = re.compile(r"(delete_)?delta_(\d+)_(\d+)(?:_(\d+))?(?:_v(\d+))?", re.ASCII)
+_BUCKET = re.compile(r"bucket_(\d+)(?:_(\d+))?", re.ASCII)
+_ORIGINAL = re.compile(r"(\d+)_\d+(?:_copy_\d+)?", re.ASCII)
+_TEMPORARY = re.compile(rf"{TEMPORARY_PREFIX}(\d+)_[\w-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ def parse_partition(name: str, columns: Sequence[str]) -> tuple[str | None, ...]
     """Values of `month=3/day=4` in the order of `columns`, or None if the columns differ."""
     pairs = [partition_segment(segment) for segment in name.split("/")]
     found = [pair for pair in pairs if pair is not None]
-    if [key for key, _ in found] != [column.lower() for column in columns]:
+    keys = [key for key, _ in found]
+    if len(found) < len(pairs) or keys != [column.lower() for column in columns]:
         return None
     return tuple(value for _, value in found)

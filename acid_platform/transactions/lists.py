@@ -28,7 +28,7 @@ class MalformedList(Terminal):
 
 def _ids(text: str, whole: str) -> tuple[int, ...]:
     try:
-        return tuple(sorted(int(part) for part in text.split(",") if part))
+        return tuple(sorted({int(part) for part in text.split(",") if part}))
     except ValueError as error:
         raise MalformedList(f"{whole!r} holds an id that is not a number: {text!r}") from error
 
@@ -80,6 +80,14 @@ class _IdList:
         if count == 0:
             return RangeResponse.NONE
         return RangeResponse.ALL if count == high - low + 1 else RangeResponse.SOME
+
+    def aborted_between(self, low: int, high: int) -> tuple[int, ...]:
+        """The aborted ids in low..high, also those above the watermark, ascending."""
+        return self.aborted[bisect_left(self.aborted, low):bisect_left(self.aborted, high + 1)]
+
+    def open_between(self, low: int, high: int) -> tuple[int, ...]:
+        """The open ids in low..high, also those above the watermark, ascending."""
+        return self.open[bisect_left(self.open, low):bisect_left(self.open, high + 1)]
 
     def invalid_between(self, low: int, high: int) -> tuple[int, ...]:
         """The open and aborted ids in low..high that lie at or below the watermark, ascending."""
@@ -176,7 +184,7 @@ class ValidWriteIdList(_IdList):
 
         Raising the watermark to `own` excepts what lies between, since it was invisible before.
         """
-        hidden = range(self.high_watermark + 1, own)
+        hidden = set(range(self.high_watermark + 1, own)).difference(self.aborted)
         return ValidWriteIdList.of(
             self.table,
             max(self.high_watermark, own),
@@ -186,7 +194,7 @@ class ValidWriteIdList(_IdList):
 
     def for_compactor(self) -> CompactorWriteIdList:
         """S16: stops below the lowest open write; aborted ids inside a range do not matter."""
-        top = self.min_open - 1 if self.open else self.high_watermark
+        top = min(self.min_open - 1, self.high_watermark) if self.open else self.high_watermark
         return CompactorWriteIdList(top, (), tuple(i for i in self.aborted if i <= top),
                                     NONE_OPEN, self.table)
 

@@ -1,0 +1,376 @@
+"""Which base, deltas and original files of one entity a snapshot sees, and what may go.
+
+The selection algorithm of storage.md section 7. It serves readers, the compactor (through a
+`CompactorWriteIdList`) and the Cleaner (through the list of S17) alike. Order of work for all of
+them: take both lists first, list the directory after.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from acid_platform.errors import CorruptFile, MalformedName, NotEnoughHistory, UnsupportedLayout
+from acid_platform.layout.names import (
+    AcidName,
+    BaseName,
+    DeltaName,
+    claims_to_be_acid,
+    is_hidden,
+    original_bucket,
+    parse_directory,
+)
+from acid_platform.snapshot.contents import Contents, data_files
+from acid_platform.snapshot.listing import EntityListing, FileEntry
+from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleBase:
+    """The base that the snapshot reads; `directory` is its name as found on disk."""
+
+    name: BaseName
+    directory: str
+    files: tuple[FileEntry, ...]
+    test_rows: bool = False
+    """Some write id at or below the base is invalid: test each row by currentTransaction."""
+    above: int = -1
+    """Always -1: nothing lies below a base. Here so that bases and deltas are read alike."""
+    raw: bool = False
+    """Files without ACID columns: LOAD DATA OVERWRITE, or an insert-only table."""
+    compacted: bool = False
+    """Made by a compactor, so that rows of aborted write ids are not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleDelta:
+    """A delta or delete_delta that the snapshot reads."""
+
+    name: DeltaName
+    directory: str
+    files: tuple[FileEntry, ...]
+    test_rows: bool = False
+    """The range is not ALL valid: test each row or event by its own currentTransaction (S15)."""
+    above: int = -1
+    """Drop insert rows with currentTransaction <= above: an earlier directory holds them too."""
+    raw: bool = False
+    """Files without ACID columns: LOAD DATA, or an insert-only table."""
+    compacted: bool = False
+    """Made by a compactor, so that rows and events of aborted write ids are not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removable:
+    """A directory or original file that this snapshot does not need any more, and why (C46)."""
+
+    path: str
+    reason: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invisible:
+    """A directory that is neither read nor removable: a later or older snapshot may need it."""
+
+    path: str
+    name: AcidName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcidDirectory:
+    """One entity as one snapshot sees it; every ACID directory is in exactly one of the lists.
+
+    `deltas` are in the order of the algorithm, delete_deltas before deltas of the same range.
+    `originals` are in the order that fixes their row ids, and empty when there is a base.
+    """
+
+    location: str
+    base: VisibleBase | None
+    deltas: tuple[VisibleDelta, ...]
+    originals: tuple[FileEntry, ...]
+    obsolete: tuple[Removable, ...]
+    aborted: tuple[Removable, ...]
+    invisible: tuple[Invisible, ...] = ()
+    zero_length: tuple[str, ...] = ()
+    """Bucket files without a byte in what is read: taken as absent, worth a warning."""
+
+    @property
+    def inserts(self) -> tuple[VisibleDelta, ...]:
+        return tuple(delta for delta in self.deltas if not delta.name.deletes)
+
+    @property
+    def delete_deltas(self) -> tuple[VisibleDelta, ...]:
+        return tuple(delta for delta in self.deltas if delta.name.deletes)
+
+
+def select(
+    listing: EntityListing, write_ids: ValidWriteIdList, txns: ValidTxnList, *, floor: int = 0
+) -> AcidDirectory:
+    """What a snapshot of `write_ids` and `txns` sees of one entity (storage.md section 7).
+
+    The result does not depend on the order of the listing. A transaction passes a list that sees
+    its own write id. `floor` is the write id that dropped an earlier partition of this name: what
+    lies at or below it is obsolete for every snapshot that sees the drop (P22).
+
+    Raises MalformedName, UnsupportedLayout and CorruptFile for files that can't be read rightly,
+    and NotEnoughHistory when compacted bases are all newer than the snapshot.
+    """
+    found = _children(listing)
+    work = _Selection(listing, write_ids, txns, floor if write_ids.is_valid(floor) else 0)
+    base = work.choose_base(found.bases)
+    originals = work.choose_originals(found.originals, base)
+    deltas = work.choose_deltas(found.deltas, base)
+    return AcidDirectory(
+        listing.location, base, deltas, originals, tuple(work.obsolete), tuple(work.aborted),
+        tuple(work.invisible), tuple(work.zero_length),
+    )
+
+
+_Name = TypeVar("_Name", BaseName, DeltaName, AcidName)
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory(Generic[_Name]):
+    path: str
+    name: _Name
+    files: tuple[FileEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Children:
+    bases: tuple[_Directory[BaseName], ...]
+    deltas: tuple[_Directory[DeltaName], ...]
+    originals: tuple[FileEntry, ...]
+
+
+def _children(listing: EntityListing) -> _Children:
+    """Parses the direct children, by name; hidden ones are left out. Raises MalformedName."""
+    inside: dict[str, list[FileEntry]] = defaultdict(list)
+    originals: list[FileEntry] = []
+    for entry in listing.files:
+        child, slash, _ = entry.path.partition("/")
+        if slash:
+            inside[child].append(entry)
+        elif claims_to_be_acid(child):
+            raise MalformedName(
+                f"{listing.location}/{child} is a file with the name of an ACID directory; move it"
+                " out of the table"
+            )
+        elif not is_hidden(child):
+            originals.append(entry)
+    bases: list[_Directory[BaseName]] = []
+    deltas: list[_Directory[DeltaName]] = []
+    for child in sorted({*listing.directories, *inside}):
+        if is_hidden(child):
+            continue
+        name = parse_directory(child, f"{listing.location}/{child}")
+        if isinstance(name, BaseName):
+            bases.append(_Directory(child, name, tuple(inside[child])))
+        elif isinstance(name, DeltaName):
+            deltas.append(_Directory(child, name, tuple(inside[child])))
+        else:
+            originals += [one for one in inside[child] if not _hidden_below(one.path)]
+    full = sorted((one for one in originals if one.size > 0), key=lambda one: one.path)
+    return _Children(tuple(bases), tuple(deltas), tuple(full))
+
+
+def _hidden_below(path: str) -> bool:
+    return any(is_hidden(part) for part in path.split("/"))
+
+
+@dataclass(slots=True)
+class _Selection:
+    """One run of the algorithm; collects what is not selected, and why."""
+
+    listing: EntityListing
+    write_ids: ValidWriteIdList
+    txns: ValidTxnList
+    floor: int
+    obsolete: list[Removable] = field(default_factory=list)
+    aborted: list[Removable] = field(default_factory=list)
+    invisible: list[Invisible] = field(default_factory=list)
+    zero_length: list[str] = field(default_factory=list)
+
+    def choose_base(self, bases: Iterable[_Directory[BaseName]]) -> VisibleBase | None:
+        """The usable base of the highest write id; a compacted one wins over an overwrite.
+
+        A compacted base needs every write id up to its own resolved (S12), an overwrite only its
+        own committed. Each base is judged alone, so that the order does not matter.
+        """
+        usable: list[_Directory[BaseName]] = []
+        history: list[_Directory[BaseName]] = []
+        for one in bases:
+            write_id = one.name.write_id
+            if not self._compaction_visible(one):
+                continue
+            if write_id < 0 or self._compacted(one):
+                if self.write_ids.is_valid_base(write_id):
+                    usable.append(one)
+                else:
+                    history.append(one)
+                    self._hide(one, f"merges write ids that {self.write_ids} does not see")
+            elif self.write_ids.is_aborted(write_id):
+                self._abort(one, f"write id {write_id} aborted", "C46")
+            elif self.write_ids.is_valid(write_id):
+                usable.append(one)
+            else:
+                self._hide(one, f"write id {write_id} is open or above the high watermark")
+        above_floor: list[_Directory[BaseName]] = []
+        for one in usable:
+            if self.floor and one.name.write_id <= self.floor:
+                self._cover(one, self._dropped(), "P22")
+            else:
+                above_floor.append(one)
+        if not above_floor:
+            self._require_history([one for one in history if one.name.write_id > self.floor])
+            return None
+        # Of two finished compactions of one range the later attempt is read, as for deltas (S44).
+        *losers, best = sorted(above_floor, key=lambda one: (
+            one.name.write_id, self._compacted(one), one.name.visibility, one.path))
+        for loser in losers:
+            self._cover(loser, f"older than {best.path}", "C46")
+        contents = self._contents(best)
+        lowest = best.name.write_id if contents.raw else 1
+        partly = self.write_ids.range_valid(lowest, best.name.write_id) is not RangeResponse.ALL
+        return VisibleBase(best.name, best.path, contents.files, partly, raw=contents.raw,
+                           compacted=self._compacted(best))
+
+    def choose_originals(
+        self, files: tuple[FileEntry, ...], base: VisibleBase | None
+    ) -> tuple[FileEntry, ...]:
+        """Files from before the conversion count only without a base (write id 0).
+
+        A file whose name gives no bucket can't have row ids: it is refused where it would be read,
+        and left alone, not offered for removal, where a base stands for the originals.
+        """
+        used = base is None and not self.floor
+        reason = f"original file, older than {base.directory}" if base else self._dropped()
+        for one in files:
+            if original_bucket(one.name) is not None:
+                if not used:
+                    self.obsolete.append(Removable(one.path, reason, "C46" if base else "P22"))
+            elif used:
+                raise UnsupportedLayout(
+                    f"{self.listing.location}/{one.path} is no original file (NNNNNN_N[_copy_K]),"
+                    " so its rows can have no identity; rename it or move it out of the table"
+                )
+        return files if used else ()
+
+    def choose_deltas(
+        self, directories: Iterable[_Directory[DeltaName]], base: VisibleBase | None
+    ) -> tuple[VisibleDelta, ...]:
+        """Deltas above the base, widest first, without those that a wider one contains."""
+        selected: list[VisibleDelta] = []
+        current = max(base.name.write_id if base else 0, self.floor)
+        below = current
+        cover, rule = (
+            (f"within {base.directory}", "C46") if base else (self._dropped(), "P22")
+        )
+        last_statement: int | None = None
+        for one in self._visible_deltas(directories):
+            name = one.name
+            if name.high > current:
+                if self.write_ids.range_valid(current + 1, name.high) is RangeResponse.NONE:
+                    self._hide(one, f"adds no visible write id above {current}")
+                    continue
+                below, current, last_statement = current, name.high, name.statement
+                cover, rule = f"within {one.path}", "C46"
+            elif not (
+                # Other statements of one transaction, or the twin of the other kind.
+                (name.high == current and last_statement is not None)
+                or (selected and _same_work(name, selected[-1].name))
+            ):
+                self._cover(one, cover, rule)
+                continue
+            # Rows at or below `below` are in the base or an earlier delta too (S35, S48).
+            straddles = name.low <= below and not name.deletes
+            selected.append(self._delta(one, below if straddles else -1))
+        return tuple(selected)
+
+    def _visible_deltas(
+        self, directories: Iterable[_Directory[DeltaName]]
+    ) -> list[_Directory[DeltaName]]:
+        """Committed as far as the lists say, in the order of the algorithm."""
+        visible: list[_Directory[DeltaName]] = []
+        for one in directories:
+            name = one.name
+            if not self._compaction_visible(one):
+                continue
+            if self.write_ids.range_aborted(name.low, name.high) is RangeResponse.ALL:
+                ids = f"write id {name.low}" if name.low == name.high else (
+                    f"all write ids {name.low} to {name.high}")
+                self._abort(one, f"{ids} aborted", "C46")
+            elif self.write_ids.range_valid(name.low, name.high) is RangeResponse.NONE:
+                self._hide(one, "holds no visible write id")
+            else:
+                visible.append(one)
+        return sorted(visible, key=lambda one: (
+            one.name.low, -one.name.high,
+            -1 if one.name.statement is None else one.name.statement,
+            -one.name.visibility, one.path,
+        ))
+
+    def _delta(self, one: _Directory[DeltaName], above: int) -> VisibleDelta:
+        name = one.name
+        contents = self._contents(one)
+        if contents.raw and name.deletes:
+            raise CorruptFile(
+                f"{self.listing.location}/{contents.files[0].path}: a delete_delta may hold only"
+                " bucket files; restore the directory or abort its writer"
+            )
+        partly = self.write_ids.range_valid(name.low, name.high) is not RangeResponse.ALL
+        return VisibleDelta(name, one.path, contents.files, partly, above, contents.raw,
+                            self._compacted(one))
+
+    def _contents(self, one: _Directory[_Name]) -> Contents:
+        contents = data_files(self.listing.location, one.path, one.files)
+        self.zero_length += contents.zero_length
+        return contents
+
+    def _compacted(self, one: _Directory[_Name]) -> bool:
+        formats = self.listing.data_formats
+        return one.name.visibility > 0 or formats.get(one.path) == "compacted"
+
+    def _compaction_visible(self, one: _Directory[_Name]) -> bool:
+        """S18: a compactor's directory exists only for who sees the compaction's transaction."""
+        txn = one.name.visibility
+        if txn == 0 or self.txns.is_valid(txn):
+            return True
+        if self.txns.is_aborted(txn):
+            self._abort(one, f"compaction transaction {txn} aborted", "S18")
+        else:
+            self._hide(one, f"compaction transaction {txn} is not committed for this snapshot")
+        return False
+
+    def _require_history(self, unusable: list[_Directory[BaseName]]) -> None:
+        """Without a usable base a visible compacted one says that older inputs may be gone (P13).
+
+        Any of them counts, also behind an unusable overwrite base of a lower write id: missing
+        rows are worse than an error.
+        """
+        if unusable:
+            raise NotEnoughHistory(
+                f"{self.listing.location}: the snapshot {self.write_ids} is older than"
+                f" {unusable[0].path}, and what that base merged may be gone; read a newer snapshot"
+            )
+
+    def _dropped(self) -> str:
+        return f"dropped with the partition at write id {self.floor}"
+
+    def _cover(self, one: _Directory[_Name], reason: str, rule: str) -> None:
+        self.obsolete.append(Removable(one.path, reason, rule))
+
+    def _abort(self, one: _Directory[_Name], reason: str, rule: str) -> None:
+        self.aborted.append(Removable(one.path, reason, rule))
+
+    def _hide(self, one: _Directory[_Name], reason: str) -> None:
+        self.invisible.append(Invisible(one.path, one.name, reason))
+
+
+def _same_work(name: DeltaName, other: DeltaName) -> bool:
+    """One statement's, or one compaction's, pair of delta and delete_delta."""
+    return (name.low, name.high, name.statement, name.visibility) == (
+        other.low, other.high, other.statement, other.visibility)
