@@ -1,0 +1,368 @@
+"""Every setting that the platform knows, in three literal classes (P9, compaction.md section 6).
+
+HONOURED settings change what happens. NO_EFFECT settings are accepted so that Hive scripts run;
+each says why nothing follows. REFUSED settings accept only the one value that the platform works
+with. Times are kept in milliseconds; a number without a unit is in the setting's own unit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from acid_platform.errors import SettingRefused
+from acid_platform.transactions.locks import LockSettings
+
+
+class Kind(Enum):
+    BOOL = "true or false"
+    INT = "a whole number"
+    FLOAT = "a number"
+    TIME = "a time (ms, s, min, h, d)"
+    TEXT = "a text"
+    REGEX = "comma separated regular expressions"
+
+
+class Treatment(Enum):
+    HONOURED = "honoured"
+    NO_EFFECT = "accepted without effect"
+    REFUSED = "refused"
+
+
+Value = bool | int | float | str
+
+_UNITS = {
+    "ms": 1, "msec": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000,
+    "h": 3_600_000, "hour": 3_600_000, "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
+}
+_NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)\s*([a-z]*)")
+_BOOLS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: Hive's name, default (as text), allowed range and how it is treated.
+
+    `low` and `high` are in `unit` for times. `reason` is set unless HONOURED.
+    """
+
+    name: str
+    kind: Kind
+    default: str
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    reason: str = ""
+    treatment: Treatment = Treatment.HONOURED
+
+    @property
+    def allowed(self) -> str:
+        """The allowed range, for messages and docs."""
+        if self.treatment is Treatment.REFUSED:
+            return f"only {self.default!r}: {self.reason}"
+        if self.choices:
+            return "one of " + ", ".join(map(repr, self.choices))
+        if self.low is None and self.high is None:
+            return self.kind.value
+        least = "" if self.low is None else f" from {self.low:g}"
+        most = "" if self.high is None else f" to {self.high:g}"
+        return f"{self.kind.value}{least}{most} {self.unit}".rstrip()
+
+    def parse(self, text: str) -> Value:
+        """The typed value; times in milliseconds. Raises SettingRefused with the allowed range."""
+        value = self._convert(text.strip())
+        if self.treatment is Treatment.REFUSED and value != self._convert(self.default):
+            raise self._refused(text)
+        if self.choices and value not in self.choices:
+            raise self._refused(text)
+        if not isinstance(value, str | bool):
+            scale = _UNITS[self.unit] if self.kind is Kind.TIME else 1
+            if self.low is not None and value < self.low * scale:
+                raise self._refused(text)
+            if self.high is not None and value > self.high * scale:
+                raise self._refused(text)
+        return value
+
+    def _convert(self, text: str) -> Value:
+        try:
+            return self._typed(text)
+        except (ValueError, KeyError, re.error) as error:
+            raise self._refused(text) from error
+
+    def _typed(self, text: str) -> Value:
+        match self.kind:
+            case Kind.BOOL:
+                return _BOOLS[text.lower()]
+            case Kind.INT:
+                return int(text)
+            case Kind.FLOAT:
+                return float(text)
+            case Kind.TIME:
+                match = _NUMBER.fullmatch(text.lower())
+                if not match:
+                    raise ValueError(text)
+                return round(float(match[1]) * _UNITS[match[2] or self.unit])
+            case Kind.REGEX:
+                re.compile("|".join(_patterns(text)))
+                return text
+            case Kind.TEXT:
+                return text
+
+    def _refused(self, text: str) -> SettingRefused:
+        return SettingRefused(f"{self.name}={text!r} is refused; allowed is {self.allowed}")
+
+
+def _patterns(text: str) -> list[str]:
+    return [part for part in (piece.strip() for piece in text.split(",")) if part]
+
+
+_B, _N, _F, _T, _X = Kind.BOOL, Kind.INT, Kind.FLOAT, Kind.TIME, Kind.TEXT
+_HIVE = "org.apache.hadoop.hive"
+_DB_TXN_MANAGER = f"{_HIVE}.ql.lockmgr.DbTxnManager"
+
+HONOURED: tuple[Setting, ...] = (
+    Setting("hive.txn.manager", _X, _DB_TXN_MANAGER, choices=(_DB_TXN_MANAGER,)),
+    Setting("hive.txn.timeout", _T, "300s", "s", 1, 604_800),
+    Setting("hive.txn.heartbeat.threadpool.size", _N, "5", low=1, high=64),
+    Setting("hive.timedout.txn.reaper.start", _T, "100s", "s", 0, 86_400),
+    Setting("hive.timedout.txn.reaper.interval", _T, "180s", "s", 0.1, 86_400),
+    Setting("hive.txn.max.open.batch", _N, "1000", low=1, high=100_000),
+    Setting("hive.max.open.txns", _N, "100000", low=1),
+    Setting("hive.count.open.txns.interval", _T, "1s", "s", 0, 3600),
+    Setting("hive.txn.retryable.sqlex.regex", Kind.REGEX, ""),
+    Setting("hive.compactor.initiator.on", _B, "true"),
+    Setting("hive.compactor.worker.threads", _N, "1", low=0, high=64),
+    Setting("hive.compactor.worker.timeout", _T, "86400s", "s", 0.1),
+    Setting("hive.compactor.cleaner.run.interval", _T, "5000ms", "ms", 100),
+    Setting("hive.compactor.check.interval", _T, "300s", "s", 0.1),
+    Setting("hive.compactor.delta.num.threshold", _N, "10", low=0),
+    Setting("hive.compactor.delta.pct.threshold", _F, "0.1", low=0),
+    Setting("hive.compactor.abortedtxn.threshold", _N, "1000", low=0),
+    Setting("hive.compactor.max.num.delta", _N, "500", low=2),
+    Setting("hive.compactor.job.queue", _X, ""),
+    Setting("hive.txn.xlock.iow", _B, "true"),
+    Setting("hive.txn.xlock.write", _B, "false"),
+    Setting("hive.txn.xlock.mergeinsert", _B, "false"),
+    Setting("hive.writeset.reaper.interval", _T, "60s", "s", 0.1),
+    Setting("hive.compactor.cleaner.on", _B, "true"),
+    Setting("hive.compactor.worker.sleep.time", _T, "10800ms", "ms", 1),
+    Setting("hive.compactor.worker.max.sleep.time", _T, "320000ms", "ms", 1),
+    Setting("hive.compactor.aborted.txn.time.threshold", _T, "12h", "h"),
+    Setting("hive.compactor.clean.aborts.using.cleaner", _B, "true"),
+    Setting("hive.compactor.delayed.cleanup.enabled", _B, "false"),
+    Setting("hive.compactor.cleaner.retention.time.seconds", _T, "300s", "s", 0),
+    Setting("hive.compactor.cleaner.retry.maxattempts", _N, "5", low=0, high=10),
+    Setting("hive.compactor.cleaner.retry.retention.time", _T, "300s", "s", 0),
+    Setting("hive.compactor.fetch.size", _N, "1000", low=100, high=5000),
+    Setting("hive.compactor.initiator.failed.compacts.threshold", _N, "2", low=1, high=20),
+    Setting("hive.compactor.initiator.failed.retry.time", _T, "7d", "d"),
+    Setting("hive.compactor.history.retention.succeeded", _N, "3", low=0, high=100),
+    Setting("hive.compactor.history.retention.failed", _N, "3", low=0, high=100),
+    Setting("hive.compactor.history.retention.refused", _N, "3", low=0, high=100),
+    Setting("hive.compactor.history.retention.did.not.initiate", _N, "2", low=0, high=100),
+    Setting("hive.compactor.history.retention.timeout", _T, "7d", "d", 0),
+    Setting("hive.compactor.history.reaper.interval", _T, "2min", "min", 0.001),
+    Setting("hive.compactor.wait.timeout", _T, "300000ms", "ms", 2001),
+    Setting("hive.compactor.compact.insert.only", _B, "true"),
+    Setting("acid.heartbeat.interval", _T, "0ms", "ms", 0),
+    Setting("acid.read.lease.max", _T, "1h", "h", 0.0001, 720),
+    Setting("acid.outcome.retention", _T, "24h", "h", 24, 8760),
+    Setting("acid.metastore.idle.exit", _T, "600s", "s", 0),
+    Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
+)
+"""What changes behaviour. `acid.heartbeat.interval` 0 means half of `hive.txn.timeout` (P7)."""
+
+_METRIC = "a threshold of Hive's periodic metric log, which is not built"
+_NO_LOCK_POLL = "the metastore grants waiting locks itself; each call states its own wait"
+_ALL_ACID = "every table of this platform is transactional"
+_ONE_LOOP = "one loop handles requests one at a time (P1)"
+_NO_REPLICATION = "replication is not built (P1)"
+_NO_STATS = "statistics come from the reports of writers (P8)"
+
+_ACCEPTED: tuple[tuple[str, Kind, str, str, str], ...] = (
+    # name, kind, default, unit, why it has no effect
+    ("hive.enforce.bucketing", _B, "true", "", "always enforced, as in Hive since 2.0"),
+    ("hive.txn.opentxn.timeout", _T, "1000ms", "ms", _ONE_LOOP),
+    ("hive.txn.use.minhistorylevel", _B, "true", "", _ONE_LOOP),
+    ("hive.txn.use.minhistorywriteid", _B, "false", "", "acid.cleaner.watermark chooses (C42)"),
+    ("hive.metastore.housekeeping.threads.on", _B, "true", "", "housekeeping always runs (P2)"),
+    ("hive.metastore.txn.store.impl", _X, f"{_HIVE}.metastore.txn.CompactionTxnHandler", "",
+     "the store is the metastore's DuckDB file"),
+    ("hive.txn.max.retrysnapshot.count", _N, "5", "",
+     "a stale answer leaves it to the caller to begin again (T40)"),
+    ("hive.repl.txn.timeout", _T, "11d", "d", _NO_REPLICATION),
+    ("hive.lock.manager", _X, f"{_HIVE}.ql.lockmgr.zookeeper.ZooKeeperHiveLockManager", "",
+     "not used with DbTxnManager"),
+    ("hive.lock.numretries", _N, "100", "", _NO_LOCK_POLL),
+    ("hive.unlock.numretries", _N, "10", "", _NO_LOCK_POLL),
+    ("hive.lock.sleep.between.retries", _T, "60s", "s", _NO_LOCK_POLL),
+    ("hive.txn.manager.dump.lock.state.on.acquire.timeout", _B, "false", "",
+     "a LockTimeout always names the lock that blocks"),
+    ("hive.txn.strict.locking.mode", _B, "true", "", _ALL_ACID),
+    ("hive.txn.ext.locking.enabled", _B, "false", "", _ALL_ACID),
+    ("hive.txn.nonacid.read.locks", _B, "true", "", _ALL_ACID),
+    ("hive.txn.read.locks", _B, "true", "", "reads hold a lease (P12)"),
+    ("hive.locks.max.partitions", _N, "-1", "", "reads hold a lease (P12)"),
+    ("hive.txn.xlock.ctas", _B, "false", "", "the metastore refuses a second table of one name"),
+    ("hive.txn.stats.enabled", _B, "true", "", _NO_STATS),
+    ("hive.txn.acid.dir.cache.duration", _T, "120min", "min", "directories are listed when read"),
+    ("hive.create.as.acid", _B, "false", "", _ALL_ACID),
+    ("hive.transactional.concatenate.noblock", _B, "false", "", "CONCATENATE is not supported"),
+    ("hive.compactor.request.queue", _N, "1", "", "the Initiator decides from memory"),
+    ("hive.compactor.cleaner.threads.num", _N, "1", "", "one Cleaner holds the lease (P9)"),
+    ("hive.compactor.worker.pool.timeout", _T, "12h", "h", "worker pools are not built (P1)"),
+    ("hive.compactor.run.as.user", _X, "", "", "everything runs as the user of the process"),
+    ("hive.compactor.crud.query.based", _B, "false", "", "compaction streams ORC files"),
+    ("hive.compaction.merge.enabled", _B, "false", "", "compaction streams ORC files"),
+    ("hive.compactor.gather.stats", _B, "true", "", _NO_STATS),
+    ("hive.mr.compactor.gather.stats", _B, "false", "", _NO_STATS),
+    ("metastore.compactor.enable.stats.compression", _B, "true", "", "the ORC writer decides"),
+    ("hive.compactor.initiator.tablecache.on", _B, "true", "", "tables are in memory"),
+    ("hive.compactor.cleaner.tablecache.on", _B, "true", "", "tables are in memory"),
+    ("hive.compactor.connectionPool.maxPoolSize", _N, "5", "", _ONE_LOOP),
+    ("hive.compactor.initiator.duration.update.interval", _T, "60s", "s", _METRIC),
+    ("hive.compactor.cleaner.duration.update.interval", _T, "60s", "s", _METRIC),
+    ("hive.compactor.active.delta.dir.threshold", _N, "200", "", _METRIC),
+    ("hive.compactor.obsolete.delta.dir.threshold", _N, "200", "", _METRIC),
+    ("hive.compactor.small.delta.dir.threshold", _N, "200", "", _METRIC),
+    ("hive.compactor.oldest.open.txn.threshold.warning", _T, "24h", "h", _METRIC),
+    ("hive.compactor.oldest.open.txn.threshold.error", _T, "72h", "h", _METRIC),
+    ("hive.compactor.oldest.replication.open.txn.threshold.warning", _T, "14d", "d", _METRIC),
+    ("hive.compactor.oldest.replication.open.txn.threshold.error", _T, "21d", "d", _METRIC),
+    ("hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning", _T, "24h", "h", _METRIC),
+    ("hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.error", _T, "48h", "h", _METRIC),
+    ("hive.compactor.oldest.initiated.compaction.time.threshold.warning", _T, "1h", "h", _METRIC),
+    ("hive.compactor.oldest.initiated.compaction.time.threshold.error", _T, "12h", "h", _METRIC),
+    ("hive.compactor.oldest.uncleaned.compaction.time.threshold", _T, "24h", "h", _METRIC),
+    ("hive.compactor.long.running.initiator.threshold.warning", _T, "6h", "h", _METRIC),
+    ("hive.compactor.long.running.initiator.threshold.error", _T, "12h", "h", _METRIC),
+    ("hive.compactor.failed.compaction.ratio.threshold", _F, "0.01", "", _METRIC),
+    ("hive.compactor.completed.txn.components.record.threshold.warning", _N, "500000", "", _METRIC),
+    ("hive.compactor.completed.txn.components.record.threshold.error", _N, "1000000", "", _METRIC),
+    ("hive.compactor.txn.to.writeid.record.threshold.warning", _N, "500000", "", _METRIC),
+    ("hive.compactor.txn.to.writeid.record.threshold.error", _N, "1000000", "", _METRIC),
+    ("hive.compactor.tables.with.aborted.txn.threshold", _N, "1", "", _METRIC),
+    ("hive.metastore.acidmetrics.table.aborted.txns.threshold", _N, "1500", "", _METRIC),
+    ("hive.compactor.acid.metrics.logger.frequency", _T, "360min", "min", _METRIC),
+)
+
+NO_EFFECT: tuple[Setting, ...] = tuple(
+    Setting(name, kind, default, unit, reason=reason, treatment=Treatment.NO_EFFECT)
+    for name, kind, default, unit, reason in _ACCEPTED
+)
+
+_SOFT_DELETE = "soft deletes are not built (P1)"
+
+REFUSED: tuple[Setting, ...] = tuple(
+    Setting(name, kind, default, reason=reason, treatment=Treatment.REFUSED)
+    for name, kind, default, reason in (
+        ("hive.support.concurrency", _B, "true", "transactions need it"),
+        ("hive.exec.dynamic.partition.mode", _X, "nonstrict", "transactions need it"),
+        ("hive.txn.readonly.enabled", _B, "true", "reads are READ_ONLY transactions (P12)"),
+        ("hive.acid.lockless.reads.enabled", _B, "false", _SOFT_DELETE),
+        ("hive.acid.createtable.softdelete", _B, "false", _SOFT_DELETE),
+        ("hive.acid.droppartition.usebase", _B, "false", _SOFT_DELETE),
+        ("hive.acid.renamepartition.makecopy", _B, "false", _SOFT_DELETE),
+        ("hive.acid.truncate.usebase", _B, "true", "TRUNCATE writes an empty base (P6)"),
+        ("hive.txn.operational.properties", _N, "1", "updates are always split"),
+        ("hive.txn.write.acid.version.file", _B, "true", "readers need _orc_acid_version"),
+        ("hive.merge.cardinality.check", _B, "true", "MERGE would update a row twice"),
+    )
+)
+
+REGISTRY: dict[str, Setting] = {one.name: one for one in (*HONOURED, *NO_EFFECT, *REFUSED)}
+
+TABLE_PROPERTIES = (
+    "transactional", "transactional_properties", "NO_AUTO_COMPACTION", "NO_CLEANUP",
+    "acid.layout", "compactor.*", "compactorthreshold.*",
+)
+"""Properties of a table that the platform reads (C5, C22, C44, P23)."""
+
+TABLE_PREFIX = "compactorthreshold."
+
+
+def setting(name: str) -> Setting:
+    """The registered setting. Raises SettingRefused for a name that nobody knows."""
+    found = REGISTRY.get(name)
+    if found is None:
+        raise SettingRefused(
+            f"there is no setting {name!r}; `acid doctor` lists the {len(REGISTRY)} that exist"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Values in force: defaults, overridden by what was set (as text, checked)."""
+
+    overrides: Mapping[str, str]
+
+    @classmethod
+    def of(cls, overrides: Mapping[str, str] | None = None) -> Settings:
+        """Raises SettingRefused for a name or value that is not allowed."""
+        chosen = cls({})
+        for name, text in (overrides or {}).items():
+            chosen = chosen.with_value(name, text)
+        return chosen
+
+    def with_value(self, name: str, text: str) -> Settings:
+        """A copy with one more value. Raises SettingRefused, also where two settings clash (P7)."""
+        setting(name).parse(text)
+        changed = Settings({**self.overrides, name: text})
+        own = changed.integer("acid.heartbeat.interval")
+        timeout = changed.integer("hive.txn.timeout")
+        if own >= timeout:
+            raise SettingRefused(
+                f"{name}={text!r} is refused: acid.heartbeat.interval ({own} ms) must be below"
+                f" hive.txn.timeout ({timeout} ms)"
+            )
+        return changed
+
+    def text(self, name: str) -> str:
+        """The value as it was written."""
+        return self.overrides.get(name, setting(name).default)
+
+    def value(self, name: str) -> Value:
+        """The typed value; times in milliseconds."""
+        return setting(name).parse(self.text(name))
+
+    def integer(self, name: str) -> int:
+        """A whole number, or a time in milliseconds."""
+        return int(self.value(name))
+
+    def number(self, name: str) -> float:
+        return float(self.value(name))
+
+    def flag(self, name: str) -> bool:
+        return self.value(name) is True
+
+    def of_table(self, name: str, properties: Mapping[str, str]) -> Value:
+        """The value for one table: its `compactorthreshold.<name>` property wins (C22)."""
+        own = properties.get(TABLE_PREFIX + name)
+        return self.value(name) if own is None else setting(name).parse(own)
+
+    @property
+    def heartbeat_interval(self) -> int:
+        """Milliseconds between heartbeats: half of the timeout unless set (T9, P7)."""
+        own = self.integer("acid.heartbeat.interval")
+        return own or self.integer("hive.txn.timeout") // 2
+
+    @property
+    def lock_settings(self) -> LockSettings:
+        return LockSettings(
+            self.flag("hive.txn.xlock.write"),
+            self.flag("hive.txn.xlock.iow"),
+            self.flag("hive.txn.xlock.mergeinsert"),
+        )
+
+    def transient(self, error: str) -> bool:
+        """Whether a store error matches `hive.txn.retryable.sqlex.regex` (P9)."""
+        patterns = _patterns(self.text("hive.txn.retryable.sqlex.regex"))
+        return any(re.search(pattern, error) for pattern in patterns)
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Every setting with its value as text, in the order of the three classes."""
+        return ((name, self.text(name)) for name in REGISTRY)
