@@ -1,0 +1,153 @@
+# Everything that a person runs. Works with GNU make 3.81 (macOS) and newer, and any POSIX shell.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+# --- settings ---------------------------------------------------------------------------------
+
+# .env holds NAME=value lines. The environment goes before it, hence `?=`.
+ifneq ($(wildcard .env),)
+-include var/env.mk
+endif
+var/env.mk: .env
+	@mkdir -p var
+	@sed -n -e 's/[$$]/$$$$/g' -e 's/#/\\#/g' -e "s/=[\"']\(.*\)[\"']\$$/=\1/" \
+	    -e 's/^\([A-Z][A-Z0-9_]*\)=\(.*\)$$/export \1 ?= \2/p' .env > $@
+
+ACID_HOME ?= var
+ACID_WAREHOUSE ?= $(ACID_HOME)/warehouse
+PORT ?= 3000
+
+# A URI or an absolute path stays; anything else is relative to this directory.
+absolute = $(if $(findstring ://,$(1))$(filter /%,$(1)),$(1),$(CURDIR)/$(1))
+HOME_DIR := $(call absolute,$(ACID_HOME))
+WAREHOUSE := $(call absolute,$(ACID_WAREHOUSE))
+# Not taken from the environment: that one may belong to another Dagster installation.
+DAGSTER_HOME := $(HOME_DIR)/dagster
+DEMO := $(HOME_DIR)/demo
+
+PY := .venv/bin/python
+# Other directories may be missing: a project may start without assets.
+SOURCES := acid_platform scripts $(patsubst %/__init__.py,%,$(wildcard assets/__init__.py resources/__init__.py benchmarks/__init__.py))
+NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+
+export DAGSTER_DISABLE_TELEMETRY := 1
+export GX_ANALYTICS_ENABLED := false
+# Another Spark or other modules of this machine must not get into ours.
+unexport SPARK_HOME PYTHONPATH PYTHONHOME
+
+# Put before a command that starts Spark: setup has found JAVA_HOME.
+JAVA = . ./.venv/java.env; export JAVA_HOME;
+# Put before a command that works on the user's warehouse, or on the demo's.
+STATE = $(JAVA) export ACID_WAREHOUSE="$(WAREHOUSE)" DAGSTER_HOME="$(DAGSTER_HOME)";
+DEMO_STATE = $(JAVA) unset ACID_METASTORE; \
+	export ACID_WAREHOUSE="$(DEMO)/warehouse" DAGSTER_HOME="$(DEMO)/dagster";
+# Tests make warehouses of their own, whatever the environment says.
+TEST_STATE = $(JAVA) unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME;
+
+# $(1) becomes a DAGSTER_HOME: its configuration is the template's.
+dagster_home = mkdir -p "$(1)" && cp dagster_home/dagster.yaml "$(1)/dagster.yaml"
+
+##@ Start
+
+.PHONY: setup
+setup: ## make .venv with the locked packages, find or install Java
+	@PYTHON="$(PYTHON)" scripts/bootstrap.sh
+
+.PHONY: demo
+demo: setup ## the guided tour: tables, changes, compaction, in a warehouse of its own
+	@$(call dagster_home,$(DEMO)/dagster)
+	@$(DEMO_STATE) exec $(PY) -m scripts.demo
+
+.PHONY: reset-demo
+reset-demo: ## stop the demo's metastore and remove var/demo
+	@if [ -d "$(DEMO)/warehouse" ] && [ -x $(PY) ]; then \
+	    $(PY) -m acid_platform metastore stop --warehouse "$(DEMO)/warehouse" || true; \
+	fi
+	rm -rf "$(DEMO)"
+
+##@ Develop
+
+.PHONY: dev
+dev: setup ## Dagster's web page and daemon on http://localhost:3000 (PORT=)
+	@$(call dagster_home,$(DAGSTER_HOME))
+	@$(STATE) exec .venv/bin/dagster dev -w workspace.yaml -p $(PORT)
+
+.PHONY: notebook
+notebook: setup ## JupyterLab with the project's packages and warehouse
+	@$(call dagster_home,$(DAGSTER_HOME))
+	@$(STATE) root=; if [ "$$(id -u)" = 0 ]; then root=--allow-root; fi; \
+	    exec .venv/bin/jupyter lab $$root --ServerApp.root_dir=.
+
+.PHONY: lock
+lock: packages ## pin the dependencies of pyproject.toml again (LOCKFLAGS=--upgrade), needs uv
+	@command -v uv >/dev/null 2>&1 || { echo "lock: uv is needed: install it first" >&2; exit 1; }
+	uv pip compile pyproject.toml --quiet --extra dev --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-emit-index-url $(LOCKFLAGS) -o requirements.lock
+
+.PHONY: clean
+clean: ## remove caches and build output; keeps .venv and var
+	find . \( -path ./.venv -o -path ./var \) -prune -o -type d -name __pycache__ -prune \
+	    -exec rm -rf {} +
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build \
+	    acid_platform.egg-info spark-warehouse artifacts metastore_db
+
+##@ Check
+
+.PHONY: test
+test: setup ## all tests but the slow ones (ARGS="-k name" narrows)
+	@$(TEST_STATE) exec $(PY) -m pytest -m "not slow" $(ARGS)
+
+.PHONY: test-full
+test-full: setup ## all tests, and the notebooks
+	@$(TEST_STATE) exec $(PY) -m pytest $(if $(NOTEBOOKS),--nbmake) tests $(NOTEBOOKS) $(ARGS)
+
+.PHONY: check
+check: lint types layers ## lint, types and layers
+
+.PHONY: lint
+lint: packages ## ruff
+	@$(PY) -m ruff check .
+
+.PHONY: types
+types: packages ## mypy, strict
+	@$(PY) -m mypy --strict $(SOURCES)
+
+.PHONY: layers
+layers: packages ## which module may import which
+	@.venv/bin/lint-imports --no-logo
+
+##@ Measure
+
+.PHONY: bench-metastore
+bench-metastore: setup ## transactions per second of the metastore
+	@$(TEST_STATE) exec $(PY) -m benchmarks.metastore $(ARGS)
+
+##@ Operate
+
+.PHONY: doctor
+doctor: setup ## settings, thresholds, and what is stuck in the warehouse
+	@$(STATE) exec $(PY) -m acid_platform doctor
+
+.PHONY: status
+status: setup ## whether the warehouse's metastore runs, and what it holds
+	@$(STATE) exec $(PY) -m acid_platform metastore status
+
+.PHONY: stop
+stop: setup ## stop the warehouse's metastore
+	@$(STATE) exec $(PY) -m acid_platform metastore stop
+
+# --- not for people ----------------------------------------------------------------------------
+
+# What the linters need: no Java.
+.PHONY: packages
+packages:
+	@PYTHON="$(PYTHON)" scripts/bootstrap.sh --no-java
+
+.PHONY: help
+help:
+	@awk 'BEGIN { FS = ":.*## " } \
+	    /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	    /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "Settings: PYTHON, ACID_HOME, ACID_WAREHOUSE, ... (see .env.example)"

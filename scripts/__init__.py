@@ -1,0 +1,1 @@
+"""What `make` runs. Set-up itself uses the standard library only."""
