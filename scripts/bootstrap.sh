@@ -32,7 +32,7 @@ elif command -v apt-get >/dev/null 2>&1; then
 else
     install="install it with the package manager of this system"
 fi
-found=$(python3 --version 2>/dev/null || echo "no python3")
+found=$(python3 --version 2>/dev/null) || found="no python3"
 echo "setup: Python 3.11 to 3.14 is needed, found $found: $install," \
     "or name one: make setup PYTHON=/path/to/python3.12" >&2
 exit 1

@@ -101,9 +101,10 @@ def _expand(place: str) -> Iterator[Path]:
 
 def _preference(home: Path) -> tuple[int, str]:
     """Tested versions first. Only an order: the version itself is asked of Java."""
-    named = [int(number) for number in re.findall(r"\d+", str(home))]
-    ranks = [TESTED.index(number) for number in named if number in TESTED]
-    return (min(ranks, default=len(TESTED)), str(home))
+    # On macOS the version is in the name of an outer directory, such as jdk-21.jdk/Contents/Home.
+    named = {int(number) for part in home.parts[-4:] for number in re.findall(r"\d+", part)}
+    return (next((rank for rank, major in enumerate(TESTED) if major in named), len(TESTED)),
+            str(home))
 
 
 def find(env: Mapping[str, str], places: Sequence[str] = USUAL_PLACES) -> Search:
@@ -113,15 +114,15 @@ def find(env: Mapping[str, str], places: Sequence[str] = USUAL_PLACES) -> Search
         answer = probe(executable, source)
         if isinstance(answer, Java):
             return Search(answer, tuple(refused))
-        if answer not in refused:
-            refused.append(answer)
+        refused.append(answer)
     return Search(None, tuple(refused))
 
 
 def missing_text(search: Search, manager: PackageManager | None) -> str:
     """One line: what is missing, what was found instead, and what to run."""
     name = manager.name if manager else None
-    run = {"apt-get": f"run `sudo apt-get install -y {APT_PACKAGES[0]}`",
+    run = {"apt-get": f"run `sudo apt-get install -y {APT_PACKAGES[0]}` "
+                      f"({APT_PACKAGES[1]} where there is no 17)",
            "brew": f"run `brew install {BREW_PACKAGES[0]}`"}.get(
         name or "", f"install a JDK or JRE {OLDEST} with the package manager of this system")
     found = "; ".join(search.refused) or "no java on PATH, in JAVA_HOME or in the usual places"

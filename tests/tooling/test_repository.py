@@ -1,0 +1,166 @@
+"""The files at the root say what is true: help, lock, settings, Dagster instance, contracts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.workspace.load import location_origins_from_yaml_paths
+
+ROOT = Path(__file__).resolve().parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
+NOT_FOR_PEOPLE = {"packages", "help"}
+
+
+def make(*arguments: str, cwd: Path = ROOT, **env: str) -> str:
+    quiet = {k: v for k, v in os.environ.items()
+             if k not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "ACID_HOME", "ACID_WAREHOUSE"}}
+    return subprocess.run(["make", *arguments], cwd=cwd, env=quiet | env, check=True,
+                          capture_output=True, text=True).stdout
+
+
+def test_make_alone_lists_every_target_with_a_description() -> None:
+    targets = set(re.findall(r"^\.PHONY: (\S+)$", MAKEFILE, re.MULTILINE)) - NOT_FOR_PEOPLE
+    listed = dict(re.findall(r"^  make (\S+) +(\S.*)$", make(), re.MULTILINE))
+    assert set(listed) == targets
+    assert {"setup", "demo", "test", "dev", "check"} <= targets
+
+
+def test_every_rule_is_declared_phony() -> None:
+    rules = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+    assert rules == set(re.findall(r"^\.PHONY: (\S+)$", MAKEFILE, re.MULTILINE))
+
+
+def test_settings_of_make_command_line_before_environment_before_env_file(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / ".env").write_text(
+        "# a comment\nACID_WAREHOUSE='from $file # 1'\nACID_HOME=state\nPORT=4000\n")
+    assert f'ACID_WAREHOUSE="{tmp_path}/from $file # 1"' in make("-n", "dev", cwd=tmp_path)
+    assert f'DAGSTER_HOME="{tmp_path}/state/dagster"' in make("-n", "dev", cwd=tmp_path)
+    assert "-p 4000" in make("-n", "dev", cwd=tmp_path)
+    assert f'ACID_WAREHOUSE="{tmp_path}/env"' in make("-n", "dev", cwd=tmp_path,
+                                                     ACID_WAREHOUSE="env")
+    shown = make("-n", "dev", "ACID_WAREHOUSE=s3://bucket/w", cwd=tmp_path, ACID_WAREHOUSE="env")
+    assert 'ACID_WAREHOUSE="s3://bucket/w"' in shown
+
+
+@pytest.mark.parametrize("target", ["test", "test-full", "bench-metastore"])
+def test_tests_and_benchmarks_never_see_the_users_warehouse(target: str) -> None:
+    shown = make("-n", target)
+    assert "unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME;" in shown
+    assert "export ACID_WAREHOUSE" not in shown
+
+
+def test_the_lock_has_a_hash_for_every_package_and_no_address() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "://" not in lock
+    assert "index-url" not in lock
+    entries = re.split(r"^(?=[A-Za-z0-9])", lock, flags=re.MULTILINE)[1:]
+    assert len(entries) > 100
+    unpinned = [e.split("\n")[0] for e in entries
+                if not re.match(r"[\w.\[\],-]+==\S+", e) or "--hash=sha256:" not in e]
+    assert unpinned == []
+
+
+def test_the_lock_pins_every_declared_dependency() -> None:
+    project = (ROOT / "pyproject.toml").read_text().split("[project.scripts]")[0]
+    declared = {re.split(r"[\[<>=]", name)[0] for name in
+                re.findall(r'^    "([a-z][^"]*)",$', project, re.MULTILINE)}
+    pinned = set(re.findall(r"^([a-z0-9.-]+)==", (ROOT / "requirements.lock").read_text(),
+                            re.MULTILINE))
+    assert len(declared) > 20
+    assert declared - pinned == set()
+
+
+def test_every_name_in_env_example_is_read_somewhere() -> None:
+    names = set(re.findall(r"^#?([A-Z][A-Z0-9_]*)=", (ROOT / ".env.example").read_text(),
+                           re.MULTILINE))
+    readers = [ROOT / "Makefile", *ROOT.glob("scripts/*"), *ROOT.glob("acid_platform/**/*.py"),
+               *ROOT.glob("resources/*.py")]
+    text = "\n".join(file.read_text() for file in readers if file.is_file())
+    assert {"ACID_HOME", "ACID_WAREHOUSE", "PYTHON"} <= names
+    assert {name for name in names if not re.search(rf"\b{name}\b", text)} == set()
+
+
+def test_dagster_accepts_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    with dg.DagsterInstance.get() as instance:
+        assert not instance.telemetry_enabled
+        assert not instance.nux_enabled
+        assert instance.run_monitoring_enabled
+        concurrency = instance.get_concurrency_config()
+        assert concurrency.pool_config.default_pool_limit == 1
+        assert concurrency.pool_config.pool_granularity is not None
+        assert concurrency.pool_config.pool_granularity.value == "run"
+        assert instance.get_runs() == []
+    assert (tmp_path / "history" / "runs.db").exists()
+
+
+def test_the_workspace_names_the_composition_root() -> None:
+    [origin] = location_origins_from_yaml_paths([str(ROOT / "workspace.yaml")])
+    assert origin.location_name == "acid_platform"
+    assert origin.loadable_target_origin.module_name == "acid_platform.definitions"
+    assert origin.loadable_target_origin.working_directory == "."
+
+
+# One import that each contract has to report, and one that it has to let through.
+FORBIDDEN_IMPORTS = {
+    "layout/a.py": ("import acid_platform.engine",
+                    "acid_platform.layout.a -> acid_platform.engine"),
+    "transactions/a.py": ("import time", "acid_platform.transactions.a -> time"),
+    "snapshot/a.py": ("import duckdb", "acid_platform.snapshot.a -> duckdb"),
+    "metastore/a.py": ("import acid_platform.storage",
+                       "acid_platform.metastore.a -> acid_platform.storage"),
+    "engine/a.py": ("import pyorc", "acid_platform.engine.a -> pyorc"),
+    "services/a.py": ("import pyspark.sql", "acid_platform.services.a -> pyspark"),
+    "sql/a.py": ("import dagster", "acid_platform.sql.a -> dagster"),
+    "storage/a.py": ("import great_expectations", "acid_platform.storage.a -> great_expectations"),
+    "orchestration/a.py": ("import resources.spark",
+                           "acid_platform.orchestration.a -> resources"),
+}
+ALLOWED_IMPORTS = {
+    "layout/b.py": "import acid_platform.errors",
+    "metastore/b.py": "import duckdb, time",
+    "storage/b.py": "import pyorc",
+    "engine/b.py": "import pyspark.sql, acid_platform.storage, acid_platform.metastore",
+    "orchestration/b.py": "import dagster, great_expectations, acid_platform.engine",
+    "definitions.py": "import dagster, assets, resources.spark, acid_platform.orchestration",
+}
+
+
+def lint_imports(directory: Path, imports: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs the project's contracts on a skeleton that holds `imports` and nothing else."""
+    package = directory / "acid_platform"
+    for name in ("", "layout", "transactions", "snapshot", "compaction", "metastore", "storage",
+                 "engine", "services", "sql", "orchestration"):
+        (package / name).mkdir(parents=True, exist_ok=True)
+        (package / name / "__init__.py").touch()
+    for name in ("errors.py", "clock.py"):
+        (package / name).touch()
+    for name, text in imports.items():
+        (package / name).write_text(text + "\n")
+    shutil.copy(ROOT / "pyproject.toml", directory)
+    return subprocess.run([Path(sys.executable).parent / "lint-imports", "--no-cache", "--no-logo"],
+                          cwd=directory, capture_output=True, text=True, env={"COLUMNS": "200"})
+
+
+def test_contracts_report_every_import_that_breaks_a_layer(tmp_path: Path) -> None:
+    done = lint_imports(tmp_path, {name: text for name, (text, _) in FORBIDDEN_IMPORTS.items()})
+    assert done.returncode == 1
+    missed = [shown for _, shown in FORBIDDEN_IMPORTS.values() if shown not in done.stdout]
+    assert missed == []
+    assert "0 kept" in done.stdout
+
+
+def test_contracts_allow_the_imports_of_the_design(tmp_path: Path) -> None:
+    done = lint_imports(tmp_path, ALLOWED_IMPORTS)
+    assert done.returncode == 0, done.stdout
