@@ -92,8 +92,7 @@ class _IdList:
     def invalid_between(self, low: int, high: int) -> tuple[int, ...]:
         """The open and aborted ids in low..high that lie at or below the watermark, ascending."""
         top = min(high, self.high_watermark)
-        both = [i for ids in (self.open, self.aborted) for i in ids if low <= i <= top]
-        return tuple(sorted(both))
+        return tuple(sorted((*self.open_between(low, top), *self.aborted_between(low, top))))
 
     def _body(self) -> str:
         opened, aborted = (",".join(map(str, ids)) for ids in (self.open, self.aborted))

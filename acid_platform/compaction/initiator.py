@@ -1,0 +1,265 @@
+"""The Initiator's decision: which entities to compact, and how (compaction.md section 2).
+
+A function of values. The caller finds candidates (C1 to C4, C10), enqueues (C24) and writes the
+history row that a decision asks for (C9).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.errors import SettingRefused
+from acid_platform.layout.names import BaseName, parse_directory
+from acid_platform.snapshot import EntityListing, select
+from acid_platform.transactions import CompactorWriteIdList, ValidTxnList
+
+NO_AUTO_COMPACTION = "NO_AUTO_COMPACTION"
+THRESHOLD_PREFIX = "compactorthreshold."
+
+DELTA_NUM = "hive.compactor.delta.num.threshold"
+DELTA_PCT = "hive.compactor.delta.pct.threshold"
+ABORTED_TXNS = "hive.compactor.abortedtxn.threshold"
+ABORTED_AGE = "hive.compactor.aborted.txn.time.threshold"
+ABORTS_BY_CLEANER = "hive.compactor.clean.aborts.using.cleaner"
+FAILED_COMPACTIONS = "hive.compactor.initiator.failed.compacts.threshold"
+FAILED_RETRY = "hive.compactor.initiator.failed.retry.time"
+INSERT_ONLY = "hive.compactor.compact.insert.only"
+
+_HOUR = 3_600_000
+_DAY = 24 * _HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What the decision compares with; times in milliseconds. Defaults are Hive's."""
+
+    delta_num: int = 10
+    delta_pct: float = 0.1
+    aborted_txns: int = 1000
+    aborted_age_ms: int = 12 * _HOUR
+    """Negative: age does not matter."""
+    aborts_by_cleaner: bool = True
+    failed_compactions: int = 2
+    failed_retry_ms: int = 7 * _DAY
+    """Zero or less: never again without a request by hand."""
+    compact_insert_only: bool = True
+
+    @classmethod
+    def for_table(
+        cls, properties: Mapping[str, str], settings: Mapping[str, str | float]
+    ) -> Thresholds:
+        """The warehouse's settings, with the table's `compactorthreshold.*` on top (C22).
+
+        `settings` goes by Hive's names; times are milliseconds. What is absent keeps its default.
+        Raises SettingRefused naming the property or setting whose value is no such number.
+        """
+        default = cls()
+
+        def whole(name: str, fallback: int, lowest: float = 0, own: bool = False) -> int:
+            return int(_number(name, fallback, properties if own else {}, settings, lowest, True))
+
+        return cls(
+            delta_num=whole(DELTA_NUM, default.delta_num, own=True),
+            delta_pct=_number(DELTA_PCT, default.delta_pct, properties, settings, 0, False),
+            aborted_txns=whole(ABORTED_TXNS, default.aborted_txns),
+            aborted_age_ms=whole(ABORTED_AGE, default.aborted_age_ms, -math.inf),
+            aborts_by_cleaner=_flag(ABORTS_BY_CLEANER, default.aborts_by_cleaner, settings),
+            failed_compactions=whole(FAILED_COMPACTIONS, default.failed_compactions, 1),
+            failed_retry_ms=whole(FAILED_RETRY, default.failed_retry_ms, -math.inf),
+            compact_insert_only=_flag(INSERT_ONLY, default.compact_insert_only, settings),
+        )
+
+
+def _number(
+    name: str, default: float, properties: Mapping[str, str],
+    settings: Mapping[str, str | float], lowest: float, whole: bool,
+) -> float:
+    own = THRESHOLD_PREFIX + name
+    raw: str | float = settings.get(name, default)
+    source = f"setting {name}"
+    if own in properties:
+        raw, source = properties[own], f"table property {own}"
+    try:
+        value = float(raw)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < lowest or (whole and not value.is_integer()):
+        wanted = "a whole number" if whole else "a number"
+        least = f" of at least {lowest:g}" if math.isfinite(lowest) else ""
+        raise SettingRefused(f"{source}={raw!r}: must be {wanted}{least}")
+    return value
+
+
+def _flag(name: str, default: bool, settings: Mapping[str, str | float]) -> bool:
+    raw = settings.get(name, default)
+    if str(raw).lower() not in ("true", "false"):
+        raise SettingRefused(f"setting {name}={raw!r}: must be true or false")
+    return str(raw).lower() == "true"
+
+
+def no_auto_compaction(properties: Mapping[str, str]) -> bool:
+    """Whether the table is left to compaction by hand (C5); key and value in any case."""
+    return any(key.upper() == NO_AUTO_COMPACTION and value.lower() == "true"
+               for key, value in properties.items())
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDirectory:
+    """One directory with committed data, as writers and compactions reported it (P8).
+
+    `name` is the directory's name, or an original file's. `compacted` tells a hive3 base of a
+    compactor from an overwrite.
+    """
+
+    name: str
+    bytes: int
+    compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EntitySize:
+    """What of an entity a compaction could merge now; sizes in bytes (C13)."""
+
+    base_bytes: int = 0
+    original_bytes: int = 0
+    delta_bytes: int = 0
+    delta_directories: int = 0
+    """deltas and delete_deltas together."""
+    has_base: bool = False
+    has_obsolete_base: bool = False
+
+    @property
+    def reference_bytes(self) -> int:
+        """What the deltas are compared with: the base, without one the original files (C13)."""
+        return self.base_bytes if self.has_base else self.original_bytes
+
+
+def entity_size(
+    directories: Iterable[LiveDirectory], write_ids: CompactorWriteIdList
+) -> EntitySize:
+    """Sizes of what the compactor would select, by the selection itself (S16, C13).
+
+    So only whole directories at or below the compactor's high watermark count, nothing at or below
+    the base does, and nothing that a wider delta contains. `directories` are committed. Raises
+    MalformedName and NotEnoughHistory as `select` does.
+    """
+    found = {one.name: one for one in directories}
+    acid = {name for name in found if parse_directory(name) is not None}
+    formats = {name: "compacted" for name in acid if found[name].compacted}
+    listing = EntityListing(write_ids.table, (), tuple(acid), formats)
+    seen = select(listing, write_ids, ValidTxnList.everything())
+    return EntitySize(
+        base_bytes=found[seen.base.directory].bytes if seen.base else 0,
+        original_bytes=sum(one.bytes for name, one in found.items() if name not in acid),
+        delta_bytes=sum(found[delta.directory].bytes for delta in seen.deltas),
+        delta_directories=len(seen.deltas),
+        has_base=seen.base is not None,
+        has_obsolete_base=any(
+            isinstance(parse_directory(one.path), BaseName) for one in seen.obsolete),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PastCompaction:
+    """One history row of the entity, with the age of its enqueueing in milliseconds."""
+
+    state: CompactionState
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Everything that the decision on one entity looks at."""
+
+    size: EntitySize
+    no_auto: bool = False
+    insert_only: bool = False
+    needs_partition: bool = False
+    """The table is partitioned and the candidate names no partition (C8)."""
+    queue_state: CompactionState | None = None
+    history: Sequence[PastCompaction] = ()
+    """Newest first."""
+    aborted_txns: int = 0
+    oldest_abort_age_ms: int | None = None
+    """Since the start of the oldest aborted transaction that wrote here."""
+    minor_refused: str = ""
+    """Why a minor compaction can't run here, if it can't (C19, P23)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do, the rule that said so, and a sentence for logs and people."""
+
+    kind: CompactionKind | None
+    rule: str
+    reason: str
+    did_not_initiate: bool = False
+    """The caller writes a `did not initiate` history row (C9)."""
+
+
+def decide(candidate: Candidate, thresholds: Thresholds) -> Decision:
+    """Whether the Initiator enqueues a compaction of this entity (C5 to C9, C11 to C21)."""
+    return _filtered(candidate, thresholds) or check(candidate, thresholds)
+
+
+def _filtered(candidate: Candidate, thresholds: Thresholds) -> Decision | None:
+    """Why the candidate is dropped before any size is looked at, in Hive's order."""
+    if candidate.no_auto:
+        return Decision(None, "C5", f"table property {NO_AUTO_COMPACTION} is true")
+    if candidate.queue_state in (CompactionState.INITIATED, CompactionState.WORKING):
+        return Decision(None, "C6", f"a compaction is {candidate.queue_state.text} already")
+    if candidate.insert_only and not thresholds.compact_insert_only:
+        return Decision(None, "C7", f"insert-only table and {INSERT_ONLY} is false")
+    if candidate.needs_partition and not _old_abort(candidate, thresholds):
+        return Decision(None, "C8", "partitioned table, but the candidate names no partition")
+    wanted = thresholds.failed_compactions
+    latest = [past for past in candidate.history
+              if past.state is not CompactionState.DID_NOT_INITIATE][:wanted]
+    failed = len(latest) == wanted and all(p.state is CompactionState.FAILED for p in latest)
+    # The retry opens only after the time is over, as Hive compares; <= 0 never opens it.
+    retry = thresholds.failed_retry_ms
+    if failed and not 0 < retry < min(past.age_ms for past in latest):
+        return Decision(None, "C9", f"the last {wanted} compactions failed; request one by hand, or"
+                        f" set {FAILED_COMPACTIONS}", did_not_initiate=True)
+    return None
+
+
+def check(candidate: Candidate, thresholds: Thresholds) -> Decision:
+    """The size check alone, first answer wins (C11 to C21); all comparisons are strict."""
+    size = candidate.size
+    if not thresholds.aborts_by_cleaner and candidate.aborted_txns > thresholds.aborted_txns:
+        return Decision(CompactionKind.MAJOR, "C11", f"{candidate.aborted_txns} aborted"
+                        f" transactions, more than {thresholds.aborted_txns}")
+    if _old_abort(candidate, thresholds):
+        return Decision(CompactionKind.MINOR, "C12", "an aborted transaction is"
+                        f" {candidate.oldest_abort_age_ms} ms old, more than"
+                        f" {thresholds.aborted_age_ms}")
+    reference = size.reference_bytes
+    no_base = reference == 0 and size.delta_bytes > 0
+    if reference > 0 and size.delta_bytes / reference > thresholds.delta_pct:
+        return Decision(CompactionKind.MAJOR, "C15", f"deltas are {size.delta_bytes} bytes,"
+                        f" {size.delta_bytes / reference:.1%} of {reference}, more than"
+                        f" {thresholds.delta_pct:.1%}")
+    if size.delta_bytes == 0 and size.has_obsolete_base:
+        return Decision(CompactionKind.MAJOR, "C16", "no delta bytes, and an obsolete base is left")
+    count = f"{size.delta_directories} delta directories"
+    if size.delta_directories <= thresholds.delta_num:
+        return Decision(None, "C17", f"{count}, not more than {thresholds.delta_num}, and"
+                        f" {size.delta_bytes} delta bytes against {reference}")
+    count += f", more than {thresholds.delta_num}"
+    if no_base:
+        return Decision(CompactionKind.MAJOR, "C18", f"{count}, and no base")
+    if candidate.minor_refused:
+        return Decision(CompactionKind.MAJOR, "C19", f"{count}, and no minor compaction:"
+                        f" {candidate.minor_refused}")
+    return Decision(CompactionKind.MINOR, "C20", count)
+
+
+def _old_abort(candidate: Candidate, thresholds: Thresholds) -> bool:
+    """C2; with the Cleaner in charge of aborts the Initiator does not look (C50)."""
+    age = candidate.oldest_abort_age_ms
+    return (not thresholds.aborts_by_cleaner and thresholds.aborted_age_ms >= 0
+            and age is not None and age > thresholds.aborted_age_ms)

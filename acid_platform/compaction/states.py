@@ -1,0 +1,55 @@
+"""Kinds, states and layouts of compactions (compaction.md section 1, P23)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from acid_platform.errors import SettingRefused
+
+LAYOUT_PROPERTY = "acid.layout"
+
+
+class CompactionKind(Enum):
+    """What to make of an entity's deltas; rebalance is not built (P1)."""
+
+    MAJOR = "major"
+    MINOR = "minor"
+
+
+class CompactionState(Enum):
+    """State of a row of the queue or of the history; the letters are Hive's."""
+
+    INITIATED = "i"
+    WORKING = "w"
+    READY_FOR_CLEANING = "r"
+    SUCCEEDED = "s"
+    FAILED = "f"
+    DID_NOT_INITIATE = "a"
+    REFUSED = "c"
+    ABORTED = "x"
+
+    @property
+    def text(self) -> str:
+        """As SHOW COMPACTIONS prints it (C61)."""
+        return self.name.lower().replace("_", " ")
+
+
+class Layout(Enum):
+    """How compacted directories are named (P23)."""
+
+    HIVE4 = "hive4"
+    """`_v<txn>` keeps an output invisible until its compaction commits."""
+    HIVE3 = "hive3"
+    """No suffix, `_metadata_acid` says compacted; visible with the one rename that publishes it."""
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Layout:
+        """The table's layout; hive4 without the property. Raises SettingRefused."""
+        value = properties.get(LAYOUT_PROPERTY, cls.HIVE4.value)
+        try:
+            return cls(value.lower())
+        except ValueError:
+            raise SettingRefused(
+                f"table property {LAYOUT_PROPERTY}={value!r}: choose hive4 or hive3 (P23)"
+            ) from None
