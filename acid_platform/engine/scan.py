@@ -1,0 +1,283 @@
+"""The read path: AcidDirectory per partition → a DataFrame of live rows (spark.md sections 1, 2).
+
+A scan reads explicit files with the explicit six-column schema. ORC recognises ACID files and
+wraps any other requested root schema a second time, so all six columns stay referenced by one
+predicate that the optimiser can neither remove nor push; pruning inside `row` still works.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from acid_platform.engine.deletes import DeleteBitmap, DeleteKeys, keys_frame
+from acid_platform.engine.types import spark_schema, spark_type
+from acid_platform.errors import UnsupportedLayout
+from acid_platform.layout import schema
+from acid_platform.layout.names import BaseName, parse_bucket_file
+from acid_platform.layout.types import Column as TableColumn
+from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
+from acid_platform.storage.files import Files
+from acid_platform.transactions import ValidWriteIdList
+
+UNION_LIMIT = 16
+"""Up to so many entities: one scan each with literal partition values; above: one scan for all,
+values taken from the file's path. Both give equal rows; see benchmarks/partition_values.py."""
+
+WRITE_ID, BUCKET, ROW_ID, CURRENT, ROWS = "__w", "__b", "__r", "__c", "__row"
+"""Columns of `events()`; the rest are partition columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityScan:
+    """One entity of a snapshot, ready to be read."""
+
+    directory: AcidDirectory
+    deletes: DeleteKeys
+    partition: str
+    """`month=3`, or empty for an unpartitioned table."""
+    values: tuple[str | None, ...]
+    """Partition values in column order, as written in the directory name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """Everything that a read of one table at one snapshot needs; a plain value."""
+
+    files: Files
+    location: str
+    columns: tuple[TableColumn, ...]
+    partition_columns: tuple[TableColumn, ...]
+    entities: tuple[EntityScan, ...]
+    write_ids: ValidWriteIdList
+
+    @property
+    def read_files(self) -> int:
+        return sum(len(delta.files) for entity in self.entities
+                   for delta in _sources(entity.directory))
+
+
+    @property
+    def highest_bucket(self) -> int:
+        """Of the bucket numbers in the names of the files that are read; 0 without any."""
+        found = (parse_bucket_file(entry.name) for entity in self.entities
+                 for source in _sources(entity.directory) for entry in source.files)
+        return max((bucket.bucket for bucket in found if bucket), default=0)
+
+
+def _sources(directory: AcidDirectory) -> Iterator[VisibleBase | VisibleDelta]:
+    if directory.base:
+        yield directory.base
+    yield from directory.inserts
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """Files that need the same tests. `above` -1: no straddling delta (storage.md section 7)."""
+
+    test_rows: bool
+    test_deletes: bool
+    above: int
+
+
+def _write_id_range(name: object) -> tuple[int, int]:
+    if isinstance(name, BaseName):
+        return 0, max(name.write_id, 0)
+    return name.low, name.high  # type: ignore[attr-defined]
+
+
+def _branches(entity: EntityScan) -> dict[_Branch, list[str]]:
+    """The entity's insert files by the tests that their rows need."""
+    directory = entity.directory
+    if directory.originals or any(source.raw for source in _sources(directory)):
+        raise UnsupportedLayout(
+            f"{directory.location} holds files without ACID columns (a converted table or LOAD"
+            " DATA); run a major compaction in Hive first"
+        )
+    found: dict[_Branch, list[str]] = {}
+    for source in _sources(directory):
+        low, high = _write_id_range(source.name)
+        for entry in source.files:
+            bucket = parse_bucket_file(entry.name)
+            # Only a plain delta is sure to hold one bucket property number per file.
+            plain = low == high and not isinstance(source.name, BaseName)
+            number = bucket.bucket if bucket and plain else None
+            branch = _Branch(source.test_rows, entity.deletes.may_touch(low, high, number),
+                             source.above)
+            found.setdefault(branch, []).append(f"{directory.location}/{entry.path}")
+    return found
+
+
+class ScanBuilder:
+    """Builds the frame of one TableScan."""
+
+    def __init__(self, spark: SparkSession, scan: TableScan, wanted: Sequence[str] | None) -> None:
+        self.spark = spark
+        self.scan = scan
+        names = None if wanted is None else {name.lower() for name in wanted}
+        self.columns = tuple(c for c in scan.columns if names is None or c.name in names)
+        if not self.columns:  # a leaf is read in any case
+            leaf = schema.cheapest(scan.columns) or scan.columns[0]
+            self.columns = (leaf,)
+        self.schema = T.StructType([
+            T.StructField(schema.OPERATION, T.IntegerType()),
+            T.StructField(schema.ORIGINAL_TRANSACTION, T.LongType()),
+            T.StructField(schema.BUCKET, T.IntegerType()),
+            T.StructField(schema.ROW_ID, T.LongType()),
+            T.StructField(schema.CURRENT_TRANSACTION, T.LongType()),
+            T.StructField(schema.ROW, spark_schema(self.columns)),
+        ])
+
+    def events(self) -> DataFrame:
+        """Live insert events: __w, __b, __r, __c, __row struct, then the partition columns."""
+        entities = self.scan.entities
+        if len(entities) <= UNION_LIMIT:
+            groups = [[entity] for entity in entities]
+        else:
+            groups = [list(entities)]
+        frames = [frame for group in groups for frame in self._group(group)]
+        return reduce(DataFrame.union, frames) if frames else self._empty()
+
+    def _group(self, group: list[EntityScan]) -> Iterator[DataFrame]:
+        merged: dict[_Branch, list[str]] = {}
+        for entity in group:
+            for branch, paths in _branches(entity).items():
+                merged.setdefault(branch, []).extend(paths)
+        for branch, paths in merged.items():
+            frame = self._raw(paths)
+            paths_of = _PathValues(frame, group, self.scan) if len(group) > 1 else None
+            if branch.test_rows:
+                frame = frame.filter(self._valid_row())
+            if branch.above >= 0:
+                frame = frame.filter(F.col(schema.CURRENT_TRANSACTION) > branch.above)
+            if branch.test_deletes:
+                ordinal = paths_of.ordinal() if paths_of else F.lit(0)
+                frame = self._without_deleted(frame, group, ordinal)
+            yield frame.select(
+                F.col(schema.ORIGINAL_TRANSACTION).alias(WRITE_ID),
+                F.col(schema.BUCKET).alias(BUCKET),
+                F.col(schema.ROW_ID).alias(ROW_ID),
+                F.col(schema.CURRENT_TRANSACTION).alias(CURRENT),
+                F.col(schema.ROW).alias(ROWS),
+                *(
+                    (paths_of.value(i) if paths_of else self._literal(group[0].values[i], column))
+                    .alias(column.name)
+                    for i, column in enumerate(self.scan.partition_columns)
+                ),
+            )
+
+    def _raw(self, paths: Sequence[str]) -> DataFrame:
+        reader = (
+            self.spark.read.schema(self.schema)
+            .option("ignoreMissingFiles", "false")
+            .option("ignoreCorruptFiles", "false")
+        )
+        frame = reader.orc([self.scan.files.uri(path) for path in sorted(paths)])
+        leaf = schema.cheapest(self.columns) or self.columns[0]
+        absent = F.col(f"{schema.ROW}.`{leaf.name}`").isNull().cast("bigint")
+        # True for every row of a valid file. One comparison, so that no filter of the reader's
+        # can imply it and let the optimiser drop one of the six root columns from the scan.
+        return frame.filter(
+            sum((F.col(name) for name in schema.ACID_COLUMNS[:5]), absent) >= 0
+        )
+
+    def _valid_row(self) -> Column:
+        current = F.col(schema.CURRENT_TRANSACTION)
+        write_ids = self.scan.write_ids
+        excepted = sorted({*write_ids.open, *write_ids.aborted})
+        valid = current <= write_ids.high_watermark
+        return valid & ~current.isin(*excepted) if excepted else valid
+
+    def _without_deleted(
+        self, frame: DataFrame, group: list[EntityScan], ordinal: Column
+    ) -> DataFrame:
+        keys = [entity.deletes for entity in group]
+        bitmap = DeleteBitmap.build(keys)
+        if bitmap is not None:
+            return frame.filter(~bitmap.deleted(self.spark, ordinal))
+        gone = keys_frame(self.spark, keys)
+        same = (
+            (F.col(schema.ORIGINAL_TRANSACTION) == gone["w"]) & (F.col(schema.BUCKET) == gone["b"])
+            & (F.col(schema.ROW_ID) == gone["r"]) & (ordinal == gone["e"])
+        )
+        return frame.join(gone, same, "left_anti")
+
+    def _literal(self, value: str | None, column: TableColumn) -> Column:
+        return F.lit(value).cast(spark_type(column.type))
+
+    def _empty(self) -> DataFrame:
+        fields = [
+            T.StructField(WRITE_ID, T.LongType()), T.StructField(BUCKET, T.IntegerType()),
+            T.StructField(ROW_ID, T.LongType()), T.StructField(CURRENT, T.LongType()),
+            T.StructField(ROWS, spark_schema(self.columns)),
+            *spark_schema(self.scan.partition_columns).fields,
+        ]
+        return self.spark.createDataFrame([], T.StructType(fields))
+
+
+class _PathValues:
+    """Partition values and entity ordinals out of `_metadata.file_path` (P16).
+
+    The path is URI-encoded, so literal maps go from the encoded partition path, as Spark itself
+    spells it, to the typed value. Spark prunes files by filters on such an expression.
+    """
+
+    def __init__(self, frame: DataFrame, group: Sequence[EntityScan], scan: TableScan) -> None:
+        self.scan = scan
+        self.group = group
+        depth = len(scan.partition_columns)
+        self.pattern = (r"((?:[^/]+/){%d}[^/]+)/(?:base|delta|delete_delta)_[^/]*/[^/]*$"
+                        % (depth - 1))
+        encoded: dict[str, str] = {}
+        for uri in frame.inputFiles():
+            match = re.search(self.pattern, uri)
+            if match:
+                encoded[unquote(match[1])] = match[1]
+        self.segments = [encoded.get(entity.partition, entity.partition) for entity in group]
+
+    def _segment(self) -> Column:
+        return F.regexp_extract(F.col("_metadata.file_path"), self.pattern, 1)
+
+    def _lookup(self, values: Sequence[Column]) -> Column:
+        pairs = zip(self.segments, values, strict=True)
+        return F.try_element_at(
+            F.create_map(*(part for segment, value in pairs for part in (F.lit(segment), value))),
+            self._segment(),
+        )
+
+    def ordinal(self) -> Column:
+        return self._lookup([F.lit(i) for i in range(len(self.group))])
+
+    def value(self, position: int) -> Column:
+        kind = spark_type(self.scan.partition_columns[position].type)
+        return self._lookup([F.lit(entity.values[position]).cast(kind) for entity in self.group])
+
+
+def read_frame(
+    spark: SparkSession, scan: TableScan, columns: Sequence[str] | None = None, row_id: bool = False
+) -> DataFrame:
+    """Live rows: table columns, then partition columns, then `row__id` when asked for.
+
+    `columns` limits the result to these names, in this order; they must exist.
+    """
+    frame = ScanBuilder(spark, scan, columns).events()
+    partition = [column.name for column in scan.partition_columns]
+    names = list(columns) if columns is not None else [c.name for c in scan.columns] + partition
+    lower = [name.lower() for name in names]
+    chosen = [
+        F.col(name) if name in partition else F.col(f"{ROWS}.`{name}`").alias(name)
+        for name in lower
+    ]
+    if row_id:
+        chosen.append(F.struct(
+            F.col(WRITE_ID).alias("writeid"), F.col(BUCKET).alias("bucketid"),
+            F.col(ROW_ID).alias("rowid"),
+        ).alias("row__id"))
+    return frame.select(*chosen)

@@ -1,0 +1,129 @@
+"""The Spark session: what the platform sets, and what it checks before trusting one (P17)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from acid_platform.errors import JavaMissing, SparkMisconfigured
+
+OLDEST_JAVA = 17
+
+
+def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]:
+    """Settings of a session that the platform starts; a session of your own needs the same.
+
+    Time zones are UTC because a Hive TIMESTAMP is a wall clock (P17); missing or corrupt files
+    must stop a read, never shorten it (P12).
+    """
+    return {
+        "spark.app.name": "acid-platform",
+        "spark.master": master,
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.orc.impl": "native",
+        "spark.sql.files.ignoreMissingFiles": "false",
+        "spark.sql.files.ignoreCorruptFiles": "false",
+        "spark.sql.codegen.maxFields": "1000",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "1",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+
+
+def java_version(java: str) -> int | None:
+    """Major version of a `java` executable, or None when it does not run."""
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    quoted = shown.stderr.partition('"')[2].partition('"')[0]
+    major = quoted.removeprefix("1.").partition(".")[0].partition("-")[0]
+    return int(major) if major.isdigit() else None
+
+
+def require_java() -> str:
+    """Path of a Java that Spark can use. Raises JavaMissing."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    version = java_version(java) if java else None
+    if java and version is not None and version >= OLDEST_JAVA:
+        return java
+    found = f"{java} is Java {version}" if version else "no Java was found" if not java else \
+        f"{java} does not run"
+    raise JavaMissing(
+        f"{found}, and Spark needs Java {OLDEST_JAVA} or newer: run 'make setup', or install one"
+        " (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17) and"
+        " set JAVA_HOME"
+    )
+
+
+def prepare_environment() -> None:
+    """Python workers must run this interpreter, and a laptop's host name may not resolve."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def start_session(
+    master: str | None = None, remote: str | None = None, memory: str | None = None
+) -> SparkSession:
+    """A checked session: the running one of this process, or a new one.
+
+    Arguments default to ACID_SPARK_MASTER, ACID_SPARK_REMOTE and ACID_SPARK_MEMORY. Raises
+    JavaMissing, SparkMisconfigured.
+    """
+    prepare_environment()
+    remote = remote or os.environ.get("ACID_SPARK_REMOTE")
+    if remote:
+        session = SparkSession.builder.remote(remote).getOrCreate()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        return check_session(session)
+    require_java()
+    master = master or os.environ.get("ACID_SPARK_MASTER") or "local[2]"
+    memory = memory or os.environ.get("ACID_SPARK_MEMORY") or "2g"
+    builder = SparkSession.builder
+    for key, value in spark_config(master, memory).items():
+        builder = builder.config(key, value)
+    return check_session(builder.getOrCreate())
+
+
+_REQUIRED = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.orc.impl": "native",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.optimizer.nestedSchemaPruning.enabled": "true",
+}
+
+
+def check_session(session: SparkSession) -> SparkSession:
+    """The same session, once it is known to give right results. Raises SparkMisconfigured."""
+    for key, wanted in _REQUIRED.items():
+        found = session.conf.get(key)
+        if str(found).lower() != wanted.lower():
+            raise SparkMisconfigured(
+                f"the Spark session has {key}={found}, results need {wanted}:"
+                f" set it before the session starts, or call spark.conf.set({key!r}, {wanted!r})"
+            )
+    # What the JVM stores for a wall clock shows its own zone, on any kind of session.
+    shown = session.sql("SELECT date_format(TIMESTAMP '2000-07-01 12:00:00', 'HH'),"
+                        " java_method('java.util.TimeZone', 'getDefault')").head()
+    if shown is None or shown[0] != "12" or 'id="UTC"' not in shown[1].replace("'", '"'):
+        raise SparkMisconfigured(
+            "the JVM of this Spark session does not run in UTC, so ORC timestamps would shift:"
+            " start it with spark.driver.extraJavaOptions=-Duser.timezone=UTC and"
+            " spark.executor.extraJavaOptions=-Duser.timezone=UTC"
+        )
+    return session

@@ -1,0 +1,168 @@
+"""Directories and small files of a warehouse, addressed through pyarrow.fs.
+
+Paths are absolute paths inside one file system, "/"-separated. No operation here relies on an
+atomic rename of a visible thing: a delta is invisible until the metastore commits it.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from urllib.parse import urlparse
+
+from pyarrow import fs
+
+from acid_platform.errors import CorruptFile, PublicationFailed, WarehouseNotWritable
+from acid_platform.layout import names
+from acid_platform.layout.orc_tail import TAIL_BYTES, with_user_metadata
+from acid_platform.layout.partitions import partition_segment
+from acid_platform.snapshot.listing import EntityListing, FileEntry
+
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """One file system. `scheme` is empty for the local one, else e.g. `s3`."""
+
+    system: fs.FileSystem
+    scheme: str = ""
+
+    @classmethod
+    def of(cls, location: str) -> tuple[Files, str]:
+        """The file system of a path or URI, and the path inside it."""
+        if "://" not in location and not location.startswith("file:"):
+            return cls(fs.LocalFileSystem()), location.rstrip("/") or "/"
+        system, path = fs.FileSystem.from_uri(location)
+        local = isinstance(system, fs.LocalFileSystem)
+        return cls(system, "" if local else urlparse(location).scheme), path.rstrip("/")
+
+    @property
+    def local(self) -> bool:
+        return isinstance(self.system, fs.LocalFileSystem)
+
+    def uri(self, path: str) -> str:
+        """What Spark is given. A local path gets a scheme, so that no default applies."""
+        return f"{self.scheme}://{path}" if self.scheme else f"file://{path}"
+
+    # --- looking ---------------------------------------------------------------------------
+
+    def exists(self, path: str) -> bool:
+        return bool(self.system.get_file_info(path).type != fs.FileType.NotFound)
+
+    def children(self, path: str) -> list[fs.FileInfo]:
+        """Direct children; empty when the directory does not exist."""
+        return list(self.system.get_file_info(fs.FileSelector(path, allow_not_found=True)))
+
+    def entity(self, path: str) -> EntityListing:
+        """Everything below one entity's directory, for directory selection.
+
+        Hidden components are left out, except that `_metadata_acid` of a base is read.
+        """
+        prefix = len(path) + 1
+        files: list[FileEntry] = []
+        directories: list[str] = []
+        formats: dict[str, str] = {}
+        selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
+        for info in self.system.get_file_info(selector):
+            relative = info.path[prefix:]
+            parts = relative.split("/")
+            if len(parts) == 2 and parts[1] == names.METADATA_FILE:
+                formats[parts[0]] = self._data_format(info.path)
+            if any(names.is_hidden(part) for part in parts):
+                continue
+            if info.type == fs.FileType.File:
+                files.append(FileEntry(relative, info.size))
+            elif len(parts) == 1:
+                directories.append(relative)
+        return EntityListing(path, tuple(files), tuple(sorted(directories)), formats)
+
+    def entities(self, paths: list[str]) -> list[EntityListing]:
+        """`entity` of each path, several at a time, in order."""
+        if len(paths) < 2:
+            return [self.entity(path) for path in paths]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return list(pool.map(self.entity, paths))
+
+    def _data_format(self, path: str) -> str:
+        try:
+            content = json.loads(self.read(path))
+            version, data_format = content["thisFileVersion"], str(content["dataFormat"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFile(f"{path} is not a _metadata_acid file of Hive: {error}") from error
+        if version != "0" or data_format not in ("compacted", "truncated"):
+            raise CorruptFile(f"{path}: version {version!r}, format {data_format!r} is unknown")
+        return data_format
+
+    def partition_directories(self, path: str, depth: int) -> list[str]:
+        """Relative paths `a=1/b=2` of the partition directories found below a table root."""
+        found = [""]
+        for _ in range(depth):
+            found = [
+                f"{one}/{info.base_name}".lstrip("/")
+                for one in found
+                for info in self.children(f"{path}/{one}".rstrip("/"))
+                if info.type == fs.FileType.Directory
+                and not names.is_hidden(info.base_name)
+                and partition_segment(info.base_name)
+            ]
+        return sorted(found)
+
+    def temporaries(self, path: str) -> list[str]:
+        """Names of `_tmp_…` directories directly below `path`."""
+        return sorted(i.base_name for i in self.children(path)
+                      if i.base_name.startswith(names.TEMPORARY_PREFIX))
+
+    # --- changing --------------------------------------------------------------------------
+
+    def read(self, path: str) -> bytes:
+        with self.system.open_input_file(path) as stream:
+            return bytes(stream.read())
+
+    def write(self, path: str, content: bytes) -> None:
+        with self.system.open_output_stream(path) as stream:
+            stream.write(content)
+
+    def make_directory(self, path: str) -> None:
+        """Raises WarehouseNotWritable."""
+        try:
+            self.system.create_dir(path, recursive=True)
+        except OSError as error:
+            raise WarehouseNotWritable(
+                f"can't create {path}: {error}; choose another ACID_WAREHOUSE or its permissions"
+            ) from error
+
+    def delete_directory(self, path: str) -> None:
+        """No error when it is gone already."""
+        if self.exists(path):
+            self.system.delete_dir(path)
+
+    def delete_file(self, path: str) -> None:
+        if self.exists(path):
+            self.system.delete_file(path)
+
+    def publish(self, temporary: str, final: str) -> None:
+        """Rename a finished directory into place.
+
+        Renaming onto an existing directory would nest it (storage.md section 9), so that is an
+        error. Raises PublicationFailed.
+        """
+        if self.exists(final):
+            raise PublicationFailed(f"{final} exists already; a write id was used twice?")
+        self.system.create_dir(final.rpartition("/")[0], recursive=True)
+        self.system.move(temporary, final)
+
+    def amend_orc(self, path: str, items: dict[str, bytes]) -> None:
+        """Add user metadata to a finished ORC file that nobody reads yet. Raises CorruptFile."""
+        size = self.system.get_file_info(path).size
+        with self.system.open_input_file(path) as stream:
+            stream.seek(max(0, size - TAIL_BYTES))
+            change = with_user_metadata(bytes(stream.read()), items, path)
+        if self.local:
+            with open(path, "r+b") as handle:
+                handle.truncate(size - change.drop)
+                handle.seek(0, 2)
+                handle.write(change.append)
+        else:  # no store but the local one can cut a file: write it anew
+            self.write(path, self.read(path)[: size - change.drop] + change.append)

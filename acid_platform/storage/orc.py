@@ -1,0 +1,124 @@
+"""Looking inside ORC files: row keys by column, events one by one, footers."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyorc
+from pyarrow import orc
+
+from acid_platform.errors import CorruptFile
+from acid_platform.layout import schema
+from acid_platform.layout.schema import RowKey
+from acid_platform.storage.files import Files
+
+KEY_COLUMNS = 3
+
+
+def open_orc(files: Files, path: str) -> orc.ORCFile:
+    """Raises CorruptFile when the file is missing its ORC tail."""
+    try:
+        return orc.ORCFile(files.system.open_input_file(path))
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise CorruptFile(f"{path} can't be opened as ORC: {error}; was its writer killed?"
+                          " Restore it or drop its transaction") from error
+
+
+def acid_columns(file: orc.ORCFile, path: str) -> list[str]:
+    """The six root names as this file spells them (some writers use lower case).
+
+    Raises CorruptFile when the file does not have the ACID schema.
+    """
+    found = list(file.schema.names)
+    if [name.lower() for name in found] != [name.lower() for name in schema.ACID_COLUMNS]:
+        raise CorruptFile(f"{path} lacks the six ACID columns; it has {', '.join(found)}")
+    return found
+
+
+def read_keys(file: orc.ORCFile, path: str, with_current: bool = False) -> tuple[np.ndarray, ...]:
+    """originalTransaction, bucket, rowId [, currentTransaction] of all rows, int64 arrays (n,)."""
+    columns = acid_columns(file, path)[1: 5 if with_current else 4]
+    table = file.read(columns=columns)
+    return tuple(table.column(name).to_numpy().astype(np.int64, copy=False) for name in columns)
+
+
+def stripe_ends(file: orc.ORCFile, path: str) -> list[RowKey]:
+    """Key of the last row of every stripe: Hive's `hive.acid.key.index`."""
+    columns = acid_columns(file, path)[1:4]
+    ends: list[RowKey] = []
+    for index in range(file.nstripes):
+        stripe = file.read_stripe(index, columns=columns)
+        if stripe.num_rows:
+            last = [stripe.column(i)[stripe.num_rows - 1].as_py() for i in range(3)]
+            ends.append((int(last[0]), int(last[1]), int(last[2])))
+    return ends
+
+
+def finish_file(files: Files, path: str, deletes: bool) -> int:
+    """Give a freshly written ACID file the footer metadata that Hive needs; returns its rows.
+
+    Raises CorruptFile when its keys do not ascend (storage.md section 2).
+    """
+    file = open_orc(files, path)
+    rows = int(file.nrows)
+    if rows:
+        ends = stripe_ends(file, path)
+        if ends != sorted(ends):
+            raise CorruptFile(f"{path}: row keys do not ascend over its stripes")
+        counts = (0, rows) if deletes else (rows, 0)
+        files.amend_orc(path, schema.user_metadata(ends, *counts))
+    return rows
+
+
+def orc_schema(files: Files, path: str) -> str:
+    """The file's type in ORC's form, e.g. `struct<operation:int,…>`."""
+    with files.system.open_input_file(path) as stream:
+        return str(pyorc.Reader(stream).schema)
+
+
+def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
+    """Every row of a file as a JSON-able dict; ACID files give the five ids and `row`."""
+    with files.system.open_input_file(path) as stream:
+        reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT)
+        for row in reader:
+            yield {key: _plain(value) for key, value in row.items()}
+
+
+def metadata(files: Files, path: str) -> dict[str, Any]:
+    """Schema, stripes, compression and user metadata of a file, JSON-able."""
+    with files.system.open_input_file(path) as stream:
+        reader = pyorc.Reader(stream)
+        return {
+            "schema": str(reader.schema),
+            "rows": len(reader),
+            "compression": pyorc.CompressionKind(reader.compression).name.lower(),
+            "stripes": [
+                {"offset": stripe.bytes_offset, "bytes": stripe.bytes_length, "rows": len(stripe)}
+                for stripe in reader.iter_stripes()
+            ],
+            "user_metadata": {
+                key: value.decode("utf-8", "replace")
+                for key, value in sorted(reader.user_metadata.items())
+            },
+        }
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(key): _plain(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_plain(one) for one in value]
+        case decimal.Decimal() | datetime.date():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case _:
+            return value
