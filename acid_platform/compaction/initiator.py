@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.config import TABLE_PREFIX, setting
 from acid_platform.errors import SettingRefused
 from acid_platform.layout.names import BaseName, parse_directory
 from acid_platform.snapshot import EntityListing, select
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList
 
 NO_AUTO_COMPACTION = "NO_AUTO_COMPACTION"
-THRESHOLD_PREFIX = "compactorthreshold."
-
 DELTA_NUM = "hive.compactor.delta.num.threshold"
 DELTA_PCT = "hive.compactor.delta.pct.threshold"
 ABORTED_TXNS = "hive.compactor.abortedtxn.threshold"
@@ -29,7 +28,6 @@ FAILED_RETRY = "hive.compactor.initiator.failed.retry.time"
 INSERT_ONLY = "hive.compactor.compact.insert.only"
 
 _HOUR = 3_600_000
-_DAY = 24 * _HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Thresholds:
     """Negative: age does not matter."""
     aborts_by_cleaner: bool = True
     failed_compactions: int = 2
-    failed_retry_ms: int = 7 * _DAY
+    failed_retry_ms: int = 7 * 24 * _HOUR
     """Zero or less: never again without a request by hand."""
     compact_insert_only: bool = True
 
@@ -53,51 +51,42 @@ class Thresholds:
     ) -> Thresholds:
         """The warehouse's settings, with the table's `compactorthreshold.*` on top (C22).
 
-        `settings` goes by Hive's names; times are milliseconds. What is absent keeps its default.
-        Raises SettingRefused naming the property or setting whose value is no such number.
+        `settings` goes by Hive's names; texts are parsed as config.py says, numbers are taken as
+        parsed (times in milliseconds), and what is absent has its default. Raises SettingRefused
+        naming the property or setting whose value is not allowed.
         """
-        default = cls()
 
-        def whole(name: str, fallback: int, lowest: float = 0, own: bool = False) -> int:
-            return int(_number(name, fallback, properties if own else {}, settings, lowest, True))
+        def value(name: str, own: bool = False) -> float:
+            return _value(name, properties if own else {}, settings)
 
         return cls(
-            delta_num=whole(DELTA_NUM, default.delta_num, own=True),
-            delta_pct=_number(DELTA_PCT, default.delta_pct, properties, settings, 0, False),
-            aborted_txns=whole(ABORTED_TXNS, default.aborted_txns),
-            aborted_age_ms=whole(ABORTED_AGE, default.aborted_age_ms, -math.inf),
-            aborts_by_cleaner=_flag(ABORTS_BY_CLEANER, default.aborts_by_cleaner, settings),
-            failed_compactions=whole(FAILED_COMPACTIONS, default.failed_compactions, 1),
-            failed_retry_ms=whole(FAILED_RETRY, default.failed_retry_ms, -math.inf),
-            compact_insert_only=_flag(INSERT_ONLY, default.compact_insert_only, settings),
+            delta_num=int(value(DELTA_NUM, own=True)),
+            delta_pct=value(DELTA_PCT, own=True),
+            aborted_txns=int(value(ABORTED_TXNS)),
+            aborted_age_ms=int(value(ABORTED_AGE)),
+            aborts_by_cleaner=bool(value(ABORTS_BY_CLEANER)),
+            failed_compactions=int(value(FAILED_COMPACTIONS)),
+            failed_retry_ms=int(value(FAILED_RETRY)),
+            compact_insert_only=bool(value(INSERT_ONLY)),
         )
 
 
-def _number(
-    name: str, default: float, properties: Mapping[str, str],
-    settings: Mapping[str, str | float], lowest: float, whole: bool,
+def _value(
+    name: str, properties: Mapping[str, str], settings: Mapping[str, str | float]
 ) -> float:
-    own = THRESHOLD_PREFIX + name
-    raw: str | float = settings.get(name, default)
-    source = f"setting {name}"
-    if own in properties:
-        raw, source = properties[own], f"table property {own}"
+    known, source = setting(name), name
+    raw: str | float = settings.get(name, known.default)
+    if TABLE_PREFIX + name in properties:
+        raw, source = properties[TABLE_PREFIX + name], f"table property {TABLE_PREFIX}{name}"
+    refusal = SettingRefused(f"{source}={raw!r} is refused; allowed is {known.allowed}")
     try:
-        value = float(raw)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or value < lowest or (whole and not value.is_integer()):
-        wanted = "a whole number" if whole else "a number"
-        least = f" of at least {lowest:g}" if math.isfinite(lowest) else ""
-        raise SettingRefused(f"{source}={raw!r}: must be {wanted}{least}")
-    return value
-
-
-def _flag(name: str, default: bool, settings: Mapping[str, str | float]) -> bool:
-    raw = settings.get(name, default)
-    if str(raw).lower() not in ("true", "false"):
-        raise SettingRefused(f"setting {name}={raw!r}: must be true or false")
-    return str(raw).lower() == "true"
+        number = float(known.parse(raw) if isinstance(raw, str) else raw)
+    except SettingRefused as error:
+        raise refusal from error
+    # Nothing compares with NaN: such a threshold would be off in silence.
+    if not math.isfinite(number):
+        raise refusal
+    return number
 
 
 def no_auto_compaction(properties: Mapping[str, str]) -> bool:
@@ -110,7 +99,7 @@ def no_auto_compaction(properties: Mapping[str, str]) -> bool:
 class LiveDirectory:
     """One directory with committed data, as writers and compactions reported it (P8).
 
-    `name` is the directory's name, or an original file's. `compacted` tells a hive3 base of a
+    `name` is the directory's name, or empty for original files. `compacted` tells a hive3 base of a
     compactor from an overwrite.
     """
 
@@ -146,15 +135,20 @@ def entity_size(
     the base does, and nothing that a wider delta contains. `directories` are committed. Raises
     MalformedName and NotEnoughHistory as `select` does.
     """
-    found = {one.name: one for one in directories}
-    acid = {name for name in found if parse_directory(name) is not None}
-    formats = {name: "compacted" for name in acid if found[name].compacted}
+    acid: dict[str, LiveDirectory] = {}
+    original_bytes = 0
+    for one in directories:
+        if parse_directory(one.name) is None:
+            original_bytes += one.bytes
+        else:
+            acid[one.name] = one
+    formats = {name: "compacted" for name, one in acid.items() if one.compacted}
     listing = EntityListing(write_ids.table, (), tuple(acid), formats)
     seen = select(listing, write_ids, ValidTxnList.everything())
     return EntitySize(
-        base_bytes=found[seen.base.directory].bytes if seen.base else 0,
-        original_bytes=sum(one.bytes for name, one in found.items() if name not in acid),
-        delta_bytes=sum(found[delta.directory].bytes for delta in seen.deltas),
+        base_bytes=acid[seen.base.directory].bytes if seen.base else 0,
+        original_bytes=original_bytes,
+        delta_bytes=sum(acid[delta.directory].bytes for delta in seen.deltas),
         delta_directories=len(seen.deltas),
         has_base=seen.base is not None,
         has_obsolete_base=any(
