@@ -83,7 +83,8 @@ notebook: setup ## JupyterLab with the project's packages and warehouse
 lock: packages ## pin the dependencies of pyproject.toml again (LOCKFLAGS=--upgrade), needs uv
 	@command -v uv >/dev/null 2>&1 || { echo "lock: uv is needed: install it first" >&2; exit 1; }
 	uv pip compile pyproject.toml --quiet --extra dev --universal --python-version 3.11 \
-	    --generate-hashes --no-header --no-emit-index-url $(LOCKFLAGS) -o requirements.lock
+	    --no-strip-extras --generate-hashes --no-header --no-emit-index-url \
+	    $(LOCKFLAGS) -o requirements.lock
 
 .PHONY: clean
 clean: ## remove caches and build output; keeps .venv and var

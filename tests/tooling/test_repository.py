@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.workspace.load import location_origins_from_yaml_paths
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -76,6 +79,23 @@ def test_the_lock_pins_every_declared_dependency() -> None:
                             re.MULTILINE))
     assert len(declared) > 20
     assert declared - pinned == set()
+
+
+def test_the_lock_keeps_extras() -> None:
+    """pip refuses `gql[requests]` where hashes are required and the lock says only `gql`."""
+    pinned = {name: set(filter(None, (extras or "").split(","))) for name, extras in
+              re.findall(r"^([a-z0-9.-]+)(?:\[(.*?)\])?==", (ROOT / "requirements.lock").read_text(),
+                         re.MULTILINE)}
+    lost = []
+    for distribution in importlib.metadata.distributions():
+        own_extras = pinned.get(canonicalize_name(distribution.metadata["Name"]), set())
+        for requirement in map(Requirement, distribution.requires or ()):
+            applies = requirement.marker is None or any(
+                requirement.marker.evaluate({"extra": extra}) for extra in {"", *own_extras})
+            name = canonicalize_name(requirement.name)
+            if applies and not requirement.extras <= pinned.get(name, requirement.extras):
+                lost.append(f"{distribution.metadata['Name']} needs {requirement}")
+    assert lost == []
 
 
 def test_every_name_in_env_example_is_read_somewhere() -> None:
