@@ -71,7 +71,8 @@ reset-demo: ## stop the demo's metastore and remove var/demo
 .PHONY: dev
 dev: setup ## Dagster's web page and daemon on http://localhost:3000 (PORT=)
 	@$(call dagster_home,$(DAGSTER_HOME))
-	@$(STATE) exec .venv/bin/dagster dev -w workspace.yaml -p $(PORT)
+	@$(STATE) export PYTHONWARNINGS='ignore:Function `dev_command` is superseded'; \
+	    exec .venv/bin/dagster dev -w workspace.yaml -p $(PORT)
 
 .PHONY: notebook
 notebook: setup ## JupyterLab with the project's packages and warehouse

@@ -164,7 +164,8 @@ def install_packages(venv: Venv, uv: str | None) -> None:
     if uv:
         print("      uv failed, see above: trying pip", flush=True)
     if not _run([str(venv.python), "-m", "pip", "install", "--quiet", "--no-input",
-                 "--disable-pip-version-check", "--require-hashes", "-r", str(LOCK)]):
+                 "--disable-pip-version-check", "--use-pep517", "--require-hashes",
+                 "-r", str(LOCK)]):
         raise SetupFailed("installing packages failed, see above: check the network (and the "
                           "proxy settings, if any), then call make again; it goes on from here")
 
