@@ -1,0 +1,147 @@
+"""What a predicate tells before Spark sees a row: its columns, and which partitions can match.
+
+Parsed with sqlglot. Pruning is conservative: whatever this module does not understand keeps the
+partition, so it can only save work, never change a result.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from acid_platform.errors import InvalidExpression
+from acid_platform.layout.types import INTEGRAL, Column
+
+Value = bool | Decimal | str | datetime.date | None
+_UNKNOWN = object()
+
+
+def parse(text: str) -> exp.Expression:
+    """Raises InvalidExpression."""
+    try:
+        parsed = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+    except SqlglotError as error:
+        raise InvalidExpression(f"{text!r} is not a SQL condition: {error}") from error
+    return parsed
+
+
+def columns_of(text: str) -> frozenset[str] | None:
+    """Lower-case names of the columns that an expression may read; None: can't tell, so all."""
+    parsed = parse(text)
+    if parsed.find(exp.Star, exp.Select, exp.Lambda):
+        return None
+    return frozenset(part.name.lower() for column in parsed.find_all(exp.Column)
+                     for part in column.parts)
+
+
+def typed(value: str | None, column: Column) -> object:
+    """A partition value as it compares in SQL; `_UNKNOWN` when it does not parse."""
+    if value is None:
+        return None
+    try:
+        if column.type.kind in INTEGRAL or column.type.kind == "decimal":
+            return Decimal(value)
+        if column.type.kind == "date":
+            return datetime.date.fromisoformat(value)
+    except (InvalidOperation, ValueError):
+        return _UNKNOWN
+    return value if column.type.kind == "string" else _UNKNOWN
+
+
+def may_match(
+    where: str | None, columns: Sequence[Column], values: Sequence[str | None]
+) -> bool:
+    """Whether rows of a partition with these values can satisfy `where`."""
+    if where is None:
+        return True
+    row = {column.name: typed(value, column)
+           for column, value in zip(columns, values, strict=True)}
+    return _truth(parse(where), row) is not False
+
+
+def _truth(node: exp.Expression, row: Mapping[str, object]) -> bool | None:
+    """True, False (also for SQL's NULL: such a row is not selected), or None for unknown."""
+    match node:
+        case exp.Paren():
+            return _truth(node.this, row)
+        case exp.And():
+            left, right = _truth(node.left, row), _truth(node.right, row)
+            if left is False or right is False:
+                return False
+            return None if left is None or right is None else True
+        case exp.Or():
+            left, right = _truth(node.left, row), _truth(node.right, row)
+            if left or right:
+                return True
+            return None if left is None or right is None else False
+        case exp.In() if node.expressions and not node.args.get("query"):
+            found = [_compare(exp.EQ, node.this, one, row) for one in node.expressions]
+            return True if True in found else None if None in found else False
+        case exp.Between():
+            low = _compare(exp.GTE, node.this, node.args["low"], row)
+            high = _compare(exp.LTE, node.this, node.args["high"], row)
+            if low is False or high is False:
+                return False
+            return None if low is None or high is None else True
+        case exp.Is() if isinstance(node.expression, exp.Null):
+            value = _value(node.this, row)
+            return None if value is _UNKNOWN else value is None
+        case exp.Boolean():
+            return bool(node.this)
+        case _ if type(node) in _COMPARISONS:
+            return _compare(type(node), node.left, node.right, row)
+    return None
+
+
+_COMPARISONS: dict[type, Callable[[object, object], bool]] = {
+    exp.EQ: lambda a, b: a == b,
+    exp.NEQ: lambda a, b: a != b,
+    exp.LT: lambda a, b: a < b,  # type: ignore[operator]
+    exp.LTE: lambda a, b: a <= b,  # type: ignore[operator]
+    exp.GT: lambda a, b: a > b,  # type: ignore[operator]
+    exp.GTE: lambda a, b: a >= b,  # type: ignore[operator]
+}
+
+
+def _compare(
+    kind: type, left: exp.Expression, right: exp.Expression, row: Mapping[str, object]
+) -> bool | None:
+    a, b = _value(left, row), _value(right, row)
+    if a is _UNKNOWN or b is _UNKNOWN:
+        return None
+    if a is None or b is None:
+        return False
+    if isinstance(a, datetime.date) and isinstance(b, str):
+        b = _date(b)
+    if isinstance(b, datetime.date) and isinstance(a, str):
+        a = _date(a)
+    return _COMPARISONS[kind](a, b) if type(a) is type(b) else None
+
+
+def _date(text: str) -> object:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        return _UNKNOWN
+
+
+def _value(node: exp.Expression, row: Mapping[str, object]) -> object:
+    match node:
+        case exp.Paren():
+            return _value(node.this, row)
+        case exp.Null():
+            return None
+        case exp.Literal():
+            return node.this if node.is_string else Decimal(node.this)
+        case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return -Decimal(node.this.this)
+        case exp.Cast() if node.to.this == exp.DType.DATE and isinstance(node.this, exp.Literal):
+            return _date(node.this.this)
+        case exp.Column() if not node.table:
+            return row.get(node.name.lower(), _UNKNOWN)
+    return _UNKNOWN

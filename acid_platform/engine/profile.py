@@ -1,0 +1,61 @@
+"""Profiles of row sets, computed by Spark in one aggregate pass (compaction validation)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from acid_platform.compaction.validation import Profile
+from acid_platform.engine.deletes import DeleteKeys
+from acid_platform.engine.scan import BUCKET, ROW_ID, ROWS, WRITE_ID
+from acid_platform.layout.types import Column as TableColumn
+
+_MODULUS = 2_147_483_647
+"""Hashes are reduced to it, so that a sum of 4 thousand million rows fits a bigint."""
+
+
+def _checksum(value: Column) -> Column:
+    return F.coalesce(F.sum(F.pmod(F.xxhash64(value), F.lit(_MODULUS))), F.lit(0))
+
+
+def _hashable(column: TableColumn) -> Column:
+    """Spark hashes no maps: nested types go through their JSON text."""
+    value = F.col(f"{ROWS}.`{column.name}`")
+    return F.to_json(F.struct(value)) if column.type.nested else value
+
+
+def profile_rows(events: DataFrame, columns: Sequence[TableColumn]) -> Profile:
+    """Of a frame of `ScanBuilder.events()`: rows, row ids, and each column's values and NULLs."""
+    values = [_hashable(column) for column in columns]
+    aggregates = [
+        F.count(F.lit(1)),
+        F.coalesce(F.sum(F.pmod(F.xxhash64(WRITE_ID, BUCKET, ROW_ID), F.lit(_MODULUS))), F.lit(0)),
+        *(_checksum(value) for value in values),
+        *(F.count_if(F.col(f"{ROWS}.`{column.name}`").isNull()) for column in columns),
+    ]
+    found = events.agg(*(one.alias(f"a{i}") for i, one in enumerate(aggregates))).head()
+    assert found is not None  # an aggregate without groups always has its row
+    names = [column.name for column in columns]
+    checksums, nulls = found[2:2 + len(names)], found[2 + len(names):]
+    return Profile(
+        rows=int(found[0]),
+        row_id_checksum=int(found[1]),
+        column_checksums=dict(zip(names, map(int, checksums), strict=True)),
+        null_counts=dict(zip(names, map(int, nulls), strict=True)),
+    )
+
+
+def delete_checksum(keys: DeleteKeys) -> int:
+    """Sum over the events of a mixed 64-bit value of their keys, modulo 2^64."""
+    with np.errstate(over="ignore"):
+        mixed = (
+            keys.write_ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+            ^ keys.buckets.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
+            ^ keys.row_ids.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
+        )
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        return int(mixed.sum(dtype=np.uint64))
