@@ -1,0 +1,93 @@
+"""Partition directory names: storage.md section 1.4."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acid_platform.layout.partitions import (
+    DEFAULT_PARTITION,
+    escape,
+    parse_partition,
+    partition_name,
+    partition_segment,
+    unescape,
+)
+
+ESCAPED = '"#%\'*/:=?\\{[]^' + "".join(map(chr, range(32))) + "\x7f"
+KEPT = "aZ09 +&}._-~@!$(),;<>|`äß€😀"
+
+
+@pytest.mark.parametrize(("segment", "value"), [
+    ("p=a%3Ab", "a:b"),
+    ("p=__HIVE_DEFAULT_PARTITION__", None),
+    ("p=a b", "a b"),
+    ("p=100%25", "100%"),
+    ("p=%zz", "%zz"),
+    ("p=a=b", "a=b"),
+    ("p=%", "%"),
+    ("p=%4", "%4"),
+])
+def test_S74_values_of_directories(segment: str, value: str | None) -> None:
+    assert partition_segment(segment) == ("p", value)
+    assert parse_partition(segment, ["p"]) == (value,)
+
+
+@pytest.mark.parametrize("char", ESCAPED)
+def test_escaped_characters(char: str) -> None:
+    assert escape(char) == f"%{ord(char):02X}"
+
+
+@pytest.mark.parametrize("char", KEPT)
+def test_characters_that_stay(char: str) -> None:
+    assert escape(char) == char
+
+
+def test_null_and_the_empty_string_become_the_default_partition() -> None:
+    expected = f"p={DEFAULT_PARTITION}"
+    assert partition_name({"p": None}) == partition_name({"p": ""}) == expected
+
+
+def test_column_names_are_lower_case_and_both_sides_are_escaped() -> None:
+    assert partition_name({"Month": "3", "a b:c": "x/y"}) == "month=3/a b%3Ac=x%2Fy"
+
+
+@pytest.mark.parametrize(("name", "columns", "expected"), [
+    ("month=3/day=4", ["month", "day"], ("3", "4")),
+    ("MONTH=3/day=4", ["Month", "Day"], ("3", "4")),
+    ("day=4/month=3", ["month", "day"], None),
+    ("month=3", ["month", "day"], None),
+    ("month=3/day=4/hour=5", ["month", "day"], None),
+    ("month=3/stray/day=4", ["month", "day"], None),
+    ("month=3/delta_1_1", ["month"], None),
+    ("month", ["month"], None),
+    ("=3", [""], None),
+])
+def test_only_the_declared_columns_make_a_partition(
+    name: str, columns: list[str], expected: tuple[str, ...] | None
+) -> None:
+    assert parse_partition(name, columns) == expected
+
+
+def test_values_are_never_normalised() -> None:
+    assert parse_partition("p=01", ["p"]) == ("01",)
+    assert parse_partition("p=2024-1-1", ["p"]) == ("2024-1-1",)
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(text)
+def test_escape_round_trip(value: str) -> None:
+    assert unescape(escape(value)) == value
+    assert "/" not in escape(value)
+    assert "=" not in escape(value)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "month", "x y", "p:q"]), st.none() | text, min_size=1))
+def test_partition_name_round_trip(values: dict[str, str | None]) -> None:
+    """NULL, the empty string and the default partition's own name share one directory: NULL."""
+    read_back = parse_partition(partition_name(values), list(values))
+    assert read_back == tuple(
+        None if value in (None, "", DEFAULT_PARTITION) else value for value in values.values())
