@@ -1,0 +1,146 @@
+"""Data files of what is selected: storage.md sections 1.2, 3.4, 7.1 and 12."""
+
+from __future__ import annotations
+
+import pytest
+
+from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
+from acid_platform.snapshot import AcidDirectory, EntityListing, FileEntry, select
+from tests.notation import names, txns, write_ids
+
+
+def seen(*paths: str, w: str = "9:M::", size: int = 10) -> AcidDirectory:
+    """`d1/bucket_00000`, or with a size: `d1/bucket_00000=0`."""
+    files = []
+    for text in paths:
+        path, _, own = text.partition("=")
+        directory, slash, rest = path.partition("/")
+        full = f"{names(directory)[0]}/{rest}" if slash else path
+        files.append(FileEntry(full, int(own) if own else size))
+    return select(EntityListing("wh/t", tuple(files)), write_ids(w), txns())
+
+
+def only(directory: AcidDirectory) -> list[str]:
+    [delta] = directory.deltas
+    return [one.name for one in delta.files]
+
+
+def test_S70_names_come_from_the_listing_with_or_without_attempt() -> None:
+    result = seen("d1/bucket_00000_0", "d1/bucket_00001", "D2/bucket_00000_1",
+                  "d1/_orc_acid_version")
+    assert [[one.path for one in delta.files] for delta in result.deltas] == [
+        ["delta_0000001_0000001_0000/bucket_00000_0", "delta_0000001_0000001_0000/bucket_00001"],
+        ["delete_delta_0000002_0000002_0000/bucket_00000_1"],
+    ]
+    assert [one.directory for one in result.inserts] == names("d1")
+    assert [one.directory for one in result.delete_deltas] == names("D2")
+
+
+def test_trap7_nested_acid_directories_and_hidden_files_are_ignored() -> None:
+    result = seen("d1/bucket_00000", "d1/delta_0000001_0000001_0000/bucket_00000",
+                  "d1/base_x/bucket_00001", "d1/_SUCCESS", "d1/.bucket_00000.crc",
+                  "d1/_tmp_1/bucket_00002")
+    assert only(result) == ["bucket_00000"]
+
+
+def test_zero_length_bucket_files_are_absent_and_reported() -> None:
+    result = seen("d1/bucket_00000=0", "d1/bucket_00001", "d3/bucket_00000=0", w="1:M::")
+    assert only(result) == ["bucket_00001"]
+    assert result.zero_length == ("delta_0000001_0000001_0000/bucket_00000",)
+
+
+def test_zero_length_originals_are_skipped() -> None:
+    result = seen("000000_0=0", "000001_0")
+    assert [one.path for one in result.originals] == ["000001_0"]
+
+
+@pytest.mark.parametrize(("paths", "error", "named"), [
+    (["d1/bucket_00000", "d1/bucket_00000_1"], CorruptFile, "bucket_00000_1"),
+    (["b1/bucket_00000_0", "b1/bucket_00000_1"], CorruptFile, "bucket_00000_0"),
+    (["d1/bucket_00000", "d1/bucket_00000_flush_length"], UnsupportedLayout,
+     "wh/t/delta_0000001_0000001_0000/bucket_00000_flush_length"),
+    (["d1/bucket_00000", "d1/bucket_00000_flush_length=0"], UnsupportedLayout, "flush_length"),
+    (["d1/bucket_00000", "d1/000000_0"], CorruptFile, "000000_0"),
+    (["d1/part-00000.orc"], UnsupportedLayout, "part-00000.orc"),
+    (["d1/sub/bucket_00000"], UnsupportedLayout, "sub/bucket_00000"),
+    (["D1/000000_0"], CorruptFile, "delete_delta_0000001_0000001_0000/000000_0"),
+    (["part-00000.orc"], UnsupportedLayout, "wh/t/part-00000.orc"),
+    (["sub/part-00000.orc"], UnsupportedLayout, "wh/t/sub/part-00000.orc"),
+])
+def test_files_whose_rows_would_be_wrong_or_missing_are_refused(
+    paths: list[str], error: type[AcidError], named: str
+) -> None:
+    with pytest.raises(error, match=named):
+        seen(*paths)
+
+
+@pytest.mark.parametrize("paths", [
+    ["b3/bucket_00000", "d1/bucket_00000", "d1/bucket_00000_flush_length"],
+    ["d1/bucket_00000", "d5/bucket_00000", "d5/bucket_00000_flush_length"],
+])
+def test_what_is_not_read_is_not_judged(paths: list[str]) -> None:
+    assert seen(*paths, w="3:M::").zero_length == ()
+
+
+def test_S64_raw_files_of_load_data() -> None:
+    result = seen("d4.1/000001_0", "d4.1/HIVE_UNION_SUBDIR_1/000000_0", "b2/000000_0",
+                  "D5/bucket_0")
+    assert [delta.raw for delta in result.deltas] == [True, False]
+    assert [one.path.partition("/")[2] for one in result.deltas[0].files] == [
+        "000001_0", "HIVE_UNION_SUBDIR_1/000000_0"]
+    assert result.base is not None
+    assert result.base.raw
+
+
+def test_S63_originals_are_in_text_order_of_their_whole_path() -> None:
+    order = ["000000_0", "000000_0_copy_1", "000000_0_copy_10", "000000_0_copy_2", "000001_0",
+             "HIVE_UNION_SUBDIR_1/000000_0"]
+    result = seen(*reversed(order), ".hidden/000000_0", "sub/_x/000000_0", "_done")
+    assert [one.path for one in result.originals] == order
+
+
+def test_foreign_files_beside_a_base_are_left_alone() -> None:
+    """They are not read, and not offered to the Cleaner either."""
+    result = seen("b3/bucket_00000", "000000_0", "notes.txt", "sub/000000_0")
+    assert {one.path for one in result.obsolete} == {"000000_0", "sub/000000_0"}
+
+
+def test_an_empty_base_directory_hides_what_is_older() -> None:
+    """S67: TRUNCATE leaves base_N with markers only."""
+    base = EntityListing("wh/t", (FileEntry("delta_3_3_0/bucket_0", 1),), ("base_0000005",),
+                         {"base_0000005": "truncated"})
+    result = select(base, write_ids("6:M::"), txns())
+    assert result.base is not None
+    assert result.base.files == ()
+    assert [one.path for one in result.obsolete] == ["delta_3_3_0"]
+
+
+@pytest.mark.parametrize(("paths", "w", "tested"), [
+    (["d1/bucket_0"], "3:2:2:", [False]),
+    (["d1-3v12/bucket_0"], "3:M::", [False]),
+    (["d1-3v12/bucket_0"], "3:M::2", [True]),
+    (["d1-3v12/bucket_0"], "2:M::", [True]),
+    (["b3v12/bucket_0"], "3:M::", [False]),
+    (["b3v12/bucket_0"], "3:M::2", [True]),
+    (["b3/bucket_0", "d4/bucket_0"], "4:2:2:", [True, False]),
+    (["b3/000000_0"], "3:2:2:", [False]),
+    (["D1-3v12/bucket_0", "d1-3v12/bucket_0"], "3:3:3:", [True, True]),
+])
+def test_S15_rows_are_tested_unless_the_whole_range_is_valid(
+    paths: list[str], w: str, tested: list[bool]
+) -> None:
+    result = seen(*paths, w=w)
+    sources = (*((result.base,) if result.base else ()), *result.deltas)
+    assert [one.test_rows for one in sources] == tested
+
+
+def test_S48_both_kinds_of_a_straddling_pair() -> None:
+    """Insert rows that the base holds too are dropped; delete events do no harm twice."""
+    result = seen("b3v10/bucket_0", "D2-5v12/bucket_0", "d2-5v12/bucket_0")
+    assert [(one.directory, one.above) for one in result.deltas] == [
+        (names("D2-5v12")[0], -1), (names("d2-5v12")[0], 3)]
+
+
+def test_overlapping_deltas_give_each_row_once() -> None:
+    result = seen("d1-5v10/bucket_0", "d3-8v12/bucket_0")
+    assert [(one.name.low, one.above) for one in result.deltas] == [(1, -1), (3, 5)]

@@ -1,0 +1,189 @@
+"""What must hold of every selection, whatever lies in the directory."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acid_platform.errors import AcidError
+from acid_platform.layout.names import BaseName, DeltaName, parse_directory
+from acid_platform.snapshot import AcidDirectory, EntityListing, select
+from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
+from tests.notation import listing, txns
+from tests.strategies import MAX_ID, entity_listings, txn_lists, write_id_lists
+
+EVERYTHING = ValidWriteIdList.of("db.t", MAX_ID)
+
+
+def outcome(
+    found: EntityListing, write_ids: ValidWriteIdList, some_txns: ValidTxnList
+) -> AcidDirectory | str:
+    try:
+        return select(found, write_ids, some_txns)
+    except AcidError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@given(entity_listings(), write_id_lists(), txn_lists(), st.randoms(use_true_random=False),
+       st.booleans())
+def test_the_order_of_the_listing_does_not_matter(
+    found: EntityListing, write_ids: ValidWriteIdList, some_txns: ValidTxnList,
+    rng: random.Random, compactor: bool,
+) -> None:
+    files, directories = list(found.files), list(found.directories)
+    rng.shuffle(files)
+    rng.shuffle(directories)
+    shuffled = replace(found, files=tuple(files), directories=tuple(directories))
+    lists = write_ids.for_compactor() if compactor else write_ids
+    assert outcome(found, lists, some_txns) == outcome(shuffled, lists, some_txns)
+
+
+@given(entity_listings(), write_id_lists(), txn_lists())
+def test_every_directory_is_in_exactly_one_list(
+    found: EntityListing, write_ids: ValidWriteIdList, some_txns: ValidTxnList
+) -> None:
+    result = outcome(found, write_ids, some_txns)
+    if isinstance(result, str):
+        assert result.startswith("NotEnoughHistory")
+        return
+    bases = [result.base.directory] if result.base else []
+    placed = bases + [one.directory for one in result.deltas]
+    placed += [one.path for one in (*result.obsolete, *result.aborted)
+               if parse_directory(one.path)]
+    placed += [one.path for one in result.invisible]
+    assert sorted(placed) == sorted(found.directories)
+
+
+@given(entity_listings(), write_id_lists(), txn_lists())
+def test_C46_nothing_removable_holds_a_write_that_is_not_read_elsewhere(
+    found: EntityListing, write_ids: ValidWriteIdList, some_txns: ValidTxnList
+) -> None:
+    """What an obsolete directory holds of this snapshot is in a base or a wider delta."""
+    result = outcome(found, write_ids, some_txns)
+    if isinstance(result, str):
+        return
+    top = result.base.name.write_id if result.base else 0
+    ranges = [(one.name.low, one.name.high) for one in result.deltas]
+    for one in result.obsolete:
+        name = parse_directory(one.path)
+        if isinstance(name, DeltaName):
+            assert name.high <= top or any(
+                low <= name.low and name.high <= high for low, high in ranges)
+        else:
+            assert result.base is not None
+            assert name is None or name.write_id <= top
+    for one in result.aborted:
+        name = parse_directory(one.path)
+        assert name is not None
+        if not some_txns.is_aborted(name.visibility):
+            ids = [name.write_id] if isinstance(name, BaseName) else range(name.low, name.high + 1)
+            assert all(write_ids.is_aborted(write_id) for write_id in ids)
+
+
+@given(entity_listings(), write_id_lists(), txn_lists())
+def test_each_visible_write_above_the_base_is_read_exactly_once(
+    found: EntityListing, write_ids: ValidWriteIdList, some_txns: ValidTxnList
+) -> None:
+    result = outcome(found, write_ids, some_txns)
+    if isinstance(result, str):
+        return
+    top = max(result.base.name.write_id if result.base else 0, 0)
+    present = [name for name in map(parse_directory, found.directories)
+               if isinstance(name, DeltaName) and some_txns.is_valid(name.visibility)]
+    for write_id in range(top + 1, MAX_ID + 1):
+        holders = {
+            (one.name.low, one.name.high) for one in result.deltas
+            if one.name.low <= write_id <= one.name.high
+            and (one.name.deletes or write_id > one.above)
+        }
+        exists = any(name.low <= write_id <= name.high for name in present)
+        if write_ids.is_valid(write_id) and exists:
+            assert holders, f"write id {write_id} is lost"
+        inserts = {
+            (one.name.low, one.name.high, one.name.visibility) for one in result.inserts
+            if one.name.low <= write_id <= one.name.high and write_id > one.above
+        }
+        assert len(inserts) <= 1, f"write id {write_id} is read twice"
+
+
+@given(entity_listings(), write_id_lists(), txn_lists())
+def test_S11_an_invisible_write_is_tested_for_or_not_opened(
+    found: EntityListing, write_ids: ValidWriteIdList, some_txns: ValidTxnList
+) -> None:
+    result = outcome(found, write_ids, some_txns)
+    if isinstance(result, str):
+        return
+    for one in result.deltas:
+        response = write_ids.range_valid(one.name.low, one.name.high)
+        assert response is not RangeResponse.NONE
+        assert one.test_rows == (response is RangeResponse.SOME)
+        assert some_txns.is_valid(one.name.visibility)
+    if result.base and result.base.name.write_id > 0:
+        assert result.base.name.write_id <= write_ids.high_watermark
+        hidden = not all(map(write_ids.is_valid, range(1, result.base.name.write_id + 1)))
+        assert result.base.test_rows == hidden
+
+
+@given(entity_listings(originals=False))
+def test_with_everything_valid_the_highest_base_wins_and_nothing_is_aborted(
+    found: EntityListing
+) -> None:
+    result = select(found, EVERYTHING, txns())
+    bases = [name for name in map(parse_directory, found.directories) if isinstance(name, BaseName)]
+    assert (result.base is None) == (not bases)
+    if result.base:
+        assert result.base.name.write_id == max(name.write_id for name in bases)
+    assert result.aborted == ()
+    assert [one for one in result.invisible if isinstance(one.name, BaseName)] == []
+
+
+@given(entity_listings(bases=False), write_id_lists())
+def test_S16_the_compactor_opens_nothing_above_its_high_watermark(
+    found: EntityListing, write_ids: ValidWriteIdList
+) -> None:
+    compactor = write_ids.for_compactor()
+    result = select(found, compactor, txns())
+    assert all(one.name.high <= compactor.high_watermark for one in result.deltas)
+    assert not any(one.test_rows for one in result.deltas)
+
+
+# --- a partition that was dropped and created again ----------------------------------------------
+
+
+def test_P22_what_the_drop_covers_is_obsolete() -> None:
+    found = listing("o b3v9 b2 d1 d4 D5 d4-6v10 d6")
+    result = select(found, EVERYTHING, txns(), floor=5)
+    assert result.base is None
+    assert [(one.directory, one.above) for one in result.deltas] == [
+        (listing("d4-6v10").directories[0], 5)]
+    reasons = {one.path: (one.rule, one.reason) for one in result.obsolete}
+    dropped = ("P22", "dropped with the partition at write id 5")
+    assert reasons == {
+        **{path: dropped for path in ("000000_0", *listing("b3v9 b2").directories)},
+        **{path: dropped for path in listing("d1").directories},
+        **{path: ("C46", "within delta_0000004_0000006_v0000010")
+           for path in listing("d4 D5 d6").directories},
+    }
+
+
+def test_P22_a_base_above_the_drop_counts() -> None:
+    result = select(listing("b3v9 b7v20 d8"), EVERYTHING, txns(), floor=5)
+    assert result.base is not None
+    assert result.base.directory == "base_0000007_v0000020"
+    assert [one.rule for one in result.obsolete] == ["P22"]
+
+
+def test_P22_a_snapshot_from_before_the_drop_still_sees_the_partition() -> None:
+    older = ValidWriteIdList.of("db.t", 4)
+    result = select(listing("b3v9 d4"), older, txns(), floor=5)
+    assert result == select(listing("b3v9 d4"), older, txns())
+    assert result.base is not None
+
+
+def test_P22_a_compacted_base_below_the_drop_is_no_missing_history() -> None:
+    open_below = ValidWriteIdList.of("db.t", 9, open=[2])
+    result = select(listing("b3v9 d6"), open_below, txns(), floor=5)
+    assert [one.directory for one in result.deltas] == list(listing("d6").directories)
