@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # No deadline: a machine that is busy with Spark would fail a property by its speed.
 settings.register_profile("acid", deadline=None)
 settings.load_profile("acid")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of a test run."""
+    from acid_platform.engine.session import start_session
+
+    session = start_session(master="local[2]", memory="2g")
+    yield session
+    session.stop()

@@ -119,13 +119,25 @@ def write_statement(
                 " nothing was published, run the statement again"
             )
         target.still_open()
-        for one in built:
-            where = f"{one.partition}/{one.directory}".lstrip("/")
-            target.files.publish(f"{staging}/ready/{where}", f"{target.location}/{where}")
+        _publish(target, staging, built)
         return built
     finally:
         with suppress(OSError):  # the Cleaner removes what is left, through its owner's state
             target.files.delete_directory(staging)
+
+
+def _publish(target: WriteTarget, staging: str, built: Sequence[Written]) -> None:
+    """All directories of the statement, or none: its transaction may go on and commit."""
+    done: list[str] = []
+    try:
+        for one in built:
+            where = f"{one.partition}/{one.directory}".lstrip("/")
+            target.files.publish(f"{staging}/ready/{where}", f"{target.location}/{where}")
+            done.append(where)
+    except BaseException:
+        for where in done:
+            target.files.delete_directory(f"{target.location}/{where}")
+        raise
 
 
 def _run(events: DataFrame, target: WriteTarget, path: str) -> int:
