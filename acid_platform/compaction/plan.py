@@ -199,7 +199,8 @@ def plan_compaction(
         directory.originals if major else (), inserts, deletes, low, high, output_base,
         output_delta, output_deletes, write_ids.aborted_between(low, high), described, "C29",
     )
-    return _name_taken(directory, plan) or plan
+    taken = _name_taken(directory, plan) if layout is Layout.HIVE3 else None
+    return taken or plan
 
 
 def minor_refused(
@@ -237,7 +238,7 @@ def _name_taken(directory: AcidDirectory, plan: CompactionPlan) -> NothingToDo |
         if parse_directory(path) in plan.outputs:
             return NothingToDo(
                 path in removable,
-                f"layout {plan.layout.value} would write {path}, which exists; clean it first",
+                f"layout hive3 would write {path}, which exists; clean it first",
                 "P23",
             )
     return None

@@ -1,0 +1,337 @@
+"""The compaction plan: C27, C29, C31, P23 and storage.md section 10."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from acid_platform.compaction import (
+    CompactionKind,
+    CompactionPlan,
+    Layout,
+    NothingToDo,
+    minor_refused,
+    plan_compaction,
+)
+from acid_platform.errors import CompactionFailed, SettingRefused
+from acid_platform.snapshot import AcidDirectory, EntityListing, FileEntry, select
+from acid_platform.transactions import ValidWriteIdList
+from tests.notation import listing, names, txns, write_ids
+from tests.strategies import entity_listings, write_id_lists
+
+MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR
+TXN = 77
+
+
+def seen(found: EntityListing, w: str) -> AcidDirectory:
+    return select(found, write_ids(w).for_compactor(), txns(f"{TXN} open"))
+
+
+def outcome(
+    found: str | EntityListing, w: str, kind: CompactionKind, layout: Layout = Layout.HIVE4,
+    insert_only: bool = False,
+) -> CompactionPlan | NothingToDo:
+    entity = listing(found) if isinstance(found, str) else found
+    return plan_compaction(
+        seen(entity, w), kind, write_ids(w).for_compactor(), TXN, layout, insert_only=insert_only)
+
+
+def planned(
+    found: str | EntityListing, w: str, kind: CompactionKind, layout: Layout = Layout.HIVE4,
+    insert_only: bool = False,
+) -> CompactionPlan:
+    result = outcome(found, w, kind, layout, insert_only)
+    assert isinstance(result, CompactionPlan)
+    return result
+
+
+def files(directory: str, *buckets: str) -> list[FileEntry]:
+    return [FileEntry(f"{names(directory)[0]}/{bucket}", 10) for bucket in buckets]
+
+
+# --- enough or not ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("found", "runs"), [
+    ("b5v20 d6", True),
+    ("b5v20", False),
+    ("d1", False),
+    ("D1", False),
+    ("d1 d2", True),
+    ("d1 D2", True),
+    ("b5", False),
+    ("o", True),
+    ("o d1", True),
+    ("", False),
+])
+def test_C29_major(found: str, runs: bool) -> None:
+    """Case 14."""
+    result = outcome(found, "9:M::", MAJOR)
+    assert isinstance(result, CompactionPlan) is runs
+    if isinstance(result, NothingToDo):
+        assert (result.rule, result.to_cleaning) == ("C29", False)
+        assert "major" in result.reason
+
+
+@pytest.mark.parametrize(("found", "runs"), [
+    ("d1", False),
+    ("d1 D1", False),
+    ("d1 D2", False),
+    ("d1 d2", True),
+    ("D1 D2", True),
+    ("d1 D1 d2", True),
+    ("d6 d6.1", True),
+    ("b5 d6", False),
+    ("o d6", False),
+    ("", False),
+])
+def test_C29_minor(found: str, runs: bool) -> None:
+    """Case 14: one delta and one delete_delta are not enough."""
+    result = outcome(found, "9:M::", MINOR)
+    assert isinstance(result, CompactionPlan) is runs
+    if isinstance(result, NothingToDo):
+        assert (result.rule, result.to_cleaning) == ("C29", False)
+
+
+@pytest.mark.parametrize(("found", "w", "kind"), [
+    ("b5 b9", "9:M::", MAJOR),
+    ("b5 d3", "9:M::", MAJOR),
+    ("d1 d2", "2:M::2", MINOR),
+    ("d1-2v10 d1 d2", "2:M::", MINOR),
+])
+def test_C29_not_enough_but_something_to_clean(found: str, w: str, kind: CompactionKind) -> None:
+    """Case 4: INSERT OVERWRITE twice goes straight to cleaning."""
+    result = outcome(found, w, kind)
+    assert isinstance(result, NothingToDo)
+    assert (result.to_cleaning, result.rule) == (True, "C29")
+    assert "to the Cleaner" in str(result)
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_C31_major_is_named_after_the_high_watermark() -> None:
+    """Case 6: with write id 5 of 1 to 12 open, the result is base_4."""
+    plan = planned("d1 d2 d3 d5 d6", "12:5:5:", MAJOR)
+    assert list(map(str, plan.outputs)) == ["base_0000004_v0000077"]
+    assert [one.directory for one in plan.inserts] == names("d1 d2 d3")
+    assert (plan.low, plan.high) == (0, 4)
+
+
+def test_C31_minor_is_named_after_the_directories_merged() -> None:
+    plan = planned("b1v3 d2 D3 d4 d4.1 d8", "12:7:7:", MINOR)
+    assert str(plan.output_delta) == "delta_0000002_0000004_v0000077"
+    assert str(plan.output_delete_delta) == "delete_delta_0000002_0000004_v0000077"
+    assert plan.output_base is None
+    assert (plan.base, plan.originals) == (None, ())
+    assert [one.directory for one in plan.deletes] == names("D3")
+
+
+@pytest.mark.parametrize(("found", "outputs"), [
+    ("d1 d2", ["delta_0000001_0000002_v0000077"]),
+    ("D1 D2", ["delete_delta_0000001_0000002_v0000077"]),
+    ("d6 d6.1", ["delta_0000006_0000006_v0000077"]),
+])
+def test_C31_minor_makes_only_the_kinds_that_it_read(found: str, outputs: list[str]) -> None:
+    assert list(map(str, planned(found, "9:M::", MINOR).outputs)) == outputs
+
+
+def test_a_converted_table_that_was_never_written_gets_hives_base() -> None:
+    plan = planned("o", "0:M::", MAJOR)
+    assert str(plan.output_base) == "base_-9223372036854775808_v0000077"
+    assert [one.path for one in plan.originals] == ["000000_0"]
+
+
+def test_aborted_write_ids_inside_the_range_are_left_out() -> None:
+    """S77, S78: the range in the name still covers them."""
+    plan = planned("d1 D1 d2 d3", "9:M::2,8", MINOR)
+    assert plan.aborted == (2,)
+    assert plan.output_delta is not None
+    assert (plan.output_delta.low, plan.output_delta.high) == (1, 3)
+    assert planned("d1 d2 d3", "9:M::2,8", MAJOR).aborted == (2, 8)
+    assert planned("d1 d3", "9:5:5:2,8", MAJOR).aborted == (2,)
+
+
+def test_S48_a_straddling_input_says_which_rows_to_drop() -> None:
+    plan = planned("b3v10 d2-5v12 d6", "6:M::", MAJOR)
+    assert [(one.directory, one.above) for one in plan.inserts] == [
+        (names("d2-5v12")[0], 3), (names("d6")[0], -1)]
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+def raw_and_bucketed() -> EntityListing:
+    return EntityListing("t", tuple(files("d1", "000000_0") + files("d2", "bucket_00000")))
+
+
+def test_C27_no_minor_compaction_over_files_without_acid_columns() -> None:
+    result = outcome(raw_and_bucketed(), "9:M::", MINOR)
+    assert isinstance(result, NothingToDo)
+    assert (result.rule, result.to_cleaning) == ("C27", False)
+    assert names("d1")[0] in result.reason
+    assert planned(raw_and_bucketed(), "9:M::", MAJOR).output_base is not None
+
+
+def test_C27_insert_only_tables_have_no_acid_columns_anyway() -> None:
+    found = EntityListing("t", tuple(files("d1", "000000_0") + files("d2", "000000_0")))
+    assert isinstance(outcome(found, "9:M::", MINOR), NothingToDo)
+    plan = planned(found, "9:M::", MINOR, insert_only=True)
+    assert list(map(str, plan.outputs)) == ["delta_0000001_0000002_v0000077"]
+
+
+def test_C19_the_initiator_asks_the_same_question() -> None:
+    assert minor_refused(seen(raw_and_bucketed(), "9:M::"), Layout.HIVE4) is not None
+    assert minor_refused(seen(listing("d1 d2 D2"), "9:M::"), Layout.HIVE4) is None
+
+
+def test_P23_hive3_names_have_no_suffix() -> None:
+    assert list(map(str, planned("d1 d2", "2:M::", MAJOR, Layout.HIVE3).outputs)) == [
+        "base_0000002"]
+    assert list(map(str, planned("d1 d2", "2:M::", MINOR, Layout.HIVE3).outputs)) == [
+        "delta_0000001_0000002"]
+
+
+def test_P23_hive3_publishes_by_one_rename_so_never_both_kinds() -> None:
+    result = outcome("d1 d2 D2", "2:M::", MINOR, Layout.HIVE3)
+    assert isinstance(result, NothingToDo)
+    assert (result.rule, result.to_cleaning) == ("P23", False)
+    assert planned("D1 D2", "2:M::", MINOR, Layout.HIVE3).output_delete_delta is not None
+    assert planned("d1 d2 D2", "2:M::", MAJOR, Layout.HIVE3).output_base is not None
+
+
+@pytest.mark.parametrize(("found", "w", "to_cleaning"), [
+    ("d1 d2 b3", "3:M::3", True),
+    ("d1 d2 b3v500", "3:M::", None),
+])
+def test_P23_hive3_never_takes_the_name_of_what_exists(
+    found: str, w: str, to_cleaning: bool | None
+) -> None:
+    entity = listing(found)
+    directory = select(entity, write_ids(w).for_compactor(), txns(f"{TXN} open 500 open"))
+    result = plan_compaction(directory, MAJOR, write_ids(w).for_compactor(), TXN, Layout.HIVE3)
+    if to_cleaning is None:
+        assert isinstance(result, CompactionPlan)
+        return
+    assert isinstance(result, NothingToDo)
+    assert (result.rule, result.to_cleaning) == ("P23", to_cleaning)
+    assert "base_0000003" in result.reason
+    assert isinstance(
+        plan_compaction(directory, MAJOR, write_ids(w).for_compactor(), TXN), CompactionPlan)
+
+
+@pytest.mark.parametrize(("text", "layout"), [
+    (None, Layout.HIVE4), ("hive4", Layout.HIVE4), ("HIVE3", Layout.HIVE3)])
+def test_P23_layout_property(text: str | None, layout: Layout) -> None:
+    assert Layout.of({} if text is None else {"acid.layout": text}) is layout
+
+
+def test_P23_an_unknown_layout_is_refused() -> None:
+    with pytest.raises(SettingRefused, match=r"acid\.layout='hive5'"):
+        Layout.of({"acid.layout": "hive5"})
+
+
+def test_HIVE29567_own_output_must_not_be_visible() -> None:
+    entity = listing(f"d1 d2 b2v{TXN}")
+    lists = write_ids("2:M::").for_compactor()
+    with pytest.raises(CompactionFailed, match=f"base_0000002_v00000{TXN}"):
+        plan_compaction(select(entity, lists, txns()), MAJOR, lists, TXN)
+    hidden = select(entity, lists, txns(f"{TXN} open"))
+    assert isinstance(plan_compaction(hidden, MAJOR, lists, TXN), CompactionPlan)
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+def bucketed() -> EntityListing:
+    return EntityListing("t", tuple(
+        files("b2v9", "bucket_00000", "bucket_00001") + files("d3", "bucket_00001_4")
+        + files("d4", "bucket_00000") + files("D4", "bucket_00001", "bucket_00007_0")))
+
+
+def test_inputs_by_bucket_of_a_major_compaction() -> None:
+    plan = planned(bucketed(), "4:M::", MAJOR)
+    tasks = plan.inputs_by_bucket()
+    assert list(tasks) == [0, 1], "a bucket that only delete files have can yield no row"
+    assert [one.file.path for one in tasks[1].data] == [
+        f"{names('b2v9')[0]}/bucket_00001", f"{names('d3')[0]}/bucket_00001_4"]
+    assert [one.file.name for one in tasks[1].deletes] == ["bucket_00001"]
+    assert [one.file.name for one in tasks[0].deletes] == []
+    assert [one.file.name for one in tasks[0].every_delete] == ["bucket_00001", "bucket_00007_0"]
+    assert [one.source.directory for one in tasks[0].data if one.source] == names("b2v9 d4")
+    assert plan.widest_merge == 4
+    assert plan.input_bytes == 60
+
+
+def test_inputs_by_bucket_of_a_minor_compaction() -> None:
+    plan = planned(bucketed(), "4:M::", MINOR)
+    tasks = plan.inputs_by_bucket()
+    assert list(tasks) == [0, 1, 7]
+    assert [one.file.path for one in tasks[1].data] == [f"{names('d3')[0]}/bucket_00001_4"]
+    assert tasks[7].data == ()
+    assert [one.file.name for one in tasks[7].deletes] == ["bucket_00007_0"]
+    assert plan.widest_merge == 2
+    assert plan.input_bytes == 40
+
+
+def test_originals_and_raw_files_go_by_the_digits_of_their_names() -> None:
+    originals = [FileEntry(name, 10) for name in ("000001_0", "000000_0_copy_1", "000000_0")]
+    found = EntityListing("t", tuple(originals + files("d1", "000001_0", "000000_0")))
+    tasks = planned(found, "1:M::", MAJOR).inputs_by_bucket()
+    assert [one.file.path for one in tasks[0].data] == [
+        "000000_0", "000000_0_copy_1", f"{names('d1')[0]}/000000_0"]
+    assert [one.source is None for one in tasks[1].data] == [True, False]
+
+
+def test_a_file_without_bucket_number_is_named() -> None:
+    plan = planned("d1 d2", "2:M::", MAJOR)
+    stray = replace(plan, originals=(FileEntry("part-00000.orc", 1),))
+    with pytest.raises(CompactionFailed, match=re.escape("part-00000.orc")):
+        stray.inputs_by_bucket()
+
+
+def test_the_plan_prints_inputs_outputs_and_bytes() -> None:
+    found = EntityListing("wh/t", tuple(
+        files("b2v9", "bucket_00000") + files("d3", "bucket_00000") + files("D4", "bucket_00000")))
+    assert str(planned(found, "5:M::5", MAJOR)).splitlines() == [
+        "major compaction of wh/t by transaction 77 (C29: base_0000002_v0000009, 0 original"
+        " files, 1 deltas, 1 delete_deltas)",
+        "  read   base_0000002_v0000009/bucket_00000  10 bytes",
+        "  read   delta_0000003_0000003_0000/bucket_00000  10 bytes",
+        "  read   delete_delta_0000004_0000004_0000/bucket_00000  10 bytes",
+        "  write  base_0000005_v0000077",
+        "  30 bytes in, at most 3 files per bucket",
+        "  leave out aborted write ids 5",
+    ]
+
+
+# --- the output replaces its inputs -------------------------------------------------------------
+
+
+@given(entity_listings(), write_id_lists())
+def test_C31_a_committed_output_hides_exactly_its_inputs(
+    found: EntityListing, some: ValidWriteIdList
+) -> None:
+    """A reader who sees the compaction selects the outputs in place of the inputs, nothing else."""
+    lists = some.for_compactor()
+    bases = [one for one in found.directories if one.startswith("base_")]
+    found = replace(found, directories=tuple(d for d in found.directories if d not in bases),
+                    files=tuple(f for f in found.files if not f.path.startswith("base_")))
+    before = select(found, lists, txns(f"{TXN} open"))
+    for kind in CompactionKind:
+        plan = plan_compaction(before, kind, lists, TXN)
+        if isinstance(plan, NothingToDo):
+            continue
+        made = [FileEntry(f"{name}/bucket_00000", 10) for name in plan.outputs]
+        after = select(replace(found, files=(*found.files, *made)), lists, txns())
+        new = {str(name) for name in plan.outputs}
+        assert {one.directory for one in after.deltas} | (
+            {after.base.directory} if after.base else set()) == new
+        gone = {one.path for one in after.obsolete}
+        read = {one.directory for one in (*plan.inserts, *plan.deletes)}
+        assert read | {one.path for one in plan.originals} <= gone
+        if kind is MINOR:
+            assert after.originals == before.originals
