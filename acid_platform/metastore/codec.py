@@ -1,0 +1,91 @@
+"""Frozen values to plain JSON and back.
+
+One rule for messages, the journal and the folded tables, so that none of them can drift apart. The
+pair for a class is built from its annotations once and kept.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
+
+T = TypeVar("T")
+Json = Any
+Convert = Callable[[Any], Any]
+
+_TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList)
+
+
+def encode(record: Any) -> dict[str, Json]:
+    """The fields of a record as JSON values, in the order of their declaration."""
+    return {name: write(getattr(record, name)) for name, write, _ in _members(type(record))}
+
+
+def decode(cls: type[T], data: dict[str, Json]) -> T:
+    """The record that `encode` was given. An absent field keeps its default."""
+    present = {name: read(data[name]) for name, _, read in _members(cls) if name in data}
+    return cls(**present)
+
+
+_known: dict[type[Any], tuple[tuple[str, Convert, Convert], ...]] = {}
+
+
+def _members(cls: type[Any]) -> tuple[tuple[str, Convert, Convert], ...]:
+    known = _known.get(cls)
+    if known is None:
+        hints = get_type_hints(cls)
+        known = tuple((one.name, *_pair(hints[one.name])) for one in fields(cls))
+        _known[cls] = known
+    return known
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _pair(hint: Any) -> tuple[Convert, Convert]:
+    """How to write and how to read a value of this annotation."""
+    if isinstance(hint, NewType):
+        return _pair(hint.__supertype__)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        write, read = _pair(next(one for one in args if one is not type(None)))
+        return _optional(write), _optional(read)
+    if origin is tuple:
+        if len(args) == 2 and args[1] is Ellipsis:
+            return _each(*_pair(args[0]))
+        pairs = [_pair(one) for one in args]
+        return (
+            lambda values: [write(v) for (write, _), v in zip(pairs, values, strict=True)],
+            lambda values: tuple(read(v) for (_, read), v in zip(pairs, values, strict=True)),
+        )
+    if origin is dict:
+        write, read = _pair(args[1])
+        return (
+            lambda values: {key: write(v) for key, v in values.items()},
+            lambda values: {key: read(v) for key, v in values.items()},
+        )
+    if isinstance(hint, type):
+        if issubclass(hint, Enum):
+            return (lambda value: value.value), hint
+        if hint in _TEXT_FORMS:
+            return str, hint.parse
+        if is_dataclass(hint):
+            return encode, lambda data: decode(hint, data)
+    return _same, _same
+
+
+def _optional(convert: Convert) -> Convert:
+    return _same if convert is _same else lambda value: None if value is None else convert(value)
+
+
+def _each(write: Convert, read: Convert) -> tuple[Convert, Convert]:
+    return (
+        list if write is _same else lambda values: [write(one) for one in values],
+        tuple if read is _same else lambda values: tuple(read(one) for one in values),
+    )

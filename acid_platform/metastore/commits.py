@@ -1,0 +1,264 @@
+"""How transactions end: commit with its conflict check, abort, drop (T10 to T39, P2, P6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
+    OverwriteThenWrite,
+    TxnAborted,
+    WriteConflict,
+)
+from acid_platform.metastore import locking
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.records import EntityDirectory, HistoryRow, WriteReport
+from acid_platform.metastore.state import Component, Ended, Outcome, State, Txn
+from acid_platform.metastore.tables import drop, normal_partition, register_partitions
+from acid_platform.metastore.turn import Body, Turn
+from acid_platform.metastore.txns import require_open
+from acid_platform.transactions import Operation, TxnState, TxnType
+from acid_platform.transactions.conflicts import Committed, Touched, first_conflict
+
+_CHANGES = (Operation.UPDATE, Operation.DELETE)
+
+
+def commit(turn: Turn, args: Body) -> dict[str, Any]:
+    """First committer wins (T30 to T38, P6). A commit of a committed transaction is no error (T10).
+
+    Raises WriteConflict after aborting, TxnAborted, NoSuchTxn, OverwriteThenWrite.
+    """
+    past = None if args["txn"] in turn.state.txns else turn.ended(args["txn"])
+    if past is not None and past.state is TxnState.COMMITTED:
+        return {"state": "c", "commit_id": past.commit_id}
+    txn = require_open(turn, args["txn"])
+    if txn.kind is TxnType.COMPACTION:
+        raise InvalidDefinition(f"transaction {txn.txn_id} compacts: commit_compaction ends it")
+    reports = [decode(WriteReport, one) for one in args["writes"]]
+    components, placed = _touched(turn.state, txn, reports)
+    _check_conflicts(turn, txn, components)
+    return finish(turn, txn, components, placed)
+
+
+def drop_and_commit(turn: Turn, args: Body) -> dict[str, Any]:
+    """DROP TABLE or DROP PARTITION under an EXCLUSIVE lock, and the commit, in one turn (P22)."""
+    txn = require_open(turn, args["txn"])
+    if turn.state.components.get(txn.txn_id):
+        raise InvalidDefinition(f"transaction {txn.txn_id} has writes; drop in one of its own")
+    drop(turn, args)
+    return finish(turn, txn, [], [])
+
+
+Placed = tuple[int, str | None, WriteReport]
+
+
+def finish(
+    turn: Turn, txn: Txn, components: Sequence[Component], placed: Sequence[Placed]
+) -> dict[str, Any]:
+    """Records the commit of an open transaction whose conflicts were checked."""
+    leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed meanwhile"))
+    commit_id = turn.state.last_txn
+    overwritten = {(table_id, partition) for table_id, partition, one in placed if one.overwrite}
+    write_set = [
+        encode(Committed(
+            one.table_id, one.partition, one.operation, txn.txn_id, commit_id, one.write_id,
+            (one.table_id, one.partition) in overwritten,
+        ))
+        for one in components if one.operation in _CHANGES
+    ]
+    directories = [
+        [table_id, partition, encode(EntityDirectory.of(one, txn.txn_id))]
+        for table_id, partition, one in placed
+    ]
+    written = [
+        encode(HistoryRow(
+            table_id, turn.state.name_of(table_id), partition,
+            turn.state.tables[table_id].by_txn.get(txn.txn_id, 0), one.operation, one.directory,
+            one.rows, one.bytes, one.files, one.overwrite, txn.txn_id, txn.user, txn.run_id,
+            turn.now,
+        ))
+        for table_id, partition, one in placed
+    ]
+    turn.record(
+        "commit", txn=txn.txn_id, commit_id=commit_id, write_set=write_set,
+        directories=directories, written=written,
+    )
+    return {"state": "c", "commit_id": commit_id}
+
+
+def _touched(
+    state: State, txn: Txn, reports: Sequence[WriteReport]
+) -> tuple[list[Component], list[Placed]]:
+    """What was really touched: reports replace the row of a dynamic lock (T26, T27, T38)."""
+    locked = state.components.get(txn.txn_id, [])
+    final = [one for one in locked if not one.dynamic]
+    placed: list[Placed] = []
+    for report in reports:
+        table = state.table(report.table)
+        table_id, partition = table.record.table_id, report.partition
+        if partition is not None or table.record.partitioned:
+            partition = normal_partition(table, partition or "")
+        cover = [
+            one for one in locked
+            if one.table_id == table_id and (one.dynamic or one.partition == partition)
+        ]
+        if not cover:
+            raise InvalidDefinition(
+                f"transaction {txn.txn_id} reports a write of {table.record.name}"
+                f" {partition or ''} without a write lock there; lock it first"
+            )
+        operation = Operation.UPDATE if report.overwrite else report.operation
+        one = Component(txn.txn_id, table_id, partition, operation, cover[0].write_id)
+        if one not in final:
+            final.append(one)
+        placed.append((table_id, partition, report))
+    _check_overwrites(state, txn, placed)
+    return final, placed
+
+
+def _check_overwrites(state: State, txn: Txn, placed: Sequence[Placed]) -> None:
+    """P6: an entity that was overwritten has nothing else of the same transaction."""
+    for table_id, partition, report in placed:
+        others = [one for key, name, one in placed if (key, name) == (table_id, partition)]
+        if report.overwrite and len(others) > 1:
+            raise OverwriteThenWrite(
+                f"transaction {txn.txn_id} overwrote {state.name_of(table_id)} {partition or ''}"
+                " and wrote it again; commit between the two"
+            )
+
+
+def _check_conflicts(turn: Turn, txn: Txn, components: Sequence[Component]) -> None:
+    mine = [
+        Touched(one.table_id, one.partition, one.operation, one.txn_id, one.write_id)
+        for one in components
+    ]
+    theirs = [
+        row
+        for one in components
+        for row in turn.state.write_set.get(one.table_id, {}).get(one.partition, ())
+        if not _serialised(turn.state, txn, row)
+    ]
+    found = first_conflict(mine, theirs)
+    if found is None:
+        return
+    one, _, reason = found
+    entity = f"{turn.state.name_of(one.table_id)} {one.partition or ''}".rstrip()
+    turn.record("abort", txn=txn.txn_id, reason=f"write conflict on {entity}")
+    raise WriteConflict(f"{entity}: {reason}; transaction {txn.txn_id} was aborted, begin again")
+
+
+def _serialised(state: State, txn: Txn, row: Committed) -> bool:
+    """T35: exclusive write locks let a writer in only after the other, whose rows it then sees."""
+    seen = txn.snapshot is not None and txn.snapshot.is_valid(row.txn_id)
+    return seen and state.settings.flag("hive.txn.xlock.write")
+
+
+def abort(turn: Turn, args: Body) -> dict[str, Any]:
+    """Of an aborted transaction no error; of a committed one NoSuchTxn (T11, T12)."""
+    txn = turn.state.txns.get(args["txn"])
+    past = None if txn else turn.ended(args["txn"])
+    if (txn and not txn.is_open) or (past and past.state is TxnState.ABORTED):
+        return {"state": "a"}
+    txn = require_open(turn, args["txn"])
+    end(turn, txn.txn_id, args["reason"] or "aborted by its owner")
+    return {"state": "a"}
+
+
+def abort_many(turn: Turn, args: Body) -> dict[str, Any]:
+    """ABORT TRANSACTIONS: those that are open; the others are skipped without an error (T12)."""
+    live = [one for one in args["txns"] if one in turn.state.txns]
+    done = [one for one in live if turn.state.txns[one].is_open]
+    for txn_id in done:
+        end(turn, txn_id, args["reason"] or "ABORT TRANSACTIONS")
+    return {"aborted": done, "message": f"aborted {len(done)} of {len(args['txns'])}"}
+
+
+def end(turn: Turn, txn_id: int, reason: str) -> None:
+    """Aborts an open transaction; a lock request that still waits is answered."""
+    error = TxnAborted(f"transaction {txn_id} was aborted: {reason}; begin again")
+    leave_waits(turn, txn_id, error)
+    turn.record("abort", txn=txn_id, reason=reason)
+
+
+def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
+    for ext in list(turn.state.locks_by_txn.get(txn_id, ())):
+        entry = turn.state.locks[ext]
+        if not entry.acquired:
+            locking.end_wait(turn, entry, error)
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+def _commit(state: State, at: int, body: Body) -> None:
+    txn_id = body["txn"]
+    for row in body["write_set"]:
+        one = decode(Committed, row)
+        by_partition = state.write_set.setdefault(one.table_id, {})
+        by_partition.setdefault(one.partition, []).append(one)
+    for table_id, partition, directory in body["directories"]:
+        if partition is not None:
+            register_partitions(state.tables[table_id], [partition])
+        place(state, table_id, partition, decode(EntityDirectory, directory))
+    state.written.extend(decode(HistoryRow, one) for one in body["written"])
+    state.components.pop(txn_id, None)
+    close(state, at, txn_id, TxnState.COMMITTED, "", body["commit_id"])
+
+
+def place(state: State, table_id: int, partition: str | None, new: EntityDirectory) -> None:
+    """Adds a directory to its entity; those that it shadows become obsolete, or it does."""
+    known = state.directories.setdefault((table_id, partition), {})
+    for other in list(known.values()):
+        if new.shadows(other):
+            known[other.name] = other.as_obsolete()
+        elif other.shadows(new) and not other.obsolete:
+            new = new.as_obsolete()
+    known[new.name] = new
+
+
+def _abort(state: State, at: int, body: Body) -> None:
+    txn = state.txns[body["txn"]]
+    for table_id in txn.wrote:
+        if table_id in state.tables:
+            table = state.tables[table_id]
+            table.aborted.add(table.by_txn[txn.txn_id])
+    left = [one for one in state.components.get(txn.txn_id, ()) if one.table_id in state.tables]
+    if left:
+        state.components[txn.txn_id] = left
+    else:
+        state.components.pop(txn.txn_id, None)
+    close(state, at, txn.txn_id, TxnState.ABORTED, body["reason"], 0)
+
+
+def close(
+    state: State, at: int, txn_id: int, end_state: TxnState, reason: str, commit_id: int
+) -> None:
+    """Ends a transaction; an aborted one stays while it has components (T11, T46)."""
+    txn = state.txns[txn_id]
+    for ext in list(state.locks_by_txn.get(txn_id, ())):
+        locking.remove_lock(state, ext)
+    state.heartbeats.pop(txn_id, None)
+    state.reads.pop(txn_id, None)
+    state.ended[txn_id] = Ended(
+        txn_id, end_state, txn.kind, txn.started, at, commit_id, txn.user, txn.host, txn.agent,
+        txn.run_id, txn.description, reason,
+    )
+    if end_state is TxnState.ABORTED and txn_id in state.components:
+        txn.state, txn.ended, txn.reason, txn.snapshot = end_state, at, reason, None
+    else:
+        del state.txns[txn_id]
+
+
+def _replied(state: State, at: int, body: Body) -> None:
+    state.outcomes[body["request_id"]] = Outcome(
+        body["request_id"], body["txn"], body["op"], body["reply"], at
+    )
+
+
+APPLY = {"commit": _commit, "abort": _abort, "replied": _replied}
+
+HANDLERS = {
+    "commit": commit, "abort": abort, "abort_many": abort_many, "drop": drop_and_commit,
+}

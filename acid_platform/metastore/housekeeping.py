@@ -1,0 +1,217 @@
+"""What happens by itself: the reaper, lease ends, lock waits, purges (T13 to T16, T43 to T45, C57).
+
+Runs inside the metastore, always (P2). `Schedule` says when each part is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.metastore import locking
+from acid_platform.metastore.commits import end
+from acid_platform.metastore.records import CompactionTask
+from acid_platform.metastore.state import Entity, State, Table
+from acid_platform.metastore.turn import Body, Turn
+from acid_platform.metastore.visible import low_mark
+from acid_platform.transactions import Operation, TxnType
+
+
+@dataclass(slots=True)
+class Schedule:
+    """When each part runs next, in milliseconds UTC."""
+
+    reap: int
+    purge: int
+    history: int
+
+    @classmethod
+    def starting(cls, state: State, now: int) -> Schedule:
+        """The reaper waits for its start delay, so that clients can come back first (T13)."""
+        return cls(now + state.settings.integer("hive.timedout.txn.reaper.start"), now, now)
+
+
+def tick(turn: Turn, due: Schedule) -> None:
+    """Does what is due."""
+    settings, now = turn.state.settings, turn.now
+    locking.expire_waits(turn)
+    end_leases(turn)
+    if now >= due.reap:
+        reap(turn)
+        due.reap = now + settings.integer("hive.timedout.txn.reaper.interval")
+    if now >= due.purge:
+        purge(turn)
+        due.purge = now + settings.integer("hive.writeset.reaper.interval")
+    if now >= due.history:
+        if any(True for _ in surplus(turn.state, now)):
+            turn.record("history_purged")
+        due.history = now + settings.integer("hive.compactor.history.reaper.interval")
+
+
+def reap(turn: Turn) -> None:
+    """Aborts transactions without a heartbeat for the timeout; until then they live (T13, T15)."""
+    timeout = turn.state.settings.integer("hive.txn.timeout")
+    beats = turn.state.heartbeats
+    for txn in list(turn.state.open_txns()):
+        if beats[txn.txn_id] < turn.now - timeout:
+            end(turn, txn.txn_id, f"no heartbeat for {timeout / 1000:g} s")
+
+
+def end_leases(turn: Turn) -> None:
+    """A read lease ends `acid.read.lease.max` after its last read (P12)."""
+    most = turn.state.settings.integer("acid.read.lease.max")
+    for txn in list(turn.state.open_txns()):
+        if txn.kind is TxnType.READ_ONLY and turn.state.reads[txn.txn_id] < turn.now - most:
+            end(turn, txn.txn_id, f"no read for {most / 1000:g} s (acid.read.lease.max)")
+
+
+# --- purges -------------------------------------------------------------------------------------
+
+
+def purge(turn: Turn) -> None:
+    """Forgets what no open snapshot, writer or file can need any more (T43 to T45, P4)."""
+    state = turn.state
+    low, writers = low_mark(state), _min_writer(state)
+    needed = (
+        any(row.commit_id < writers for rows in state.write_set.values()
+            for one in rows.values() for row in one)
+        or any(row.txn_id < low for table in state.tables.values() for row in table.writes)
+        or any(not state.components.get(txn.txn_id) for txn in state.aborted_txns())
+        or any(_forgettable(state, table, low) for table in state.tables.values())
+        or any(_outlived(state, txn.txn_id) for txn in state.aborted_txns())
+    )
+    if needed:
+        turn.record("purged", low=low, writers=writers)
+
+
+def _min_writer(state: State) -> int:
+    """Lowest open transaction that can conflict, or the next id."""
+    return min(
+        (txn.txn_id for txn in state.open_txns() if txn.kind is TxnType.DEFAULT),
+        default=state.next_txn,
+    )
+
+
+def _forgettable(state: State, table: Table, low: int) -> set[int]:
+    """Aborted write ids that every entity's base hides from whoever may still read (P4)."""
+    entities = table.entities()
+    if not table.aborted or not entities:
+        return set()
+    top = min(_safe_base(state, entity, low) for entity in entities)
+    mapped = {row.write_id for row in table.writes}
+    waiting = {
+        one.write_id
+        for txn in state.aborted_txns() for one in state.components.get(txn.txn_id, ())
+        if one.table_id == table.record.table_id
+    }
+    # New partitions take the highest forgotten id as floor: nothing below may still be written.
+    unsettled = [row.write_id - 1 for row in table.writes if row.txn_id >= low]
+    top = min(top, *unsettled) if unsettled else top
+    return {one for one in table.aborted if one <= top} - mapped - waiting
+
+
+def _safe_base(state: State, entity: Entity, low: int) -> int:
+    """Highest write id of a base that all open snapshots see; -1 without one."""
+    return max(
+        (one.high for one in state.directories.get(entity, {}).values()
+         if one.base and one.txn < low),
+        default=-1,
+    )
+
+
+def _outlived(state: State, txn_id: int) -> bool:
+    """Whether a later base hides what an aborted compaction could still publish (P4)."""
+    return any(
+        one.cleaned and _base_above(state, (one.table_id, one.partition), one.write_id)
+        for one in state.components.get(txn_id, ()) if one.operation is Operation.COMPACT
+    )
+
+
+def _base_above(state: State, entity: Entity, write_id: int) -> bool:
+    known = state.directories.get(entity, {}).values()
+    return any(one.base and one.high > write_id for one in known)
+
+
+def _purged(state: State, at: int, body: Body) -> None:
+    low, writers = body["low"], body["writers"]
+    for table_id, by_partition in list(state.write_set.items()):
+        kept = {
+            partition: left for partition, rows in by_partition.items()
+            if (left := [row for row in rows if row.commit_id >= writers])
+        }
+        if kept:
+            state.write_set[table_id] = kept
+        else:
+            del state.write_set[table_id]
+    for table in state.tables.values():
+        gone = [row for row in table.writes if row.txn_id < low]
+        if gone:
+            table.purged = max(table.purged, *(row.write_id for row in gone))
+            table.writes = [row for row in table.writes if row.txn_id >= low]
+            for row in gone:
+                del table.by_txn[row.txn_id]
+        forgotten = _forgettable(state, table, low)
+        if forgotten:
+            table.aborted -= forgotten
+            table.forgotten = max(table.forgotten, *forgotten)
+    for txn in list(state.aborted_txns()):
+        if _outlived(state, txn.txn_id):
+            state.components[txn.txn_id] = [
+                one for one in state.components[txn.txn_id]
+                if not one.cleaned
+                or not _base_above(state, (one.table_id, one.partition), one.write_id)
+            ]
+        if not state.components.get(txn.txn_id):
+            state.components.pop(txn.txn_id, None)
+            del state.txns[txn.txn_id]
+
+
+# --- history ------------------------------------------------------------------------------------
+
+_KEPT = {
+    CompactionState.SUCCEEDED: "succeeded",
+    CompactionState.FAILED: "failed",
+    CompactionState.REFUSED: "refused",
+    CompactionState.DID_NOT_INITIATE: "did.not.initiate",
+    CompactionState.ABORTED: "did.not.initiate",
+}
+
+
+def surplus(state: State, now: int) -> Iterator[CompactionTask]:
+    """History rows to delete: beyond the newest of their state, or outdated by a success (C57)."""
+    settings = state.settings
+    oldest = now - settings.integer("hive.compactor.history.retention.timeout")
+    keep = {
+        one: settings.integer(f"hive.compactor.history.retention.{name}")
+        for one, name in _KEPT.items()
+    }
+    least = settings.integer("hive.compactor.initiator.failed.compacts.threshold")
+    keep[CompactionState.FAILED] = max(keep[CompactionState.FAILED], least)
+    for (table_id, _), rows in state.past.items():
+        seen = dict.fromkeys(CompactionState, 0)
+        later: set[CompactionKind] = set()
+        for row in reversed(rows):
+            seen[row.state] += 1
+            outdated = row.state is not CompactionState.SUCCEEDED and (
+                CompactionKind.MAJOR in later or row.kind in later
+            )
+            if seen[row.state] > keep[row.state] or (
+                row.ended < oldest and (outdated or table_id not in state.tables)
+            ):
+                yield row
+            if row.state is CompactionState.SUCCEEDED:
+                later.add(row.kind)
+
+
+def _history_purged(state: State, at: int, body: Body) -> None:
+    gone = {row.id for row in surplus(state, at)}
+    for entity, rows in list(state.past.items()):
+        kept = [row for row in rows if row.id not in gone]
+        if kept:
+            state.past[entity] = kept
+        else:
+            del state.past[entity]
+
+
+APPLY = {"purged": _purged, "history_purged": _history_purged}

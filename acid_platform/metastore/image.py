@@ -1,0 +1,168 @@
+"""The state as rows of the LIVE tables, and back: what a fold writes and a start reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from acid_platform.compaction.states import CompactionState
+from acid_platform.config import Settings
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.locking import add_lock
+from acid_platform.metastore.records import (
+    CompactionTask,
+    EntityDirectory,
+    PartitionRecord,
+    TableRecord,
+)
+from acid_platform.metastore.state import (
+    Component,
+    LockEntry,
+    Retry,
+    State,
+    Table,
+    Txn,
+    WriteIdRow,
+    ranges,
+)
+from acid_platform.transactions.conflicts import Committed
+
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+
+_QUEUED = {
+    one.value for one in (
+        CompactionState.INITIATED, CompactionState.WORKING, CompactionState.READY_FOR_CLEANING,
+    )
+}
+
+
+def counters(state: State) -> dict[str, int]:
+    """Numbers that are never used twice."""
+    return {
+        "next_txn": state.next_txn, "next_lock": state.next_lock,
+        "next_table": state.next_table, "next_compaction": state.next_compaction,
+    }
+
+
+def live_rows(state: State) -> Rows:
+    """Everything but counters, heartbeats and what is already over."""
+    tables = list(state.tables.values())
+    past = (row for rows in state.past.values() for row in rows)
+    write_set = (
+        row for by_partition in state.write_set.values()
+        for rows in by_partition.values() for row in rows
+    )
+    return {
+        "settings": [
+            {"name": name, "value": value} for name, value in state.settings.overrides.items()
+        ],
+        "databases": [{"name": name, "created": at} for name, at in state.databases.items()],
+        "tables": [
+            {
+                **encode(one.record), "next_write_id": one.next_write_id, "purged": one.purged,
+                "forgotten": one.forgotten, "cleaned_upto": one.cleaned_upto,
+                "aborted": ranges(one.aborted), "floors": one.floors,
+            }
+            for one in tables
+        ],
+        "partitions": [
+            {"table_id": one.record.table_id, **encode(partition)}
+            for one in tables for partition in one.partitions.values()
+        ],
+        "open_txns": _encoded(state.txns.values()),
+        "txn_components": _encoded(one for rows in state.components.values() for one in rows),
+        "txn_to_write_id": [
+            {"table_id": one.record.table_id, **encode(row)} for one in tables for row in one.writes
+        ],
+        "write_set": _encoded(write_set),
+        "locks": _encoded(state.locks.values()),
+        "compactions": _encoded((*state.queue.values(), *past)),
+        "directories": [
+            {"table_id": table_id, "partition": partition, **encode(one)}
+            for (table_id, partition), known in state.directories.items() for one in known.values()
+        ],
+        "cleaning": [
+            {"table_id": table_id, "partition": partition, "started": started}
+            for (table_id, partition), started in state.cleaning.items()
+        ],
+        "retries": [
+            {"table_id": table_id, "partition": partition, **encode(one)}
+            for (table_id, partition), one in state.retries.items()
+        ],
+    }
+
+
+def ended_rows(state: State) -> Rows:
+    """What is over since the last fold, for the KEPT tables."""
+    return {
+        "txns": _encoded(state.ended.values()),
+        "outcomes": _encoded(state.outcomes.values()),
+        "writes": _encoded(state.written),
+    }
+
+
+def forget_ended(state: State) -> None:
+    """After a fold: the KEPT tables have it."""
+    state.ended, state.outcomes, state.written = {}, {}, []
+
+
+def _encoded(records: Iterable[Any]) -> list[Row]:
+    return [encode(one) for one in records]
+
+
+def restore(rows: Rows, numbers: dict[str, int]) -> State:
+    """The state whose `live_rows` and `counters` these are."""
+    state = State(
+        settings=Settings.of({row["name"]: row["value"] for row in rows["settings"]}),
+        databases={row["name"]: row["created"] for row in rows["databases"]},
+        **numbers,
+    )
+    for row in rows["tables"]:
+        record = decode(TableRecord, row)
+        state.tables[record.table_id] = Table(
+            record, row["next_write_id"], row["purged"], row["forgotten"], row["cleaned_upto"],
+            aborted={one for low, high in row["aborted"] for one in range(low, high + 1)},
+            floors=row["floors"],
+        )
+        state.names[record.name] = record.table_id
+    for row in rows["partitions"]:
+        state.tables[row["table_id"]].partitions[row["name"]] = decode(PartitionRecord, row)
+    for row in rows["txn_to_write_id"]:
+        table, pair = state.tables[row["table_id"]], decode(WriteIdRow, row)
+        table.writes.append(pair)
+        table.by_txn[pair.txn_id] = pair.write_id
+    _restore_txns(state, rows)
+    _restore_compactions(state, rows)
+    return state
+
+
+def _restore_txns(state: State, rows: Rows) -> None:
+    for row in rows["open_txns"]:
+        txn = decode(Txn, row)
+        state.txns[txn.txn_id] = txn
+    for row in rows["txn_components"]:
+        component = decode(Component, row)
+        state.components.setdefault(component.txn_id, []).append(component)
+    for row in rows["write_set"]:
+        one = decode(Committed, row)
+        by_partition = state.write_set.setdefault(one.table_id, {})
+        by_partition.setdefault(one.partition, []).append(one)
+    for row in rows["locks"]:
+        add_lock(state, decode(LockEntry, row))
+
+
+def _restore_compactions(state: State, rows: Rows) -> None:
+    for row in rows["compactions"]:
+        task = decode(CompactionTask, row)
+        if row["state"] in _QUEUED:
+            state.queue[task.id] = task
+        else:
+            state.past.setdefault((task.table_id, task.partition), []).append(task)
+    for row in rows["directories"]:
+        known = state.directories.setdefault((row["table_id"], row["partition"]), {})
+        known[row["name"]] = decode(EntityDirectory, row)
+    for row in rows["cleaning"]:
+        state.cleaning[row["table_id"], row["partition"]] = row["started"]
+    for row in rows["retries"]:
+        state.retries[row["table_id"], row["partition"]] = decode(Retry, row)

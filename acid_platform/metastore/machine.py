@@ -1,0 +1,152 @@
+"""The metastore's state machine: a request and the time in, events and answers out.
+
+Deterministic, without a clock, files or a database, so that a simulator can drive it. `replay`
+applies events that were kept; the result is the state that they came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from acid_platform.errors import AcidError, UnsupportedStatement
+from acid_platform.metastore import (
+    cleaning,
+    commits,
+    compactions,
+    housekeeping,
+    locking,
+    shows,
+    tables,
+    txns,
+)
+from acid_platform.metastore.state import Ended, State
+from acid_platform.metastore.turn import Apply, Event, Parked, Reply, Turn, error_reply
+
+APPLY: dict[str, Apply] = {
+    **tables.APPLY, **txns.APPLY, **locking.APPLY, **commits.APPLY, **compactions.APPLY,
+    **cleaning.APPLY, **housekeeping.APPLY,
+}
+"""What each kind of event does to the state."""
+
+HANDLERS = {
+    **tables.HANDLERS, **txns.HANDLERS, **commits.HANDLERS, **compactions.HANDLERS,
+    **cleaning.HANDLERS, **shows.HANDLERS,
+}
+"""What each request decides."""
+
+EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
+    "begin": txns.granted, "lock": txns.granted, "begin_compaction": compactions.begun,
+}
+"""Answers that are kept short and made whole from the state whenever they are given."""
+
+REPEATABLE = {
+    *shows.HANDLERS, "heartbeat", "heartbeat_one", "valid_write_ids", "allocate",
+}
+"""Requests that may simply be sent again; of all others the outcome is kept (P3)."""
+
+_FREES = {"commit", "abort", "unlock", "compacted"}
+
+
+def _nothing(txn_id: int) -> Ended | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """What a request led to: events for the journal, then answers, perhaps to other requests."""
+
+    events: list[Event]
+    replies: list[Reply]
+
+
+class Machine:
+    """One state and the rules that change it.
+
+    `past_txn` finds transactions that ended before the last fold.
+    """
+
+    def __init__(
+        self, state: State | None = None, past_txn: Callable[[int], Ended | None] = _nothing
+    ) -> None:
+        self.state = state or State()
+        self._past_txn = past_txn
+        self._schedule: housekeeping.Schedule | None = None
+
+    def replay(self, events: Iterable[Event]) -> None:
+        for event in events:
+            APPLY[event.kind](self.state, event.at, event.body)
+
+    def wake(self, now: int) -> None:
+        """After a start: every open transaction gets one fresh timeout (P7)."""
+        for txn in self.state.open_txns():
+            self.state.heartbeats[txn.txn_id] = now
+            self.state.reads[txn.txn_id] = now
+        self._schedule = housekeeping.Schedule.starting(self.state, now)
+
+    def handle(self, op: str, args: dict[str, Any], request_id: str, now: int) -> Handled:
+        """Decides one request; errors are answers. A request seen before gets its old answer."""
+        turn = Turn(self.state, now, request_id, op, APPLY, self._past_txn)
+        if op in ("begin", "lock") and self.waits(request_id):
+            return Handled([], [])
+        known = self.state.outcomes.get(request_id) if op not in REPEATABLE else None
+        if known is not None:
+            return Handled([], [Reply(request_id, self.expand(known.op, known.reply))])
+        reply: dict[str, Any] | None
+        try:
+            if op not in HANDLERS:
+                raise UnsupportedStatement(f"the metastore has no call {op!r}")
+            reply = {"value": HANDLERS[op](turn, args)}
+        except Parked:
+            reply = None
+        except AcidError as error:
+            reply = error_reply(error)
+        self._settle(turn)
+        if reply is not None:
+            if turn.events and op not in REPEATABLE:
+                txn = reply.get("value", {}).get("txn") or args.get("txn") or 0
+                turn.record("replied", request_id=request_id, txn=txn, op=op, reply=reply)
+            turn.replies.append(Reply(request_id, self.expand(op, reply)))
+        return Handled(turn.events, turn.replies)
+
+    def tick(self, now: int) -> Handled:
+        """Does what is due by itself: reaper, waits, leases, purges."""
+        turn = Turn(self.state, now, "", "tick", APPLY, self._past_txn)
+        if self._schedule is None:
+            self.wake(now)
+        assert self._schedule is not None
+        housekeeping.tick(turn, self._schedule)
+        self._settle(turn)
+        return Handled(turn.events, turn.replies)
+
+    def waits(self, request_id: str) -> bool:
+        """Whether the request is parked: its lock is not granted yet."""
+        return any(
+            not entry.acquired and entry.request_id == request_id
+            for entry in self.state.locks.values()
+        )
+
+    def expand(self, op: str, reply: dict[str, Any]) -> dict[str, Any]:
+        """The whole answer, from what was kept of it."""
+        whole = EXPAND.get(op)
+        if whole is None or "error" in reply:
+            return reply
+        try:
+            return {"value": whole(self.state, reply["value"])}
+        except AcidError as error:
+            return error_reply(error)
+
+    def _settle(self, turn: Turn) -> None:
+        while any(event.kind in _FREES for event in turn.events):
+            before = len(turn.events)
+            locking.settle(turn)
+            if not any(event.kind in _FREES for event in turn.events[before:]):
+                break
+        turn.replies = [
+            replace(one, value=self.expand(self._op_of(one), one.value)) for one in turn.replies
+        ]
+
+    def _op_of(self, reply: Reply) -> str:
+        kept = self.state.outcomes.get(reply.request_id)
+        return kept.op if kept else ""

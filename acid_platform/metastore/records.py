@@ -1,0 +1,269 @@
+"""The values that travel between the metastore and its clients.
+
+All times are milliseconds since 1970 UTC by the metastore's clock. Partitions go by their path
+below the table, such as `month=3/day=4`; None is an unpartitioned table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.layout.names import BaseName, DeltaName, parse_directory
+from acid_platform.transactions import (
+    CompactorWriteIdList,
+    Operation,
+    ValidTxnList,
+    ValidWriteIdList,
+)
+from acid_platform.transactions.locks import LockType
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """A table as it is declared. `columns` and `partition_columns` are (name, type) pairs."""
+
+    table_id: int
+    name: str
+    location: str
+    columns: tuple[tuple[str, str], ...]
+    partition_columns: tuple[tuple[str, str], ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+    bucket_columns: tuple[str, ...] = ()
+    bucket_count: int = 0
+    created: int = 0
+    floor: int = 0
+    """Files of write ids at or below it belong to a dropped table of this location (P22)."""
+
+    @property
+    def partitioned(self) -> bool:
+        return bool(self.partition_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    """A registered partition; files of write ids at or below `floor` are not its own (P22)."""
+
+    name: str
+    floor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LockRequest:
+    """One lock of a table or partition, with what the transaction will do there (T23 to T26).
+
+    `operation` None takes the strictest that the lock allows (T27). A write that locks a whole
+    partitioned table is dynamic: its partitions are those of the reports at commit.
+    """
+
+    table: str
+    lock: LockType
+    operation: Operation | None = None
+    partition: str | None = None
+    dynamic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReport:
+    """A directory that the transaction published in one entity (P8). `directory` is its name."""
+
+    table: str
+    partition: str | None
+    operation: Operation
+    directory: str
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EntityDirectory:
+    """A committed directory of an entity, known from a report (P8).
+
+    The name is empty for the original files of an adopted table (write id 0). `obsolete`: shadowed
+    by a later base or compaction, but not yet removed by the Cleaner.
+    """
+
+    name: str
+    low: int
+    high: int
+    deletes: bool
+    base: bool
+    rows: int
+    bytes: int
+    files: int
+    txn: int
+    obsolete: bool = False
+
+    @classmethod
+    def of(cls, report: WriteReport, txn: int) -> EntityDirectory:
+        """Ids come from the name. Raises MalformedName."""
+        name = parse_directory(report.directory, report.directory) if report.directory else None
+        size = (report.rows, report.bytes, report.files, txn)
+        if name is None:
+            return cls("", 0, 0, False, False, *size)
+        if isinstance(name, BaseName):
+            return cls(report.directory, name.write_id, name.write_id, False, True, *size)
+        return cls(report.directory, name.low, name.high, name.deletes, False, *size)
+
+    def as_obsolete(self) -> EntityDirectory:
+        return replace(self, obsolete=True)
+
+    def shadows(self, other: EntityDirectory) -> bool:
+        """Whether `other` is obsolete beside this one (storage.md section 7)."""
+        if self.name == other.name:
+            return False
+        if self.base:
+            return other.high <= self.high
+        mine, theirs = (parse_directory(one.name) for one in (self, other))
+        if not isinstance(mine, DeltaName) or not isinstance(theirs, DeltaName):
+            return False
+        if mine.deletes != theirs.deletes or not mine.low <= theirs.low <= theirs.high <= mine.high:
+            return False
+        if (mine.low, mine.high) != (theirs.low, theirs.high):
+            return True
+        # Statements of one write stand side by side; what a compaction made of them replaces them.
+        newer = theirs.statement is not None or mine.visibility > theirs.visibility
+        return mine.statement is None and newer
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One committed directory in the history of a table."""
+
+    table_id: int
+    table: str
+    partition: str | None
+    write_id: int
+    operation: Operation
+    directory: str
+    rows: int
+    bytes: int
+    files: int
+    overwrite: bool
+    txn: int
+    user: str
+    run_id: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientInfo:
+    """Who opened a transaction."""
+
+    user: str = ""
+    host: str = ""
+    agent: str = ""
+    run_id: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionTask:
+    """A row of the compaction queue; `worker` and `attempt` prove ownership (P21)."""
+
+    id: int
+    table: str
+    table_id: int
+    partition: str | None
+    kind: CompactionKind
+    state: CompactionState
+    properties: dict[str, str] = field(default_factory=dict)
+    initiator: str = ""
+    enqueued: int = 0
+    worker: str = ""
+    job: str = ""
+    """Name of the job of the last attempt, also when it has ended."""
+    attempt: int = 0
+    started: int = 0
+    txn_id: int = 0
+    next_txn_id: int = 0
+    highest_write_id: int = 0
+    commit_time: int = 0
+    cleaner_start: int = 0
+    cleaner_attempts: int = 0
+    cleaner_retry_at: int = 0
+    ended: int = 0
+    error: str = ""
+
+    def job_name(self, worker: str) -> str:
+        """`<worker>-compactor-<db>.<table>[.<partition>]`: of the Spark job and the run (P9)."""
+        name = f"{worker}-compactor-{self.table}"
+        return f"{name}.{self.partition}" if self.partition else name
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningTask:
+    """What the Cleaner may do to one entity (C37 to C56).
+
+    `kind`: `compaction` (remove obsolete and aborted directories), `abort` (the same for aborted
+    transactions without a compaction) or `drop` (remove `location`; when `reused`, only what has
+    write ids at or below `highest_write_id`). `write_ids` and `valid_txns` are the lists of S17.
+    """
+
+    id: int
+    kind: str
+    table: str
+    table_id: int
+    partition: str | None
+    location: str
+    highest_write_id: int
+    next_txn_id: int
+    valid_txns: ValidTxnList
+    write_ids: ValidWriteIdList
+    txn_id: int = 0
+    attempts: int = 0
+    reused: bool = False
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """An open transaction that keeps the Cleaner away."""
+
+    txn: int
+    user: str
+    host: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedCleaning:
+    """A cleaning that has to wait, with the reason and the transactions it waits for."""
+
+    id: int
+    table: str
+    partition: str | None
+    reason: str
+    holders: tuple[Holder, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PastCompaction:
+    """What the failure check needs of a history row (C9)."""
+
+    state: CompactionState
+    enqueued: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntityState:
+    """All that the Initiator's decision needs of one entity (C1 to C20).
+
+    `write_ids` is the compactor's list for the table (S16, me = 0). `aborted` counts aborted
+    transactions with data here, `oldest_abort` is when the first of them was opened (0 = none).
+    `history` is newest first.
+    """
+
+    table: str
+    partition: str | None
+    location: str
+    partitioned: bool
+    properties: dict[str, str]
+    directories: tuple[EntityDirectory, ...]
+    write_ids: CompactorWriteIdList
+    aborted: int = 0
+    oldest_abort: int = 0
+    queued: CompactionState | None = None
+    history: tuple[PastCompaction, ...] = ()

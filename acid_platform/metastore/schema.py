@@ -1,0 +1,114 @@
+"""Tables of the metastore file, as people can read them (metastore.md section 4, P8).
+
+`journal` is the only hot table: append-only, without key or index, since one writer guarantees
+uniqueness. A fold moves it into the others: LIVE tables are rewritten, KEPT tables grow until their
+rows are older than the retention. Columns are named after the fields they hold; JSON columns are
+text. Times are milliseconds UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+VERSION = 1
+
+Columns = dict[str, str]
+_I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
+
+JOURNAL: Columns = {
+    "seq": _I, "at": _I, "kind": _S, "txn_id": _I, "request_id": _S, "body": _J,
+}
+
+_INFO: Columns = {"user": _S, "host": _S, "agent": _S, "run_id": _S, "description": _S}
+_ENTITY: Columns = {"table_id": _I, "partition": _S}
+
+LIVE: dict[str, Columns] = {
+    "settings": {"name": _S, "value": _S},
+    "databases": {"name": _S, "created": _I},
+    "tables": {
+        "table_id": _I, "name": _S, "location": _S, "columns": _J, "partition_columns": _J,
+        "properties": _J, "bucket_columns": _J, "bucket_count": _I, "created": _I, "floor": _I,
+        "next_write_id": _I, "purged": _I, "forgotten": _I, "cleaned_upto": _I, "aborted": _J,
+        "floors": _J,
+    },
+    "partitions": {"table_id": _I, "name": _S, "floor": _I},
+    "open_txns": {
+        "txn_id": _I, "kind": _I, "state": _S, "started": _I, **_INFO, "all_tables": _B,
+        "needs": _J, "wrote": _J, "snapshot": _S, "ended": _I, "reason": _S,
+    },
+    "txn_components": {
+        "txn_id": _I, **_ENTITY, "operation": _S, "write_id": _I, "dynamic": _B, "cleaned": _B,
+    },
+    "txn_to_write_id": {"table_id": _I, "write_id": _I, "txn_id": _I, "last_txn": _I},
+    "write_set": {
+        **_ENTITY, "operation": _S, "txn_id": _I, "commit_id": _I, "write_id": _I,
+        "overwrite": _B,
+    },
+    "locks": {
+        "ext": _I, "txn_id": _I, "acquired": _B, "components": _J, "touches": _J,
+        "request_id": _S, "begun": _B, "requested": _I, "deadline": _I, "tables": _J,
+        "acquired_at": _I,
+    },
+    "compactions": {
+        "id": _I, "table": _S, **_ENTITY, "kind": _S, "state": _S, "properties": _J,
+        "initiator": _S, "enqueued": _I, "worker": _S, "job": _S, "attempt": _I, "started": _I,
+        "txn_id": _I, "next_txn_id": _I, "highest_write_id": _I, "commit_time": _I,
+        "cleaner_start": _I, "cleaner_attempts": _I, "cleaner_retry_at": _I, "ended": _I,
+        "error": _S,
+    },
+    "directories": {
+        **_ENTITY, "name": _S, "low": _I, "high": _I, "deletes": _B, "base": _B, "rows": _I,
+        "bytes": _I, "files": _I, "txn": _I, "obsolete": _B,
+    },
+    "cleaning": {**_ENTITY, "started": _I},
+    "retries": {**_ENTITY, "attempts": _I, "at": _I, "error": _S},
+}
+
+KEPT: dict[str, Columns] = {
+    "txns": {
+        "txn_id": _I, "state": _S, "kind": _I, "started": _I, "ended": _I, "commit_id": _I,
+        **_INFO, "reason": _S,
+    },
+    "outcomes": {"request_id": _S, "txn_id": _I, "op": _S, "reply": _J, "at": _I},
+    "writes": {
+        "table_id": _I, "table": _S, "partition": _S, "write_id": _I, "operation": _S,
+        "directory": _S, "rows": _I, "bytes": _I, "files": _I, "overwrite": _B, "txn": _I,
+        "user": _S, "run_id": _S, "time": _I,
+    },
+}
+
+_VIEWS = (
+    """CREATE VIEW v_txns AS
+    SELECT txn_id, state, kind, started, ended, commit_id, "user", host, agent, run_id, description,
+        reason FROM txns
+    UNION ALL
+    SELECT txn_id, state, kind, started, ended, 0, "user", host, agent, run_id, description, reason
+    FROM open_txns WHERE state = 'o'""",
+    "CREATE VIEW v_open_txns AS SELECT * FROM open_txns WHERE state = 'o'",
+    """CREATE VIEW v_write_ids AS
+    SELECT t.name AS "table", w.write_id, w.txn_id, coalesce(o.state, 'c') AS state
+    FROM txn_to_write_id w JOIN tables t USING (table_id) LEFT JOIN open_txns o USING (txn_id)""",
+    """CREATE VIEW v_locks AS
+    SELECT ext, txn_id, acquired, c->>'$.db' AS db, c->>'$.table' AS "table",
+        c->>'$.partition' AS "partition", c->>'$.lock' AS lock, c->>'$.operation' AS operation
+    FROM (SELECT ext, txn_id, acquired, unnest(from_json(components, '["JSON"]')) AS c
+        FROM locks)""",
+)
+
+
+def sql_type(column_type: str) -> str:
+    return _S if column_type == _J else column_type
+
+
+def _create(name: str, columns: Columns) -> str:
+    listed = ", ".join(f'"{one}" {sql_type(kind)}' for one, kind in columns.items())
+    return f'CREATE TABLE "{name}" ({listed})'
+
+
+def _version_1() -> Sequence[str]:
+    every = {"meta": {"key": _S, "value": _S}, "journal": JOURNAL, **LIVE, **KEPT}
+    return [*(_create(name, columns) for name, columns in every.items()), *_VIEWS]
+
+
+MIGRATIONS: tuple[Sequence[str], ...] = (_version_1(),)
+"""Statements that lead from version n to n + 1, in one DuckDB transaction each."""

@@ -1,0 +1,250 @@
+"""What the metastore keeps in memory, and nothing else: no decision, no clock, no I/O.
+
+`State` changes only by events (turn.py), apart from heartbeats and read times, which are not kept
+over a restart: every open transaction then gets one fresh timeout (P7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from acid_platform.config import Settings
+from acid_platform.errors import NoSuchTable
+from acid_platform.metastore.records import (
+    CompactionTask,
+    EntityDirectory,
+    HistoryRow,
+    PartitionRecord,
+    TableRecord,
+)
+from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList
+from acid_platform.transactions.conflicts import Committed
+from acid_platform.transactions.locks import LockComponent
+
+Entity = tuple[int, str | None]
+"""Table id and partition (None: unpartitioned, or dynamic partitions not yet known)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteIdRow:
+    """A write id and its transaction; `last_txn` was the highest transaction id by then."""
+
+    write_id: int
+    txn_id: int
+    last_txn: int
+
+
+@dataclass(slots=True)
+class Table:
+    """A table's declaration and counters."""
+
+    record: TableRecord
+    next_write_id: int = 1
+    purged: int = 0
+    """Highest write id whose mapping was purged (P5)."""
+    forgotten: int = 0
+    """Highest aborted write id that was forgotten (P4): the floor of new partitions."""
+    cleaned_upto: int = 0
+    """Transactions below it that never asked for this table may miss files (P11)."""
+    writes: list[WriteIdRow] = field(default_factory=list)
+    """Mapping of write ids to transactions, ascending by write id, without purged rows."""
+    by_txn: dict[int, int] = field(default_factory=dict)
+    aborted: set[int] = field(default_factory=set)
+    """Aborted write ids that a file may still carry (P4)."""
+    partitions: dict[str, PartitionRecord] = field(default_factory=dict)
+    floors: dict[str, int] = field(default_factory=dict)
+    """Highest write id when a partition of this name was dropped (P22)."""
+
+    @property
+    def last_write_id(self) -> int:
+        return self.next_write_id - 1
+
+    def entities(self) -> list[Entity]:
+        table_id = self.record.table_id
+        if self.record.partitioned:
+            return [(table_id, name) for name in self.partitions]
+        return [(table_id, None)]
+
+
+@dataclass(slots=True)
+class Txn:
+    """A transaction that is open, or aborted with data that the Cleaner has not removed (T46)."""
+
+    txn_id: int
+    kind: TxnType
+    state: TxnState
+    started: int
+    user: str = ""
+    host: str = ""
+    agent: str = ""
+    run_id: str = ""
+    description: str = ""
+    all_tables: bool = False
+    needs: dict[str, int] = field(default_factory=dict)
+    """Tables whose files it may read, by the name it asked with: the Cleaner waits (C41)."""
+    wrote: list[int] = field(default_factory=list)
+    """Tables in which it has a write id."""
+    snapshot: ValidTxnList | None = None
+    ended: int = 0
+    reason: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is TxnState.OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A transaction that has ended, as it is kept for `outcome` (P3)."""
+
+    txn_id: int
+    state: TxnState
+    kind: TxnType
+    started: int
+    ended: int
+    commit_id: int
+    user: str
+    host: str
+    agent: str
+    run_id: str
+    description: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The reply to a mutating request (P3)."""
+
+    request_id: str
+    txn_id: int
+    op: str
+    reply: dict[str, Any]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """What a transaction touches (TXN_COMPONENTS, T24); `write_id` 0 while it waits for locks."""
+
+    txn_id: int
+    table_id: int
+    partition: str | None
+    operation: Operation
+    write_id: int = 0
+    dynamic: bool = False
+    cleaned: bool = False
+    """Its files are gone, but a late one of an aborted compaction could still appear (P4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockEntry:
+    """One lock request: all of its components are granted together or wait together (L3)."""
+
+    ext: int
+    txn_id: int
+    acquired: bool
+    components: tuple[LockComponent, ...]
+    touches: tuple[Component, ...]
+    request_id: str
+    begun: bool
+    """The request opened the transaction, so that a timeout aborts it."""
+    requested: int
+    deadline: int
+    tables: dict[str, int]
+    """What the names meant when the request came."""
+    acquired_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """After how many failures, and when, to clean again."""
+
+    attempts: int
+    at: int
+    error: str
+
+
+@dataclass(slots=True)
+class Gauge:
+    """How many transactions are open, as last counted (T2)."""
+
+    open: int = 0
+    counted_at: int = 0
+    refusing: bool = False
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that the metastore knows."""
+
+    settings: Settings = field(default_factory=Settings.of)
+    next_txn: int = 1
+    next_lock: int = 1
+    next_table: int = 1
+    next_compaction: int = 1
+    databases: dict[str, int] = field(default_factory=lambda: {"default": 0})
+    tables: dict[int, Table] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
+    txns: dict[int, Txn] = field(default_factory=dict)
+    components: dict[int, list[Component]] = field(default_factory=dict)
+    write_set: dict[int, dict[str | None, list[Committed]]] = field(default_factory=dict)
+    locks: dict[int, LockEntry] = field(default_factory=dict)
+    locks_by_name: dict[str, dict[int, LockEntry]] = field(default_factory=dict)
+    locks_by_txn: dict[int, list[int]] = field(default_factory=dict)
+    queue: dict[int, CompactionTask] = field(default_factory=dict)
+    past: dict[Entity, list[CompactionTask]] = field(default_factory=dict)
+    """History of compactions per entity, oldest first."""
+    directories: dict[Entity, dict[str, EntityDirectory]] = field(default_factory=dict)
+    cleaning: dict[Entity, int] = field(default_factory=dict)
+    """Entities that a Cleaner works on, since when (P21)."""
+    retries: dict[Entity, Retry] = field(default_factory=dict)
+    """Cleanings of aborted transactions that wait (C54)."""
+
+    ended: dict[int, Ended] = field(default_factory=dict)
+    """Since the last fold, like `outcomes` and `written`; older ones are in the store."""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    written: list[HistoryRow] = field(default_factory=list)
+
+    heartbeats: dict[int, int] = field(default_factory=dict)
+    reads: dict[int, int] = field(default_factory=dict)
+    gauge: Gauge = field(default_factory=Gauge)
+
+    @property
+    def last_txn(self) -> int:
+        return self.next_txn - 1
+
+    def open_txns(self) -> Iterator[Txn]:
+        return (txn for txn in self.txns.values() if txn.is_open)
+
+    def aborted_txns(self) -> Iterator[Txn]:
+        return (txn for txn in self.txns.values() if not txn.is_open)
+
+    def table(self, name: str) -> Table:
+        """Raises NoSuchTable."""
+        table_id = self.names.get(table_name(name))
+        if table_id is None:
+            raise NoSuchTable(f"there is no table {table_name(name)}; create it, or see tables()")
+        return self.tables[table_id]
+
+    def name_of(self, table_id: int) -> str:
+        table = self.tables.get(table_id)
+        return table.record.name if table else f"#{table_id}"
+
+
+def table_name(name: str) -> str:
+    """`db.t` in lower case; without a database `default` is meant."""
+    lower = name.strip().lower()
+    return lower if "." in lower else f"default.{lower}"
+
+
+def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending, disjoint ranges that hold exactly these ids."""
+    found: list[tuple[int, int]] = []
+    for one in sorted(ids):
+        if found and found[-1][1] == one - 1:
+            found[-1] = (found[-1][0], one)
+        else:
+            found.append((one, one))
+    return found

@@ -1,0 +1,260 @@
+"""The DuckDB file behind the state machine: a journal, and tables that it is folded into.
+
+Used by one thread of one process. Nothing else may open the file, not even to read it: closing a
+second handle would drop DuckDB's lock (metastore.md section 3).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from acid_platform.errors import (
+    InvalidExpression,
+    MetastoreIncompatible,
+    MetastoreInUse,
+    UnsupportedStatement,
+)
+from acid_platform.metastore import image, schema
+from acid_platform.metastore.codec import decode
+from acid_platform.metastore.records import HistoryRow
+from acid_platform.metastore.state import Ended, Outcome, State
+from acid_platform.metastore.turn import Event
+
+_CONFIG = {
+    "threads": 1,
+    "memory_limit": "512MB",
+    "wal_autocheckpoint": "2MB",
+    "fsync_mode": "STANDARD",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "enable_external_access": "false",
+    "python_enable_replacements": "false",
+}
+_QUERY_SECONDS = 10.0
+_QUERY_ROWS = 100_000
+
+Error = duckdb.Error
+"""What a failed write raises."""
+
+
+class Store:
+    """Opens and, if need be, creates or migrates the file.
+
+    Raises MetastoreInUse, MetastoreIncompatible.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = _connect(path)
+        self._migrate()
+        self._seq = self._scalar("SELECT coalesce(max(seq), 0) FROM journal")
+
+    # --- what the server needs --------------------------------------------------------------
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Makes the events durable: one INSERT, one commit, one fdatasync. Raises Error."""
+        first = self._seq + 1
+        columns: list[list[Any]] = [
+            list(range(first, first + len(events))),
+            [event.at for event in events],
+            [event.kind for event in events],
+            [event.body.get("txn") for event in events],
+            [event.body.get("request_id") for event in events],
+            [json.dumps(event.body, separators=(",", ":")) for event in events],
+        ]
+        self._insert("journal", schema.JOURNAL, columns)
+        self._seq += len(events)
+
+    def load(self) -> tuple[State, list[Event]]:
+        """The state of the last fold, and the events since."""
+        rows = {name: self._read(name, columns) for name, columns in schema.LIVE.items()}
+        meta = self._meta()
+        numbers = {name: int(meta[name]) for name in image.counters(State()) if name in meta}
+        if "next_txn" not in meta:
+            # Nothing was folded yet: a new file starts with the default database.
+            rows["databases"] = image.live_rows(State())["databases"]
+        journal = self._connection.execute(
+            "SELECT kind, at, body FROM journal ORDER BY seq"
+        ).fetchall()
+        events = [Event(kind, at, json.loads(body)) for kind, at, body in journal]
+        return image.restore(rows, numbers), events
+
+    def fold(self, state: State, forget_before: int) -> None:
+        """Moves the journal into the tables in one transaction, then checkpoints.
+
+        Ended transactions and outcomes older than `forget_before` are deleted (P3). Raises Error;
+        then the journal is as it was.
+        """
+        with self._transaction():
+            for name, rows in image.ended_rows(state).items():
+                self._write(name, schema.KEPT[name], rows)
+            for name, rows in image.live_rows(state).items():
+                self._connection.execute(f'DELETE FROM "{name}"')
+                self._write(name, schema.LIVE[name], rows)
+            self._connection.execute("DELETE FROM txns WHERE ended < $1", [forget_before])
+            self._connection.execute("DELETE FROM outcomes WHERE at < $1", [forget_before])
+            self._set_meta({key: str(one) for key, one in image.counters(state).items()})
+            self._connection.execute("DELETE FROM journal")
+        self._connection.execute("CHECKPOINT")
+
+    def past_txn(self, txn_id: int) -> Ended | None:
+        """A transaction that ended before the last fold."""
+        rows = self._read("txns", schema.KEPT["txns"], "WHERE txn_id = $1", [txn_id])
+        return decode(Ended, rows[-1]) if rows else None
+
+    def past_outcome(self, request_id: str) -> Outcome | None:
+        """The reply to a request before the last fold (P3)."""
+        rows = self._read("outcomes", schema.KEPT["outcomes"], "WHERE request_id = $1", [request_id])
+        return decode(Outcome, rows[-1]) if rows else None
+
+    def history(self, table_id: int) -> list[HistoryRow]:
+        """Folded writes of a table, oldest first."""
+        where = "WHERE table_id = $1 ORDER BY write_id, directory"
+        rows = self._read("writes", schema.KEPT["writes"], where, [table_id])
+        return [decode(HistoryRow, row) for row in rows]
+
+    def query(self, sql: str) -> tuple[list[str], list[list[Any]]]:
+        """Column names and rows of one SELECT, at most 100,000 rows and 10 s.
+
+        Raises UnsupportedStatement for anything but one SELECT, InvalidExpression if it fails.
+        """
+        try:
+            statements = self._connection.extract_statements(sql)
+        except Error as error:
+            raise InvalidExpression(f"the metastore can't parse {sql!r}: {error}") from error
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise UnsupportedStatement(f"the metastore answers one SELECT at a time, not {sql!r}")
+        watchdog = threading.Timer(_QUERY_SECONDS, self._connection.interrupt)
+        watchdog.start()
+        try:
+            self._connection.execute("BEGIN TRANSACTION READ ONLY")
+            cursor = self._connection.execute(sql)
+            names = [column[0] for column in cursor.description or ()]
+            return names, [list(row) for row in cursor.fetchmany(_QUERY_ROWS)]
+        except Error as error:
+            raise InvalidExpression(f"{sql!r} failed: {error}") from error
+        finally:
+            watchdog.cancel()
+            self._connection.execute("ROLLBACK")
+
+    @property
+    def journal_length(self) -> int:
+        return int(self._scalar("SELECT count(*) FROM journal"))
+
+    def next_epoch(self) -> int:
+        """Counts the starts of the metastore."""
+        epoch = int(self._meta().get("epoch", "0")) + 1
+        with self._transaction():
+            self._set_meta({"epoch": str(epoch)})
+        return epoch
+
+    def reopen(self) -> None:
+        """After a failed write: only what the file holds counts (P3). Raises Error."""
+        self._connection.close()
+        self._connection = _connect(self._path)
+        self._seq = self._scalar("SELECT coalesce(max(seq), 0) FROM journal")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    # --- DuckDB -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _insert(self, name: str, columns: schema.Columns, values: list[list[Any]]) -> None:
+        listed = ", ".join(
+            f"unnest(${number}::{schema.sql_type(kind)}[])"
+            for number, kind in enumerate(columns.values(), 1)
+        )
+        self._connection.execute(f'INSERT INTO "{name}" SELECT {listed}', values)
+
+    def _write(self, name: str, columns: schema.Columns, rows: list[image.Row]) -> None:
+        if not rows:
+            return
+        values = [
+            [json.dumps(row[key]) for row in rows] if kind == "JSON" else [row[key] for row in rows]
+            for key, kind in columns.items()
+        ]
+        self._insert(name, columns, values)
+
+    def _read(
+        self, name: str, columns: schema.Columns, where: str = "", values: Sequence[Any] = ()
+    ) -> list[image.Row]:
+        listed = ", ".join(f'"{key}"' for key in columns)
+        found = self._connection.execute(f'SELECT {listed} FROM "{name}" {where}', list(values))
+        keys, json_keys = list(columns), [key for key, kind in columns.items() if kind == "JSON"]
+        rows = [dict(zip(keys, row, strict=True)) for row in found.fetchall()]
+        for row in rows:
+            for key in json_keys:
+                row[key] = json.loads(row[key])
+        return rows
+
+    def _scalar(self, sql: str) -> Any:
+        row = self._connection.execute(sql).fetchone()
+        assert row is not None
+        return row[0]
+
+    def _meta(self) -> dict[str, str]:
+        return dict(self._connection.execute("SELECT key, value FROM meta").fetchall())
+
+    def _set_meta(self, values: dict[str, str]) -> None:
+        self._connection.execute("DELETE FROM meta WHERE key IN (SELECT unnest($1))", [[*values]])
+        self._connection.execute(
+            "INSERT INTO meta SELECT unnest($1), unnest($2)", [[*values], [*values.values()]]
+        )
+
+    def _migrate(self) -> None:
+        made = self._scalar("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'meta'")
+        version = int(self._meta().get("schema_version", "0")) if made else 0
+        if version > schema.VERSION:
+            self.close()
+            raise MetastoreIncompatible(
+                f"{self._path} has schema version {version}, this program knows {schema.VERSION};"
+                " use the newer program that wrote it"
+            )
+        for number in range(version, schema.VERSION):
+            with self._transaction():
+                for statement in schema.MIGRATIONS[number]:
+                    self._connection.execute(statement)
+                self._set_meta({
+                    "schema_version": str(number + 1), "duckdb_version": duckdb.__version__,
+                })
+
+
+def _connect(path: Path) -> duckdb.DuckDBPyConnection:
+    try:
+        connection = duckdb.connect(str(path), config=dict(_CONFIG))
+    except duckdb.IOException as error:
+        holder = re.search(r"PID (\d+)", str(error))
+        if holder:
+            raise MetastoreInUse(
+                f"{path} is in use by process {holder[1]}; stop that one, or connect to it"
+            ) from error
+        raise MetastoreIncompatible(f"{path} can't be opened: {error}") from error
+    connection.execute("SET lock_configuration = true")
+    row = connection.execute(
+        "SELECT value FROM duckdb_settings() WHERE name = 'fsync_mode'"
+    ).fetchone()
+    if row is None or row[0] not in ("STANDARD", "FULL"):
+        connection.close()
+        raise MetastoreIncompatible(
+            f"{path} would be written without fsync (fsync_mode {row and row[0]!r}); commits would"
+            " not be durable"
+        )
+    return connection

@@ -1,0 +1,314 @@
+"""Databases, tables, partitions and settings: what is declared (P8, P22, P24)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.errors import (
+    InvalidDefinition,
+    NoSuchPartition,
+    NoSuchTable,
+    TableExists,
+    Terminal,
+)
+from acid_platform.layout.partitions import parse_partition, partition_name
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.records import (
+    CompactionTask,
+    EntityDirectory,
+    PartitionRecord,
+    TableRecord,
+    WriteReport,
+)
+from acid_platform.metastore.state import Component, State, Table, table_name
+from acid_platform.metastore.turn import Body, Turn
+from acid_platform.transactions import Operation
+from acid_platform.transactions.conflicts import Committed
+from acid_platform.transactions.locks import LockType
+
+# --- decisions --------------------------------------------------------------------------------
+
+
+def set_value(turn: Turn, args: Body) -> dict[str, Any]:
+    """Raises SettingRefused."""
+    turn.state.settings.with_value(args["name"], args["value"])
+    turn.record("set", name=args["name"], value=args["value"])
+    return {}
+
+
+def create_database(turn: Turn, args: Body) -> dict[str, Any]:
+    name = args["name"].lower()
+    if name in turn.state.databases:
+        if args["if_not_exists"]:
+            return {}
+        raise TableExists(f"database {name} exists; use if_not_exists, or another name")
+    turn.record("database", name=name)
+    return {}
+
+
+def drop_database(turn: Turn, args: Body) -> dict[str, Any]:
+    name = args["name"].lower()
+    if name not in turn.state.databases:
+        raise NoSuchTable(f"there is no database {name}; see databases()")
+    inside = sorted(one for one in turn.state.names if one.startswith(f"{name}."))
+    if name == "default" or inside:
+        what = "is always there" if name == "default" else f"holds {', '.join(inside)}; drop them"
+        raise InvalidDefinition(f"database {name} can't be dropped: it {what}")
+    turn.record("database_dropped", name=name)
+    return {}
+
+
+def create_table(turn: Turn, args: Body) -> dict[str, Any]:
+    """Raises TableExists, InvalidDefinition."""
+    record = decode(TableRecord, {"table_id": 0, **args["table"]})
+    name = table_name(record.name)
+    if name in turn.state.names:
+        if args["if_not_exists"]:
+            return {"table": encode(turn.state.table(name).record)}
+        raise TableExists(f"table {name} exists; use if_not_exists, or another name")
+    _check_declaration(turn.state, name, record)
+    floor = _floor_of_location(turn.state, record.location)
+    record = replace(
+        record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
+    )
+    turn.record("table", table=encode(record))
+    return {"table": encode(record)}
+
+
+def adopt_table(turn: Turn, args: Body) -> dict[str, Any]:
+    """Registers a directory that is there, and seeds the counters above what it holds (P24).
+
+    `write_id` and `txn_id` are the highest ids found; `aborted` are the write ids that the given
+    snapshot excludes. Raises TableExists, InvalidDefinition.
+    """
+    answer = create_table(turn, {"table": args["table"], "if_not_exists": False})
+    table_id = answer["table"]["table_id"]
+    reports = [decode(WriteReport, one) for one in args["directories"]]
+    partitions = {*args["partitions"], *(one.partition for one in reports if one.partition)}
+    turn.record(
+        "adopted",
+        table_id=table_id,
+        write_id=args["write_id"],
+        txn_id=args["txn_id"],
+        aborted=args["aborted"],
+        partitions=sorted(partitions),
+        directories=[[one.partition, encode(EntityDirectory.of(one, 0))] for one in reports],
+    )
+    return answer
+
+
+def _check_declaration(state: State, name: str, record: TableRecord) -> None:
+    db, _, short = name.partition(".")
+    columns = [one.lower() for one, _ in (*record.columns, *record.partition_columns)]
+    if db not in state.databases:
+        raise InvalidDefinition(f"there is no database {db}; create_database({db!r}) first")
+    if not short or "." in short or not record.location:
+        raise InvalidDefinition(f"{name!r} needs a name of the form db.table and a location")
+    if not record.columns or len(set(columns)) < len(columns):
+        raise InvalidDefinition(f"{name} needs columns, each with a name of its own: {columns}")
+    unknown = [one for one in record.bucket_columns if one.lower() not in columns]
+    if unknown or bool(record.bucket_columns) != (record.bucket_count > 0):
+        raise InvalidDefinition(
+            f"{name}: buckets need columns of the table and a number of at least 1"
+            f" (columns {list(record.bucket_columns)}, number {record.bucket_count})"
+        )
+    for other in state.tables.values():
+        if other.record.location == record.location:
+            raise InvalidDefinition(
+                f"{name}: {record.location} is the location of {other.record.name}"
+            )
+
+
+def _floor_of_location(state: State, location: str) -> int:
+    """Write ids of a dropped table whose files are still at this location (P22)."""
+    return max(
+        (row.highest_write_id for row in state.queue.values()
+         if row.properties.get("location") == location),
+        default=0,
+    )
+
+
+def alter_table(turn: Turn, args: Body) -> dict[str, Any]:
+    """A property of None is removed. Raises NoSuchTable, TableExists, InvalidDefinition."""
+    record = turn.state.table(args["name"]).record
+    if args["rename"] is not None:
+        name = table_name(args["rename"])
+        if name in turn.state.names:
+            raise TableExists(f"{record.name} can't become {name}: that table exists")
+        if name.partition(".")[0] not in turn.state.databases:
+            raise InvalidDefinition(f"{record.name} can't become {name}: no such database")
+        record = replace(record, name=name)
+    if args["columns"] is not None:
+        record = replace(record, columns=tuple((one, kind) for one, kind in args["columns"]))
+    if args["properties"] is not None:
+        merged = {**record.properties, **args["properties"]}
+        kept = {key: value for key, value in merged.items() if value is not None}
+        record = replace(record, properties=kept)
+    turn.record("altered", table=encode(record))
+    return {"table": encode(record)}
+
+
+def add_partitions(turn: Turn, args: Body) -> dict[str, Any]:
+    """Registers partitions; those that exist are left alone. Raises NoSuchPartition."""
+    table = turn.state.table(args["name"])
+    names = [normal_partition(table, one) for one in args["partitions"]]
+    new = [one for one in dict.fromkeys(names) if one not in table.partitions]
+    if new:
+        turn.record("partitions", table_id=table.record.table_id, names=new)
+    return {"added": new}
+
+
+def normal_partition(table: Table, name: str) -> str:
+    """The partition with lower case keys (T24). Raises NoSuchPartition if the columns differ."""
+    columns = [one for one, _ in table.record.partition_columns]
+    values = parse_partition(name, columns) if columns else None
+    if values is None:
+        raise NoSuchPartition(
+            f"{name!r} is no partition of {table.record.name}, which is partitioned by"
+            f" {columns or 'nothing'}"
+        )
+    return partition_name(dict(zip(columns, values, strict=True)))
+
+
+def drop(turn: Turn, args: Body) -> None:
+    """Takes a table or partition out; the Cleaner removes the files under C41 (P22).
+
+    The caller commits the transaction. Raises NoSuchTable, NoSuchPartition, Terminal without lock.
+    """
+    state, txn_id = turn.state, args["txn"]
+    table = state.table(args["name"])
+    partition = args["partition"]
+    if partition is not None:
+        partition = normal_partition(table, partition)
+        if partition not in table.partitions:
+            raise NoSuchPartition(f"{table.record.name} has no partition {partition}")
+    held = [
+        component
+        for ext in state.locks_by_txn.get(txn_id, [])
+        if state.locks[ext].acquired
+        for component in state.locks[ext].components
+    ]
+    if not any(
+        f"{one.db}.{one.table}" == table.record.name
+        and one.lock is LockType.EXCLUSIVE
+        and one.partition in (None, partition)
+        for one in held
+    ):
+        raise Terminal(f"transaction {txn_id} drops {table.record.name} without EXCLUSIVE lock")
+    location = table.record.location
+    row = CompactionTask(
+        id=state.next_compaction, table=table.record.name, table_id=table.record.table_id,
+        partition=partition, kind=CompactionKind.MAJOR, state=CompactionState.READY_FOR_CLEANING,
+        properties={"location": location if partition is None else f"{location}/{partition}"},
+        enqueued=turn.now, txn_id=txn_id, next_txn_id=state.next_txn,
+        highest_write_id=table.last_write_id, commit_time=turn.now,
+    )
+    turn.record("dropped", row=encode(row), commit_id=state.last_txn)
+
+
+# --- effects ----------------------------------------------------------------------------------
+
+
+def _set(state: State, at: int, body: Body) -> None:
+    state.settings = state.settings.with_value(body["name"], body["value"])
+
+
+def _database(state: State, at: int, body: Body) -> None:
+    state.databases[body["name"]] = at
+
+
+def _database_dropped(state: State, at: int, body: Body) -> None:
+    del state.databases[body["name"]]
+
+
+def _table(state: State, at: int, body: Body) -> None:
+    record = decode(TableRecord, body["table"])
+    state.next_table = record.table_id + 1
+    state.tables[record.table_id] = Table(
+        record, next_write_id=record.floor + 1, purged=record.floor
+    )
+    state.names[record.name] = record.table_id
+
+
+def _altered(state: State, at: int, body: Body) -> None:
+    record = decode(TableRecord, body["table"])
+    table = state.tables[record.table_id]
+    del state.names[table.record.name]
+    state.names[record.name] = record.table_id
+    table.record = record
+
+
+def _adopted(state: State, at: int, body: Body) -> None:
+    table = state.tables[body["table_id"]]
+    state.next_txn = max(state.next_txn, body["txn_id"] + 1)
+    table.next_write_id = max(table.next_write_id, body["write_id"] + 1)
+    table.purged = table.last_write_id
+    table.aborted.update(body["aborted"])
+    register_partitions(table, body["partitions"])
+    for partition, directory in body["directories"]:
+        one = decode(EntityDirectory, directory)
+        state.directories.setdefault((body["table_id"], partition), {})[one.name] = one
+
+
+def _partitions(state: State, at: int, body: Body) -> None:
+    register_partitions(state.tables[body["table_id"]], body["names"])
+
+
+def register_partitions(table: Table, names: list[str]) -> None:
+    """A new partition sees nothing of write ids that were forgotten or dropped (P4, P22)."""
+    for name in names:
+        if name not in table.partitions:
+            floor = max(table.forgotten, table.floors.get(name, 0))
+            table.partitions[name] = PartitionRecord(name, floor)
+
+
+def _dropped(state: State, at: int, body: Body) -> None:
+    row = decode(CompactionTask, body["row"])
+    table = state.tables[row.table_id]
+    if row.partition is None:
+        del state.tables[row.table_id], state.names[table.record.name]
+        state.write_set.pop(row.table_id, None)
+    else:
+        del table.partitions[row.partition]
+        # Created again it sees nothing of before; a writer with an older write id has to conflict.
+        table.floors[row.partition] = row.highest_write_id
+        state.write_set.setdefault(row.table_id, {})[row.partition] = [
+            Committed(row.table_id, row.partition, Operation.UPDATE, row.txn_id,
+                      body["commit_id"], row.highest_write_id + 1, True)
+        ]
+
+    def gone(table_id: int, partition: str | None) -> bool:
+        return table_id == row.table_id and row.partition in (None, partition)
+
+    state.directories = {key: one for key, one in state.directories.items() if not gone(*key)}
+    state.past = {key: one for key, one in state.past.items() if not gone(*key)}
+    state.queue = {
+        key: one for key, one in state.queue.items()
+        if "location" in one.properties or not gone(one.table_id, one.partition)
+    }
+    for txn_id, components in list(state.components.items()):
+        state.components[txn_id] = [one for one in components if not _of(one, row)]
+    state.next_compaction = row.id + 1
+    state.queue[row.id] = row
+
+
+def _of(component: Component, row: CompactionTask) -> bool:
+    same = component.table_id == row.table_id
+    whole = row.partition is None
+    return same and (whole or component.partition == row.partition) and (
+        component.operation is not Operation.COMPACT or whole
+    )
+
+
+APPLY = {
+    "set": _set, "database": _database, "database_dropped": _database_dropped, "table": _table,
+    "altered": _altered, "adopted": _adopted, "partitions": _partitions, "dropped": _dropped,
+}
+
+HANDLERS = {
+    "set": set_value, "create_database": create_database, "drop_database": drop_database,
+    "create_table": create_table, "adopt_table": adopt_table, "alter_table": alter_table,
+    "add_partitions": add_partitions,
+}

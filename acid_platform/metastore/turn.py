@@ -1,0 +1,70 @@
+"""One request being handled: what it may read, and the events that it records.
+
+A handler looks at the state, records events and answers. Recording applies the event at once, so
+that the next line sees its effect; nothing else changes the state. The same events applied to the
+same state always give the same state: that is how the journal is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from acid_platform.errors import AcidError
+from acid_platform.metastore.state import Ended, State
+
+Body = dict[str, Any]
+Apply = Callable[[State, int, Body], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change that was decided: a row of the journal. `at` is milliseconds UTC."""
+
+    kind: str
+    at: int
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer to the request `request_id`; `stored` is what `outcome` keeps of it."""
+
+    request_id: str
+    value: dict[str, Any]
+
+
+class Parked(Exception):
+    """The request waits for a lock; its answer follows with another request or a tick."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """One request at one moment."""
+
+    state: State
+    now: int
+    request_id: str
+    op: str
+    apply: dict[str, Apply]
+    past_txn: Callable[[int], Ended | None]
+    """Looks up transactions that ended before the last fold."""
+    events: list[Event] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+
+    def record(self, kind: str, /, **body: Any) -> None:
+        self.apply[kind](self.state, self.now, body)
+        self.events.append(Event(kind, self.now, body))
+
+    def ended(self, txn_id: int) -> Ended | None:
+        return self.state.ended.get(txn_id) or self.past_txn(txn_id)
+
+    def answer_parked(self, request_id: str, txn_id: int, op: str, reply: dict[str, Any]) -> None:
+        """Answers an earlier request, and keeps the outcome (P3)."""
+        self.record("replied", request_id=request_id, txn=txn_id, op=op, reply=reply)
+        self.replies.append(Reply(request_id, reply))
+
+
+def error_reply(error: AcidError) -> dict[str, Any]:
+    return {"error": [type(error).__name__, str(error)]}

@@ -1,0 +1,235 @@
+"""Transactions while they are open: begin, locks, snapshots, heartbeats (T1 to T22, P12)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
+    NoSuchTxn,
+    ReadOnlyTxn,
+    SnapshotExpired,
+    TooManyOpenTxns,
+    TxnAborted,
+)
+from acid_platform.metastore import locking
+from acid_platform.metastore.records import ClientInfo
+from acid_platform.metastore.state import (
+    State,
+    Txn,
+    table_name,
+)
+from acid_platform.metastore.turn import Body, Turn
+from acid_platform.metastore.visible import txn_list, write_ids
+from acid_platform.transactions import Operation, TxnState, TxnType
+
+_CHANGES = (Operation.UPDATE, Operation.DELETE)
+_INFO = tuple(one.name for one in fields(ClientInfo))
+
+# --- open and list ------------------------------------------------------------------------------
+
+
+def begin(turn: Turn, args: Body) -> dict[str, Any]:
+    """Opens, locks, allocates write ids and takes the snapshot in one turn.
+
+    `tables` (READ_ONLY) are those that the snapshot will be asked for; None means all, an empty
+    list that each is registered when it is asked for. Raises TooManyOpenTxns (T2) and what
+    `locking.enqueue` raises, after aborting the transaction.
+    """
+    check_limit(turn.state, turn.now, 1)
+    txn = open_txn(turn, TxnType(args["kind"]), args["info"], args["tables"] is None)
+    try:
+        if args["locks"]:
+            locking.enqueue(turn, txn, args, begun=True)
+        else:
+            needs = {
+                table_name(name): turn.state.table(name).record.table_id
+                for name in args["tables"] or ()
+            }
+            turn.record("snapshot", txn=txn.txn_id, needs=needs)
+    except AcidError as error:
+        turn.record("abort", txn=txn.txn_id, reason=str(error))
+        raise
+    return {"txn": txn.txn_id, "ext": turn.state.next_lock - 1 if args["locks"] else 0}
+
+
+def open_batch(turn: Turn, args: Body) -> dict[str, Any]:
+    """Several at once, at most `hive.txn.max.open.batch` of them (T1): use the ids of the answer.
+    """
+    wanted = args["count"]
+    if wanted <= 0:
+        raise InvalidDefinition(f"{wanted} transactions can't be opened; ask for at least 1")
+    count = min(wanted, turn.state.settings.integer("hive.txn.max.open.batch"))
+    check_limit(turn.state, turn.now, count)
+    ids = []
+    for _ in range(count):
+        txn = open_txn(turn, TxnType(args["kind"]), args["info"], False)
+        turn.record("snapshot", txn=txn.txn_id, needs={})
+        ids.append(txn.txn_id)
+    return {"txns": ids}
+
+
+def check_limit(state: State, now: int, count: int) -> None:
+    """T2: refused from the limit on until the count is below 90 % of it."""
+    limit = state.settings.integer("hive.max.open.txns")
+    interval = state.settings.integer("hive.count.open.txns.interval")
+    gauge = state.gauge
+    if now - gauge.counted_at >= interval:
+        gauge.open, gauge.counted_at = sum(1 for _ in state.open_txns()), now
+        if gauge.open >= limit:
+            gauge.refusing = True
+        elif gauge.open < limit * 0.9:
+            gauge.refusing = False
+    if gauge.refusing:
+        raise TooManyOpenTxns(
+            f"{gauge.open} transactions are open (limit {limit}); {count} more are accepted below"
+            f" {limit * 0.9:g}: end some, see SHOW TRANSACTIONS"
+        )
+
+
+def open_txn(turn: Turn, kind: TxnType, info: Body, all_tables: bool) -> Txn:
+    txn_id = turn.state.next_txn
+    known = {key: str(value) for key, value in info.items() if key in _INFO}
+    turn.record("open", txn=txn_id, kind=kind.value, all_tables=all_tables, **known)
+    return turn.state.txns[txn_id]
+
+
+def lock(turn: Turn, args: Body) -> dict[str, Any]:
+    txn = require_open(turn, args["txn"])
+    locking.enqueue(turn, txn, args, begun=False)
+    return {"txn": txn.txn_id, "ext": turn.state.next_lock - 1}
+
+
+def granted(state: State, reply: Body) -> dict[str, Any]:
+    """What the client of `begin` and `lock` learns, rebuilt whenever it asks again."""
+    txn = state.txns.get(reply["txn"])
+    if txn is None or not txn.is_open or txn.snapshot is None:
+        raise NoSuchTxn(f"transaction {reply['txn']} has ended; ask for its outcome")
+    entry = state.locks.get(reply["ext"])
+    written = [state.tables[one] for one in txn.wrote if one in state.tables]
+    ids = {table.record.name: table.by_txn[txn.txn_id] for table in written}
+    lists = {
+        name: str(write_ids(state.tables[one], txn.snapshot))
+        for name, one in txn.needs.items() if one in state.tables
+    }
+    return {
+        "txn": txn.txn_id,
+        "valid_txns": str(txn.snapshot),
+        "write_ids": ids,
+        "lists": lists,
+        "stale": bool(entry and locking.stale(state, entry)),
+    }
+
+
+def valid_write_ids(turn: Turn, args: Body) -> dict[str, Any]:
+    """The list of one table under the transaction's snapshot; registers the need (P12).
+
+    Raises SnapshotExpired, NoSuchTable, TxnAborted.
+    """
+    txn = require_open(turn, args["txn"])
+    table = turn.state.table(args["table"])
+    locking.check_files(txn, table)
+    name, table_id = table.record.name, table.record.table_id
+    if txn.snapshot is None or (not txn.all_tables and name not in txn.needs):
+        turn.record("snapshot", txn=txn.txn_id, needs={name: table_id})
+    turn.state.reads[txn.txn_id] = turn.now
+    assert txn.snapshot is not None
+    return {"list": str(write_ids(table, txn.snapshot)), "write_id": table.by_txn.get(txn.txn_id)}
+
+
+def allocate(turn: Turn, args: Body) -> dict[str, Any]:
+    """The write id of the table for this transaction: one, however often it is asked (T17 to T19).
+    """
+    txn = require_open(turn, args["txn"])
+    if txn.kind is not TxnType.DEFAULT:
+        raise ReadOnlyTxn(f"transaction {txn.txn_id} is {txn.kind.name}: it gets no write id (T17)")
+    table = turn.state.table(args["table"])
+    write_id = table.by_txn.get(txn.txn_id)
+    if write_id is None:
+        write_id = table.next_write_id
+        turn.record(
+            "write_id", txn=txn.txn_id, table_id=table.record.table_id, write_id=write_id,
+            needs=[table.record.name] if locking.may_read(txn, table) else [],
+        )
+    return {"write_id": write_id}
+
+
+# --- alive or not -------------------------------------------------------------------------------
+
+
+def require_open(turn: Turn, txn_id: int) -> Txn:
+    """The open transaction. Raises TxnAborted, SnapshotExpired (a lease), NoSuchTxn (T7)."""
+    txn = turn.state.txns.get(txn_id)
+    if txn is not None and txn.is_open:
+        return txn
+    if txn is not None:
+        raise TxnAborted(f"transaction {txn_id} was aborted: {txn.reason}; begin again")
+    past = turn.ended(txn_id)
+    if past is None:
+        raise NoSuchTxn(f"there is no transaction {txn_id}; begin one")
+    if past.state is TxnState.COMMITTED:
+        raise NoSuchTxn(f"transaction {txn_id} is already committed; begin another")
+    if past.kind is TxnType.READ_ONLY:
+        raise SnapshotExpired(f"read lease {txn_id} has ended: {past.reason}; call read() again")
+    raise TxnAborted(f"transaction {txn_id} was aborted: {past.reason}; begin again")
+
+
+def heartbeat(turn: Turn, args: Body) -> dict[str, Any]:
+    """Never raises: which ids were aborted, which are unknown or committed; the rest live (T8)."""
+    aborted, unknown = [], []
+    for txn_id in args["txns"]:
+        txn = turn.state.txns.get(txn_id)
+        past = None if txn else turn.ended(txn_id)
+        if txn and txn.is_open:
+            turn.state.heartbeats[txn_id] = turn.now
+        elif txn or (past and past.state is TxnState.ABORTED):
+            aborted.append(txn_id)
+        else:
+            unknown.append(txn_id)
+    return {"aborted": aborted, "unknown": unknown}
+
+
+def heartbeat_one(turn: Turn, args: Body) -> dict[str, Any]:
+    """Raises TxnAborted, SnapshotExpired, NoSuchTxn (T7). `read` marks a use of the lease (P12)."""
+    txn = require_open(turn, args["txn"])
+    turn.state.heartbeats[txn.txn_id] = turn.now
+    if args["read"]:
+        turn.state.reads[txn.txn_id] = turn.now
+    return {}
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+def _open(state: State, at: int, body: Body) -> None:
+    txn_id = body["txn"]
+    info = {key: body[key] for key in _INFO if key in body}
+    state.txns[txn_id] = Txn(
+        txn_id, TxnType(body["kind"]), TxnState.OPEN, at, all_tables=body["all_tables"], **info
+    )
+    state.next_txn = txn_id + 1
+    state.heartbeats[txn_id] = at
+    state.reads[txn_id] = at
+
+
+def _snapshot(state: State, at: int, body: Body) -> None:
+    txn = state.txns[body["txn"]]
+    if txn.snapshot is None:
+        txn.snapshot = txn_list(state, txn.txn_id)
+    txn.needs.update(body["needs"])
+
+
+def _write_id(state: State, at: int, body: Body) -> None:
+    locking.add_write_id(state, body["table_id"], body["txn"], body["write_id"])
+    for name in body["needs"]:
+        state.txns[body["txn"]].needs.setdefault(name, body["table_id"])
+
+
+APPLY = {"open": _open, "snapshot": _snapshot, "write_id": _write_id}
+
+HANDLERS = {
+    "begin": begin, "open_batch": open_batch, "lock": lock, "allocate": allocate,
+    "valid_write_ids": valid_write_ids, "heartbeat": heartbeat, "heartbeat_one": heartbeat_one,
+}
