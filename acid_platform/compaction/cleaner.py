@@ -22,11 +22,15 @@ class CleaningKind(Enum):
     """What a cleaning follows on."""
 
     AFTER_COMPACTION = "after compaction"
-    """C44 to C49."""
+    """C44 to C49: the metastore waited for everybody who may need what is obsolete (C41)."""
     ABORTED = "aborted transactions"
-    """C50 to C53."""
+    """C50 to C53. Nobody waited, so that obsolete directories stay: C41 goes before C52."""
     DYNAMIC_ABORT = "aborted dynamic partitions"
-    """C55: each partition is searched, and only aborted directories go."""
+    """C55: each partition is searched; obsolete directories stay likewise."""
+
+    @property
+    def removes_obsolete(self) -> bool:
+        return self is CleaningKind.AFTER_COMPACTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +128,8 @@ def _must_stay(
     path: str, kind: CleaningKind, write_ids: ValidWriteIdList, highest: int
 ) -> tuple[str, str] | None:
     """The rule and reason that keep an obsolete path, if any."""
-    if kind is CleaningKind.DYNAMIC_ABORT:
-        return "C55", "obsolete, but only aborted directories go after a dynamic partition abort"
+    if not kind.removes_obsolete:
+        return "C41", "obsolete, but an open snapshot may need it; the next compaction removes it"
     name = parse_directory(path)
     if isinstance(name, BaseName) and name.write_id > highest:
         return "C46", f"above the highest write id {highest}"

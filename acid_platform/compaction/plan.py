@@ -251,8 +251,7 @@ def _describe(directory: AcidDirectory) -> str:
 
 
 def _refuse_own_output(directory: AcidDirectory, txn_id: int) -> None:
-    bases = () if directory.base is None else (directory.base,)
-    for one in (*bases, *directory.deltas):
+    for one in directory.sources:
         if one.name.visibility == txn_id:
             raise CompactionFailed(
                 f"{directory.location}/{one.directory} is an output of compaction transaction"

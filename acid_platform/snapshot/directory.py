@@ -98,6 +98,11 @@ class AcidDirectory:
     """Bucket files without a byte in what is read: taken as absent, worth a warning."""
 
     @property
+    def sources(self) -> tuple[VisibleBase | VisibleDelta, ...]:
+        """All ACID directories that are read: the base, then the deltas."""
+        return self.deltas if self.base is None else (self.base, *self.deltas)
+
+    @property
     def inserts(self) -> tuple[VisibleDelta, ...]:
         return tuple(delta for delta in self.deltas if not delta.name.deletes)
 

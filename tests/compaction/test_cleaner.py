@@ -141,20 +141,22 @@ def test_C49_C53_which_aborted_write_ids_may_be_forgotten(
     assert plan.removed_aborted_write_ids == forgettable
 
 
-def test_C55_dynamic_abort_removes_aborted_directories_only() -> None:
-    """Case 25: the obsolete base elsewhere is untouched."""
+@pytest.mark.parametrize("kind", [ABORTED, DYNAMIC])
+def test_C41_C55_after_an_abort_only_aborted_directories_go(kind: CleaningKind) -> None:
+    """Case 25: the obsolete base is untouched; nobody has waited for its readers."""
     found = "b2 b5 d3 d7"
-    plan = cleaning(found, "7:M::7", 7, DYNAMIC)
+    plan = cleaning(found, "7:M::7", 7, kind)
     assert removed(plan) == set(names("d7"))
     assert {(one.path, one.rule) for one in plan.kept} == {
-        (name, "C55") for name in names("b2 d3")}
-    assert removed(cleaning(found, "7:M::7", 7, ABORTED)) == set(names("d7 b2 d3"))
+        (name, "C41") for name in names("b2 d3")}
+    assert cleaning("b2 b5 d3", "7:M::7", 7, kind).done
+    assert removed(cleaning(found, "7:M::7", 7, AFTER)) == set(names("d7 b2 d3"))
 
 
 def test_C55_an_obsolete_batch_that_stays_keeps_its_aborted_write_ids() -> None:
     found = "b5 delta_0000001_0000004"
     assert cleaning(found, "5:M::3", 5, DYNAMIC).undeletable_aborted_write_ids == (3,)
-    assert cleaning(found, "5:M::3", 5, ABORTED).undeletable_aborted_write_ids == ()
+    assert cleaning(found, "5:M::3", 5, AFTER).undeletable_aborted_write_ids == ()
 
 
 # --- temporary directories, properties ------------------------------------------------------------
@@ -220,6 +222,7 @@ def test_C46_C53_no_valid_or_open_write_is_ever_lost(
     for path in goes:
         name = parse_directory(path)
         if name is None:
+            assert kind is CleaningKind.AFTER_COMPACTION
             assert read, "original files go only when a base stands for them"
             continue
         if some_txns.is_aborted(name.visibility):
@@ -229,7 +232,7 @@ def test_C46_C53_no_valid_or_open_write_is_ever_lost(
         ids = range(low, high + 1)
         if all(map(some.is_aborted, ids)):
             continue
-        assert kind is not CleaningKind.DYNAMIC_ABORT
+        assert kind is CleaningKind.AFTER_COMPACTION
         assert high <= highest
         assert not any(one in some.open for one in ids)
         covered = high <= top or any(

@@ -130,8 +130,7 @@ def test_S15_rows_are_tested_unless_the_whole_range_is_valid(
     paths: list[str], w: str, tested: list[bool]
 ) -> None:
     result = seen(*paths, w=w)
-    sources = (*((result.base,) if result.base else ()), *result.deltas)
-    assert [one.test_rows for one in sources] == tested
+    assert [one.test_rows for one in result.sources] == tested
 
 
 def test_S48_both_kinds_of_a_straddling_pair() -> None:

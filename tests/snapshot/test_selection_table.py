@@ -161,8 +161,7 @@ def test_S56_empty_or_only_markers(files: tuple[str, ...]) -> None:
     paths = [path.replace("d1/", names("d1")[0] + "/").replace("b1/", names("b1")[0] + "/")
              for path in files]
     result = seen(EntityListing("t", tuple(FileEntry(p, 1) for p in paths)), "9:M::", txns())
-    sources = (*((result.base,) if result.base else ()), *result.deltas)
-    assert [one.files for one in sources] == [()] * len(sources)
+    assert all(one.files == () for one in result.sources)
     assert result.originals == ()
     assert (result.obsolete, result.aborted) == ((), ())
 
