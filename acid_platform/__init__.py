@@ -1,0 +1,27 @@
+"""Hive ACID tables with transactions in DuckDB and compaction in Spark.
+
+`from acid_platform import Warehouse, ValidWriteIdList`. Names are loaded at first use: Spark tasks
+import this package too, and need none of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+    from acid_platform.warehouse import Warehouse
+
+__all__ = ["ValidTxnList", "ValidWriteIdList", "Warehouse"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Warehouse":
+        from acid_platform.warehouse import Warehouse
+
+        return Warehouse
+    if name in ("ValidTxnList", "ValidWriteIdList"):
+        from acid_platform import transactions
+
+        return getattr(transactions, name)
+    raise AttributeError(f"module 'acid_platform' has no attribute {name!r}")

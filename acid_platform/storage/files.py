@@ -51,6 +51,9 @@ class Files:
     def exists(self, path: str) -> bool:
         return bool(self.system.get_file_info(path).type != fs.FileType.NotFound)
 
+    def is_directory(self, path: str) -> bool:
+        return bool(self.system.get_file_info(path).type == fs.FileType.Directory)
+
     def children(self, path: str) -> list[fs.FileInfo]:
         """Direct children; empty when the directory does not exist."""
         return list(self.system.get_file_info(fs.FileSelector(path, allow_not_found=True)))

@@ -1,0 +1,28 @@
+"""Spark jobs of a transaction carry its tag, so that aborting it stops them (P4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+
+def _tag(txn_id: int) -> str:
+    return f"acid-txn-{txn_id}"
+
+
+@contextmanager
+def tagged(spark: SparkSession, txn_id: int) -> Iterator[None]:
+    """Jobs started by this thread inside the block belong to the transaction."""
+    spark.addTag(_tag(txn_id))
+    try:
+        yield
+    finally:
+        spark.removeTag(_tag(txn_id))
+
+
+def cancel(spark: SparkSession | None, txn_id: int) -> None:
+    """Stop the running jobs of a transaction, if it has started any."""
+    if spark is not None:
+        spark.interruptTag(_tag(txn_id))

@@ -1,0 +1,82 @@
+"""From a snapshot's lists to a scan: partitions pruned, directories selected, deletes loaded.
+
+Order matters (storage.md section 7): both lists are taken before the first listing, so that a
+compaction which ends meanwhile is invisible and its inputs are still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from acid_platform.engine.deletes import load_deletes
+from acid_platform.engine.predicates import may_match
+from acid_platform.engine.scan import EntityScan, TableScan
+from acid_platform.errors import CorruptFile
+from acid_platform.layout.partitions import parse_partition
+from acid_platform.layout.types import Column
+from acid_platform.snapshot.directory import AcidDirectory, select
+from acid_platform.storage.files import Files
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """What a scan needs to know of a table. `partitions`: name → floor write id (P22)."""
+
+    name: str
+    files: Files
+    path: str
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    partitions: Mapping[str, int]
+    floor: int = 0
+
+    def values(self, partition: str) -> tuple[str | None, ...]:
+        """Raises CorruptFile when a registered partition does not have the table's columns."""
+        if not self.partition_columns:
+            return ()
+        values = parse_partition(partition, [column.name for column in self.partition_columns])
+        if values is None:
+            raise CorruptFile(f"{self.path}/{partition} does not have the partition columns"
+                              f" of {self.name}")
+        return values
+
+
+def select_entities(
+    table: TableLayout, write_ids: ValidWriteIdList, txns: ValidTxnList,
+    where: str | None = None, only: str | None = None,
+) -> dict[str, AcidDirectory]:
+    """What the snapshot sees of each partition that `where` leaves; '' if unpartitioned.
+
+    `only` is the name of the one partition to look at.
+
+    Raises NotEnoughHistory, MalformedName, UnsupportedLayout, CorruptFile.
+    """
+    names = [
+        name for name in (sorted(table.partitions) if table.partition_columns else [""])
+        if only in (None, name) and may_match(where, table.partition_columns, table.values(name))
+    ]
+    listings = table.files.entities([f"{table.path}/{name}".rstrip("/") for name in names])
+    return {
+        name: select(listing, write_ids, txns,
+                     floor=table.partitions.get(name, 0) or table.floor)
+        for name, listing in zip(names, listings, strict=True)
+    }
+
+
+def open_scan(
+    table: TableLayout, write_ids: ValidWriteIdList, txns: ValidTxnList, where: str | None = None
+) -> TableScan:
+    """The scan of a table at a snapshot; `where` only prunes partitions here."""
+    selected = select_entities(table, write_ids, txns, where)
+    with ThreadPoolExecutor(8) as pool:
+        deletes = pool.map(lambda one: load_deletes(table.files, one, write_ids),
+                           selected.values())
+        entities = tuple(
+            EntityScan(directory, keys, name, table.values(name))
+            for (name, directory), keys in zip(selected.items(), deletes, strict=True)
+        )
+    return TableScan(table.files, table.path, table.columns, table.partition_columns, entities,
+                     write_ids)

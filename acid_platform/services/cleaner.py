@@ -1,0 +1,148 @@
+"""The Cleaner: removes what no snapshot can need any more (C37 to C55, P19, P22).
+
+The metastore says which cleanings may run; what each may remove is decided by a pure plan, which is
+explained or executed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from acid_platform.compaction.cleaner import CleaningKind, CleaningPlan, no_cleanup, plan_cleaning
+from acid_platform.errors import CompactionLost
+from acid_platform.layout.names import temporary_owner
+from acid_platform.metastore.records import CleaningTask
+from acid_platform.snapshot.directory import AcidDirectory, select
+from acid_platform.storage.files import Files
+from acid_platform.transactions import TxnState
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client import Metastore
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What one cleaning did; `error` when it has to be tried again."""
+
+    task: CleaningTask
+    removed: tuple[str, ...]
+    """`path (rule: reason)` of each directory or file that was removed."""
+    error: str = ""
+
+
+def explain(metastore: Metastore) -> list[CleaningPlan]:
+    """What the next cycle would remove; changes nothing."""
+    return [plan for task in metastore.ready_to_clean() if task.kind != "drop"
+            for plan in _plans(metastore, task)]
+
+
+def run(metastore: Metastore) -> list[Cleaned]:
+    """One cycle over everything that may be cleaned now."""
+    return [done for task in metastore.ready_to_clean() if (done := _clean(metastore, task))]
+
+
+def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
+    if task.kind != "drop" and task.id and no_cleanup(task.properties):
+        metastore.refuse_cleaning(task, "NO_CLEANUP is set")
+        return Cleaned(task, ())
+    try:
+        task = metastore.start_cleaning(task)
+    except CompactionLost:  # another Cleaner, or a transaction that began meanwhile
+        return None
+    try:
+        if task.kind == "drop":
+            removed = _remove_dropped(task)
+            metastore.mark_cleaned(task, None)
+            return Cleaned(task, removed)
+        plans = _plans(metastore, task)
+        removed = tuple(line for plan in plans for line in _remove(task, plan))
+        if any(not plan.done for plan in _plans(metastore, task)):  # C47: look again
+            metastore.cleaning_again(task)
+            return Cleaned(task, removed, "something obsolete is still there")
+        metastore.mark_cleaned(task, _forgotten(plans))
+        return Cleaned(task, removed)
+    except Exception as error:
+        metastore.cleaning_failed(task, f"{type(error).__name__}: {error}"[:2000])
+        return Cleaned(task, (), f"{type(error).__name__}: {error}")
+
+
+def _plans(metastore: Metastore, task: CleaningTask) -> list[CleaningPlan]:
+    """One plan per directory: an abort of unknown partitions looks into each of them (C55)."""
+    record = metastore.table(task.table)
+    files, root = Files.of(record.location)
+    if task.partition is None and record.partitioned:
+        partitions = [one.name for one in metastore.partition_records(task.table)]
+        unregistered = files.partition_directories(root, len(record.partition_columns))
+        names = sorted({*partitions, *unregistered})
+        kind = CleaningKind.DYNAMIC_ABORT
+    else:
+        names = [task.partition or ""]
+        kind = (CleaningKind.AFTER_COMPACTION if task.kind == "compaction"
+                else CleaningKind.ABORTED)
+    floors = {one.name: one.floor for one in metastore.partition_records(task.table)} \
+        if record.partitioned else {"": record.floor}
+    plans = []
+    if kind is CleaningKind.DYNAMIC_ABORT:  # statements stage their files at the table's root
+        nothing = AcidDirectory(root, None, (), (), (), ())
+        plans.append(plan_cleaning(nothing, kind, task.write_ids, task.highest_write_id,
+                                   _temporaries(metastore, files, root)))
+    for name in names:
+        listing = files.entity(f"{root}/{name}".rstrip("/"))
+        seen = select(listing, task.write_ids, task.valid_txns, floor=floors.get(name, 0))
+        temporary = _temporaries(metastore, files, listing.location)
+        plans.append(plan_cleaning(seen, kind, task.write_ids, task.highest_write_id, temporary))
+    return plans
+
+
+def _temporaries(
+    metastore: Metastore, files: Files, location: str
+) -> dict[str, TxnState | None]:
+    """`_tmp_` directories and the states of their owners; listed first, asked after."""
+    found = {name: temporary_owner(name) for name in files.temporaries(location)}
+    owners = sorted({owner for owner in found.values() if owner is not None})
+    states = metastore.txn_states(owners) if owners else {}
+    return {name: _state(states.get(owner or 0, "u")) for name, owner in found.items()}
+
+
+def _state(letter: str) -> TxnState | None:
+    return None if letter == "u" else TxnState(letter)
+
+
+def _remove(task: CleaningTask, plan: CleaningPlan) -> list[str]:
+    files, _ = Files.of(task.location)
+    done = []
+    for removal in plan.removals:
+        path = f"{plan.location}/{removal.path}"
+        if files.is_directory(path):
+            files.delete_directory(path)
+        else:
+            files.delete_file(path)
+        done.append(f"{path} ({removal.rule}: {removal.reason})")
+    return done
+
+
+def _forgotten(plans: list[CleaningPlan]) -> list[int] | None:
+    """Aborted write ids of which no file is left in any directory; None: all of them (C49, C53)."""
+    if not any(plan.undeletable_aborted_write_ids for plan in plans):
+        return None
+    gone = [set(plan.removed_aborted_write_ids) for plan in plans]
+    stuck = {one for plan in plans for one in plan.undeletable_aborted_write_ids}
+    return sorted(set.union(*gone) - stuck) if gone else []
+
+
+def _remove_dropped(task: CleaningTask) -> tuple[str, ...]:
+    """The location of a dropped table or partition; of a reused one only what is below the drop."""
+    files, path = Files.of(task.location)
+    if not task.reused:
+        files.delete_directory(path)
+        return (f"{path} (P22: dropped)",)
+    seen = select(files.entity(path), task.write_ids, task.valid_txns,
+                  floor=task.highest_write_id)
+    removed = []
+    for one in seen.obsolete:
+        if one.rule == "P22":
+            target = f"{path}/{one.path}"
+            (files.delete_directory if files.is_directory(target) else files.delete_file)(target)
+            removed.append(f"{target} (P22: {one.reason})")
+    return tuple(removed)

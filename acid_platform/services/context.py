@@ -1,0 +1,60 @@
+"""What the services need of a warehouse; Spark starts only where work is really done."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from acid_platform.engine.open import TableLayout
+from acid_platform.layout.types import Column, parse_type
+from acid_platform.metastore.records import TableRecord
+from acid_platform.storage.files import Files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from acid_platform.metastore.client import Metastore
+
+DEFAULT_COMPRESSION = "zlib"
+"""Hive's default, which every Hive, Trino and Impala can read; `orc.compress` overrides it."""
+
+
+class Context(Protocol):
+    """A warehouse as engine and services see it."""
+
+    @property
+    def spark(self) -> SparkSession: ...
+
+    @property
+    def metastore(self) -> Metastore: ...
+
+    def layout(self, record: TableRecord) -> TableLayout: ...
+
+
+def compression(record: TableRecord) -> str:
+    """`orc.compress` of the table as Spark and Arrow spell it."""
+    value = record.properties.get("orc.compress", DEFAULT_COMPRESSION).lower()
+    return "uncompressed" if value == "none" else value
+
+
+def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """Table columns and partition columns as typed values."""
+    return (tuple(Column(name, parse_type(kind)) for name, kind in record.columns),
+            tuple(Column(name, parse_type(kind)) for name, kind in record.partition_columns))
+
+
+def table_layout(metastore: Metastore, record: TableRecord) -> TableLayout:
+    """Where a table lies, and its registered partitions with their floors (P22)."""
+    files, path = Files.of(record.location)
+    columns, partition_columns = columns_of_record(record)
+    partitions = {one.name: one.floor for one in metastore.partition_records(record.name)} \
+        if partition_columns else {}
+    return TableLayout(record.name, files, path, columns, partition_columns, partitions,
+                       record.floor)
+
+
+def worker_id() -> str:
+    """`host-pid.thread`: unique among the workers that live at one time (C26)."""
+    return f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident() % 100_000}"

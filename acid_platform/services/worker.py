@@ -1,0 +1,179 @@
+"""The Worker: takes a queued compaction and carries it through, or says why not (C26 to C36).
+
+The steps are separate, so that an orchestrator can show them and put checks of its own between
+merging and publishing; `work_once` runs them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
+from acid_platform.compaction.states import Layout
+from acid_platform.compaction.validation import Difference, compare
+from acid_platform.engine import compact
+from acid_platform.engine.compact import CompactionWork, StagedCompaction
+from acid_platform.engine.jobs import cancel, tagged
+from acid_platform.engine.open import select_entities
+from acid_platform.engine.write import Written
+from acid_platform.errors import AcidError, CompactionLost, CompactionMismatch, CompactionRefused
+from acid_platform.metastore.client import CompactionTransaction
+from acid_platform.metastore.records import CompactionTask, WriteReport
+from acid_platform.services.context import Context, columns_of_record, compression, worker_id
+from acid_platform.transactions import Operation
+
+Check = Callable[[StagedCompaction], None]
+"""A caller's own check of the staged output; raises to stop the publication."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a compaction task ended."""
+
+    task: CompactionTask
+    state: str
+    """`published`, `ready for cleaning`, `refused`, `failed` or `lost`."""
+    reason: str
+    plan: CompactionPlan | None = None
+    outputs: tuple[Written, ...] = ()
+
+
+@dataclass(slots=True)
+class CompactionRun:
+    """One attempt at one task. Call `prepare`, `merge`, `check`, `publish`; `fail` on any error."""
+
+    context: Context
+    task: CompactionTask
+    txn: CompactionTransaction | None = None
+    plan: CompactionPlan | None = None
+    staged: StagedCompaction | None = None
+    _work: CompactionWork | None = field(default=None, repr=False)
+
+    @classmethod
+    def take(cls, context: Context, worker: str | None = None) -> CompactionRun | None:
+        """The next task of the queue, now owned by `worker`; None when nothing waits (C26)."""
+        task = context.metastore.take_compaction(worker or worker_id())
+        return None if task is None else cls(context, task)
+
+    def prepare(self) -> CompactionPlan | NothingToDo:
+        """Open the compaction's transaction, choose inputs and names; writes nothing (C28, C29)."""
+        metastore = self.context.metastore
+        record = metastore.table(self.task.table)
+        self.txn = metastore.begin_compaction(self.task, self.task.worker)
+        layout = self.context.layout(record)
+        partition = self.task.partition or ""
+        # The compactor's own transaction is open in these lists (HIVE-29567).
+        seen = select_entities(layout, self.txn.compactor_list, self.txn.valid_txns,
+                               only=partition)[partition]
+        plan = plan_compaction(seen, self.task.kind, self.txn.compactor_list, self.txn.id,
+                               Layout.of(record.properties))
+        if isinstance(plan, NothingToDo):
+            metastore.compaction_nothing_to_do(self.task, self.txn, plan.to_cleaning, plan.reason)
+            return plan
+        columns, _ = columns_of_record(record)
+        self._work = CompactionWork(layout.files, seen, columns, self.txn.compactor_list,
+                                    partition, compression(record))
+        self.plan = plan
+        return plan
+
+    def merge(self) -> StagedCompaction:
+        """Spark tasks build the output where no reader sees it, and profile both sides."""
+        assert self.plan and self._work and self.txn, "prepare() comes first"
+        spark = self.context.spark
+        with tagged(spark, self.txn.id):
+            spark.sparkContext.setJobDescription(job_name(self.task)) if _classic(spark) else None
+            self.staged = compact.execute(spark, self.plan, self._work)
+        return self.staged
+
+    def differences(self) -> tuple[Difference, ...]:
+        """What the output changed that it may not; empty for a right compaction."""
+        assert self.staged, "merge() comes first"
+        return compare(self.staged.expected, self.staged.actual)
+
+    def check(self) -> None:
+        """Raises CompactionMismatch naming each difference."""
+        found = self.differences()
+        if found:
+            raise CompactionMismatch(
+                f"compaction {self.task.id} of {job_entity(self.task)} would change the data: "
+                + "; ".join(map(str, found)) + "; its inputs were kept")
+
+    def publish(self) -> tuple[Written, ...]:
+        """Rename into place and commit; counts only if the task is still ours (P21)."""
+        assert self.staged and self._work and self.txn, "merge() comes first"
+        self.txn.heartbeat()
+        outputs = compact.publish(self._work, self.staged)
+        reports = [
+            WriteReport(self.task.table, self.task.partition, Operation.COMPACT, one.directory,
+                        one.rows, one.bytes, one.files)
+            for one in outputs
+        ]
+        try:
+            self.context.metastore.commit_compaction(self.task, self.txn, reports)
+        except CompactionLost:
+            for one in outputs:
+                self._work.files.delete_directory(
+                    f"{self._work.directory.location}/{one.directory}")
+            raise
+        return outputs
+
+    def fail(self, error: BaseException) -> None:
+        """Drop the output, abort the transaction, mark the task failed (C32)."""
+        if self.txn is not None:
+            cancel(self.context.spark if self.staged or self._work else None, self.txn.id)
+        if self.staged and self._work:
+            compact.discard(self._work.files, self.staged.staging)
+        text = f"{type(error).__name__}: {error}"[:2000]
+        try:
+            if isinstance(error, CompactionRefused) and self.txn is not None:
+                self.context.metastore.compaction_nothing_to_do(self.task, self.txn, False, text)
+            else:
+                self.context.metastore.fail_compaction(self.task, self.txn, text)
+        except CompactionLost:
+            return  # revoked meanwhile: the row is another worker's now
+
+
+def work_once(context: Context, check: Check | None = None) -> Outcome | None:
+    """Take and finish one task; None when the queue is empty.
+
+    A failure is recorded in the task and answered, not raised: the queue goes on.
+    """
+    run = CompactionRun.take(context)
+    if run is None:
+        return None
+    try:
+        plan = run.prepare()
+        if isinstance(plan, NothingToDo):
+            state = "ready for cleaning" if plan.to_cleaning else "refused"
+            return Outcome(run.task, state, plan.reason)
+        staged = run.merge()
+        run.check()
+        if check is not None:
+            check(staged)
+        outputs = run.publish()
+        return Outcome(run.task, "published", plan.reason, plan, outputs)
+    except CompactionLost as error:
+        return Outcome(run.task, "lost", str(error), run.plan)
+    except CompactionRefused as error:
+        run.fail(error)
+        return Outcome(run.task, "refused", str(error), run.plan)
+    except AcidError as error:
+        run.fail(error)
+        return Outcome(run.task, "failed", str(error), run.plan)
+    except BaseException as error:
+        run.fail(error)
+        raise
+
+
+def job_entity(task: CompactionTask) -> str:
+    return f"{task.table}.{task.partition}" if task.partition else task.table
+
+
+def job_name(task: CompactionTask) -> str:
+    """`<worker>-compactor-<db>.<table>[.<partition>]` (compaction.md section 3)."""
+    return f"{task.worker}-compactor-{job_entity(task)}"
+
+
+def _classic(spark: object) -> bool:
+    return not type(spark).__module__.startswith("pyspark.sql.connect")

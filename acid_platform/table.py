@@ -1,0 +1,185 @@
+"""A table as its user holds it: each verb is one transaction, each read holds its snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from acid_platform.compaction.states import CompactionKind
+from acid_platform.engine.dml import Rows
+from acid_platform.engine.read import filtered
+from acid_platform.errors import CompactionRefused, LockTimeout, UnknownColumn
+from acid_platform.layout.partitions import partition_name
+from acid_platform.layout.types import Column, parse_columns
+from acid_platform.metastore.records import TableRecord
+from acid_platform.services.context import columns_of_record
+from acid_platform.snapshot.directory import AcidDirectory
+from acid_platform.transaction import TransactionTable, partition_values
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from acid_platform.warehouse import Warehouse
+
+STALE_ROUNDS = 5
+"""How often a statement begins again because it waited for a lock and missed a commit (T40)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """What a snapshot sees of one table: its lists, and the directories of each partition."""
+
+    table: str
+    write_ids: ValidWriteIdList
+    txns: ValidTxnList
+    directories: Mapping[str, AcidDirectory]
+    """By partition name; '' for an unpartitioned table."""
+
+    def __str__(self) -> str:
+        lines = [str(self.write_ids)]
+        for partition, seen in self.directories.items():
+            names = [seen.base.directory] if seen.base else []
+            names += [delta.directory for delta in seen.deltas]
+            lines.append(f"  {partition or self.table}: {' '.join(names) or 'empty'}")
+        return "\n".join(lines)
+
+
+class Table:
+    """Get one by `Warehouse.table`. A verb is a transaction of its own: all or nothing."""
+
+    def __init__(self, warehouse: Warehouse, name: str) -> None:
+        self._warehouse = warehouse
+        self._name = warehouse.metastore.table(name).name
+
+    @property
+    def name(self) -> str:
+        """`db.table`, in lower case."""
+        return self._name
+
+    @property
+    def record(self) -> TableRecord:
+        """The table as the metastore declares it now. Raises NoSuchTable."""
+        return self._warehouse.metastore.table(self._name)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of_record(self.record)[0]
+
+    @property
+    def partition_columns(self) -> tuple[Column, ...]:
+        return columns_of_record(self.record)[1]
+
+    @property
+    def location(self) -> str:
+        """Path or URI of the table's directory."""
+        return self.record.location
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return dict(self.record.properties)
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def read(
+        self, columns: Sequence[str] | None = None, where: str | None = None,
+        snapshot: ValidWriteIdList | str | None = None, row_id: bool = False,
+    ) -> DataFrame:
+        """Committed rows, as of now or of a write id list; `row_id` adds the column row__id.
+
+        The frame is lazy and keeps its snapshot: a read lease of the warehouse protects its files
+        until `Warehouse.release`, `close` or `acid.read.lease.max` (P12); an action later than that
+        raises SnapshotExpired once the files are gone. Rows come in no particular order. Raises
+        UnknownColumn, InvalidExpression, NotEnoughHistory.
+        """
+        record = self.record
+        scan = self._warehouse.leased_scan(record, where, _parsed(snapshot))
+        return filtered(self._warehouse.spark, scan, columns, where, row_id, self.name)
+
+    def snapshot(self) -> TableSnapshot:
+        """The current snapshot, held by a read lease like a frame's."""
+        return self._warehouse.leased_snapshot(self.record)
+
+    def partitions(self) -> list[str]:
+        """Names such as `month=3`, sorted; empty for an unpartitioned table."""
+        return sorted(self._warehouse.metastore.partitions(self._name))
+
+    def history(self) -> list[dict[str, Any]]:
+        """Committed writes, newest first: operation, directory, rows, bytes, transaction, time."""
+        return self._warehouse.metastore.history(self._name)
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def insert(self, rows: Rows) -> int:
+        """Append rows; columns match by name, missing ones become NULL. Returns how many.
+
+        Raises UnknownColumn, WrongType.
+        """
+        return self._autocommit(lambda table: table.insert(rows))
+
+    def overwrite(self, rows: Rows, partition: Mapping[str, Any] | str | None = None) -> int:
+        """Replace the table, one partition, or the partitions that the rows name."""
+        return self._autocommit(lambda table: table.overwrite(rows, partition))
+
+    def update(self, assignments: Mapping[str, str], where: str | None = None) -> int:
+        """Set columns to SQL expressions where the predicate holds; returns the rows changed.
+
+        Raises PartitionColumnUpdate, UnknownColumn, WrongType, InvalidExpression, WriteConflict.
+        """
+        return self._autocommit(lambda table: table.update(assignments, where))
+
+    def delete(self, where: str | None = None) -> int:
+        """Delete where the predicate holds, everything without one; returns the rows deleted."""
+        return self._autocommit(lambda table: table.delete(where))
+
+    def add_columns(self, columns: str) -> None:
+        """`"note string"`; rows written before have NULL there. No file is touched."""
+        record = self.record
+        new = parse_columns(columns)
+        known = {name for name, _ in (*record.columns, *record.partition_columns)}
+        for column in new:
+            if column.name in known:
+                raise UnknownColumn(f"{self.name} has a column {column.name!r} already")
+        self._warehouse.metastore.alter_table(
+            self._name, columns=[*record.columns, *((c.name, str(c.type)) for c in new)])
+
+    def drop_partition(self, partition: Mapping[str, Any] | str) -> None:
+        """Gone at once for new snapshots; files go when no older one needs them (P22)."""
+        values = partition_values(partition, self.partition_columns, self.name)
+        self._warehouse.metastore.drop_partition(self._name, partition_name(values))
+
+    def compact(
+        self, kind: str, partition: Mapping[str, Any] | str | None = None, wait: bool = True
+    ) -> list[dict[str, Any]]:
+        """Queue a `"minor"` or `"major"` compaction of a partition, or of each one (C58).
+
+        With `wait` this process works the queue off until the requests have ended, and the rows of
+        SHOW COMPACTIONS for them are returned; without, a Worker somewhere takes them. Raises
+        AlreadyScheduled, CompactionRefused, CompactionFailed.
+        """
+        try:
+            wanted = CompactionKind(kind.lower())
+        except ValueError:
+            raise CompactionRefused(
+                f"{kind!r} is no kind of compaction; choose 'minor' or 'major'") from None
+        targets: list[str | None] = [None]
+        if partition is not None:
+            values = partition_values(partition, self.partition_columns, self.name)
+            targets = [partition_name(values)]
+        elif self.partition_columns:
+            targets = list(self.partitions())
+        return self._warehouse.compact(self._name, targets, wanted, wait)
+
+    def _autocommit(self, verb: Callable[[TransactionTable], int]) -> int:
+        for _ in range(STALE_ROUNDS):
+            with self._warehouse.transaction() as txn:
+                return verb(txn.table(self._name))
+        raise LockTimeout(f"{self.name}: another writer committed during each attempt; try again")
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name}>"
+
+
+def _parsed(snapshot: ValidWriteIdList | str | None) -> ValidWriteIdList | None:
+    return ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot

@@ -1,0 +1,270 @@
+"""A transaction as its user holds it: several statements, several tables, one commit."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from acid_platform.engine import jobs
+from acid_platform.engine.dml import (
+    Rows,
+    conform,
+    delete_events,
+    insert_events,
+    update_events,
+)
+from acid_platform.engine.open import TableLayout, open_scan
+from acid_platform.engine.predicates import columns_of
+from acid_platform.engine.read import filtered
+from acid_platform.engine.scan import TableScan
+from acid_platform.engine.write import WriteTarget, Written, write_statement
+from acid_platform.errors import NoSuchPartition, OverwriteThenWrite, TxnAborted
+from acid_platform.layout.partitions import parse_partition, partition_name
+from acid_platform.layout.types import Column
+from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
+from acid_platform.services.context import Context, columns_of_record, compression
+from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.locks import LockType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from acid_platform.metastore.client import Transaction as MetastoreTransaction
+
+class Transaction:
+    """One ACID transaction. Use as a context manager: commits at the end, aborts on any exception.
+
+    All statements see one snapshot, taken when the transaction began, plus its own writes (S4).
+    First committer wins: `commit` raises WriteConflict when another transaction changed one of the
+    same partitions meanwhile (T31, T33); then everything was rolled back.
+    """
+
+    def __init__(self, context: Context, begun: MetastoreTransaction) -> None:
+        self._context = context
+        self._begun = begun
+        self._statements = 0
+        self._reports: list[WriteReport] = []
+        self._overwritten: set[tuple[str, str]] = set()
+        self._records: dict[str, TableRecord] = {}
+
+    @property
+    def id(self) -> int:
+        return int(self._begun.id)
+
+    @property
+    def write_ids(self) -> dict[str, int]:
+        """Write id of each table written so far."""
+        return dict(self._begun.write_ids)
+
+    @property
+    def reports(self) -> tuple[WriteReport, ...]:
+        """The directories that this transaction has published, one report each (P8)."""
+        return tuple(self._reports)
+
+    def table(self, name: str) -> TransactionTable:
+        """Raises NoSuchTable."""
+        record = self._records.get(name.lower()) or self._context.metastore.table(name)
+        self._records[record.name] = record
+        return TransactionTable(self, record)
+
+    def heartbeat(self) -> None:
+        """Raises TxnAborted when the transaction was aborted."""
+        self._begun.heartbeat()
+
+    def commit(self) -> None:
+        """Raises WriteConflict, TxnAborted, OutcomeUnknown."""
+        self._begun.commit(self._reports)
+
+    def abort(self, reason: str = "") -> None:
+        """Nothing of it ever becomes visible; its files are removed by the Cleaner."""
+        jobs.cancel(self._context.spark if self._statements else None, self.id)
+        self._begun.abort(reason)
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.commit()
+        elif not isinstance(error, TxnAborted):
+            self.abort(f"{type(error).__name__}: {error}"[:500])
+
+    # --- for statements ------------------------------------------------------------------------
+
+    def _lock(self, request: LockRequest) -> None:
+        self._begun.lock([request])
+
+    def _lists(self, table: str) -> tuple[ValidWriteIdList, ValidTxnList]:
+        return self._begun.valid_write_ids(table), self._begun.valid_txns
+
+    @contextmanager
+    def _statement(
+        self, record: TableRecord, layout: TableLayout
+    ) -> Iterator[WriteTarget]:
+        """The target of the next statement; its Spark jobs carry the transaction's tag (P4)."""
+        statement = self._statements
+        self._statements += 1  # a failed statement's id is not used again (P19)
+        target = WriteTarget(
+            layout.files, layout.path, tuple(c.name for c in layout.partition_columns),
+            self.id, self._begun.write_ids[record.name], statement, compression(record),
+            self._begun.heartbeat,
+        )
+        with jobs.tagged(self._context.spark, self.id):
+            yield target
+
+    def _record(
+        self, record: TableRecord, operation: Operation, written: Sequence[Written],
+        overwrite: bool = False,
+    ) -> int:
+        for one in written:
+            entity = (record.name, one.partition)
+            if entity in self._overwritten:
+                raise self._overwritten_before(*entity)
+            if overwrite:
+                self._overwritten.add(entity)
+            self._reports.append(WriteReport(
+                record.name, one.partition or None, operation, one.directory, one.rows, one.bytes,
+                one.files, overwrite))
+        return sum(one.rows for one in written if not one.deletes)
+
+    def _refuse_after_overwrite(self, record: TableRecord) -> None:
+        """Early for an unpartitioned table; of a partitioned one `_record` knows the partitions."""
+        if (record.name, "") in self._overwritten:
+            raise self._overwritten_before(record.name, "")
+
+    def _overwritten_before(self, table: str, partition: str) -> OverwriteThenWrite:
+        return OverwriteThenWrite(
+            f"transaction {self.id} overwrote {table} {partition}".rstrip()
+            + ": its base hides whatever the same transaction writes there; commit first"
+        )
+
+
+class TransactionTable:
+    """A table inside a transaction: reads see the transaction's snapshot and its own writes."""
+
+    def __init__(self, txn: Transaction, record: TableRecord) -> None:
+        self._txn = txn
+        self._record = record
+        self._columns, self._partition_columns = columns_of_record(record)
+
+    @property
+    def name(self) -> str:
+        return self._record.name
+
+    def read(
+        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
+    ) -> DataFrame:
+        """Rows as Table.read; valid until the transaction ends."""
+        return filtered(self._spark, self._scan(where), columns, where, row_id, self.name)
+
+    def insert(self, rows: Rows) -> int:
+        """Append; partitions are made as the rows need them. Returns the number of rows.
+
+        Raises UnknownColumn, WrongType, OverwriteThenWrite.
+        """
+        self._lock(LockType.SHARED_WRITE, Operation.INSERT)
+        self._txn._refuse_after_overwrite(self._record)
+        with self._txn._statement(self._record, self._layout()) as target:
+            frame = conform(self._spark, rows, self._all_columns, self.name)
+            written = write_statement(insert_events(frame, target, self._columns), target)
+        return self._txn._record(self._record, Operation.INSERT, written)
+
+    def overwrite(self, rows: Rows, partition: Mapping[str, Any] | str | None = None) -> int:
+        """Replace the whole table, or of a partitioned one the partitions that the rows name.
+
+        With `partition` (`"month=3"` or a dict of all partition columns) exactly that one is
+        replaced, also by no rows. Returns the number of rows. Raises NoSuchPartition.
+        """
+        fixed = self._fixed(partition)
+        self._lock(LockType.EXCL_WRITE, Operation.UPDATE)
+        self._txn._refuse_after_overwrite(self._record)
+        whole = [] if self._partition_columns else [""]
+        empty = [partition_name(fixed)] if fixed else whole
+        with self._txn._statement(self._record, self._layout()) as target:
+            frame = conform(self._spark, rows, self._all_columns, self.name, fixed)
+            written = write_statement(
+                insert_events(frame, target, self._columns), target, overwrite=True,
+                empty_partitions=empty)
+        return self._txn._record(self._record, Operation.UPDATE, written, overwrite=True)
+
+    def update(self, assignments: Mapping[str, str], where: str | None = None) -> int:
+        """Set columns to SQL expressions over the row where the predicate holds.
+
+        Returns the number of rows changed. Raises PartitionColumnUpdate, UnknownColumn, WrongType,
+        InvalidExpression.
+        """
+        self._lock(LockType.SHARED_WRITE, Operation.UPDATE)
+        self._txn._refuse_after_overwrite(self._record)
+        scan = self._scan(where)
+        with self._txn._statement(self._record, self._layout()) as target:
+            events = update_events(self._spark, scan, target, assignments, where, self.name)
+            written = write_statement(events, target)
+        return self._txn._record(self._record, Operation.UPDATE, written)
+
+    def delete(self, where: str | None = None) -> int:
+        """Delete the rows where the predicate holds, all without one; returns how many."""
+        self._lock(LockType.SHARED_WRITE, Operation.DELETE)
+        self._txn._refuse_after_overwrite(self._record)
+        scan = self._scan(where)
+        needed = columns_of(where) if where else frozenset[str]()
+        columns = None if needed is None else sorted(needed)
+        with self._txn._statement(self._record, self._layout()) as target:
+            events = delete_events(self._spark, scan, target, where, columns)
+            written = write_statement(events, target)
+        self._txn._record(self._record, Operation.DELETE, written)
+        return sum(one.rows for one in written)
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self._txn._context.spark
+
+    @property
+    def _all_columns(self) -> tuple[Column, ...]:
+        return (*self._columns, *self._partition_columns)
+
+    def _lock(self, lock: LockType, operation: Operation) -> None:
+        self._txn._lock(LockRequest(self.name, lock, operation,
+                                    dynamic=bool(self._partition_columns)))
+
+    def _layout(self) -> TableLayout:
+        return self._txn._context.layout(self._record)
+
+    def _scan(self, where: str | None) -> TableScan:
+        write_ids, txns = self._txn._lists(self.name)
+        layout = self._layout()
+        return open_scan(own_partitions(layout, self._txn.reports), write_ids, txns, where)
+
+    def _fixed(self, partition: Mapping[str, Any] | str | None) -> dict[str, str | None]:
+        if partition is None:
+            return {}
+        return partition_values(partition, self._partition_columns, self.name)
+
+
+def own_partitions(layout: TableLayout, reports: Sequence[WriteReport]) -> TableLayout:
+    """The layout with partitions that only the transaction itself has written so far."""
+    mine = {one.partition: 0 for one in reports if one.table == layout.name and one.partition}
+    return replace(layout, partitions={**mine, **layout.partitions}) if mine else layout
+
+
+def partition_values(
+    partition: Mapping[str, Any] | str, columns: Sequence[Column], table: str
+) -> dict[str, str | None]:
+    """`"month=3"` or `{"month": 3}` → values by column, in order. Raises NoSuchPartition."""
+    names = [column.name for column in columns]
+    if isinstance(partition, str):
+        values = parse_partition(partition, names)
+        if values is not None and names:
+            return dict(zip(names, values, strict=True))
+    else:
+        given = {str(key).lower(): value for key, value in partition.items()}
+        if set(given) == set(names) and names:
+            return {name: None if given[name] is None else str(given[name]) for name in names}
+    wanted = "/".join(f"{name}=…" for name in names) or "none: it is not partitioned"
+    raise NoSuchPartition(f"{partition!r} is no partition of {table}; its form is {wanted}")
+

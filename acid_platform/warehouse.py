@@ -1,0 +1,385 @@
+"""The warehouse: the door to its tables, transactions, snapshots and services."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import threading
+import time
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acid_platform.compaction.states import CompactionKind, Layout
+from acid_platform.engine.open import TableLayout, open_scan, select_entities
+from acid_platform.errors import (
+    AlreadyScheduled,
+    CompactionFailed,
+    InvalidDefinition,
+    SnapshotExpired,
+    WarehouseNotWritable,
+)
+from acid_platform.layout.types import parse_columns
+from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.records import ClientInfo, TableRecord
+from acid_platform.services import worker
+from acid_platform.services.context import table_layout
+from acid_platform.storage.files import Files
+from acid_platform.table import Table, TableSnapshot
+from acid_platform.transaction import Transaction
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+    from acid_platform.engine.scan import TableScan
+    from acid_platform.metastore.client import Transaction as Lease
+    from acid_platform.transactions import ValidWriteIdList
+
+METASTORE_DIRECTORY = "_metastore"
+"""Below a local warehouse; hidden from readers by its underscore."""
+
+UNSUPPORTED = ("char", "varchar", "timestamp with local time zone")
+RESERVED = ("row__id", "input__file__name")
+
+
+class Warehouse:
+    """A directory of Hive ACID tables and its metastore. Use `open`; close it, or use `with`.
+
+    Thread-safe for reading; a transaction belongs to one thread. Every frame that it hands out is
+    backed by a read lease of this handle (P12).
+    """
+
+    def __init__(
+        self, location: str, metastore: Metastore, spark: SparkSession | None = None,
+        run_id: str = "",
+    ) -> None:
+        self._files, self._path = Files.of(location)
+        self._metastore = metastore
+        self._given = spark
+        self._spark: SparkSession | None = None
+        self._run_id = run_id
+        self._leases: list[tuple[Lease, TableScan]] = []
+        self._guard = threading.RLock()
+
+    @classmethod
+    def open(
+        cls, location: str | os.PathLike[str] | None = None, spark: SparkSession | None = None,
+        metastore: str | None = None, run_id: str = "",
+        settings: Mapping[str, str] | None = None,
+    ) -> Warehouse:
+        """Join the warehouse at a path or URI, or make it; its metastore is started if none runs.
+
+        Defaults: ACID_WAREHOUSE, ACID_METASTORE (a directory; for a local warehouse the one inside
+        it). Spark starts at first need. `settings` are Hive's configuration names, stored in the
+        metastore. Raises WarehouseNotWritable, MetastoreUnavailable, SettingRefused.
+        """
+        where = os.fspath(location) if location is not None else os.environ.get("ACID_WAREHOUSE")
+        if not where:
+            raise InvalidDefinition("no warehouse: pass a path or set ACID_WAREHOUSE")
+        files, path = Files.of(where if "://" in where else str(Path(where).expanduser().absolute()))
+        _require_writable(files, path)
+        home = metastore or os.environ.get("ACID_METASTORE")
+        if not home:
+            if not files.local:
+                raise InvalidDefinition(
+                    f"{where} is not a local directory: set ACID_METASTORE to a local one for its"
+                    " metastore (P10)")
+            home = f"{path}/{METASTORE_DIRECTORY}"
+        handle = cls(path if files.local else where, Metastore.connect(home), spark, run_id)
+        for name, value in (settings or {}).items():
+            handle.metastore.set(name, value)
+        return handle
+
+    # --- what it is made of --------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def files(self) -> Files:
+        return self._files
+
+    @property
+    def metastore(self) -> Metastore:
+        """The metastore's client."""
+        return self._metastore
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, started now if needed. Raises JavaMissing, SparkMisconfigured."""
+        with self._guard:
+            if self._spark is None:
+                from acid_platform.engine import session
+                from acid_platform.engine.failures import install_expiry
+
+                self._spark = (session.check_session(self._given) if self._given
+                               else session.start_session())
+                install_expiry(self._spark)
+            return self._spark
+
+    # --- tables --------------------------------------------------------------------------------
+
+    def create_table(
+        self, name: str, columns: str, partitioned_by: Sequence[str] = (),
+        clustered_by: tuple[Sequence[str], int] | None = None,
+        properties: Mapping[str, str] | None = None, if_not_exists: bool = False,
+        location: str | None = None,
+    ) -> Table:
+        """`create_table("db.t", "id int, v string", partitioned_by=["month int"])`.
+
+        Names are stored in lower case; a name without a database is in `default`. Raises
+        InvalidDefinition, TableExists.
+        """
+        full = _full_name(name)
+        if clustered_by is not None:
+            raise InvalidDefinition(
+                f"{full}: bucketed tables can't be written yet; leave clustered_by away")
+        given = dict(properties or {})
+        Layout.of(given)
+        if given.get("transactional_properties", "default").lower() != "default":
+            raise InvalidDefinition(
+                f"{full}: transactional_properties={given['transactional_properties']!r};"
+                " insert-only tables can't be written yet, leave the property away")
+        given.setdefault("transactional", "true")
+        if given["transactional"].lower() != "true":
+            raise InvalidDefinition(f"{full}: every table here is transactional=true")
+        own = parse_columns(columns)
+        keys = parse_columns(", ".join(partitioned_by)) if partitioned_by else ()
+        for column in (*own, *keys):
+            kinds = [one.kind for one in column.type.walk()]
+            bad = next((kind for kind in kinds if kind in UNSUPPORTED), None)
+            if bad or column.name in RESERVED or column.name.startswith("__"):
+                raise InvalidDefinition(
+                    f"{full}: column {column.name!r} {column.type} can't be declared;"
+                    + (" use string or timestamp" if bad else " the name is reserved"))
+        for column in keys:
+            if column.type.nested or column.name.startswith(("_", ".")):
+                raise InvalidDefinition(f"{full}: {column} can't be a partition column: its"
+                                        " directories would be hidden, or its type is nested")
+        database, _, table = full.partition(".")
+        where = location or f"{self._path}/{database}.db/{table}"
+        record = self.metastore.create_table(
+            full, where, [(c.name, str(c.type)) for c in own], [(c.name, str(c.type)) for c in keys],
+            given, if_not_exists=if_not_exists)
+        Files.of(record.location)[0].make_directory(Files.of(record.location)[1])
+        return Table(self, record.name)
+
+    def table(self, name: str) -> Table:
+        """Raises NoSuchTable."""
+        return Table(self, _full_name(name))
+
+    def tables(self) -> list[str]:
+        """Full names, sorted."""
+        return sorted(record.name for record in self.metastore.tables())
+
+    def drop_table(self, name: str) -> None:
+        """Gone at once for new snapshots; its files go when no older one needs them (C41)."""
+        self.metastore.drop_table(_full_name(name))
+
+    def layout(self, record: TableRecord) -> TableLayout:
+        """Where a table lies and which partitions it has now."""
+        return table_layout(self.metastore, record)
+
+    # --- transactions and snapshots ------------------------------------------------------------
+
+    def transaction(self) -> Transaction:
+        """`with wh.transaction() as txn:` commits at the end of the block, or aborts."""
+        return Transaction(self, self.metastore.begin(info=self._info()))
+
+    def snapshot(self) -> Snapshot:
+        """`with wh.snapshot() as s:` one snapshot over all tables, held for the block (P12)."""
+        return Snapshot(self, self.metastore.open_snapshot(None, self._info()))
+
+    def leased_scan(
+        self, record: TableRecord, where: str | None, explicit: ValidWriteIdList | None = None
+    ) -> TableScan:
+        """A scan at a fresh snapshot, or at an explicit write id list (P13), under a lease."""
+        lease = self.metastore.open_snapshot([record.name], self._info())
+        try:
+            write_ids = lease.valid_write_ids(record.name)
+            scan = open_scan(self.layout(record), explicit or write_ids, lease.valid_txns, where)
+        except BaseException:
+            lease.commit()
+            raise
+        return self._keep(lease, scan)
+
+    def leased_snapshot(self, record: TableRecord) -> TableSnapshot:
+        lease = self.metastore.open_snapshot([record.name], self._info())
+        write_ids = lease.valid_write_ids(record.name)
+        layout = self.layout(record)
+        self._keep(lease, open_scan(layout, write_ids, lease.valid_txns))
+        return TableSnapshot(record.name, write_ids, lease.valid_txns,
+                             select_entities(layout, write_ids, lease.valid_txns))
+
+    def _keep(self, lease: Lease, scan: TableScan) -> TableScan:
+        """Hold the lease, unless an older one of ours protects the very same files already."""
+        with self._guard:
+            kept = []
+            for held, earlier in self._leases:
+                if _same_files(earlier, scan):
+                    with suppress(SnapshotExpired):
+                        held.heartbeat(read=True)
+                        lease.commit()
+                        return scan
+                    continue
+                kept.append((held, earlier))
+            self._leases = [*kept, (lease, scan)]
+            return scan
+
+    def release(self) -> None:
+        """End all read leases: frames read so far may raise SnapshotExpired from now on (P12)."""
+        with self._guard:
+            held, self._leases = self._leases, []
+        for lease, _ in held:
+            with suppress(SnapshotExpired):
+                lease.commit()
+
+    # --- compaction ----------------------------------------------------------------------------
+
+    def compact(
+        self, table: str, partitions: Iterable[str | None], kind: CompactionKind, wait: bool
+    ) -> list[dict[str, Any]]:
+        """Queue, and with `wait` work the queue off until these requests have ended (C58, C59)."""
+        wanted: list[int] = []
+        refused: AlreadyScheduled | None = None
+        for partition in partitions:
+            try:
+                wanted.append(self.metastore.request_compaction(
+                    table, partition, kind.value, initiator=worker.worker_id()))
+            except AlreadyScheduled as error:
+                refused = error
+        if refused and not wanted:
+            raise refused
+        waiting = set(wanted)
+        while wait and waiting:
+            outcome = worker.work_once(self)
+            if outcome is None:  # another worker has them
+                time.sleep(0.2)
+            elif outcome.state == "failed" and outcome.task.id in waiting:
+                raise CompactionFailed(
+                    f"compaction {outcome.task.id} of {table} failed: {outcome.reason}")
+            waiting = {one for one in waiting if not self.metastore.compaction_done(one)}
+        return [row for row in self.metastore.compactions() if row["compactionid"] in wanted]
+
+    # --- looking -------------------------------------------------------------------------------
+
+    def show_transactions(self) -> pd.DataFrame:
+        """SHOW TRANSACTIONS: open ones, and aborted ones with data left."""
+        return _frame(self.metastore.transactions())
+
+    def show_locks(self) -> pd.DataFrame:
+        """SHOW LOCKS."""
+        return _frame(self.metastore.locks())
+
+    def show_compactions(self) -> pd.DataFrame:
+        """SHOW COMPACTIONS: the queue and the history (C61)."""
+        return _frame(self.metastore.compactions())
+
+    def abort_transactions(self, ids: Sequence[int]) -> str:
+        """ABORT TRANSACTIONS: those that are open; answers how many (T12)."""
+        return self.metastore.abort_transactions(ids)
+
+    def sql(self, statement: str) -> DataFrame | pd.DataFrame:
+        """SELECT over a snapshot of all tables it names, or SHOW. Raises UnsupportedStatement."""
+        from acid_platform.sql import run
+
+        return run(self, statement)
+
+    # --- ending --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Release all leases and the connection. The Spark session and the metastore go on."""
+        self.release()
+        self.metastore.close()
+
+    def __enter__(self) -> Warehouse:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _info(self) -> ClientInfo:
+        return ClientInfo(getpass.getuser(), socket.gethostname(), "acid_platform", self._run_id)
+
+    def __repr__(self) -> str:
+        return f"<Warehouse {self._path}>"
+
+
+class Snapshot:
+    """One snapshot over all tables; its frames are valid until the block ends."""
+
+    def __init__(self, warehouse: Warehouse, lease: Lease) -> None:
+        self._warehouse = warehouse
+        self._lease = lease
+
+    def table(self, name: str) -> SnapshotTable:
+        """Raises NoSuchTable."""
+        return SnapshotTable(self._warehouse, self._lease,
+                             self._warehouse.metastore.table(_full_name(name)))
+
+    def close(self) -> None:
+        with suppress(SnapshotExpired):
+            self._lease.commit()
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class SnapshotTable:
+    """A table as one snapshot sees it."""
+
+    def __init__(self, warehouse: Warehouse, lease: Lease, record: TableRecord) -> None:
+        self._warehouse = warehouse
+        self._lease = lease
+        self._record = record
+
+    def read(
+        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
+    ) -> DataFrame:
+        """As Table.read, at this snapshot. Raises SnapshotExpired after the block."""
+        from acid_platform.engine.read import filtered
+
+        write_ids = self._lease.valid_write_ids(self._record.name)
+        scan = open_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
+                         where)
+        return filtered(self._warehouse.spark, scan, columns, where, row_id, self._record.name)
+
+
+def _full_name(name: str) -> str:
+    return (name if "." in name else f"default.{name}").lower()
+
+
+def _same_files(one: TableScan, other: TableScan) -> bool:
+    return one.location == other.location and [
+        (entity.partition, entity.directory) for entity in one.entities
+    ] == [(entity.partition, entity.directory) for entity in other.entities]
+
+
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(rows)
+
+
+def _require_writable(files: Files, path: str) -> None:
+    """Raises WarehouseNotWritable."""
+    files.make_directory(path)
+    probe = f"{path}/_probe_{os.getpid()}_{threading.get_ident()}"
+    try:
+        files.write(probe, b"")
+        files.delete_file(probe)
+    except OSError as error:
+        raise WarehouseNotWritable(
+            f"{path} can't be written: {error}; choose another ACID_WAREHOUSE or its permissions"
+        ) from error
