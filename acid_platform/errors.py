@@ -90,6 +90,10 @@ class MetastoreUnavailable(Transient):
     """The metastore process can't be reached or started."""
 
 
+class MetastoreWriteFailed(Terminal):
+    """The metastore could not write its journal, as on a full disk; nothing was changed (P3)."""
+
+
 # --- files --------------------------------------------------------------------------------------
 
 
@@ -133,7 +137,7 @@ class WriteConflict(TxnAborted):
 
 
 class OverwriteThenWrite(Terminal):
-    """A second write of an entity that this transaction overwrote or truncated: commit first (P6)."""
+    """A second write of an entity that this transaction overwrote: commit first (P6)."""
 
 
 class ReadOnlyTxn(Terminal):
@@ -157,7 +161,7 @@ class OutcomeUnknown(Transient):
 
 
 class SnapshotExpired(Transient):
-    """The files behind a DataFrame are gone because its read lease has ended: call read() again (P12)."""
+    """The files behind a DataFrame are gone, as its read lease has ended: read() again (P12)."""
 
 
 # --- compaction ---------------------------------------------------------------------------------

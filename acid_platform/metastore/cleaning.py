@@ -299,6 +299,6 @@ APPLY = {
 
 HANDLERS = {
     "start_cleaning": start, "mark_cleaned": done, "cleaning_failed": failed,
-    "cleaning_again": again, "cleaning_refused": refuse,
+    "cleaning_again": again, "refuse_cleaning": refuse,
 }
 

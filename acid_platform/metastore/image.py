@@ -37,12 +37,12 @@ _QUEUED = {
 }
 
 
+COUNTERS = ("next_txn", "next_lock", "next_table", "next_compaction")
+"""Numbers that are never used twice."""
+
+
 def counters(state: State) -> dict[str, int]:
-    """Numbers that are never used twice."""
-    return {
-        "next_txn": state.next_txn, "next_lock": state.next_lock,
-        "next_table": state.next_table, "next_compaction": state.next_compaction,
-    }
+    return {name: getattr(state, name) for name in COUNTERS}
 
 
 def live_rows(state: State) -> Rows:
@@ -116,8 +116,9 @@ def restore(rows: Rows, numbers: dict[str, int]) -> State:
     state = State(
         settings=Settings.of({row["name"]: row["value"] for row in rows["settings"]}),
         databases={row["name"]: row["created"] for row in rows["databases"]},
-        **numbers,
     )
+    for name, number in numbers.items():
+        setattr(state, name, number)
     for row in rows["tables"]:
         record = decode(TableRecord, row)
         state.tables[record.table_id] = Table(

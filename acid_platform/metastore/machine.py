@@ -42,7 +42,7 @@ EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
 """Answers that are kept short and made whole from the state whenever they are given."""
 
 REPEATABLE = {
-    *shows.HANDLERS, "heartbeat", "heartbeat_one", "valid_write_ids", "allocate",
+    *shows.HANDLERS, "heartbeat", "heartbeat_one", "valid_write_ids", "allocate", "granted",
 }
 """Requests that may simply be sent again; of all others the outcome is kept (P3)."""
 

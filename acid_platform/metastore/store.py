@@ -28,7 +28,7 @@ from acid_platform.metastore.records import HistoryRow
 from acid_platform.metastore.state import Ended, Outcome, State
 from acid_platform.metastore.turn import Event
 
-_CONFIG = {
+_CONFIG: dict[str, str | int | float | list[str]] = {
     "threads": 1,
     "memory_limit": "512MB",
     "wal_autocheckpoint": "2MB",
@@ -77,18 +77,18 @@ class Store:
         """The state of the last fold, and the events since."""
         rows = {name: self._read(name, columns) for name, columns in schema.LIVE.items()}
         meta = self._meta()
-        numbers = {name: int(meta[name]) for name in image.counters(State()) if name in meta}
+        counters = {key: int(value) for key, value in meta.items() if key in image.COUNTERS}
         if "next_txn" not in meta:
             # Nothing was folded yet: a new file starts with the default database.
             rows["databases"] = image.live_rows(State())["databases"]
         journal = self._connection.execute(
-            "SELECT kind, at, body FROM journal ORDER BY seq"
+            'SELECT kind, "at", body FROM journal ORDER BY seq'
         ).fetchall()
         events = [Event(kind, at, json.loads(body)) for kind, at, body in journal]
-        return image.restore(rows, numbers), events
+        return image.restore(rows, counters), events
 
     def fold(self, state: State, forget_before: int) -> None:
-        """Moves the journal into the tables in one transaction, then checkpoints.
+        """Moves the journal into the tables, in one transaction; `checkpoint` should follow.
 
         Ended transactions and outcomes older than `forget_before` are deleted (P3). Raises Error;
         then the journal is as it was.
@@ -100,9 +100,12 @@ class Store:
                 self._connection.execute(f'DELETE FROM "{name}"')
                 self._write(name, schema.LIVE[name], rows)
             self._connection.execute("DELETE FROM txns WHERE ended < $1", [forget_before])
-            self._connection.execute("DELETE FROM outcomes WHERE at < $1", [forget_before])
+            self._connection.execute('DELETE FROM outcomes WHERE "at" < $1', [forget_before])
             self._set_meta({key: str(one) for key, one in image.counters(state).items()})
             self._connection.execute("DELETE FROM journal")
+
+    def checkpoint(self) -> None:
+        """Moves the write-ahead log into the file. Raises Error; nothing is lost then."""
         self._connection.execute("CHECKPOINT")
 
     def past_txn(self, txn_id: int) -> Ended | None:
@@ -112,7 +115,8 @@ class Store:
 
     def past_outcome(self, request_id: str) -> Outcome | None:
         """The reply to a request before the last fold (P3)."""
-        rows = self._read("outcomes", schema.KEPT["outcomes"], "WHERE request_id = $1", [request_id])
+        where = "WHERE request_id = $1"
+        rows = self._read("outcomes", schema.KEPT["outcomes"], where, [request_id])
         return decode(Outcome, rows[-1]) if rows else None
 
     def history(self, table_id: int) -> list[HistoryRow]:
@@ -239,7 +243,7 @@ class Store:
 
 def _connect(path: Path) -> duckdb.DuckDBPyConnection:
     try:
-        connection = duckdb.connect(str(path), config=dict(_CONFIG))
+        connection = duckdb.connect(str(path), config=_CONFIG)
     except duckdb.IOException as error:
         holder = re.search(r"PID (\d+)", str(error))
         if holder:

@@ -123,6 +123,12 @@ def granted(state: State, reply: Body) -> dict[str, Any]:
     }
 
 
+def granted_now(turn: Turn, args: Body) -> dict[str, Any]:
+    """What `begin` answers, of a transaction that is open."""
+    require_open(turn, args["txn"])
+    return granted(turn.state, {"txn": args["txn"], "ext": 0})
+
+
 def valid_write_ids(turn: Turn, args: Body) -> dict[str, Any]:
     """The list of one table under the transaction's snapshot; registers the need (P12).
 
@@ -188,7 +194,8 @@ def heartbeat(turn: Turn, args: Body) -> dict[str, Any]:
             aborted.append(txn_id)
         else:
             unknown.append(txn_id)
-    return {"aborted": aborted, "unknown": unknown}
+    interval = turn.state.settings.heartbeat_interval
+    return {"aborted": aborted, "unknown": unknown, "interval": interval}
 
 
 def heartbeat_one(turn: Turn, args: Body) -> dict[str, Any]:
@@ -231,5 +238,6 @@ APPLY = {"open": _open, "snapshot": _snapshot, "write_id": _write_id}
 
 HANDLERS = {
     "begin": begin, "open_batch": open_batch, "lock": lock, "allocate": allocate,
+    "granted": granted_now,
     "valid_write_ids": valid_write_ids, "heartbeat": heartbeat, "heartbeat_one": heartbeat_one,
 }

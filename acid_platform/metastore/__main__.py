@@ -1,0 +1,81 @@
+"""`python -m acid_platform.metastore --dir DIR` serves a metastore until it is stopped or idle.
+
+With `--detach` the process goes to the background; once it serves, or has failed, the caller gets
+one line of JSON: `{"pid": ...}` or `{"error": [class, text]}`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+from acid_platform.errors import AcidError, MetastoreUnavailable
+from acid_platform.metastore.endpoint import Home, take_lock
+from acid_platform.metastore.turn import error_reply
+
+
+def serve(home: Home, ready: int | None) -> int:
+    """Runs the server; tells the file descriptor `ready`, if any, how the start went."""
+    try:
+        home.prepare()
+        lock = take_lock(home)
+        # DuckDB is loaded by the one process that will serve, not by those that lose the race.
+        from acid_platform.metastore.server import Server, install_signals
+
+        logging.basicConfig(
+            filename=home.log, level=logging.INFO, format="%(asctime)s %(process)d %(message)s"
+        )
+        server = Server(home)
+    except AcidError as error:
+        tell(ready, error_reply(error))
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        logging.getLogger(__name__).exception("can't start")
+        tell(ready, error_reply(MetastoreUnavailable(f"{type(error).__name__}: {error}")))
+        raise
+    install_signals(server)
+    tell(ready, {"pid": os.getpid()})
+    with lock:
+        server.run()
+    return 0
+
+
+def tell(ready: int | None, message: object) -> None:
+    if ready is not None:
+        os.write(ready, json.dumps(message).encode() + b"\n")
+        os.close(ready)
+
+
+def detach(home: Home) -> int:
+    """The parent leaves once the child has told how it went, so that no zombie stays behind."""
+    heard, told = os.pipe()
+    if os.fork():
+        os.close(told)
+        with open(heard) as answers:
+            print(answers.read(), end="", flush=True)
+        return 0
+    os.close(heard)
+    os.setsid()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    os.chdir("/")
+    return serve(home, told)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m acid_platform.metastore", description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True, help="directory of the metastore")
+    parser.add_argument("--detach", action="store_true", help="serve in the background")
+    chosen = parser.parse_args()
+    home = Home(chosen.dir.resolve())
+    return detach(home) if chosen.detach else serve(home, None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Where the metastore process is: its directory, lock, key and socket (metastore.md section 4).
+
+The directory holds `metastore.duckdb`, `server.lock` (locked for the life of the process),
+`endpoint.json` (address, process id, epoch), `authkey` and `server.log`, for its owner only. The
+socket itself lives in a short run directory, since its path may have at most 107 bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import stat
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from acid_platform.errors import MetastoreIncompatible, MetastoreInUse
+
+PROTOCOL = 1
+"""Changes when old clients and new servers can't understand each other."""
+
+_LONGEST_SOCKET_PATH = 107
+_NETWORK = {
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "afpfs", "ceph", "fuse.ceph", "fuse.sshfs",
+    "glusterfs", "fuse.glusterfs", "lustre", "gpfs", "beegfs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The directory of one metastore."""
+
+    path: Path
+
+    @property
+    def database(self) -> Path:
+        return self.path / "metastore.duckdb"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "server.lock"
+
+    @property
+    def endpoint(self) -> Path:
+        return self.path / "endpoint.json"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "server.log"
+
+    def prepare(self) -> None:
+        """Creates the directory for its owner only. Raises MetastoreIncompatible."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+        except OSError as error:
+            raise MetastoreIncompatible(
+                f"the metastore can't use {self.path}: {error}; choose a directory of your own"
+            ) from error
+
+    def authkey(self) -> bytes:
+        """The secret that clients and server share; created once, readable by the owner only."""
+        key = self.path / "authkey"
+        if not key.exists():
+            draft = self.path / f"authkey.{os.getpid()}"
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(secrets.token_hex(32).encode())
+            # Only one of several first clients can make the name.
+            try:
+                os.link(draft, key)
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        return key.read_bytes()
+
+    def socket(self) -> Path:
+        """The socket of this directory, always the same. Raises MetastoreIncompatible."""
+        name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:16] + ".sock"
+        for parent in (tempfile.gettempdir(), "/tmp"):
+            run = Path(parent) / f"acid-{os.getuid()}"
+            if len(os.fsencode(run / name)) <= _LONGEST_SOCKET_PATH - len(".000000"):
+                _private(run)
+                return run / name
+        raise MetastoreIncompatible("no directory for the socket has a path short enough")
+
+
+def _private(run: Path) -> None:
+    run.mkdir(mode=0o700, exist_ok=True)
+    found = run.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise MetastoreIncompatible(f"{run} must be a directory of this user alone; remove it")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What `endpoint.json` says."""
+
+    address: str
+    pid: int
+    epoch: int
+    protocol: int
+
+    def publish(self, home: Home) -> None:
+        """Replaces the file in one step, so that nobody reads half of it."""
+        draft = home.endpoint.with_suffix(f".{os.getpid()}")
+        fields = {
+            "address": self.address, "pid": self.pid, "epoch": self.epoch,
+            "protocol": self.protocol,
+        }
+        draft.write_text(json.dumps(fields))
+        draft.chmod(0o600)
+        draft.rename(home.endpoint)
+
+    @classmethod
+    def read(cls, home: Home) -> Endpoint | None:
+        """None if no process has published one. Raises MetastoreIncompatible."""
+        try:
+            found = cls(**json.loads(home.endpoint.read_text()))
+        except FileNotFoundError:
+            return None
+        if found.protocol != PROTOCOL:
+            raise MetastoreIncompatible(
+                f"metastore process {found.pid} speaks protocol {found.protocol}, this program"
+                f" {PROTOCOL}; stop that process"
+            )
+        return found
+
+
+def take_lock(home: Home) -> TextIO:
+    """The lock that a metastore process holds for life. Raises MetastoreInUse naming the owner."""
+    file = open(os.open(home.lock, os.O_RDWR | os.O_CREAT, 0o600), "r+")  # noqa: SIM115
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = file.read().strip() or "unknown"
+        file.close()
+        raise MetastoreInUse(
+            f"{home.database} is served by process {owner}; connect to it, or stop it first"
+        ) from error
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def refuse_network_file_system(home: Home) -> None:
+    """Locks and fsync of a network mount depend on the mount. Raises MetastoreIncompatible."""
+    kind = _file_system(home.path.resolve())
+    if kind in _NETWORK:
+        raise MetastoreIncompatible(
+            f"{home.path} is on a network file system ({kind}); set ACID_METASTORE to a local disk"
+        )
+
+
+def mounts() -> list[tuple[str, str]]:
+    """Mount points and their file system types."""
+    if sys.platform == "darwin":
+        listed = subprocess.run(["mount"], capture_output=True, text=True, check=True).stdout
+        found = []
+        for line in listed.splitlines():
+            _, _, rest = line.partition(" on ")
+            point, _, options = rest.rpartition(" (")
+            found.append((point, options.rstrip(")").split(",")[0]))
+        return found
+    lines = Path("/proc/mounts").read_text().splitlines()
+    fields = [line.split(" ") for line in lines]
+    return [(one[1].replace("\\040", " "), one[2]) for one in fields if len(one) > 2]
+
+
+def _file_system(path: Path) -> str:
+    above = {str(one) for one in (path, *path.parents)}
+    covering = [(point, kind) for point, kind in mounts() if point in above]
+    # Of two mounts on one point the later one is seen.
+    return max(enumerate(covering), key=lambda one: (len(one[1][0]), one[0]))[1][1]

@@ -1,0 +1,232 @@
+"""A transaction as its owner holds it, and the heartbeats that keep it alive (T9, P7, P12)."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from acid_platform.errors import AcidError
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.records import CompactionTask, LockRequest, WriteReport
+from acid_platform.metastore.state import table_name
+from acid_platform.transactions import (
+    CompactorWriteIdList,
+    Operation,
+    TxnType,
+    ValidTxnList,
+    ValidWriteIdList,
+)
+from acid_platform.transactions.locks import LockType
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.rpc import Link
+
+Json = dict[str, Any]
+
+
+class Transaction:
+    """An open transaction. As a context manager it commits at the end, or aborts on an exception.
+
+    `valid_txns` is its snapshot, fixed for its life (S4); `write_ids` are those it was given, by
+    table; `stale` says that something conflicting was committed between its opening and its locks,
+    so that a single statement had better begin again (T40).
+    """
+
+    def __init__(self, link: Link, beats: Heartbeats, kind: TxnType, answer: Json) -> None:
+        self._link, self._beats = link, beats
+        self.id: int = answer["txn"]
+        self.kind = kind
+        self.write_ids: dict[str, int] = {}
+        self.stale = False
+        self.ended = False
+        self.lost: str | None = None
+        """Why the metastore aborted it, once a heartbeat has learnt that."""
+        self._lists: dict[str, ValidWriteIdList] = {}
+        self._callbacks: list[Callable[[str], None]] = []
+        self.valid_txns = ValidTxnList.parse(answer["valid_txns"])
+        self._learn(answer)
+        beats.add(self)
+
+    def _learn(self, answer: Json) -> None:
+        self.write_ids.update(answer["write_ids"])
+        self.stale = self.stale or answer["stale"]
+        for name, text in answer["lists"].items():
+            self._lists.setdefault(name, ValidWriteIdList.parse(text))
+
+    def lock(
+        self,
+        requests: Sequence[LockRequest] | str,
+        lock: LockType | str = LockType.SHARED_READ,
+        *,
+        operation: Operation | None = None,
+        partition: str | None = None,
+        wait: float = 60.0,
+        zero_wait: bool | None = False,
+    ) -> Self:
+        """Acquires all of the locks, or raises LockTimeout after `wait` seconds.
+
+        `lock("db.t", "SHARED_WRITE", partition=None)` asks for one. Without an operation the lock's
+        strictest counts (T27). `zero_wait=None` follows Hive: a blocked read is refused at once
+        (L10). Also raises TxnAborted, SnapshotExpired, NoSuchTable.
+        """
+        if isinstance(requests, str):
+            kind = LockType.parse(lock) if isinstance(lock, str) else lock
+            requests = [LockRequest(requests, kind, operation, partition)]
+        self._learn(self._link.call(
+            "lock", txn=self.id, locks=[encode(one) for one in requests], wait=wait,
+            zero_wait=zero_wait,
+        ))
+        return self
+
+    def valid_write_ids(self, table: str) -> ValidWriteIdList:
+        """What it sees of the table; the same list for its whole life, its own write id valid.
+
+        The first call for a table keeps the Cleaner from its files. Raises SnapshotExpired.
+        """
+        name = table_name(table)
+        if name not in self._lists:
+            answer = self._link.call("valid_write_ids", txn=self.id, table=name)
+            self._lists[name] = ValidWriteIdList.parse(answer["list"])
+        own = self.write_ids.get(name)
+        return self._lists[name] if own is None else self._lists[name].seeing(own)
+
+    def allocate_write_id(self, table: str) -> int:
+        """Its write id in the table, the same however often it is asked (T17 to T19)."""
+        name = table_name(table)
+        if name not in self.write_ids:
+            answer = self._link.call("allocate", txn=self.id, table=name)
+            self.write_ids[name] = answer["write_id"]
+        return self.write_ids[name]
+
+    def heartbeat(self, read: bool = False) -> None:
+        """Raises TxnAborted, SnapshotExpired or NoSuchTxn if it is no longer open (T7, P4).
+
+        `read` says that the snapshot is being read: its lease runs from now (P12).
+        """
+        self._link.call("heartbeat_one", txn=self.id, read=read)
+
+    def touch(self) -> None:
+        """The same as `heartbeat(read=True)`."""
+        self.heartbeat(read=True)
+
+    def commit(self, writes: Sequence[WriteReport] = ()) -> None:
+        """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6)."""
+        try:
+            self._link.call("commit", txn=self.id, writes=[encode(one) for one in writes])
+        finally:
+            self.forget()
+
+    def abort(self, reason: str = "") -> None:
+        """No error if it was aborted already; NoSuchTxn if it was committed (T12)."""
+        self.forget()
+        self._link.call("abort", txn=self.id, reason=reason)
+
+    def forget(self) -> None:
+        """Ends the heartbeats, without ending the transaction in the metastore."""
+        self.ended = True
+        self._beats.remove(self)
+
+    def when_lost(self, callback: Callable[[str], None]) -> None:
+        """Calls back in the heartbeat's thread, with the reason, if the metastore aborts it (P4).
+        """
+        self._callbacks.append(callback)
+
+    def found_lost(self, reason: str) -> None:
+        self.lost = reason
+        self.forget()
+        for callback in self._callbacks:
+            callback(reason)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.ended:
+            return
+        if error is None:
+            self.commit()
+            return
+        try:
+            self.abort(f"{type(error).__name__}: {error}")
+        except AcidError as second:
+            error.add_note(f"aborting transaction {self.id} failed too: {second}")
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id} {self.kind.name}{' ended' if self.ended else ''}>"
+
+
+class CompactionTransaction(Transaction):
+    """The transaction of a compaction task (C28). `valid_txns` has itself as open."""
+
+    def __init__(self, link: Link, beats: Heartbeats, answer: Json) -> None:
+        self.task = decode(CompactionTask, answer["task"])
+        listed = ValidWriteIdList.parse(answer["compactor_list"])
+        self.compactor_list: CompactorWriteIdList = listed.for_compactor()
+        super().__init__(link, beats, TxnType.COMPACTION, answer)
+
+
+class Heartbeats:
+    """Keeps the open transactions of this process alive (T8, T9).
+
+    As many threads as `hive.txn.heartbeat.threadpool.size` at most, each for its share of the
+    transactions, started when there is one. A transaction that nobody holds any more gets no beat.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.interval = 150.0
+        """Seconds, as the metastore tells."""
+        self.threads = 5
+        self.reset()
+
+    def reset(self) -> None:
+        """Also after a fork: the parent's transactions are not ours."""
+        self._guard = threading.Lock()
+        self._shares: dict[int, weakref.WeakValueDictionary[int, Transaction]] = {}
+        self._wake = threading.Event()
+
+    def add(self, txn: Transaction) -> None:
+        slot = txn.id % self.threads
+        with self._guard:
+            share = self._shares.get(slot)
+            if share is None:
+                share = self._shares[slot] = weakref.WeakValueDictionary()
+                name, args = f"heartbeat-{slot}", (slot, self._wake)
+                threading.Thread(target=self._beat, args=args, daemon=True, name=name).start()
+            share[txn.id] = txn
+
+    def remove(self, txn: Transaction) -> None:
+        with self._guard:
+            for share in self._shares.values():
+                share.pop(txn.id, None)
+
+    def close(self) -> None:
+        self._wake.set()
+
+    def _beat(self, slot: int, wake: threading.Event) -> None:
+        while not wake.wait(self.interval):
+            try:
+                self._beat_once(slot)
+            except AcidError:
+                # The next beat tries again; until the timeout has passed nothing is lost.
+                continue
+        self._link.close()
+
+    def _beat_once(self, slot: int) -> None:
+        # Holds no reference beyond this call: a transaction that nobody else holds may end.
+        with self._guard:
+            open_now = dict(self._shares[slot])
+        if not open_now:
+            return
+        answer = self._link.call("heartbeat", txns=list(open_now))
+        self.interval = answer["interval"] / 1000
+        for txn_id in (*answer["aborted"], *answer["unknown"]):
+            if not open_now[txn_id].ended:
+                reason = f"transaction {txn_id} is no longer open in the metastore"
+                open_now[txn_id].found_lost(reason)
