@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.services.context import columns_of_record
 from acid_platform.snapshot.directory import AcidDirectory
-from acid_platform.transaction import TransactionTable, partition_values
+from acid_platform.transaction import SnapshotOutdated, TransactionTable, partition_values
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Table:
         return sorted(self._warehouse.metastore.partitions(self._name))
 
     def history(self) -> list[dict[str, Any]]:
-        """Committed writes, newest first: operation, directory, rows, bytes, transaction, time."""
+        """Committed writes, oldest first: operation, directory, rows, bytes, transaction, time."""
         return self._warehouse.metastore.history(self._name)
 
     # --- writing -------------------------------------------------------------------------------
@@ -173,7 +174,8 @@ class Table:
 
     def _autocommit(self, verb: Callable[[TransactionTable], int]) -> int:
         for _ in range(STALE_ROUNDS):
-            with self._warehouse.transaction() as txn:
+            txn = self._warehouse.transaction(restart_if_stale=True)
+            with suppress(SnapshotOutdated), txn:
                 return verb(txn.table(self._name))
         raise LockTimeout(f"{self.name}: another writer committed during each attempt; try again")
 

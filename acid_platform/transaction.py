@@ -21,7 +21,7 @@ from acid_platform.engine.predicates import columns_of
 from acid_platform.engine.read import filtered
 from acid_platform.engine.scan import TableScan
 from acid_platform.engine.write import WriteTarget, Written, write_statement
-from acid_platform.errors import NoSuchPartition, OverwriteThenWrite, TxnAborted
+from acid_platform.errors import NoSuchPartition, OverwriteThenWrite, Transient, TxnAborted
 from acid_platform.layout.partitions import parse_partition, partition_name
 from acid_platform.layout.types import Column
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
     from acid_platform.metastore.client import Transaction as MetastoreTransaction
 
+class SnapshotOutdated(Transient):
+    """The only statement of a transaction waited for its lock meanwhile: begin again (T40)."""
+
+
 class Transaction:
     """One ACID transaction. Use as a context manager: commits at the end, aborts on any exception.
 
@@ -42,9 +46,12 @@ class Transaction:
     same partitions meanwhile (T31, T33); then everything was rolled back.
     """
 
-    def __init__(self, context: Context, begun: MetastoreTransaction) -> None:
+    def __init__(
+        self, context: Context, begun: MetastoreTransaction, restart_if_stale: bool = False
+    ) -> None:
         self._context = context
         self._begun = begun
+        self._restart_if_stale = restart_if_stale
         self._statements = 0
         self._reports: list[WriteReport] = []
         self._overwritten: set[tuple[str, str]] = set()
@@ -99,6 +106,8 @@ class Transaction:
 
     def _lock(self, request: LockRequest) -> None:
         self._begun.lock([request])
+        if self._restart_if_stale and self._begun.stale:
+            raise SnapshotOutdated(f"transaction {self.id} waited for a lock and missed a commit")
 
     def _lists(self, table: str) -> tuple[ValidWriteIdList, ValidTxnList]:
         return self._begun.valid_write_ids(table), self._begun.valid_txns
@@ -115,7 +124,9 @@ class Transaction:
             self.id, self._begun.write_ids[record.name], statement, compression(record),
             self._begun.heartbeat,
         )
-        with jobs.tagged(self._context.spark, self.id):
+        spark = self._context.spark
+        self._begun.when_lost(lambda reason: jobs.cancel(spark, self.id))
+        with jobs.tagged(spark, self.id):
             yield target
 
     def _record(

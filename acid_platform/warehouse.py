@@ -26,7 +26,7 @@ from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.client import Metastore
 from acid_platform.metastore.records import ClientInfo, TableRecord
 from acid_platform.services import worker
-from acid_platform.services.context import table_layout
+from acid_platform.services.context import table_layout, worker_id
 from acid_platform.storage.files import Files
 from acid_platform.table import Table, TableSnapshot
 from acid_platform.transaction import Transaction
@@ -80,7 +80,9 @@ class Warehouse:
         where = os.fspath(location) if location is not None else os.environ.get("ACID_WAREHOUSE")
         if not where:
             raise InvalidDefinition("no warehouse: pass a path or set ACID_WAREHOUSE")
-        files, path = Files.of(where if "://" in where else str(Path(where).expanduser().absolute()))
+        if "://" not in where:
+            where = str(Path(where).expanduser().absolute())
+        files, path = Files.of(where)
         _require_writable(files, path)
         home = metastore or os.environ.get("ACID_METASTORE")
         if not home:
@@ -132,8 +134,8 @@ class Warehouse:
     ) -> Table:
         """`create_table("db.t", "id int, v string", partitioned_by=["month int"])`.
 
-        Names are stored in lower case; a name without a database is in `default`. Raises
-        InvalidDefinition, TableExists.
+        Names are stored in lower case; a name without a database is in `default`, and a database
+        that is not there is made. Raises InvalidDefinition, TableExists.
         """
         full = _full_name(name)
         if clustered_by is not None:
@@ -163,9 +165,10 @@ class Warehouse:
                                         " directories would be hidden, or its type is nested")
         database, _, table = full.partition(".")
         where = location or f"{self._path}/{database}.db/{table}"
+        self.metastore.create_database(database, if_not_exists=True)
         record = self.metastore.create_table(
-            full, where, [(c.name, str(c.type)) for c in own], [(c.name, str(c.type)) for c in keys],
-            given, if_not_exists=if_not_exists)
+            full, where, [(c.name, str(c.type)) for c in own],
+            [(c.name, str(c.type)) for c in keys], given, if_not_exists=if_not_exists)
         Files.of(record.location)[0].make_directory(Files.of(record.location)[1])
         return Table(self, record.name)
 
@@ -187,9 +190,14 @@ class Warehouse:
 
     # --- transactions and snapshots ------------------------------------------------------------
 
-    def transaction(self) -> Transaction:
-        """`with wh.transaction() as txn:` commits at the end of the block, or aborts."""
-        return Transaction(self, self.metastore.begin(info=self._info()))
+    def transaction(self, restart_if_stale: bool = False) -> Transaction:
+        """`with wh.transaction() as txn:` commits at the end of the block, or aborts.
+
+        `restart_if_stale`: a lock that had to wait raises SnapshotOutdated when the snapshot misses
+        what was committed meanwhile (T40); single statements begin again then.
+        """
+        begun = self.metastore.begin(info=self._info())
+        return Transaction(self, begun, restart_if_stale)
 
     def snapshot(self) -> Snapshot:
         """`with wh.snapshot() as s:` one snapshot over all tables, held for the block (P12)."""
@@ -250,7 +258,7 @@ class Warehouse:
         for partition in partitions:
             try:
                 wanted.append(self.metastore.request_compaction(
-                    table, partition, kind.value, initiator=worker.worker_id()))
+                    table, partition, kind.value, initiator=worker_id()))
             except AlreadyScheduled as error:
                 refused = error
         if refused and not wanted:

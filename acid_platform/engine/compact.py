@@ -72,7 +72,7 @@ def execute(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> 
         tasks = list(_tasks(plan, work, staging))
         for name in plan.outputs:
             work.files.make_directory(f"{staging}/{name}")
-        _run(spark, [task for _, task in tasks])
+        _run(spark, tasks)
         outputs = tuple(_finish(plan, work, staging))
         return StagedCompaction(plan, staging, outputs, _expected(spark, plan, work),
                                 _actual(spark, plan, work, staging, outputs))
@@ -100,30 +100,30 @@ def discard(files: Files, staging: str) -> None:
 
 def _tasks(
     plan: CompactionPlan, work: CompactionWork, staging: str
-) -> Iterator[tuple[BaseName | DeltaName, Rewrite]]:
+) -> Iterator[Rewrite]:
     major = plan.kind is CompactionKind.MAJOR
 
     def where(entry: FileEntry) -> str:
         return f"{plan.location}/{entry.path}"
 
+    def rewrite(
+        inputs: tuple[Input, ...], gone: tuple[str, ...], output: str, delete_events: bool
+    ) -> Rewrite:
+        return Rewrite(
+            work.files.uri(plan.location), inputs, gone, f"{staging}/{output}", work.columns,
+            work.write_ids.high_watermark, work.write_ids.aborted, work.compression, delete_events)
+
     for number, inputs in plan.inputs_by_bucket().items():
         data = tuple(Input(where(one.file), one.source.above if one.source else -1)
                      for one in inputs.data)
-        common = {
-            "location": work.files.uri(plan.location), "columns": work.columns,
-            "high_watermark": work.write_ids.high_watermark,
-            "aborted": work.write_ids.aborted, "compression": work.compression,
-        }
         name = plan.output_base or plan.output_delta
         if data and name:
             gone = tuple(where(one.file) for one in inputs.every_delete) if major else ()
-            yield name, Rewrite(inputs=data, deletes=gone,
-                                output=f"{staging}/{name}/{BucketFile(number)}", **common)
+            yield rewrite(data, gone, f"{name}/{BucketFile(number)}", delete_events=False)
         if inputs.deletes and plan.output_delete_delta:
-            name = plan.output_delete_delta
-            yield name, Rewrite(
-                inputs=tuple(Input(where(one.file)) for one in inputs.deletes), deletes=(),
-                output=f"{staging}/{name}/{BucketFile(number)}", delete_events=True, **common)
+            events = tuple(Input(where(one.file)) for one in inputs.deletes)
+            yield rewrite(events, (), f"{plan.output_delete_delta}/{BucketFile(number)}",
+                          delete_events=True)
 
 
 def _run(spark: SparkSession, tasks: Sequence[Rewrite]) -> None:

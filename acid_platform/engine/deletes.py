@@ -30,7 +30,7 @@ MAX_WORDS = 1 << 23
 
 @dataclass(frozen=True, slots=True)
 class DeleteKeys:
-    """Deleted keys of one entity, unique, sorted by (write id, bucket, rowId); int64 arrays (n,)."""
+    """Deleted keys of one entity: int64 arrays (n,), unique, by (write id, bucket, rowId)."""
 
     write_ids: np.ndarray
     buckets: np.ndarray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import pandas as pd
 import pyarrow as pa
@@ -19,7 +20,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.arrow_types import arrow_type
 
-Rows = DataFrame | pd.DataFrame | pa.Table | Sequence[Mapping[str, object]]
+Rows: TypeAlias = DataFrame | pd.DataFrame | pa.Table | Sequence[Mapping[str, object]]
 """What a write accepts; columns match by name."""
 
 ROWS_PER_LOCAL_TASK = 1_000_000
@@ -40,14 +41,10 @@ def conform(
     columns that the rows need not carry. Raises UnknownColumn, WrongType.
     """
     fixed = fixed or {}
-    if not isinstance(rows, pd.DataFrame | pa.Table) and not hasattr(rows, "sparkSession"):
-        rows = _from_dicts(rows, columns, table)  # type: ignore[arg-type]
-    if isinstance(rows, pd.DataFrame | pa.Table):
-        rows = _from_local(spark, rows, columns, table)
-    assert isinstance(rows, DataFrame) or hasattr(rows, "sparkSession")
+    frame = _as_frame(spark, rows, columns, table)
     known = {column.name: column for column in columns}
     given: dict[str, T.StructField] = {}
-    for field in rows.schema.fields:
+    for field in frame.schema.fields:
         name = field.name.lower()
         if name not in known:
             raise _unknown(field.name, table, columns)
@@ -66,7 +63,17 @@ def conform(
             if why := refusal(field.dataType, column.type):
                 raise WrongType(f"column {column.name!r} of {table}: {why}")
             chosen.append(F.col(f"`{field.name}`").cast(kind).alias(column.name))
-    return rows.select(*chosen)
+    return frame.select(*chosen)
+
+
+def _as_frame(
+    spark: SparkSession, rows: Rows, columns: Sequence[TableColumn], table: str
+) -> DataFrame:
+    if isinstance(rows, DataFrame):
+        return rows
+    if isinstance(rows, pd.DataFrame | pa.Table):
+        return _from_local(spark, rows, columns, table)
+    return _from_local(spark, _from_dicts(rows, columns, table), columns, table)
 
 
 def _from_dicts(

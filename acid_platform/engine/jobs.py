@@ -22,6 +22,12 @@ def tagged(spark: SparkSession, txn_id: int) -> Iterator[None]:
         spark.removeTag(_tag(txn_id))
 
 
+def describe(spark: SparkSession, text: str) -> None:
+    """What Spark's UI shows for this thread's jobs; Spark Connect has no such thing."""
+    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+        spark.sparkContext.setJobDescription(text)
+
+
 def cancel(spark: SparkSession | None, txn_id: int) -> None:
     """Stop the running jobs of a transaction, if it has started any."""
     if spark is not None:

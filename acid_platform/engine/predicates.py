@@ -21,7 +21,7 @@ Value = bool | Decimal | str | datetime.date | None
 _UNKNOWN = object()
 
 
-def parse(text: str) -> exp.Expression:
+def parse(text: str) -> exp.Expr:
     """Raises InvalidExpression."""
     try:
         parsed = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
@@ -64,7 +64,7 @@ def may_match(
     return _truth(parse(where), row) is not False
 
 
-def _truth(node: exp.Expression, row: Mapping[str, object]) -> bool | None:
+def _truth(node: exp.Expr, row: Mapping[str, object]) -> bool | None:
     """True, False (also for SQL's NULL: such a row is not selected), or None for unknown."""
     match node:
         case exp.Paren():
@@ -93,7 +93,7 @@ def _truth(node: exp.Expression, row: Mapping[str, object]) -> bool | None:
             return None if value is _UNKNOWN else value is None
         case exp.Boolean():
             return bool(node.this)
-        case _ if type(node) in _COMPARISONS:
+        case exp.Binary() if type(node) in _COMPARISONS:
             return _compare(type(node), node.left, node.right, row)
     return None
 
@@ -109,7 +109,7 @@ _COMPARISONS: dict[type, Callable[[object, object], bool]] = {
 
 
 def _compare(
-    kind: type, left: exp.Expression, right: exp.Expression, row: Mapping[str, object]
+    kind: type, left: exp.Expr, right: exp.Expr, row: Mapping[str, object]
 ) -> bool | None:
     a, b = _value(left, row), _value(right, row)
     if a is _UNKNOWN or b is _UNKNOWN:
@@ -130,7 +130,7 @@ def _date(text: str) -> object:
         return _UNKNOWN
 
 
-def _value(node: exp.Expression, row: Mapping[str, object]) -> object:
+def _value(node: exp.Expr, row: Mapping[str, object]) -> object:
     match node:
         case exp.Paren():
             return _value(node.this, row)

@@ -236,9 +236,8 @@ class _PathValues:
     def __init__(self, frame: DataFrame, group: Sequence[EntityScan], scan: TableScan) -> None:
         self.scan = scan
         self.group = group
-        depth = len(scan.partition_columns)
-        self.pattern = (r"((?:[^/]+/){%d}[^/]+)/(?:base|delta|delete_delta)_[^/]*/[^/]*$"
-                        % (depth - 1))
+        segments = "/".join(["[^/]+"] * len(scan.partition_columns))
+        self.pattern = f"({segments})/(?:base|delta|delete_delta)_[^/]*/[^/]*$"
         encoded: dict[str, str] = {}
         for uri in frame.inputFiles():
             match = re.search(self.pattern, uri)

@@ -30,7 +30,8 @@ def spark_type(hive: HiveType) -> T.DataType:
         case "array":
             return T.ArrayType(spark_type(hive.children[0][1]))
         case "map":
-            return T.MapType(*(spark_type(child) for _, child in hive.children))
+            (_, key), (_, value) = hive.children
+            return T.MapType(spark_type(key), spark_type(value))
         case "struct":
             return T.StructType([T.StructField(n, spark_type(c)) for n, c in hive.children])
         case kind:

@@ -14,7 +14,7 @@ from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Difference, compare
 from acid_platform.engine import compact
 from acid_platform.engine.compact import CompactionWork, StagedCompaction
-from acid_platform.engine.jobs import cancel, tagged
+from acid_platform.engine.jobs import cancel, describe, tagged
 from acid_platform.engine.open import select_entities
 from acid_platform.engine.write import Written
 from acid_platform.errors import AcidError, CompactionLost, CompactionMismatch, CompactionRefused
@@ -82,7 +82,7 @@ class CompactionRun:
         assert self.plan and self._work and self.txn, "prepare() comes first"
         spark = self.context.spark
         with tagged(spark, self.txn.id):
-            spark.sparkContext.setJobDescription(job_name(self.task)) if _classic(spark) else None
+            describe(spark, job_name(self.task))
             self.staged = compact.execute(spark, self.plan, self._work)
         return self.staged
 
@@ -174,6 +174,3 @@ def job_name(task: CompactionTask) -> str:
     """`<worker>-compactor-<db>.<table>[.<partition>]` (compaction.md section 3)."""
     return f"{task.worker}-compactor-{job_entity(task)}"
 
-
-def _classic(spark: object) -> bool:
-    return not type(spark).__module__.startswith("pyspark.sql.connect")

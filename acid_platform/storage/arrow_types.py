@@ -24,7 +24,7 @@ def arrow_type(hive: HiveType, timestamps: str = "us") -> pa.DataType:
         case "map":
             return pa.map_(*(arrow_type(child, timestamps) for _, child in hive.children))
         case "struct":
-            return pa.struct([(name, arrow_type(child, timestamps)) for name, child in hive.children])
+            return pa.struct([(name, arrow_type(one, timestamps)) for name, one in hive.children])
         case "timestamp":
             return pa.timestamp(timestamps)
         case kind:

@@ -2,7 +2,8 @@
 
 This runs inside Spark tasks and imports neither Spark nor anything of the driver. Rows leave in
 (originalTransaction, bucket, rowId) order without a sort where inputs do not overlap, and with a
-merge, stripe by stripe, where they do. Memory: a stripe per overlapping input, plus the delete keys.
+merge, stripe by stripe, where they do. Memory: a stripe per overlapping input, and the delete
+keys.
 """
 
 from __future__ import annotations
@@ -116,8 +117,8 @@ def _last(keys: tuple[np.ndarray, ...]) -> RowKey:
 def _not_above(keys: tuple[np.ndarray, ...], bound: RowKey) -> int:
     """How many leading rows of sorted keys are at or below `bound`."""
     w, b, r = keys[:3]
-    upto = (w < bound[0]) | ((w == bound[0]) & ((b < bound[1]) | ((b == bound[1]) & (r <= bound[2]))))
-    return int(np.count_nonzero(upto))
+    within_bucket = (b < bound[1]) | ((b == bound[1]) & (r <= bound[2]))
+    return int(np.count_nonzero((w < bound[0]) | ((w == bound[0]) & within_bucket)))
 
 
 class _Source:

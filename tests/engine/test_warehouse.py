@@ -1,0 +1,184 @@
+"""Tables through the public face: verbs, snapshots, leases, conflicts, compaction, cleaning."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from acid_platform.errors import (
+    NotEnoughHistory,
+    OverwriteThenWrite,
+    SnapshotExpired,
+    WriteConflict,
+)
+from acid_platform.services import cleaner
+from acid_platform.table import Table
+from acid_platform.warehouse import Warehouse
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
+    with Warehouse.open(tmp_path / "wh", spark=spark) as opened:
+        yield opened
+        opened.metastore.stop()
+
+
+def rows(table: Table, **kwargs: object) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in table.read(**kwargs).collect()), key=str)  # type: ignore[arg-type]
+
+
+def directories(table: Table) -> list[str]:
+    root = Path(table.location)
+    return sorted(
+        str(Path(where, one).relative_to(root))
+        for where, inside, _ in os.walk(root) for one in inside if one.startswith(("base", "del", "_tmp"))
+    )
+
+
+@pytest.fixture
+def months(warehouse: Warehouse) -> Table:
+    table = warehouse.create_table("db.m", "id int, v string", partitioned_by=["month int"])
+    table.insert(pd.DataFrame({"id": range(6), "v": list("abcdef"), "month": [1, 1, 2, 2, 3, 3]}))
+    return table
+
+
+def test_partitioned_verbs_touch_only_the_partitions_that_they_must(months: Table) -> None:
+    assert months.partitions() == ["month=1", "month=2", "month=3"]
+    assert months.update({"v": "upper(v)"}, "month = 2 and id > 2") == 1
+    assert months.delete("id = 5") == 1
+    assert rows(months) == [(0, "a", 1), (1, "b", 1), (2, "c", 2), (3, "D", 2), (4, "e", 3)]
+    assert directories(months) == [
+        "month=1/delta_0000001_0000001_0000",
+        "month=2/delete_delta_0000002_0000002_0000", "month=2/delta_0000001_0000001_0000",
+        "month=2/delta_0000002_0000002_0000",
+        "month=3/delete_delta_0000003_0000003_0000", "month=3/delta_0000001_0000001_0000",
+    ]
+    assert rows(months, columns=["v"], where="month = 2") == [("D",), ("c",)]
+    assert [row["write_id"] for row in months.history()][-1] == 3
+
+
+def test_T34_overwrite_replaces_the_partitions_of_its_rows_or_the_named_one(months: Table) -> None:
+    months.overwrite([{"id": 9, "v": "z", "month": 1}])
+    assert rows(months, where="month = 1") == [(9, "z", 1)]
+    assert len(rows(months)) == 5
+    months.overwrite([], partition={"month": 2})
+    assert rows(months, where="month = 2") == []
+    assert "month=2/base_0000003" in directories(months)
+
+
+def test_P6_nothing_is_written_behind_an_overwrite_of_the_same_transaction(
+    warehouse: Warehouse, months: Table
+) -> None:
+    with pytest.raises(OverwriteThenWrite), warehouse.transaction() as txn:
+        txn.table("db.m").overwrite([{"id": 9, "v": "z", "month": 1}])
+        txn.table("db.m").insert([{"id": 10, "v": "y", "month": 1}])
+    assert len(rows(months)) == 6
+
+
+def test_S4_a_transaction_reads_its_own_writes_and_nobody_else_does(
+    warehouse: Warehouse, months: Table
+) -> None:
+    with warehouse.transaction() as txn:
+        table = txn.table("db.m")
+        table.delete("month = 1")
+        table.insert([{"id": 7, "v": "new", "month": 4}])
+        assert sorted(row.id for row in table.read().collect()) == [2, 3, 4, 5, 7]
+        table.update({"v": "'twice'"}, "id = 7")
+        assert len(rows(months)) == 6
+    assert rows(months, where="id = 7") == [(7, "twice", 4)]
+    assert len(rows(months)) == 5
+
+
+def test_T31_first_committer_wins_per_partition(warehouse: Warehouse, months: Table) -> None:
+    first, second, third = (warehouse.transaction() for _ in range(3))
+    first.table("db.m").update({"v": "'1'"}, "month = 1")
+    second.table("db.m").delete("month = 1 and id = 0")
+    third.table("db.m").update({"v": "'3'"}, "month = 3")
+    first.commit()
+    third.commit()
+    with pytest.raises(WriteConflict, match="month=1"):
+        second.commit()
+    assert rows(months) == [(0, "1", 1), (1, "1", 1), (2, "c", 2), (3, "d", 2), (4, "3", 3),
+                            (5, "3", 3)]
+
+
+def test_P12_a_frame_keeps_its_rows_through_update_compaction_and_cleaning(
+    warehouse: Warehouse, months: Table
+) -> None:
+    before = months.read()
+    filtered = before.filter("month <= 2").select("id", "v")
+    months.update({"v": "'x'"})
+    months.delete("id = 0")
+    outcomes = months.compact("major")
+    assert {row["state"] for row in outcomes} == {"ready for cleaning"}
+    cleaner.run(warehouse.metastore)
+    assert "month=1/delta_0000001_0000001_0000" in directories(months)
+    assert sorted(row.v for row in before.collect()) == list("abcdef")
+    assert sorted(row.v for row in filtered.collect()) == list("abcd")
+    warehouse.release()
+    assert any(done.removed for done in cleaner.run(warehouse.metastore))
+    assert all("/base_0000003_v" in one for one in directories(months))
+    assert rows(months) == [(i, "x", i // 2 + 1) for i in range(1, 6)]
+    with pytest.raises(SnapshotExpired, match="read"):
+        before.count()
+    with pytest.raises(SnapshotExpired, match="read"):
+        filtered.toPandas()
+
+
+def test_P13_a_write_id_list_reads_an_older_state_while_its_files_are_there(
+    warehouse: Warehouse, months: Table
+) -> None:
+    old = months.snapshot().write_ids
+    months.delete("month = 3")
+    assert len(rows(months, snapshot=str(old))) == 6
+    assert len(rows(months)) == 4
+    months.compact("major", partition="month=3")
+    warehouse.release()
+    cleaner.run(warehouse.metastore)
+    with pytest.raises(NotEnoughHistory):
+        months.read(snapshot=old)
+
+
+def test_one_snapshot_over_all_tables(warehouse: Warehouse, months: Table) -> None:
+    other = warehouse.create_table("db.o", "id int")
+    other.insert([{"id": 1}])
+    with warehouse.snapshot() as snapshot:
+        with warehouse.transaction() as txn:
+            txn.table("db.o").delete()
+            txn.table("db.m").delete()
+        assert snapshot.table("db.o").read().count() == 1
+        assert snapshot.table("db.m").read().count() == 6
+    assert (rows(months), rows(other)) == ([], [])
+
+
+def test_minor_compaction_keeps_every_row_id_and_deletes(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.t", "id int")
+    for i in range(3):
+        table.insert([{"id": i}, {"id": i + 10}])
+    table.delete("id = 11")
+    expected = rows(table, row_id=True)
+    (done,) = table.compact("minor")
+    assert done["state"] == "ready for cleaning"
+    warehouse.release()
+    cleaner.run(warehouse.metastore)
+    txn = done["txnid"]
+    assert directories(table) == [f"delete_delta_0000001_0000004_v{txn:07d}",
+                                  f"delta_0000001_0000004_v{txn:07d}"]
+    assert rows(table, row_id=True) == expected
+
+
+def test_add_columns_leaves_files_and_reads_null(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.t", "id int")
+    table.insert([{"id": 1}])
+    table.add_columns("note string")
+    table.insert([{"id": 2, "note": "n"}])
+    assert rows(table) == [(1, None), (2, "n")]
+    table.compact("major")
+    assert rows(table) == [(1, None), (2, "n")]
