@@ -143,3 +143,11 @@ def test_S48_both_kinds_of_a_straddling_pair() -> None:
 def test_overlapping_deltas_give_each_row_once() -> None:
     result = seen("d1-5v10/bucket_0", "d3-8v12/bucket_0")
     assert [(one.name.low, one.above) for one in result.deltas] == [(1, -1), (3, 5)]
+
+
+def test_a_straddling_delta_that_adds_nothing_visible_is_neither_read_nor_obsolete() -> None:
+    """Later snapshots need it; its rows at or below the base are in the base."""
+    result = seen("b3v10/bucket_0", "d2-5v12/bucket_0", w="3:M::")
+    assert (result.deltas, result.obsolete) == ((), ())
+    [left] = result.invisible
+    assert (left.path, left.reason) == (names("d2-5v12")[0], "adds no visible write id above 3")
