@@ -314,9 +314,9 @@ class Metastore:
     def record_not_initiated(self, table: str, partition: str | None, reason: str) -> None:
         self._call("record_not_initiated", table=table, partition=partition, reason=reason)
 
-    def take_compaction(self, worker: str) -> CompactionTask | None:
-        """The next task, now `working` and owned by this worker and attempt (C26)."""
-        task = self._call("take_compaction", worker=worker)["task"]
+    def take_compaction(self, worker: str, table: str | None = None) -> CompactionTask | None:
+        """The next task (of a table), now `working` and owned by this worker and attempt (C26)."""
+        task = self._call("take_compaction", worker=worker, table=table)["task"]
         return None if task is None else decode(CompactionTask, task)
 
     def begin_compaction(

@@ -94,7 +94,7 @@ def take(turn: Turn, args: Body) -> dict[str, Any]:
     for row in sorted(state.queue.values(), key=lambda one: one.id):
         entity = entity_of(row)
         free = entity not in busy and not being_cleaned(state, entity, turn.now)
-        if row.state is _I and free:
+        if row.state is _I and free and args.get("table") in (None, row.table):
             turn.record("taken", id=row.id, worker=args["worker"])
             return {"task": encode(state.queue[row.id])}
     return {"task": None}

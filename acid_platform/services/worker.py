@@ -51,9 +51,11 @@ class CompactionRun:
     _work: CompactionWork | None = field(default=None, repr=False)
 
     @classmethod
-    def take(cls, context: Context, worker: str | None = None) -> CompactionRun | None:
-        """The next task of the queue, now owned by `worker`; None when nothing waits (C26)."""
-        task = context.metastore.take_compaction(worker or worker_id())
+    def take(
+        cls, context: Context, worker: str | None = None, table: str | None = None
+    ) -> CompactionRun | None:
+        """The next task (of a table), now owned by `worker`; None when nothing waits (C26)."""
+        task = context.metastore.take_compaction(worker or worker_id(), table)
         return None if task is None else cls(context, task)
 
     def prepare(self) -> CompactionPlan | NothingToDo:
