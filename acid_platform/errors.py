@@ -181,3 +181,10 @@ class CompactionFailed(Transient):
 
 class CompactionLost(Transient):
     """The task was revoked and given to another worker; this attempt's output was dropped (P21)."""
+
+
+# --- data quality -------------------------------------------------------------------------------
+
+
+class CheckErrored(Terminal):
+    """An expectation could not be evaluated, so that it says nothing about the data."""
