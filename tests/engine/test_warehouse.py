@@ -38,7 +38,8 @@ def directories(table: Table) -> list[str]:
     root = Path(table.location)
     return sorted(
         str(Path(where, one).relative_to(root))
-        for where, inside, _ in os.walk(root) for one in inside if one.startswith(("base", "del", "_tmp"))
+        for where, inside, _ in os.walk(root) for one in inside
+        if one.startswith(("base", "del", "_tmp"))
     )
 
 
