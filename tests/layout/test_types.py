@@ -1,0 +1,69 @@
+"""Hive type and column declarations."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acid_platform.errors import InvalidDefinition
+from acid_platform.layout.schema import cheapest, user_metadata
+from acid_platform.layout.types import HiveType, parse_columns, parse_type
+
+PRIMITIVES = ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string",
+              "binary", "date", "timestamp", "timestamp with local time zone", "decimal(7,2)",
+              "varchar(10)", "char(3)"]
+types = st.recursive(
+    st.sampled_from([parse_type(one) for one in PRIMITIVES]),
+    lambda inner: st.one_of(
+        inner.map(lambda one: HiveType("array", (), (("element", one),))),
+        st.tuples(inner, inner).map(
+            lambda two: HiveType("map", (), (("key", two[0]), ("value", two[1])))),
+        st.lists(inner, min_size=1, max_size=3).map(
+            lambda some: HiveType("struct", (), tuple((f"f{i}", x) for i, x in enumerate(some)))),
+    ),
+    max_leaves=6,
+)
+
+
+@given(types)
+def test_types_round_trip_through_hives_text(one: HiveType) -> None:
+    assert parse_type(str(one)) == one
+
+
+@pytest.mark.parametrize(("text", "canonical"), [
+    ("INT", "int"), ("integer", "int"), ("decimal", "decimal(10,0)"), ("numeric(5)", "decimal(5,0)"),
+    ("struct< A : int , b:array<string> >", "struct<a:int,b:array<string>>"),
+    ("map<string,\nbigint>", "map<string,bigint>"),
+])
+def test_types_are_read_leniently_and_printed_in_one_form(text: str, canonical: str) -> None:
+    assert str(parse_type(text)) == canonical
+
+
+@pytest.mark.parametrize("text", [
+    "", "intt", "decimal(39,1)", "decimal(2,3)", "decimal(1,2,3)", "array<int", "array<>", "int int",
+    "struct<a int>", "map<int>", "varchar", "timestamp with zone", "int;", "array<int>>",
+])
+def test_a_bad_type_is_named_in_the_error(text: str) -> None:
+    with pytest.raises(InvalidDefinition, match="write e.g."):
+        parse_type(text)
+
+
+def test_columns_are_lower_case_and_unique() -> None:
+    parsed = parse_columns("ID int, `Note` struct<A:int>, d decimal(7,2)")
+    assert [str(one) for one in parsed] == ["id int", "note struct<a:int>", "d decimal(7,2)"]
+    with pytest.raises(InvalidDefinition, match="twice"):
+        parse_columns("a int, A string")
+
+
+def test_the_cheapest_leaf_is_a_narrow_primitive() -> None:
+    assert str(cheapest(parse_columns("s string, b bigint, f boolean, a array<int>"))) == "f boolean"
+    assert cheapest(parse_columns("a array<int>")) is None
+
+
+def test_user_metadata_has_hives_exact_forms() -> None:
+    assert user_metadata([(1, 536870912, 9), (2, 536870913, 0)], 3, 0) == {
+        "hive.acid.key.index": b"1,536870912,9;2,536870913,0;",
+        "hive.acid.stats": b"3,0,0",
+        "hive.acid.version": b"2",
+    }

@@ -1,0 +1,165 @@
+"""Merging files of a bucket: order, identity, deletes, aborted ids, schema evolution."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import orc
+
+from acid_platform.errors import CorruptFile
+from acid_platform.layout.orc_tail import with_user_metadata
+from acid_platform.layout.types import parse_columns
+from acid_platform.storage import rewrite as module
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import events, finish_file, metadata, open_orc, read_keys
+from acid_platform.storage.rewrite import Input, Rewrite, output_schema, rewrite_bucket
+
+COLUMNS = parse_columns("id int, v string")
+P = 536870912
+Event = tuple[int, int, int, int]
+"""originalTransaction, bucket, rowId, currentTransaction."""
+
+
+def write(path: Path, keys: list[Event], deletes: bool = False) -> str:
+    """An ACID file with one row per key; the value of `id` tells the row."""
+    target = output_schema(COLUMNS)
+    w, b, r, c = ([key[i] for key in keys] for i in range(4))
+    row = [None if deletes else {"id": hash(key) % 1000, "v": f"{key}"} for key in keys]
+    table = pa.table({
+        "operation": [2 if deletes else 0] * len(keys), "originalTransaction": w, "bucket": b,
+        "rowId": r, "currentTransaction": c, "row": row,
+    }, schema=target)
+    orc.write_table(table, str(path), stripe_size=1024)
+    return str(path)
+
+
+def merged(
+    root: Path, inputs: list[list[Event]], deletes: list[Event], high: int = 99,
+    aborted: tuple[int, ...] = (), above: int = -1,
+) -> list[Event]:
+    paths = [write(root / f"in{i}", keys) for i, keys in enumerate(inputs)]
+    gone = [write(root / "gone", deletes, deletes=True)] if deletes else []
+    output = str(root / "out")
+    rows, size = rewrite_bucket(Rewrite(
+        str(root), tuple(Input(path, above) for path in paths), tuple(gone), output, COLUMNS, high,
+        aborted, "zlib"))
+    if not rows:
+        assert (rows, size, Path(output).exists()) == (0, 0, False)
+        return []
+    files, _ = Files.of(str(root))
+    w, b, r, c = read_keys(open_orc(files, output), output, with_current=True)
+    found = [tuple(map(int, key)) for key in zip(w, b, r, c, strict=True)]
+    assert len(found) == rows
+    values = [one["row"]["v"] for one in events(files, output)]
+    assert values == [str(key) for key in found], "each key kept its row"
+    index = metadata(files, output)["user_metadata"]["hive.acid.key.index"]
+    assert index.endswith(f"{found[-1][0]},{found[-1][1]},{found[-1][2]};")
+    return found  # type: ignore[return-value]
+
+
+keys = st.tuples(st.integers(1, 4), st.sampled_from([P, P + 1, P + 65536]), st.integers(0, 40))
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sets(keys, max_size=60), max_size=4), st.sets(keys, max_size=30), st.data())
+def test_C31_a_merge_is_the_sorted_union_without_deleted_and_aborted_rows(
+    parts: list[set[tuple[int, int, int]]], gone: set[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    seen: set[tuple[int, int, int]] = set()
+    inputs: list[list[Event]] = []
+    for part in parts:
+        fresh = sorted(part - seen)
+        seen |= part
+        if fresh:
+            inputs.append([(*key, key[0]) for key in fresh])
+    aborted = tuple(data.draw(st.sets(st.integers(1, 4), max_size=1)))
+    deletes = sorted((*key, 9) for key in gone)
+    expected = sorted(
+        event for part in inputs for event in part
+        if event[:3] not in gone and event[3] not in aborted)
+    with tempfile.TemporaryDirectory() as root:
+        assert merged(Path(root), inputs, deletes, aborted=aborted) == expected
+
+
+def test_C31_inputs_out_of_order_are_sorted(tmp_path: Path) -> None:
+    # An older query-based compaction sorted by bucket first (storage.md section 2).
+    odd = [(2, P, 0, 2), (2, P, 1, 2), (1, P + 65536, 0, 1), (1, P + 65536, 1, 1)]
+    assert merged(tmp_path, [odd, [(1, P, 5, 1)]], []) == sorted([*odd, (1, P, 5, 1)])
+
+
+def test_S35_rows_below_a_straddled_base_are_dropped(tmp_path: Path) -> None:
+    assert merged(tmp_path, [[(3, P, 0, 3), (5, P, 0, 5), (6, P, 0, 6)]], [], above=5) == [
+        (6, P, 0, 6)]
+
+
+def test_S78_an_aborted_delete_deletes_nothing(tmp_path: Path) -> None:
+    rows = [(1, P, 0, 1), (1, P, 1, 1)]
+    deletes = [(1, P, 0, 2), (1, P, 1, 3)]
+    assert merged(tmp_path, [rows], deletes, aborted=(2,)) == [(1, P, 0, 1)]
+    (tmp_path / "2").mkdir()
+    assert merged(tmp_path / "2", [rows], deletes, high=2) == [(1, P, 1, 1)]
+
+
+def test_a_large_merge_is_streamed_stripe_by_stripe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    keep = module._conform
+
+    def watched(batch: pa.RecordBatch, *args: object) -> pa.RecordBatch:
+        seen.append(batch.num_rows)
+        return keep(batch, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "_conform", watched)
+    inputs = [[(w, P, r, w) for r in range(30_000)] for w in (1, 2)]
+    assert len(merged(tmp_path, inputs, [])) == 60_000
+    assert len(seen) > 2 and max(seen) < 30_000
+
+
+def test_schema_evolution_added_columns_are_null_and_ints_widen(tmp_path: Path) -> None:
+    path = write(tmp_path / "in", [(1, P, 0, 1)])
+    wider = parse_columns("v string, note string, id bigint")
+    rewrite_bucket(Rewrite(str(tmp_path), (Input(path),), (), str(tmp_path / "out"), wider, 9, (),
+                           "zlib"))
+    files, _ = Files.of(str(tmp_path))
+    (event,) = events(files, str(tmp_path / "out"))
+    assert event["row"]["note"] is None and event["row"]["v"] == f"{(1, P, 0, 1)}"
+    assert metadata(files, str(tmp_path / "out"))["schema"].endswith(
+        "row:struct<v:string,note:string,id:bigint>>")
+
+
+def test_delete_events_are_merged_and_stay_without_a_row(tmp_path: Path) -> None:
+    first = write(tmp_path / "1", [(1, P, 0, 2), (1, P, 5, 2)], deletes=True)
+    second = write(tmp_path / "2", [(1, P, 3, 3)], deletes=True)
+    rows, _ = rewrite_bucket(Rewrite(
+        str(tmp_path), (Input(first), Input(second)), (), str(tmp_path / "out"), COLUMNS, 9, (),
+        "zlib", delete_events=True))
+    files, _ = Files.of(str(tmp_path))
+    found = list(events(files, str(tmp_path / "out")))
+    assert rows == 3 and [one["rowId"] for one in found] == [0, 3, 5]
+    assert {(one["operation"], one["row"]) for one in found} == {(2, None)}
+    assert metadata(files, str(tmp_path / "out"))["user_metadata"]["hive.acid.stats"] == "0,0,3"
+
+
+def test_P15_a_file_whose_keys_do_not_ascend_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "in", [(2, P, r, 2) for r in range(20_000)]
+                 + [(1, P, r, 1) for r in range(20_000)])
+    files, _ = Files.of(str(tmp_path))
+    assert open_orc(files, path).nstripes > 1
+    with pytest.raises(CorruptFile, match="ascend"):
+        finish_file(files, path, deletes=False)
+
+
+@pytest.mark.parametrize("content", [b"", b"ORC", b"not an ORC file at all"])
+def test_a_torn_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "torn").write_bytes(content)
+    files, _ = Files.of(str(tmp_path))
+    with pytest.raises(CorruptFile, match="torn"):
+        open_orc(files, str(tmp_path / "torn"))
+    with pytest.raises(CorruptFile, match="torn"):
+        with_user_metadata(content, {}, "torn")
