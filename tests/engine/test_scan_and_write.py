@@ -1,0 +1,190 @@
+"""Scans that must agree whatever way is chosen, and publications that must not half-happen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from acid_platform.engine import deletes, scan, write
+from acid_platform.engine.deletes import DeleteBitmap, DeleteKeys
+from acid_platform.engine.session import check_session
+from acid_platform.errors import PublicationFailed, SparkMisconfigured
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import open_orc, read_keys
+from acid_platform.table import Table
+from acid_platform.warehouse import Warehouse
+
+pytestmark = pytest.mark.spark
+
+ODD = ["a b", "x:y%", "é", "100%", "p=q/r", None, "'quote\"", "a+b&c"]
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
+    with Warehouse.open(tmp_path_factory.mktemp("scan"), spark=spark) as opened:
+        yield opened
+        opened.metastore.stop()
+
+
+@pytest.fixture(scope="module")
+def expected() -> pd.DataFrame:
+    ids = np.arange(4000)
+    return pd.DataFrame({"id": ids, "v": ids * 1.5, "m": ids % 2,
+                         "k": np.array(ODD, dtype=object)[ids % len(ODD)]})
+
+
+@pytest.fixture(scope="module")
+def table(warehouse: Warehouse, expected: pd.DataFrame) -> Table:
+    """A partition for every awkward character; updates and deletes in each of them."""
+    made = warehouse.create_table("db.p", "id bigint, v double", partitioned_by=["m int", "k string"])
+    made.insert(expected.assign(v=0.0))
+    made.update({"v": "id * 1.5"})
+    made.insert(expected.assign(id=expected.id + 10_000))
+    made.delete("id >= 10000")
+    return made
+
+
+@pytest.mark.parametrize("union", [True, False], ids=["union", "path"])
+@pytest.mark.parametrize("bitmap", [True, False], ids=["bitmap", "join"])
+def test_P16_P14_every_way_to_scan_gives_the_same_rows(
+    table: Table, expected: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, union: bool, bitmap: bool
+) -> None:
+    monkeypatch.setattr(scan, "UNION_BYTES", 0 if union else 1 << 60)
+    monkeypatch.setattr(scan, "UNION_LIMIT", 100)
+    monkeypatch.setattr(deletes, "MAX_WORDS", 1 << 23 if bitmap else 0)
+    found = table.read().toPandas().sort_values("id", ignore_index=True)
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
+def test_P16_a_filter_on_a_partition_opens_only_its_files(table: Table) -> None:
+    frame = table.read().filter("k = 'x:y%' and m = 1").agg(F.count("*"))
+    (count,) = frame.collect()
+    assert count[0] == sum(1 for i in range(4000) if i % 2 == 1 and i % 8 == 1)
+    leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()
+    opened = sum(leaves.apply(i).metrics().apply("numFiles").value() for i in range(leaves.size())
+                 if leaves.apply(i).metrics().contains("numFiles"))
+    assert opened <= 2
+
+
+def test_count_and_id_only_reads_keep_the_six_columns(table: Table) -> None:
+    assert table.read().count() == 4000
+    assert table.read(columns=["m"]).distinct().count() == 3
+    assert table.read(columns=[], row_id=True).select("row__id.rowid").count() == 4000
+    assert table.read().filter("id is null").count() == 0
+    assert table.read().filter("id is not null and id = 7").count() == 1
+
+
+def test_P15_row_ids_are_unique_and_ascend_in_every_file(table: Table) -> None:
+    ids = table.read(row_id=True).select("m", "k", "row__id").distinct().count()
+    assert ids == 4000
+    files, root = Files.of(table.location)
+    checked = 0
+    for where, _, names in os.walk(root):
+        for name in names:
+            if name.startswith("bucket_"):
+                path = f"{where}/{name}"
+                keys = np.stack(read_keys(open_orc(files, path), path))
+                order = np.lexsort(keys[::-1])
+                assert (np.diff(order) > 0).all() and len(np.unique(keys, axis=1).T) == len(keys.T)
+                checked += 1
+    assert checked > 8
+
+
+def test_the_bitmap_answers_every_key_and_nothing_else(spark: SparkSession) -> None:
+    random = np.random.default_rng(7)
+    entities, keys = [], set()
+    for entity in range(3):
+        n = 400 if entity != 1 else 0
+        raw = np.stack([random.integers(3, 9, n), random.choice([1 << 29, (1 << 29) + 65537, 5], n),
+                        random.choice([0, 63, 64, 1_000_000, 5_000_000_000], n)
+                        + random.integers(0, 70, n)])
+        raw = np.unique(raw, axis=1)
+        entities.append(DeleteKeys(*raw))
+        keys |= {(entity, *map(int, key)) for key in raw.T}
+    bitmap = DeleteBitmap.build([entities[0], entities[1], DeleteKeys(*np.array(
+        [key[1:] for key in sorted(keys) if key[0] == 2 and key[3] < 5_000_000_000]).T)])
+    assert bitmap is None, "a span of 5 thousand million is for the join"
+    small = [DeleteKeys(*np.array([key[1:] for key in sorted(keys)
+                                   if key[0] == entity and key[3] < 2_000_000] or [[0] * 3])[
+        : None if entity != 1 else 0].T) for entity in range(3)]
+    bitmap = DeleteBitmap.build(small)
+    assert bitmap is not None
+    gone = {(e, *map(int, key)) for e, one in enumerate(small)
+            for key in zip(one.write_ids, one.buckets, one.row_ids, strict=True)}
+    near = {(e, w + dw, b, max(0, r + dr)) for e, w, b, r in sorted(gone)[::7]
+            for dw in (-1, 0, 1, 50) for dr in (-64, -1, 0, 1, 64)} | {(1, 3, 5, 0), (0, 0, 7, 0)}
+    frame = spark.createDataFrame(
+        sorted(gone | near), "e int, originalTransaction long, bucket int, rowId long")
+    found = frame.filter(bitmap.deleted(spark, F.col("e"))).collect()
+    assert {tuple(row) for row in found} == gone
+
+
+def test_P19_a_count_that_differs_publishes_nothing(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = warehouse.create_table("db.c", "id int")
+    table.insert([{"id": 1}])
+    before = sorted(os.listdir(table.location))
+    run = write._run
+    monkeypatch.setattr(write, "_run", lambda *args: run(*args) + 1)
+    with pytest.raises(PublicationFailed, match="nothing was published"):
+        table.insert([{"id": 2}])
+    monkeypatch.undo()
+    assert sorted(os.listdir(table.location)) == before
+    assert warehouse.show_transactions().query("state == 'open' and type == 'DEFAULT'").empty
+    assert [row.id for row in table.read().collect()] == [1]
+
+
+def test_P19_two_files_for_one_bucket_are_refused(tmp_path: Path) -> None:
+    files, root = Files.of(str(tmp_path))
+    for token in ("a", "b"):
+        (tmp_path / f"part-00003-{token}.orc").write_bytes(b"")
+    with pytest.raises(PublicationFailed, match="two files"):
+        write._arrange(files, root, f"{root}/ready", "", "delta_0000001_0000001_0000", False)
+
+
+def test_P19_a_failed_rename_takes_back_the_others(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = warehouse.create_table("db.r", "id int", partitioned_by=["m int"])
+    publish, calls = Files.publish, []
+
+    def failing(self: Files, temporary: str, final: str) -> None:
+        calls.append(final)
+        if len(calls) == 2:
+            raise OSError("disk gone")
+        publish(self, temporary, final)
+
+    monkeypatch.setattr(Files, "publish", failing)
+    with warehouse.transaction() as txn:
+        with pytest.raises(OSError, match="disk gone"):
+            txn.table("db.r").insert([{"id": 1, "m": 1}, {"id": 2, "m": 2}])
+        monkeypatch.undo()
+        txn.table("db.r").insert([{"id": 3, "m": 1}])
+    assert [tuple(row) for row in table.read().collect()] == [(3, 1)]
+    assert not any(name.startswith("_tmp") for name in os.listdir(table.location))
+
+
+def test_P17_a_session_in_another_time_zone_is_refused(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        with pytest.raises(SparkMisconfigured, match=r"spark\.sql\.session\.timeZone"):
+            check_session(spark)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert check_session(spark) is spark
+
+
+def test_P17_timestamps_are_wall_clocks(warehouse: Warehouse, spark: SparkSession) -> None:
+    table = warehouse.create_table("db.ts", "id int, at timestamp")
+    table.insert(spark.sql("SELECT 1 id, TIMESTAMP_NTZ '2013-07-01 12:00:00' at"))
+    table.insert(pd.DataFrame({"id": [2], "at": [pd.Timestamp("2013-07-01 12:00:00")]}))
+    found = table.read().selectExpr("cast(at AS string) at").distinct().collect()
+    assert [row.at for row in found] == ["2013-07-01 12:00:00"]
