@@ -66,6 +66,10 @@ class SettingRefused(Terminal):
 # --- environment ------------------------------------------------------------------------------
 
 
+class NoSuchWarehouse(Terminal):
+    """No warehouse was made at this place yet."""
+
+
 class WarehouseNotWritable(Terminal):
     """The warehouse directory can't be created or written."""
 
@@ -188,3 +192,7 @@ class CompactionLost(Transient):
 
 class CheckErrored(Terminal):
     """An expectation could not be evaluated, so that it says nothing about the data."""
+
+
+class SourceMissing(Terminal):
+    """A file that an asset reads its rows from is not there."""

@@ -10,7 +10,6 @@ import time
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind, Layout
@@ -23,6 +22,8 @@ from acid_platform.errors import (
     WarehouseNotWritable,
 )
 from acid_platform.layout.types import parse_columns
+from acid_platform.location import Location
+from acid_platform.metastore import show_columns
 from acid_platform.metastore.client import Metastore
 from acid_platform.metastore.records import ClientInfo, TableRecord
 from acid_platform.services import worker
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from acid_platform.engine.scan import TableScan
     from acid_platform.metastore.client import Transaction as Lease
     from acid_platform.transactions import ValidWriteIdList
-
-METASTORE_DIRECTORY = "_metastore"
-"""Below a local warehouse; hidden from readers by its underscore."""
 
 UNSUPPORTED = ("char", "varchar", "timestamp with local time zone")
 RESERVED = ("row__id", "input__file__name")
@@ -62,7 +60,7 @@ class Warehouse:
         self._given = spark
         self._spark: SparkSession | None = None
         self._run_id = run_id
-        self._leases: list[tuple[Lease, TableScan]] = []
+        self._leases: list[tuple[Lease, list[TableScan]]] = []
         self._guard = threading.RLock()
 
     @classmethod
@@ -77,21 +75,10 @@ class Warehouse:
         it). Spark starts at first need. `settings` are Hive's configuration names, stored in the
         metastore. Raises WarehouseNotWritable, MetastoreUnavailable, SettingRefused.
         """
-        where = os.fspath(location) if location is not None else os.environ.get("ACID_WAREHOUSE")
-        if not where:
-            raise InvalidDefinition("no warehouse: pass a path or set ACID_WAREHOUSE")
-        if "://" not in where:
-            where = str(Path(where).expanduser().absolute())
-        files, path = Files.of(where)
+        place = Location.of(location, metastore)
+        files, path = Files.of(place.warehouse)
         _require_writable(files, path)
-        home = metastore or os.environ.get("ACID_METASTORE")
-        if not home:
-            if not files.local:
-                raise InvalidDefinition(
-                    f"{where} is not a local directory: set ACID_METASTORE to a local one for its"
-                    " metastore (P10)")
-            home = f"{path}/{METASTORE_DIRECTORY}"
-        handle = cls(path if files.local else where, Metastore.connect(home), spark, run_id)
+        handle = cls(place.warehouse, Metastore.connect(place.metastore), spark, run_id)
         for name, value in (settings or {}).items():
             handle.metastore.set(name, value)
         return handle
@@ -207,37 +194,51 @@ class Warehouse:
         self, record: TableRecord, where: str | None, explicit: ValidWriteIdList | None = None
     ) -> TableScan:
         """A scan at a fresh snapshot, or at an explicit write id list (P13), under a lease."""
-        lease = self.metastore.open_snapshot([record.name], self._info())
+        return self._leased([(record, where)], explicit)[0]
+
+    def leased_scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
+        """Scans of several tables at one snapshot, under one lease; `where` prunes partitions."""
+        return self._leased(wanted)
+
+    def _leased(
+        self, wanted: Sequence[tuple[TableRecord, str | None]],
+        explicit: ValidWriteIdList | None = None,
+    ) -> list[TableScan]:
+        names = sorted({record.name for record, _ in wanted})
+        lease = self.metastore.open_snapshot(names, self._info())
         try:
-            write_ids = lease.valid_write_ids(record.name)
-            scan = open_scan(self.layout(record), explicit or write_ids, lease.valid_txns, where)
+            lists = {name: explicit or lease.valid_write_ids(name) for name in names}
+            scans = [
+                open_scan(self.layout(record), lists[record.name], lease.valid_txns, where)
+                for record, where in wanted
+            ]
         except BaseException:
             lease.commit()
             raise
-        return self._keep(lease, scan)
+        self._keep(lease, scans)
+        return scans
 
     def leased_snapshot(self, record: TableRecord) -> TableSnapshot:
         lease = self.metastore.open_snapshot([record.name], self._info())
         write_ids = lease.valid_write_ids(record.name)
         layout = self.layout(record)
-        self._keep(lease, open_scan(layout, write_ids, lease.valid_txns))
+        self._keep(lease, [open_scan(layout, write_ids, lease.valid_txns)])
         return TableSnapshot(record.name, write_ids, lease.valid_txns,
                              select_entities(layout, write_ids, lease.valid_txns))
 
-    def _keep(self, lease: Lease, scan: TableScan) -> TableScan:
+    def _keep(self, lease: Lease, scans: list[TableScan]) -> None:
         """Hold the lease, unless an older one of ours protects the very same files already."""
         with self._guard:
             kept = []
             for held, earlier in self._leases:
-                if _same_files(earlier, scan):
+                if _same_files(earlier, scans):
                     with suppress(SnapshotExpired):
                         held.heartbeat(read=True)
                         lease.commit()
-                        return scan
+                        return
                     continue
                 kept.append((held, earlier))
-            self._leases = [*kept, (lease, scan)]
-            return scan
+            self._leases = [*kept, (lease, scans)]
 
     def release(self) -> None:
         """End all read leases: frames read so far may raise SnapshotExpired from now on (P12)."""
@@ -278,15 +279,15 @@ class Warehouse:
 
     def show_transactions(self) -> pd.DataFrame:
         """SHOW TRANSACTIONS: open ones, and aborted ones with data left."""
-        return _frame(self.metastore.transactions())
+        return _frame(self.metastore.transactions(), show_columns.TRANSACTIONS)
 
     def show_locks(self) -> pd.DataFrame:
         """SHOW LOCKS."""
-        return _frame(self.metastore.locks())
+        return _frame(self.metastore.locks(), show_columns.LOCKS)
 
     def show_compactions(self) -> pd.DataFrame:
         """SHOW COMPACTIONS: the queue and the history (C61)."""
-        return _frame(self.metastore.compactions())
+        return _frame(self.metastore.compactions(), show_columns.COMPACTIONS)
 
     def abort_transactions(self, ids: Sequence[int]) -> str:
         """ABORT TRANSACTIONS: those that are open; answers how many (T12)."""
@@ -368,16 +369,19 @@ def _full_name(name: str) -> str:
     return (name if "." in name else f"default.{name}").lower()
 
 
-def _same_files(one: TableScan, other: TableScan) -> bool:
-    return one.location == other.location and [
-        (entity.partition, entity.directory) for entity in one.entities
-    ] == [(entity.partition, entity.directory) for entity in other.entities]
+def _same_files(some: list[TableScan], others: list[TableScan]) -> bool:
+    return len(some) == len(others) and all(
+        one.location == other.location and [
+            (entity.partition, entity.directory) for entity in one.entities
+        ] == [(entity.partition, entity.directory) for entity in other.entities]
+        for one, other in zip(some, others, strict=True)
+    )
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _frame(rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=list(columns))
 
 
 def _require_writable(files: Files, path: str) -> None:

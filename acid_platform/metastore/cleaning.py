@@ -244,8 +244,9 @@ def _cleaned(state: State, at: int, body: Body) -> None:
         if "location" in row.properties:
             return
     known = state.directories.get(entity, {})
+    seen = [one for one in known.values() if one.high <= body["highest"]]
     for directory in list(known.values()):
-        if directory.obsolete and directory.high <= body["highest"]:
+        if any(one.shadows(directory) for one in seen):
             del known[directory.name]
     removed = None if body["removed"] is None else set(body["removed"])
     left = False

@@ -183,7 +183,7 @@ def settle(turn: Turn) -> None:
                 turn.record("abort", txn=entry.txn_id, reason=f"{gone} was dropped")
         elif first_block(turn.state, entry) is None:
             grant(turn, entry)
-            reply = {"txn": entry.txn_id, "ext": entry.ext}
+            reply = {"value": {"txn": entry.txn_id, "ext": entry.ext}}
             op = "begin" if entry.begun else "lock"
             turn.answer_parked(entry.request_id, entry.txn_id, op, reply)
 

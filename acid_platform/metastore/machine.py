@@ -72,14 +72,14 @@ class Machine:
     ) -> None:
         self.state = state or State()
         self._past_txn = past_txn
-        self._schedule: housekeeping.Schedule | None = None
+        self._schedule = housekeeping.Schedule.starting(self.state, 0)
 
     def replay(self, events: Iterable[Event]) -> None:
         for event in events:
             APPLY[event.kind](self.state, event.at, event.body)
 
     def wake(self, now: int) -> None:
-        """After a start: every open transaction gets one fresh timeout (P7)."""
+        """At a start, after `replay`: every open transaction gets one fresh timeout (P7)."""
         for txn in self.state.open_txns():
             self.state.heartbeats[txn.txn_id] = now
             self.state.reads[txn.txn_id] = now
@@ -113,9 +113,6 @@ class Machine:
     def tick(self, now: int) -> Handled:
         """Does what is due by itself: reaper, waits, leases, purges."""
         turn = Turn(self.state, now, "", "tick", APPLY, self._past_txn)
-        if self._schedule is None:
-            self.wake(now)
-        assert self._schedule is not None
         housekeeping.tick(turn, self._schedule)
         self._settle(turn)
         return Handled(turn.events, turn.replies)

@@ -70,7 +70,9 @@ class Store:
             [event.body.get("request_id") for event in events],
             [json.dumps(event.body, separators=(",", ":")) for event in events],
         ]
-        self._insert("journal", schema.JOURNAL, columns)
+        # Without casts: they would cost a sixth of the statement.
+        listed = ", ".join(f"unnest(${number})" for number in range(1, len(columns) + 1))
+        self._connection.execute(f"INSERT INTO journal SELECT {listed}", columns)
         self._seq += len(events)
 
     def load(self) -> tuple[State, list[Event]]:

@@ -1,1 +1,6 @@
-"""The SQL statements of the platform."""
+"""SQL over the tables of a warehouse: SELECT in Spark, SHOW and DESCRIBE from the metastore."""
+
+from acid_platform.sql.run import run
+from acid_platform.sql.statements import SUPPORTED
+
+__all__ = ["SUPPORTED", "run"]

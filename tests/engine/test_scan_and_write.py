@@ -75,7 +75,7 @@ def test_P16_a_filter_on_a_partition_opens_only_its_files(table: Table) -> None:
 
 def test_count_and_id_only_reads_keep_the_six_columns(table: Table) -> None:
     assert table.read().count() == 4000
-    assert table.read(columns=["m"]).distinct().count() == 3
+    assert table.read(columns=["m"]).distinct().count() == 2
     assert table.read(columns=[], row_id=True).select("row__id.rowid").count() == 4000
     assert table.read().filter("id is null").count() == 0
     assert table.read().filter("id is not null and id = 7").count() == 1
