@@ -18,7 +18,6 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
 
-import acid_platform
 from acid_platform import errors
 from acid_platform.errors import (
     AcidError,
@@ -164,8 +163,8 @@ def start(home: Home) -> None:
     Raises MetastoreIncompatible or MetastoreUnavailable if it can't serve the directory.
     """
     home.prepare()
-    package = Path(acid_platform.__file__).parent.parent
-    paths = [str(package), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    root = Path(__file__).resolve().parents[2]
+    paths = [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     command = [sys.executable, "-m", "acid_platform.metastore", "--dir", str(home.path), "--detach"]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,

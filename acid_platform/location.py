@@ -1,0 +1,44 @@
+"""Where a warehouse and its metastore are: an argument, else the environment (P10)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from acid_platform.errors import InvalidDefinition
+
+METASTORE_DIRECTORY = "_metastore"
+"""Below a local warehouse; hidden from readers by its underscore."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """`warehouse` is an absolute path or a URI, `metastore` the directory of its metastore."""
+
+    warehouse: str
+    metastore: str
+
+    @classmethod
+    def of(
+        cls, warehouse: str | os.PathLike[str] | None = None, metastore: str | None = None
+    ) -> Location:
+        """Defaults are ACID_WAREHOUSE and ACID_METASTORE; a local warehouse holds its metastore.
+
+        Raises InvalidDefinition if no warehouse is named, or a remote one has no ACID_METASTORE.
+        """
+        where = os.fspath(warehouse) if warehouse is not None else os.environ.get("ACID_WAREHOUSE")
+        if not where:
+            raise InvalidDefinition("no warehouse is named: pass its path or set ACID_WAREHOUSE")
+        local = "://" not in where or where.startswith("file:")
+        if local:
+            where = str(Path(where.removeprefix("file://")).expanduser().absolute())
+        home = metastore or os.environ.get("ACID_METASTORE")
+        if home:
+            return cls(where, home)
+        if not local:
+            raise InvalidDefinition(
+                f"{where} is not a local directory: set ACID_METASTORE to a local one for its"
+                " metastore (P10)"
+            )
+        return cls(where, f"{where}/{METASTORE_DIRECTORY}")

@@ -1,0 +1,20 @@
+"""Columns of the SHOW listings, so that an empty one has them too."""
+
+from __future__ import annotations
+
+TRANSACTIONS = (
+    "txnid", "state", "startedtime", "lastheartbeattime", "user", "host", "type", "agent", "run_id",
+    "description", "reason", "tables",
+)
+
+LOCKS = (
+    "lockid", "database", "table", "partition", "lock_state", "blocked_by", "lock_type",
+    "transaction_id", "last_heartbeat", "acquired_at", "user", "hostname", "agent_info",
+)
+
+COMPACTIONS = (
+    "compactionid", "dbname", "tabname", "partname", "type", "state", "workerhost", "workerid",
+    "enqueuetime", "starttime", "duration", "hadoopjobid", "errormessage", "initiatorhost",
+    "initiatorid", "poolname", "txnid", "nexttxnid", "committime", "highestwriteid",
+)
+"""The 4.x columns (C61)."""
