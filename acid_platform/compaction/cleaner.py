@@ -1,8 +1,10 @@
 """What the Cleaner may remove of one entity, and what has to stay (compaction.md section 4).
 
-The directory must have been selected with the Cleaner's lists (S17, C45): no transaction above the
-watermark exists, and the write id list stops at the compaction's highest write id. Then whatever
-shadows a directory is seen by every present and future reader.
+The directory must have been selected with the Cleaner's lists (S17, C45) and `cleaning=True`. No
+transaction is valid in them that an open snapshot does not see: after a compaction because the
+metastore waited for everybody who opened before its commit (C41), for aborted transactions because
+the lists stop below the lowest id that an open snapshot excludes. Then whatever shadows a directory
+is seen by every present and future reader.
 """
 
 from __future__ import annotations
@@ -22,15 +24,11 @@ class CleaningKind(Enum):
     """What a cleaning follows on."""
 
     AFTER_COMPACTION = "after compaction"
-    """C44 to C49: the metastore waited for everybody who may need what is obsolete (C41)."""
+    """C44 to C49."""
     ABORTED = "aborted transactions"
-    """C50 to C53. Nobody waited, so that obsolete directories stay: C41 goes before C52."""
+    """C50 to C53."""
     DYNAMIC_ABORT = "aborted dynamic partitions"
-    """C55: each partition is searched; obsolete directories stay likewise."""
-
-    @property
-    def removes_obsolete(self) -> bool:
-        return self is CleaningKind.AFTER_COMPACTION
+    """C55: each partition is searched, and only aborted directories go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +126,8 @@ def _must_stay(
     path: str, kind: CleaningKind, write_ids: ValidWriteIdList, highest: int
 ) -> tuple[str, str] | None:
     """The rule and reason that keep an obsolete path, if any."""
-    if not kind.removes_obsolete:
-        return "C41", "obsolete, but an open snapshot may need it; the next compaction removes it"
+    if kind is CleaningKind.DYNAMIC_ABORT:
+        return "C55", "obsolete, but only aborted directories go after a dynamic partition abort"
     name = parse_directory(path)
     if isinstance(name, BaseName) and name.write_id > highest:
         return "C46", f"above the highest write id {highest}"

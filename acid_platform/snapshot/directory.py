@@ -112,19 +112,26 @@ class AcidDirectory:
 
 
 def select(
-    listing: EntityListing, write_ids: ValidWriteIdList, txns: ValidTxnList, *, floor: int = 0
+    listing: EntityListing,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    *,
+    floor: int = 0,
+    cleaning: bool = False,
 ) -> AcidDirectory:
     """What a snapshot of `write_ids` and `txns` sees of one entity (storage.md section 7).
 
     The result does not depend on the order of the listing. A transaction passes a list that sees
     its own write id. `floor` is the write id that dropped an earlier partition of this name: what
-    lies at or below it is obsolete for every snapshot that sees the drop (P22).
+    lies at or below it is obsolete for every snapshot that sees the drop (P22). `cleaning`: the
+    Cleaner reads no rows, and its list stops below the base of a later compaction that waits for
+    cleaning too (C39), so that missing history is no error.
 
     Raises MalformedName, UnsupportedLayout and CorruptFile for files that can't be read rightly,
-    and NotEnoughHistory when compacted bases are all newer than the snapshot.
+    and NotEnoughHistory when compacted bases are all newer than the snapshot (not if `cleaning`).
     """
     found = _children(listing)
-    work = _Selection(listing, write_ids, txns, floor if write_ids.is_valid(floor) else 0)
+    work = _Selection(listing, write_ids, txns, floor if write_ids.is_valid(floor) else 0, cleaning)
     base = work.choose_base(found.bases)
     originals = work.choose_originals(found.originals, base)
     deltas = work.choose_deltas(found.deltas, base)
@@ -194,6 +201,7 @@ class _Selection:
     write_ids: ValidWriteIdList
     txns: ValidTxnList
     floor: int
+    cleaning: bool
     obsolete: list[Removable] = field(default_factory=list)
     aborted: list[Removable] = field(default_factory=list)
     invisible: list[Invisible] = field(default_factory=list)
@@ -356,7 +364,7 @@ class _Selection:
         Any of them counts, also behind an unusable overwrite base of a lower write id: missing
         rows are worse than an error.
         """
-        if unusable:
+        if unusable and not self.cleaning:
             raise NotEnoughHistory(
                 f"{self.listing.location}: the snapshot {self.write_ids} is older than"
                 f" {unusable[0].path}, and what that base merged may be gone; read a newer snapshot"

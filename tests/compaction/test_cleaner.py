@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform.compaction import CleaningKind, CleaningPlan, no_cleanup, plan_cleaning
-from acid_platform.errors import NotEnoughHistory
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
 from acid_platform.snapshot import EntityListing, select
 from acid_platform.transactions import TxnState, ValidTxnList, ValidWriteIdList
@@ -24,7 +23,8 @@ def cleaning(
 ) -> CleaningPlan:
     """The Cleaner's list is the table's, cut at the compaction's highest write id (S17)."""
     lists = write_ids(w).capped(highest)
-    return plan_cleaning(select(listing(found), lists, txns(x)), kind, lists, highest, temporary)
+    directory = select(listing(found), lists, txns(x), cleaning=True)
+    return plan_cleaning(directory, kind, lists, highest, temporary)
 
 
 def removed(plan: CleaningPlan) -> set[str]:
@@ -48,6 +48,11 @@ def removed(plan: CleaningPlan) -> set[str]:
     # C39: two compactions; the lower one leaves what only the higher made obsolete (case 21).
     ("b3v20 d1 d4 d5 d4-5v21", "5:M::", 3, "d1"),
     ("b3v20 d1 d4 d5 d4-5v21", "5:M::", 5, "d1 d4 d5"),
+    # The higher one made a base: above the list of the lower, which does its own part.
+    ("d1 d2 d3 d1-3v20 d4 b4v21", "4:M::", 3, "d1 d2 d3"),
+    ("d1 d2 d3 d1-3v20 d4 b4v21", "4:M::", 4, "d1 d2 d3 d1-3v20 d4"),
+    ("d1 d2 b2v20", "2:M::1", 0, "d1"),
+    ("o d1 b1v20", "1:M::", 0, ""),
 ])
 def test_C46_obsolete_and_aborted_and_nothing_else(
     found: str, w: str, highest: int, expected: str
@@ -141,22 +146,25 @@ def test_C49_C53_which_aborted_write_ids_may_be_forgotten(
     assert plan.removed_aborted_write_ids == forgettable
 
 
-@pytest.mark.parametrize("kind", [ABORTED, DYNAMIC])
-def test_C41_C55_after_an_abort_only_aborted_directories_go(kind: CleaningKind) -> None:
-    """Case 25: the obsolete base is untouched; nobody has waited for its readers."""
+def test_C55_dynamic_abort_removes_aborted_directories_only() -> None:
+    """Case 25: the obsolete base elsewhere is untouched."""
     found = "b2 b5 d3 d7"
-    plan = cleaning(found, "7:M::7", 7, kind)
+    plan = cleaning(found, "7:M::7", 7, DYNAMIC)
     assert removed(plan) == set(names("d7"))
     assert {(one.path, one.rule) for one in plan.kept} == {
-        (name, "C41") for name in names("b2 d3")}
-    assert cleaning("b2 b5 d3", "7:M::7", 7, kind).done
-    assert removed(cleaning(found, "7:M::7", 7, AFTER)) == set(names("d7 b2 d3"))
+        (name, "C55") for name in names("b2 d3")}
+    assert cleaning("b2 b5 d3", "7:M::7", 7, DYNAMIC).done
+
+
+@pytest.mark.parametrize("kind", [AFTER, ABORTED])
+def test_C52_the_others_remove_obsolete_ones_too(kind: CleaningKind) -> None:
+    assert removed(cleaning("b2 b5 d3 d7", "7:M::7", 7, kind)) == set(names("b2 d3 d7"))
 
 
 def test_C55_an_obsolete_batch_that_stays_keeps_its_aborted_write_ids() -> None:
     found = "b5 delta_0000001_0000004"
     assert cleaning(found, "5:M::3", 5, DYNAMIC).undeletable_aborted_write_ids == (3,)
-    assert cleaning(found, "5:M::3", 5, AFTER).undeletable_aborted_write_ids == ()
+    assert cleaning(found, "5:M::3", 5, ABORTED).undeletable_aborted_write_ids == ()
 
 
 # --- temporary directories, properties ------------------------------------------------------------
@@ -211,10 +219,7 @@ def test_C46_C53_no_valid_or_open_write_is_ever_lost(
     kind: CleaningKind,
 ) -> None:
     lists = some.capped(highest)
-    try:
-        directory = select(found, lists, some_txns)
-    except NotEnoughHistory:
-        return
+    directory = select(found, lists, some_txns, cleaning=True)
     plan = plan_cleaning(directory, kind, lists, highest)
     read = [directory.base.name] if directory.base else []
     top = read[0].write_id if read else 0
@@ -222,7 +227,7 @@ def test_C46_C53_no_valid_or_open_write_is_ever_lost(
     for path in goes:
         name = parse_directory(path)
         if name is None:
-            assert kind is CleaningKind.AFTER_COMPACTION
+            assert kind is not DYNAMIC
             assert read, "original files go only when a base stands for them"
             continue
         if some_txns.is_aborted(name.visibility):
@@ -232,7 +237,7 @@ def test_C46_C53_no_valid_or_open_write_is_ever_lost(
         ids = range(low, high + 1)
         if all(map(some.is_aborted, ids)):
             continue
-        assert kind is CleaningKind.AFTER_COMPACTION
+        assert kind is not DYNAMIC
         assert high <= highest
         assert not any(one in some.open for one in ids)
         covered = high <= top or any(

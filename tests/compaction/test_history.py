@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from acid_platform.compaction import (
     CleaningKind,
+    CleaningPlan,
     CompactionKind,
     CompactionPlan,
     plan_cleaning,
@@ -208,6 +209,14 @@ class History(RuleBasedStateMachine):
             for one in done)
         self.end(txn, TxnState.COMMITTED if commit and not conflict else TxnState.ABORTED)
 
+    @rule(insert=st.integers(0, 2), delete=st.integers(0, 9), commit=st.booleans())
+    def write_at_once(self, insert: int, delete: int, commit: bool) -> None:
+        """Begin, one statement, end: builds up what compactions have to merge."""
+        self.begin_write()
+        last = len(self.writers) - 1
+        self.statement(last, insert, delete)
+        self.end_write(last, commit)
+
     # --- readers ------------------------------------------------------------------------------
 
     @rule()
@@ -278,26 +287,32 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.working is None)
     @rule(kind=st.sampled_from([CleaningKind.ABORTED, CleaningKind.DYNAMIC_ABORT]))
     def clean_aborted(self, kind: CleaningKind) -> None:
-        """C50, C51: at any time, whoever reads."""
-        txns = self.txn_list(len(self.all))
+        """C50 to C52, C55: nobody waits, but the lists stop below what any snapshot excludes."""
+        low = min([self.min_open(), *(one.txns.min_open for one in self.readers + self.writers)])
+        txns = self.txn_list(low - 1)
         writes = self.write_list(txns)
-        highest = writes.for_compactor().high_watermark
-        self.remove(txns, writes.capped(highest), highest, kind)
+        highest = writes.high_watermark
+        self.remove(txns, writes, highest, kind)
 
     def remove(
         self, txns: ValidTxnList, writes: ValidWriteIdList, highest: int, kind: CleaningKind
     ) -> None:
-        plan = plan_cleaning(select(self.listing(), writes, txns), kind, writes, highest)
+        plan = self.cleaning_plan(txns, writes, highest, kind)
         for one in plan.removals:
             if one.path == "000000_0":
                 self.originals = False
             else:
                 del self.directories[one.path]
-        again = plan_cleaning(select(self.listing(), writes, txns), kind, writes, highest)
-        assert again.removals == ()
+        assert self.cleaning_plan(txns, writes, highest, kind).removals == ()
         left = {by for content in self.directories.values() for _, by in content.deletes}
         left |= {row[0] for content in self.directories.values() for row in content.rows}
         assert not left & set(plan.removed_aborted_write_ids), "C49, P4: forgotten, but on disk"
+
+    def cleaning_plan(
+        self, txns: ValidTxnList, writes: ValidWriteIdList, highest: int, kind: CleaningKind
+    ) -> CleaningPlan:
+        seen = select(self.listing(), writes, txns, cleaning=True)
+        return plan_cleaning(seen, kind, writes, highest)
 
     # --- what must always hold ------------------------------------------------------------------
 
