@@ -23,7 +23,7 @@ from acid_platform.engine.scan import TableScan
 from acid_platform.engine.write import WriteTarget, Written, write_statement
 from acid_platform.errors import NoSuchPartition, OverwriteThenWrite, Transient, TxnAborted
 from acid_platform.layout.partitions import parse_partition, partition_name
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
 from acid_platform.services.context import Context, columns_of_record, compression
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
@@ -125,9 +125,16 @@ class Transaction:
             self._begun.heartbeat,
         )
         spark = self._context.spark
-        self._begun.when_lost(lambda reason: jobs.cancel(spark, self.id))
-        with jobs.tagged(spark, self.id):
-            yield target
+        if statement == 0:
+            self._begun.when_lost(lambda reason: jobs.cancel(spark, self.id))
+        try:
+            with jobs.tagged(spark, self.id):
+                yield target
+        except Exception as error:
+            if self._begun.lost and not isinstance(error, TxnAborted):
+                raise TxnAborted(f"{self._begun.lost}; its Spark jobs were cancelled, begin again"
+                                 ) from error
+            raise
 
     def _record(
         self, record: TableRecord, operation: Operation, written: Sequence[Written],
@@ -268,14 +275,28 @@ def partition_values(
 ) -> dict[str, str | None]:
     """`"month=3"` or `{"month": 3}` → values by column, in order. Raises NoSuchPartition."""
     names = [column.name for column in columns]
+    given: dict[str, Any] = {}
     if isinstance(partition, str):
         values = parse_partition(partition, names)
-        if values is not None and names:
-            return dict(zip(names, values, strict=True))
+        given = dict(zip(names, values or (), strict=False))
     else:
         given = {str(key).lower(): value for key, value in partition.items()}
-        if set(given) == set(names) and names:
-            return {name: None if given[name] is None else str(given[name]) for name in names}
+    if names and set(given) == set(names):
+        return {column.name: _as_written(given[column.name], column, table) for column in columns}
     wanted = "/".join(f"{name}=…" for name in names) or "none: it is not partitioned"
     raise NoSuchPartition(f"{partition!r} is no partition of {table}; its form is {wanted}")
+
+
+def _as_written(value: Any, column: Column, table: str) -> str | None:
+    """The text that Spark writes into the directory name: `03` of an int column is `3`."""
+    if value is None or value == "":
+        return None
+    if column.type.kind not in INTEGRAL:
+        return str(value)
+    try:
+        return str(int(value))
+    except ValueError as error:
+        raise NoSuchPartition(
+            f"{column.name}={value!r} is no partition of {table}: {column.name} is {column.type}"
+        ) from error
 

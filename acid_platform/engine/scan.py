@@ -214,7 +214,7 @@ class ScanBuilder:
         return frame.join(gone, same, "left_anti")
 
     def _literal(self, value: str | None, column: TableColumn) -> Column:
-        return F.lit(value).cast(spark_type(column.type))
+        return F.lit(value).try_cast(spark_type(column.type))
 
     def _empty(self) -> DataFrame:
         fields = [
@@ -260,7 +260,8 @@ class _PathValues:
 
     def value(self, position: int) -> Column:
         kind = spark_type(self.scan.partition_columns[position].type)
-        return self._lookup([F.lit(entity.values[position]).cast(kind) for entity in self.group])
+        return self._lookup(
+            [F.lit(entity.values[position]).try_cast(kind) for entity in self.group])
 
 
 def read_frame(

@@ -54,7 +54,8 @@ def test_P23_hive_reads_every_state_of_a_partitioned_table(
         partitioned_by=["month int"])
     source = spark.range(0, 900, 1, 3).selectExpr(
         "id", "if(id % 7 = 0, null, concat('n', id)) AS name", "cast(id / 7 AS decimal(7,2)) price",
-        "timestamp_seconds(1700000000 + id * 3601) AS at", "date_add(DATE '2013-01-01', int(id)) day",
+        "timestamp_seconds(1700000000 + id * 3601) AS at",
+        "date_add(DATE '2013-01-01', int(id)) day",
         "int(id % 3) AS month")
     table.insert(source)
     assert _agree(spark, table, tmp_path / "1") == 900

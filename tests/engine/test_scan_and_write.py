@@ -43,7 +43,8 @@ def expected() -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def table(warehouse: Warehouse, expected: pd.DataFrame) -> Table:
     """A partition for every awkward character; updates and deletes in each of them."""
-    made = warehouse.create_table("db.p", "id bigint, v double", partitioned_by=["m int", "k string"])
+    made = warehouse.create_table("db.p", "id bigint, v double",
+                                  partitioned_by=["m int", "k string"])
     made.insert(expected.assign(v=0.0))
     made.update({"v": "id * 1.5"})
     made.insert(expected.assign(id=expected.id + 10_000))

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform.errors import (
+    NoSuchPartition,
     NotEnoughHistory,
     OverwriteThenWrite,
     SnapshotExpired,
@@ -183,3 +184,12 @@ def test_add_columns_leaves_files_and_reads_null(warehouse: Warehouse) -> None:
     assert rows(table) == [(1, None), (2, "n")]
     table.compact("major")
     assert rows(table) == [(1, None), (2, "n")]
+
+
+def test_a_partition_has_one_name_however_it_is_given(months: Table) -> None:
+    months.overwrite([{"id": 9, "v": "z"}], partition={"month": "02"})
+    assert months.partitions() == ["month=1", "month=2", "month=3"]
+    assert rows(months, where="month = 2") == [(9, "z", 2)]
+    for wrong in ("month=x", "year=1", {"month": 1, "day": 2}, "month"):
+        with pytest.raises(NoSuchPartition):
+            months.overwrite([], partition=wrong)
