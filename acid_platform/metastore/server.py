@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, Listener, wait
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
 from typing import Any
 
 from acid_platform.clock import Clock, SystemClock
@@ -98,30 +98,32 @@ class Server:
 
     # --- connections ------------------------------------------------------------------------
 
-    def _bind(self) -> Listener:
+    def _bind(self) -> socket.socket:
         # The name appears only when the socket listens, and replaces that of a dead process.
         draft = f"{self._address}.{os.getpid() % 1_000_000}"
         with suppress(FileNotFoundError):
             os.unlink(draft)
-        listener = Listener(draft, "AF_UNIX", backlog=128, authkey=self._home.authkey())
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(draft)
+        listener.listen(128)
         os.rename(draft, self._address)
         return listener
 
     def _accept(self) -> None:
         """Runs in its own thread: a slow handshake keeps nobody waiting."""
+        key = self._home.authkey()
         while not self._stopping:
             try:
-                connection = self._listener.accept()
-            except (AuthenticationError, EOFError, ConnectionError) as error:
-                _LOG.warning("refused a connection: %s", error)
+                arrived, _ = self._listener.accept()
+                _limit_waits(arrived)
+                connection: Connection[Any, Any] = Connection(arrived.detach())
+                deliver_challenge(connection, key)
+                answer_challenge(connection, key)
+            except (AuthenticationError, EOFError, OSError) as error:
+                if not self._stopping:
+                    _LOG.warning("refused a connection: %s", error)
+                    time.sleep(0.01)
                 continue
-            except OSError:
-                if self._stopping:
-                    return
-                _LOG.exception("can't accept")
-                time.sleep(0.1)
-                continue
-            _limit_waits(connection)
             self._arrived.put(connection)
             with suppress(BlockingIOError):
                 os.write(self._bell_in, b".")
@@ -314,6 +316,7 @@ class Server:
         busy = self._connections or any(True for _ in self._machine.state.open_txns())
         if busy or not self._arrived.empty():
             self._idle_since = time.monotonic()
+            return False
         most = self._machine.state.settings.integer("acid.metastore.idle.exit") / 1000
         return time.monotonic() - self._idle_since > most
 
@@ -328,6 +331,10 @@ class Server:
         except Error:
             _LOG.exception("the last fold failed; the next start replays the journal")
         self._store.close()
+        # Wakes the thread that accepts.
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
         for connection in list(self._connections):
             self._drop(connection)
         _LOG.info("epoch %d ends", self._epoch)
@@ -339,12 +346,11 @@ _OWN = {
 }
 
 
-def _limit_waits(connection: Connection[Any, Any]) -> None:
+def _limit_waits(arrived: socket.socket) -> None:
     """A client that stops in the middle of a message is dropped rather than waited for."""
     limit = struct.pack("ll", _SLOW_CLIENT_SECONDS, 0)
-    with socket.socket(fileno=os.dup(connection.fileno())) as handle:
-        handle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        handle.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+    arrived.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+    arrived.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,391 @@
+"""A real metastore process: start, end, kills, forks, waiting (P2, P3, P7, metastore.md)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acid_platform.errors import (
+    LockNotAcquired,
+    LockTimeout,
+    MetastoreIncompatible,
+    MetastoreUnavailable,
+    OutcomeUnknown,
+    TxnAborted,
+)
+from acid_platform.metastore import LockRequest, Metastore, Transaction, WriteReport
+from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.transaction import Heartbeats
+from acid_platform.transactions import Operation, TxnType
+from acid_platform.transactions.locks import LockType
+
+FORK = multiprocessing.get_context("fork")
+WRITE = LockRequest("t", LockType.SHARED_WRITE, Operation.INSERT)
+ALONE = LockRequest("t", LockType.EXCLUSIVE)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    home = Home(tmp_path / "metastore")
+    yield home.path
+    found = Endpoint.read(home)
+    if found is not None:
+        os.kill(found.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def metastore(directory: Path) -> Iterator[Metastore]:
+    with Metastore.connect(directory) as handle:
+        handle.create_table("t", "/w/t", [("id", "int")])
+        yield handle
+
+
+def until(condition: Callable[[], Any], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def kill(metastore: Metastore) -> int:
+    pid: int = metastore.status()["pid"]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: gone(pid))
+    return pid
+
+
+def report(txn: Transaction) -> WriteReport:
+    write_id = txn.write_ids["default.t"]
+    name = f"delta_{write_id:07d}_{write_id:07d}_0000"
+    return WriteReport("t", None, Operation.INSERT, name, 1, 10, 1)
+
+
+# --- start and end -------------------------------------------------------------------------------
+
+
+def _pid(directory: Path, answers: Any) -> None:
+    with Metastore.connect(directory) as handle:
+        answers.put(handle.status()["pid"])
+
+
+def test_six_clients_start_one_metastore(directory: Path) -> None:
+    answers = FORK.Queue()
+    clients = [FORK.Process(target=_pid, args=(directory, answers)) for _ in range(6)]
+    for one in clients:
+        one.start()
+    pids = {answers.get(timeout=60) for _ in clients}
+    for one in clients:
+        one.join()
+    assert len(pids) == 1
+
+
+def test_a_second_metastore_is_refused_and_names_the_first(metastore: Metastore) -> None:
+    status = metastore.status()
+    command = [sys.executable, "-m", "acid_platform.metastore", "--dir", status["directory"]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"MetastoreInUse: {status['directory']}/metastore.duckdb is served by process" in (
+        done.stderr)
+    assert str(status["pid"]) in done.stderr
+
+
+def test_files_are_for_the_owner_only(metastore: Metastore, directory: Path) -> None:
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    for name in ("endpoint.json", "authkey", "server.lock"):
+        assert stat.S_IMODE((directory / name).stat().st_mode) == 0o600, name
+    socket = Path(metastore.status()["address"])
+    assert len(str(socket)) < 108 and stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
+    assert (directory / "server.log").exists()
+
+
+def test_without_autostart_nothing_is_started(directory: Path) -> None:
+    with pytest.raises(MetastoreUnavailable, match=r"acid_platform\.metastore --dir"):
+        Metastore.connect(directory, autostart=False)
+
+
+def test_a_metastore_that_cant_start_says_why(directory: Path) -> None:
+    directory.parent.mkdir(exist_ok=True)
+    directory.write_text("in the way")
+    with pytest.raises(MetastoreIncompatible, match="can't use"):
+        Metastore.connect(directory)
+    directory.unlink()
+
+
+def test_SIGTERM_and_stop_fold_the_journal_and_leave_no_socket(
+    metastore: Metastore, directory: Path
+) -> None:
+    metastore.begin(locks=[WRITE])
+    status = metastore.status()
+    metastore.close()
+    os.kill(status["pid"], signal.SIGTERM)
+    until(lambda: gone(status["pid"]))
+    assert not Path(status["address"]).exists() and not (directory / "endpoint.json").exists()
+    with Metastore.connect(directory) as again:
+        later = again.status()
+        assert (later["open"], later["epoch"], later["journal"]) == (1, status["epoch"] + 1, 0)
+        assert again.query("SELECT state FROM v_open_txns") == (["state"], [["o"]])
+        assert again.stop() == later["pid"]
+        until(lambda: gone(later["pid"]))
+
+
+def test_idle_exit_waits_for_clients_and_open_transactions(
+    metastore: Metastore, directory: Path
+) -> None:
+    txn = metastore.begin()
+    pid = metastore.status()["pid"]
+    metastore.set("acid.metastore.idle.exit", "0s")
+    metastore.close()
+    time.sleep(0.3)
+    assert not gone(pid)
+    with Metastore.connect(directory, autostart=False) as again:
+        again._call("commit", txn=txn.id, writes=[])
+    until(lambda: gone(pid))
+
+
+# --- kills ---------------------------------------------------------------------------------------
+
+
+def test_P3_a_kill_between_two_calls_goes_unnoticed(metastore: Metastore) -> None:
+    txn = metastore.begin(locks=[WRITE])
+    lease = metastore.open_snapshot(["t"])
+    before = str(lease.valid_write_ids("t"))
+    kill(metastore)
+    txn.heartbeat()
+    txn.commit([report(txn)])
+    answer = metastore._call("valid_write_ids", txn=lease.id, table="t")
+    assert answer["list"] == before
+    assert metastore.history("t")[0]["txn"] == txn.id
+    assert metastore.outcome(txn.id)["state"] == "c"
+
+
+def _writer(directory: Path, stop: Any, answers: Any) -> None:
+    """Commits until told to stop; tells which commits were acknowledged, and which are open."""
+    done: list[int] = []
+    unknown: list[int] = []
+    with Metastore.connect(directory) as handle:
+        while not stop.is_set():
+            try:
+                txn = handle.begin(locks=[WRITE])
+            except OutcomeUnknown:
+                continue
+            try:
+                txn.commit([report(txn)])
+                done.append(txn.id)
+            except OutcomeUnknown:
+                unknown.append(txn.id)
+    answers.put((done, unknown))
+
+
+def test_P3_no_acknowledged_commit_is_lost(metastore: Metastore, directory: Path) -> None:
+    answers, stop = FORK.Queue(), FORK.Event()
+    writers = [FORK.Process(target=_writer, args=(directory, stop, answers)) for _ in range(3)]
+    for one in writers:
+        one.start()
+    for _ in range(4):
+        committed = metastore.status()["last_txn"]
+        until(lambda seen=committed: metastore.status()["last_txn"] > seen + 5, 30)
+        kill(metastore)
+    stop.set()
+    results = [answers.get(timeout=60) for _ in writers]
+    for one in writers:
+        one.join()
+    acknowledged = [txn for done, _ in results for txn in done]
+    unknown = {txn for _, open_ones in results for txn in open_ones}
+    rows = metastore.history("t")
+    written = [row["txn"] for row in rows]
+    assert len(acknowledged) > 20 and metastore.status()["epoch"] >= 5
+    assert len(written) == len(set(written)) == len({row["write_id"] for row in rows})
+    assert set(acknowledged) <= set(written) <= {*acknowledged, *unknown}
+    assert metastore.query("SELECT count(*) FROM txns")[1][0][0] >= len(written)
+
+
+def test_P3_a_waiting_request_survives_a_kill(metastore: Metastore, directory: Path) -> None:
+    holder = metastore.begin(locks=[ALONE])
+    granted: list[Transaction] = []
+
+    def wait_for_it() -> None:
+        with Metastore.connect(directory) as other:
+            granted.append(other.begin(locks=[WRITE], wait=30))
+
+    thread = threading.Thread(target=wait_for_it)
+    thread.start()
+    until(lambda: metastore.status()["waiting"] == 1)
+    kill(metastore)
+    holder.commit()
+    thread.join(20)
+    assert [one.write_ids for one in granted] == [{"default.t": 1}]
+    assert metastore.status()["waiting"] == 0
+
+
+def test_P3_unknown_is_said_when_nothing_can_be_learnt(
+    metastore: Metastore, directory: Path
+) -> None:
+    with Metastore.connect(directory, autostart=False) as other:
+        txn = other.begin(locks=[WRITE])
+        kill(metastore)
+        with pytest.raises(OutcomeUnknown, match="not known"):
+            txn.commit()
+        with pytest.raises(MetastoreUnavailable):
+            other.tables()
+    assert metastore.outcome(txn.id)["state"] == "o"
+
+
+# --- forks, threads ------------------------------------------------------------------------------
+
+
+def _child(metastore: Metastore, txn: Transaction, answers: Any) -> None:
+    own = metastore.begin(locks=[WRITE])
+    own.commit([report(own)])
+    answers.put((own.id, sum(len(share) for share in metastore._beats._shares.values())))
+
+
+def test_fork_then_call(metastore: Metastore) -> None:
+    txn = metastore.begin(locks=[WRITE])
+    answers = FORK.Queue()
+    child = FORK.Process(target=_child, args=(metastore, txn, answers))
+    child.start()
+    own, shares = answers.get(timeout=30)
+    child.join()
+    assert child.exitcode == 0 and shares == 0
+    txn.commit([report(txn)])
+    assert sorted(row["txn"] for row in metastore.history("t")) == [txn.id, own]
+
+
+def test_two_threads_one_lock(metastore: Metastore) -> None:
+    holder = metastore.begin(locks=[ALONE])
+    order: list[str] = []
+
+    def second() -> None:
+        with metastore.begin(locks=[ALONE]):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    until(lambda: metastore.status()["waiting"] == 1)
+    order.append("first")
+    holder.commit()
+    thread.join(20)
+    assert order == ["first", "second"]
+
+
+def test_L10_L11_over_the_wire(metastore: Metastore) -> None:
+    txn = metastore.begin()
+    assert txn.lock("t", "EXCLUSIVE") is txn
+    with pytest.raises(LockNotAcquired):
+        metastore.begin(locks=[LockRequest("t", LockType.SHARED_READ)])
+    with pytest.raises(LockTimeout):
+        metastore.begin(locks=[WRITE], wait=0.3)
+    other = metastore.begin()
+    with pytest.raises(LockTimeout):
+        other.lock("t", "shared_read", wait=0.1)
+    assert metastore.outcome(other.id)["state"] == "o"
+
+
+def test_the_context_manager_commits_or_aborts(metastore: Metastore) -> None:
+    with metastore.begin(locks=[WRITE]) as good:
+        good.allocate_write_id("t")
+    with pytest.raises(ValueError, match="no"), metastore.begin(locks=[WRITE]) as bad:
+        raise ValueError("no")
+    with metastore.begin() as ended:
+        ended.abort("enough")
+    states = metastore.txn_states([good.id, bad.id, ended.id])
+    assert list(states.values()) == ["c", "a", "a"]
+    assert metastore.outcome(bad.id)["reason"] == "ValueError: no"
+    with pytest.raises(TxnAborted):
+        bad.commit()
+
+
+def test_S2_a_writer_sees_its_own_write_id(metastore: Metastore) -> None:
+    other = metastore.begin(locks=[WRITE])
+    txn = metastore.begin(locks=[WRITE])
+    assert txn.valid_write_ids("t").is_valid(2) and not txn.valid_write_ids("t").is_valid(1)
+    later = metastore.begin()
+    later.allocate_write_id("T")
+    assert str(later.valid_write_ids("t")) == "default.t:3:1:1,2:"
+    other.commit()
+    assert not txn.valid_write_ids("t").is_valid(1)
+
+
+def test_drop_and_compaction_over_the_wire(metastore: Metastore) -> None:
+    with metastore.begin(locks=[WRITE]) as txn:
+        txn.commit([report(txn)])
+    number = metastore.request_compaction("t", None, "major")
+    task = metastore.take_compaction("host-1")
+    assert task is not None and task.id == number
+    work = metastore.begin_compaction(task, "host-1")
+    assert work.compactor_list.high_watermark == 1 and work.task.txn_id == work.id
+    base = WriteReport(task.table, None, Operation.COMPACT, f"base_0000001_v{work.id:07d}", 1, 9, 1)
+    metastore.commit_compaction(task, work, [base])
+    assert metastore.compaction_done(number)
+    assert metastore.wait_compaction(number)["state"] == "ready for cleaning"
+    (cleaning,) = metastore.ready_to_clean()
+    metastore.mark_cleaned(metastore.start_cleaning(cleaning))
+    metastore.drop_table("t")
+    assert metastore.tables() == [] and metastore.cleaning_blocked() == []
+    assert [one.kind for one in metastore.ready_to_clean()] == ["drop"]
+
+
+# --- heartbeats ----------------------------------------------------------------------------------
+
+
+class FakeLink:
+    """Answers heartbeats: transaction 2 was aborted."""
+
+    def __init__(self) -> None:
+        self.beats: list[list[int]] = []
+        self.fail = True
+
+    def call(self, op: str, **args: Any) -> dict[str, Any]:
+        if self.fail:
+            self.fail = False
+            raise MetastoreUnavailable("down")
+        self.beats.append(sorted(args["txns"]))
+        aborted = [one for one in args["txns"] if one == 2]
+        return {"aborted": aborted, "unknown": [], "interval": 5}
+
+    def close(self) -> None:
+        pass
+
+
+def _txn(link: Any, beats: Heartbeats, number: int) -> Transaction:
+    answer = {"txn": number, "valid_txns": "9:9::", "write_ids": {}, "lists": {}, "stale": False}
+    return Transaction(link, beats, TxnType.DEFAULT, answer)
+
+
+def test_T9_P7_heartbeats_of_the_transactions_that_somebody_holds() -> None:
+    link: Any = FakeLink()
+    beats = Heartbeats(link)
+    beats.interval, beats.threads = 0.005, 2
+    lost: list[str] = []
+    one, two, four = (_txn(link, beats, number) for number in (1, 2, 4))
+    two.when_lost(lost.append)
+    until(lambda: lost)
+    assert two.lost and two.ended and not one.ended and len(beats._shares) == 2
+    assert lost == ["transaction 2 is no longer open in the metastore"]
+    until(lambda: [4] in link.beats and [1] in link.beats)
+    one.forget()
+    del four
+    seen = len(link.beats)
+    time.sleep(0.05)
+    assert link.beats[seen + 2:] == []
+    beats.close()

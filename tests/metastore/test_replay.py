@@ -1,0 +1,203 @@
+"""The journal gives back the state: by replay, and through the file before and after a fold."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acid_platform.compaction.states import CompactionState
+from acid_platform.errors import AcidError
+from acid_platform.metastore import image
+from acid_platform.metastore.machine import Machine
+from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.state import State
+from acid_platform.metastore.store import Store
+from acid_platform.transactions import TxnType
+from acid_platform.transactions.locks import LockType
+from tests.metastore.world import DELETE, INSERT, UPDATE, Txn, Waits, World
+
+TABLES = ("t", "u")
+PARTITIONS = {"t": (None,), "u": ("p=1", "p=2")}
+
+
+def picture(state: State, *, over: bool = True) -> dict[str, Any]:
+    """Everything that has to survive, in an order of its own."""
+    rows = image.live_rows(state)
+    if over:
+        rows |= image.ended_rows(state)
+    text = {name: sorted(json.dumps(one, sort_keys=True) for one in part)
+            for name, part in rows.items()}
+    return {**text, "counters": image.counters(state)}
+
+
+def prepared() -> World:
+    world = World()
+    world.create()
+    world.create("u", partitioned=True)
+    world.set("hive.compactor.aborted.txn.time.threshold", "0h")
+    return world
+
+
+class Chaos:
+    """Calls chosen by numbers; errors are part of life."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.open: list[Txn] = []
+        self.compactions: list[tuple[Any, int, int]] = []
+
+    def step(self, action: int, one: int, two: int) -> None:
+        table = TABLES[one % 2]
+        partition = PARTITIONS[table][two % len(PARTITIONS[table])]
+        with suppress(AcidError, Waits):
+            self._act(action, table, partition, one, two)
+
+    def _act(self, action: int, table: str, partition: str | None, one: int, two: int) -> None:
+        world, operation = self.world, (INSERT, UPDATE, DELETE)[two % 3]
+        if action in (0, 1):
+            lock = (LockType.SHARED_WRITE, LockType.EXCL_WRITE)[one // 2 % 2]
+            dynamic = partition if action else None
+            self.open.append(world.write(table, operation, dynamic, lock, wait=two))
+        elif action == 2:
+            kind = (TxnType.DEFAULT, TxnType.READ_ONLY)[one % 2]
+            self.open.append(world.begin(kind=kind, tables=None if two % 2 else [table]))
+        elif action in (3, 4, 5) and self.open:
+            txn = self.open.pop(one % len(self.open))
+            writes = []
+            if f"default.{table}" in txn.write_ids and two % 4:
+                overwrite = two % 4 == 3
+                writes = [world.report(txn, table, partition, operation, overwrite=overwrite)]
+            world.commit(txn, *writes)
+        elif action == 6 and self.open:
+            world.abort(self.open.pop(one % len(self.open)))
+        elif action == 7 and self.open:
+            world.list(self.open[one % len(self.open)], table)
+        elif action == 8 and self.open:
+            request = LockRequest(table, LockType.SHARED_READ, None, partition)
+            world.lock(self.open[one % len(self.open)], request, wait=1)
+        elif action == 9:
+            world.request(("major", "minor")[two % 2], table, partition)
+        elif action == 10 and (task := world.take_task(f"host-{two}")):
+            txn_id, merge = world.begin_compaction(task)
+            self.compactions.append((task, txn_id, merge.high_watermark))
+        elif action == 11 and self.compactions:
+            task, txn_id, high = self.compactions.pop()
+            if two % 5 == 0:
+                world.call("fail_compaction", **world.owner(task), txn=txn_id, error="x")
+            else:
+                world.commit_compaction(task, txn_id, f"base_{high:07d}_v{txn_id:07d}")
+        elif action == 12 and (ready := world.ready()):
+            world.cleaning("start_cleaning", ready[one % len(ready)])
+            op = ("mark_cleaned", "cleaning_failed", "cleaning_again")[two % 3]
+            more: dict[str, Any] = {"mark_cleaned": {"removed": None if one % 2 else [one]},
+                                    "cleaning_failed": {"error": "x"}}.get(op, {})
+            world.cleaning(op, ready[one % len(ready)], **more)
+        elif action == 13:
+            world.tick((two + 1) * 20_000)
+        elif action == 14:
+            world.call("revoke_workers", host=f"host-{two}")
+        elif action == 15 and two == 7:
+            txn = world.begin(LockRequest(table, LockType.EXCLUSIVE, None, partition), wait=0)
+            world.call("drop", txn=txn.id, name=table, partition=partition)
+            if table == "t":
+                world.create()
+
+
+steps = st.lists(
+    st.tuples(st.integers(0, 15), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
+)
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@quick
+@given(steps)
+def test_P3_replaying_the_events_gives_the_same_state(chosen: list[tuple[int, int, int]]) -> None:
+    world = prepared()
+    chaos = Chaos(world)
+    for step in chosen:
+        chaos.step(*step)
+    again = Machine()
+    again.replay(world.events)
+    assert picture(again.state) == picture(world.state)
+
+
+@settings(parent=quick, max_examples=12)
+@given(steps, st.integers(0, 60))
+def test_P3_the_file_gives_back_the_state(
+    chosen: list[tuple[int, int, int]], fold_after: int
+) -> None:
+    with TemporaryDirectory() as directory:
+        store = Store(Path(directory) / "metastore.duckdb")
+        world = prepared()
+        chaos = Chaos(world)
+        written = 0
+        for number, step in enumerate(chosen):
+            chaos.step(*step)
+            if number == fold_after:
+                store.append(world.events[written:])
+                written = len(world.events)
+                store.fold(world.state, 0)
+                image.forget_ended(world.state)
+        if written < len(world.events):
+            store.append(world.events[written:])
+        state, events = store.load()
+        loaded = Machine(state)
+        loaded.replay(events)
+        assert picture(loaded.state) == picture(world.state)
+        store.fold(world.state, 0)
+        state, events = store.load()
+        store.close()
+        assert events == []
+        assert picture(state, over=False) == picture(world.state, over=False)
+
+
+@quick
+@given(steps)
+def test_what_every_state_has_to_fulfil(chosen: list[tuple[int, int, int]]) -> None:
+    world = prepared()
+    chaos = Chaos(world)
+    for step in chosen:
+        chaos.step(*step)
+        state = world.state
+        for table in state.tables.values():
+            ids = [row.write_id for row in table.writes]
+            assert ids == sorted(set(ids)) and all(one < table.next_write_id for one in ids)
+            assert table.by_txn == {row.txn_id: row.write_id for row in table.writes}
+        working = [row for row in state.queue.values() if row.state is CompactionState.WORKING]
+        entities = [(row.table_id, row.partition) for row in working]
+        assert len(entities) == len(set(entities))
+        for ext, entry in state.locks.items():
+            assert entry.ext == ext and state.txns[entry.txn_id].is_open
+        assert set(state.heartbeats) == {txn.txn_id for txn in state.open_txns()}
+
+
+@quick
+@given(steps)
+def test_S4_P12_a_snapshot_never_changes(chosen: list[tuple[int, int, int]]) -> None:
+    """What a lease sees of its tables is the same at its end as at its begin."""
+    world = prepared()
+    chaos = Chaos(world)
+    first: dict[int, tuple[Txn, str]] = {}
+    for step in chosen:
+        chaos.step(*step)
+        if len(first) < 4:
+            lease = world.read(["t"] if world.state.names.get("default.t") else [])
+            first[lease.id] = lease, _visible(world, lease)
+    for lease, seen in first.values():
+        try:
+            assert _visible(world, lease) == seen
+        except AcidError:
+            # Reaped, or its table dropped: then it must not see anything at all.
+            ended = world.call("txn_states", txns=[lease.id])["states"][str(lease.id)] != "o"
+            assert ended or world.state.names["default.t"] != 1
+
+
+def _visible(world: World, lease: Txn) -> str:
+    listed = world.list(lease)
+    return str([one for one in range(1, 80) if listed.is_valid(one)])

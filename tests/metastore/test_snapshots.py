@@ -1,0 +1,210 @@
+"""Transaction lists and write id lists (S rules, P4, P5), and purges of what they rest on."""
+
+from __future__ import annotations
+
+import pytest
+
+from acid_platform.errors import SnapshotExpired
+from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.visible import low_mark, txn_list, write_ids
+from acid_platform.transactions import ValidTxnList
+from tests.metastore.world import INSERT, UPDATE, W, World, X
+
+NONE = "9223372036854775807"
+
+
+def test_S1_S2_the_list_of_a_transaction(world: World) -> None:
+    for _ in range(3):
+        world.commit(world.begin())
+    world.begin()
+    world.abort(world.write())
+    sixth = world.begin()
+    world.commit(world.begin())
+    assert sixth.id == 6 and str(sixth.valid_txns) == "6:4:4:5"
+    assert sixth.valid_txns.is_valid(6) and not sixth.valid_txns.is_valid(7)
+
+
+def test_S1_readers_are_left_out_but_hold_the_watermark(world: World) -> None:
+    world.commit(world.begin())
+    reader = world.read()
+    later = world.begin()
+    assert str(later.valid_txns) == f"{later.id}:{NONE}::"
+    assert low_mark(world.state) == reader.id
+
+
+def test_S4_the_list_is_taken_once(world: World) -> None:
+    reader = world.read()
+    world.insert()
+    first = world.list(reader)
+    world.insert()
+    assert str(world.list(reader)) == str(first) == f"default.t:0:{NONE}::"
+
+
+def test_S4_the_first_lock_takes_the_snapshot(world: World) -> None:
+    holder = world.write(operation=UPDATE, lock=X)
+    request = world.begin_request(LockRequest("t", W, INSERT))
+    world.commit(holder)
+    assert world.answer(request)["valid_txns"] == f"2:{NONE}::"
+
+
+def test_S7_S8_write_ids_below_and_above_the_watermark(world: World) -> None:
+    six, seven = world.begin(), None
+    for _ in range(5):
+        world.commit(world.begin())
+    seven = world.begin()
+    world.commit(world.begin())
+    nine = world.begin()
+    assert (six.id, seven.id, nine.id) == (1, 7, 9)
+    for txn in (six, nine, seven):
+        world.call("allocate", txn=txn.id, table="t")
+    world.commit(seven)
+    world.abort(six)
+    listed = write_ids(world.state.table("t"), ValidTxnList.of(8))
+    assert str(listed) == "default.t:3:2:2:1"
+
+
+def test_S7_a_table_never_written(world: World) -> None:
+    assert world.snapshot_text() == f"default.t:0:{NONE}::"
+
+
+def test_S8_open_and_aborted(world: World) -> None:
+    world.insert()
+    world.write()
+    world.abort(world.write())
+    world.insert()
+    assert world.snapshot_text() == "default.t:4:2:2:3"
+
+
+def test_P5_a_purged_mapping_stays_visible(world: World) -> None:
+    """Txn 9 has write id 3, aborted; txn 7 has write id 4; the mapping of 7 is purged first."""
+    world.insert()
+    world.insert()
+    seven, nine = world.begin(), world.begin()
+    assert world.call("allocate", txn=nine.id, table="t")["write_id"] == 3
+    assert world.call("allocate", txn=seven.id, table="t")["write_id"] == 4
+    world.abort(nine)
+    world.commit(seven)
+    world.tick(61_000)
+    table = world.state.table("t")
+    assert not table.writes and table.purged == 4
+    assert world.snapshot_text() == f"default.t:4:{NONE}::3"
+
+
+def test_T45_an_open_snapshot_keeps_the_mapping(world: World) -> None:
+    early = world.write()
+    reader = world.read()
+    world.commit(early, world.report(early))
+    world.tick(61_000)
+    assert str(world.list(reader)) == "default.t:1:1:1:"
+    world.commit(reader)
+    world.tick(61_000)
+    assert not world.state.table("t").writes
+    assert world.snapshot_text() == f"default.t:1:{NONE}::"
+
+
+def test_T44_write_set_rows_go_below_the_oldest_writer(world: World) -> None:
+    update = world.write(operation=UPDATE)
+    blocker = world.write("t", INSERT)
+    world.commit(update)
+    world.tick(61_000)
+    assert len(world.state.write_set[1][None]) == 1
+    world.call("heartbeat", txns=[blocker.id])
+    world.commit(blocker)
+    world.tick(61_000)
+    assert not world.state.write_set
+
+
+def test_T43_aborted_transactions_go_with_their_components(world: World) -> None:
+    txn = world.write()
+    world.abort(txn)
+    world.tick(61_000)
+    assert txn.id in world.state.txns
+    world.state.components.pop(txn.id)
+    world.tick(61_000)
+    assert txn.id not in world.state.txns
+    assert world.state.last_txn == txn.id
+
+
+def test_P4_an_aborted_write_id_outlives_its_transaction(world: World) -> None:
+    world.insert()
+    lost = world.write()
+    world.abort(lost)
+    world.insert()
+    world.set("hive.compactor.aborted.txn.time.threshold", "0h")
+    world.clock.advance(1)
+    world.clean(world.ready()[0])
+    world.tick(61_000)
+    assert lost.id not in world.state.txns and not world.state.table("t").writes
+    assert world.snapshot_text() == f"default.t:3:{NONE}::2"
+    world.compact()
+    world.tick(61_000)
+    assert world.snapshot_text() == f"default.t:3:{NONE}::"
+    assert world.state.table("t").forgotten == 2
+
+
+def test_P4_every_partition_needs_a_base_before_an_id_is_forgotten() -> None:
+    world = World()
+    world.create(partitioned=True)
+    world.insert(partition="p=1")
+    world.insert(partition="p=2")
+    world.abort(world.write(partition="p=1"))
+    world.set("hive.compactor.aborted.txn.time.threshold", "0h")
+    world.clock.advance(1)
+    world.clean(world.ready()[0])
+    world.compact(partition="p=1")
+    world.tick(61_000)
+    assert world.state.table("t").aborted == {3}
+    world.insert(partition="p=2")
+    world.compact(partition="p=2")
+    world.tick(61_000)
+    assert not world.state.table("t").aborted
+    world.insert(partition="p=3")
+    floors = {one["name"]: one["floor"] for one in world.call("partitions", name="t")["partitions"]}
+    assert floors == {"p=1": 0, "p=2": 0, "p=3": 3}
+
+
+def test_P4_nothing_is_forgotten_under_an_older_open_write(world: World) -> None:
+    old = world.begin()
+    world.call("allocate", txn=old.id, table="t")
+    world.abort(world.write())
+    world.state.components.clear()
+    world.overwrite()
+    world.tick(61_000)
+    assert world.state.table("t").aborted == {2}
+
+
+def test_S16_the_compactor_stops_below_an_open_write(world: World) -> None:
+    for number in range(1, 9):
+        if number == 5:
+            world.write()
+        elif number == 3:
+            world.abort(world.write())
+        else:
+            world.insert()
+    world.request()
+    task = world.take_task()
+    assert task is not None
+    txn, merge = world.begin_compaction(task)
+    assert (merge.high_watermark, merge.aborted, merge.open) == (4, (3,), ())
+    assert world.state.queue[task.id].highest_write_id == 4
+    assert not txn_list(world.state).is_valid(txn)
+
+
+def test_P11_first_asked_after_a_cleaning(world: World) -> None:
+    world.insert()
+    asked, late, everything = world.read(["t"]), world.read(), world.read(None)
+    inserter, updater = world.begin(), world.begin()
+    world.compact()
+    assert world.ready() == []
+    world.commit(asked)
+    world.commit(everything)
+    world.clean(world.ready()[0])
+    with pytest.raises(SnapshotExpired, match="begin again"):
+        world.list(late)
+    with pytest.raises(SnapshotExpired):
+        world.lock(updater, LockRequest("t", W, UPDATE))
+    world.lock(inserter, LockRequest("t", W, INSERT))
+    with pytest.raises(SnapshotExpired):
+        world.list(inserter)
+    world.commit(inserter)
+    assert world.list(world.read()).high_watermark == 2

@@ -1,0 +1,253 @@
+"""The DuckDB file: schema, refusals, queries, and writes that fail (P3, P8, pitfalls)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from acid_platform.clock import ManualClock
+from acid_platform.errors import (
+    InvalidExpression,
+    MetastoreIncompatible,
+    MetastoreInUse,
+    MetastoreUnavailable,
+    MetastoreWriteFailed,
+    UnsupportedStatement,
+)
+from acid_platform.metastore import Metastore, endpoint, image, schema
+from acid_platform.metastore.endpoint import Endpoint, Home, take_lock
+from acid_platform.metastore.records import CompactionTask, HistoryRow
+from acid_platform.metastore.server import Server
+from acid_platform.metastore.state import Component, Ended, LockEntry, Outcome, State, Txn
+from acid_platform.metastore.store import Store
+from acid_platform.metastore.turn import Event
+from acid_platform.transactions import TxnState
+from tests.metastore.world import World
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "metastore.duckdb"
+
+
+@pytest.mark.parametrize(
+    ("table", "record"),
+    [("open_txns", Txn), ("txn_components", Component), ("locks", LockEntry),
+     ("compactions", CompactionTask), ("txns", Ended), ("outcomes", Outcome),
+     ("writes", HistoryRow)],
+)
+def test_P8_columns_are_the_fields(table: str, record: Any) -> None:
+    columns = {**schema.LIVE, **schema.KEPT}[table]
+    assert set(columns) == {one.name for one in fields(record)}
+
+
+def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
+    assert set(image.live_rows(State())) == set(schema.LIVE)
+    assert set(image.ended_rows(State())) == set(schema.KEPT)
+
+
+def test_P8_migration_from_nothing_to_version_1(path: Path) -> None:
+    assert len(schema.MIGRATIONS) == schema.VERSION == 1
+    store = Store(path)
+    names, rows = store.query("SELECT table_name FROM duckdb_tables()")
+    assert names == ["table_name"]
+    assert {row[0] for row in rows} == {"meta", "journal", *schema.LIVE, *schema.KEPT}
+    assert ["schema_version", "1"] in store.query("FROM meta")[1]
+    store.close()
+    Store(path).close()
+
+
+def test_P8_a_newer_schema_is_refused(path: Path) -> None:
+    Store(path).close()
+    with duckdb.connect(str(path)) as raw:
+        raw.execute("UPDATE meta SET value = '2' WHERE key = 'schema_version'")
+    with pytest.raises(MetastoreIncompatible, match="version 2, this program knows 1"):
+        Store(path)
+
+
+def test_one_process_per_file(path: Path) -> None:
+    held = Store(path)
+    held.append([Event("set", 1, {"name": "acid.read.lease.max", "value": "2h"})])
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from acid_platform.metastore.store import Store\n"
+        "Store(Path(sys.argv[1]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True,
+                          check=False)
+    held.close()
+    assert re.search(rf"{MetastoreInUse.__name__}: .* process \d+", done.stderr)
+
+
+def test_P10_network_file_systems_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounted = [("/", "ext4"), (str(tmp_path.parent.resolve()), "nfs4")]
+    monkeypatch.setattr(endpoint, "mounts", lambda: mounted)
+    with pytest.raises(MetastoreIncompatible, match=r"network file system \(nfs4\)"):
+        endpoint.refuse_network_file_system(Home(tmp_path))
+    mounted.append((str(tmp_path.resolve()), "xfs"))
+    endpoint.refuse_network_file_system(Home(tmp_path))
+
+
+def test_this_machine_has_mounts() -> None:
+    assert "/" in [point for point, _ in endpoint.mounts()]
+
+
+def test_one_append_is_one_statement_and_survives(path: Path) -> None:
+    store = Store(path)
+    store.append([Event("database", 7, {"name": "a"}), Event("database", 8, {"name": "b'\"ü"})])
+    store.append([Event("database_dropped", 9, {"name": "a"})])
+    store.close()
+    store = Store(path)
+    _, events = store.load()
+    assert [(one.kind, one.at, one.body["name"]) for one in events] == [
+        ("database", 7, "a"), ("database", 8, "b'\"ü"), ("database_dropped", 9, "a")]
+    assert store.journal_length == 3
+    store.close()
+
+
+def test_P3_outcomes_are_found_after_a_fold_and_forgotten_after_the_retention(path: Path) -> None:
+    world = World()
+    world.create()
+    txn = world.insert()
+    now = world.clock.now_ms()
+    store = Store(path)
+    store.append(world.events)
+    store.fold(world.state, now)
+    past = store.past_txn(txn.id)
+    assert past is not None and past.state is TxnState.COMMITTED and past.commit_id == txn.id
+    kept = store.past_outcome("request-3")
+    assert kept is not None and kept.op == "commit" and kept.reply["value"]["state"] == "c"
+    assert store.past_txn(99) is None and store.past_outcome("request-99") is None
+    (row,) = store.history(1)
+    assert (row.write_id, row.directory) == (1, "delta_0000001_0000001_0000")
+    image.forget_ended(world.state)
+    store.fold(world.state, now + 1)
+    assert store.past_txn(txn.id) is None and store.past_outcome("request-3") is None
+    assert len(store.history(1)) == 1
+    store.close()
+
+
+def test_a_failed_fold_leaves_the_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.create()
+    store = Store(path)
+    store.append(world.events)
+    monkeypatch.setattr(store, "_set_meta", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        store.fold(world.state, 0)
+    _, events = store.load()
+    assert len(events) == len(world.events)
+    store.close()
+
+
+def test_queries_only_read(path: Path) -> None:
+    store = Store(path)
+    store.append([Event("database", 1, {"name": "a"})])
+    for sql in (
+        "DELETE FROM journal", "SELECT 1; SELECT 2", "COPY journal TO 'x.csv'", "PRAGMA version",
+        "EXPLAIN ANALYZE DELETE FROM journal", "SET threads = 2", "ATTACH 'x.duckdb'", "",
+    ):
+        with pytest.raises(UnsupportedStatement):
+            store.query(sql)
+    for wrong in ("SELEC 1", "SELECT nothing FROM journal", "FROM read_csv('/etc/passwd')"):
+        with pytest.raises(InvalidExpression):
+            store.query(wrong)
+    assert store.query("SELECT count(*) AS n FROM journal") == (["n"], [[1]])
+    store.close()
+
+
+# --- a write that fails --------------------------------------------------------------------------
+
+
+class Serving:
+    """A server in a thread of this process."""
+
+    def __init__(self, home: Home) -> None:
+        home.prepare()
+        self.lock = take_lock(home)
+        self.server = Server(home, ManualClock())
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        while Endpoint.read(home) is None:
+            time.sleep(0.001)
+        self.store = self.server._store
+        self.client = Metastore.connect(home.path, autostart=False)
+        self.client.create_table("t", "/w/t", [("id", "int")])
+
+    def fail_next(self, monkeypatch: pytest.MonkeyPatch, *, durable: bool, times: int = 1) -> None:
+        append = self.store.append
+        left = [times]
+
+        def failing(events: list[Event]) -> None:
+            if not left[0]:
+                append(events)
+                return
+            left[0] -= 1
+            if durable:
+                append(events)
+            raise duckdb.IOException("No space left on device")
+
+        monkeypatch.setattr(self.store, "append", failing)
+
+    def stop(self) -> None:
+        self.client.close()
+        self.server.stop()
+        self.thread.join()
+        self.lock.close()
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    made = Serving(Home(tmp_path / "home"))
+    yield made
+    made.stop()
+
+
+def test_P3_a_failed_write_changes_nothing(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    txn = serving.client.begin()
+    serving.fail_next(monkeypatch, durable=False)
+    with pytest.raises(MetastoreWriteFailed, match=r"nothing was changed: .*No space left"):
+        serving.client.create_table("u", "/w/u", [("id", "int")])
+    assert [one.name for one in serving.client.tables()] == ["default.t"]
+    assert serving.client.status()["failed_writes"] == 1
+    txn.commit()
+    assert serving.client.outcome(txn.id)["state"] == "c"
+
+
+def test_P3_the_outcome_counts_when_the_write_was_durable_after_all(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving.fail_next(monkeypatch, durable=True)
+    record = serving.client.create_table("u", "/w/u", [("id", "int")])
+    assert serving.client.table("u") == record and record.table_id == 2
+
+
+def test_P9_a_store_error_that_matches_is_tried_again(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving.client.set("hive.txn.retryable.sqlex.regex", "No space")
+    serving.fail_next(monkeypatch, durable=False, times=2)
+    assert serving.client.begin().id == 1
+    serving.fail_next(monkeypatch, durable=False, times=9)
+    with pytest.raises(MetastoreUnavailable, match="nothing was changed"):
+        serving.client.begin()
+
+
+def test_a_broken_request_harms_nobody_else(serving: Serving) -> None:
+    with pytest.raises(MetastoreWriteFailed, match="did not do begin, nothing was changed"):
+        serving.client._call("begin", kind=0)
+    assert serving.client.begin().id == 1

@@ -1,0 +1,124 @@
+"""Declarations, settings, adoption (P8, P9, P24)."""
+
+from __future__ import annotations
+
+import pytest
+
+from acid_platform.errors import (
+    InvalidDefinition,
+    NoSuchPartition,
+    NoSuchTable,
+    SettingRefused,
+    TableExists,
+)
+from acid_platform.metastore.codec import encode
+from acid_platform.metastore.records import WriteReport
+from tests.metastore.world import INSERT, World
+
+
+def test_names_are_lower_case_and_default(world: World) -> None:
+    assert world.call("table", name="T")["table"]["name"] == "default.t"
+    assert world.call("table", name="default.t")["table"]["table_id"] == 1
+    with pytest.raises(TableExists):
+        world.create("T")
+    again = {"name": "t", "location": "/w/t", "columns": [["id", "int"]]}
+    answer = world.call("create_table", table=again, if_not_exists=True)
+    assert answer["table"]["table_id"] == 1
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"name": "nowhere.t"},
+        {"columns": []},
+        {"columns": [["id", "int"], ["ID", "string"]]},
+        {"partition_columns": [["id", "int"]]},
+        {"bucket_columns": ["id"], "bucket_count": 0},
+        {"bucket_columns": ["x"], "bucket_count": 2},
+        {"bucket_columns": [], "bucket_count": 2},
+        {"location": ""},
+        {"location": "/w/t"},
+        {"name": "default.a.b"},
+    ],
+)
+def test_declarations_that_cant_be_honoured(world: World, table: dict[str, object]) -> None:
+    whole = {"name": "u", "location": "/w/u", "columns": [["id", "int"]], **table}
+    with pytest.raises(InvalidDefinition):
+        world.call("create_table", table=whole, if_not_exists=False)
+    assert len(world.call("tables")["tables"]) == 1
+
+
+def test_databases(world: World) -> None:
+    world.call("create_database", name="Sales", if_not_exists=False)
+    with pytest.raises(TableExists):
+        world.call("create_database", name="sales", if_not_exists=False)
+    world.create("sales.t", location="/w/sales")
+    with pytest.raises(InvalidDefinition, match=r"holds sales\.t"):
+        world.call("drop_database", name="sales")
+    with pytest.raises(InvalidDefinition, match="always there"):
+        world.call("drop_database", name="default")
+    assert world.call("databases")["databases"] == ["default", "sales"]
+
+
+def test_alter_table(world: World) -> None:
+    world.insert()
+    more = {"columns": [["id", "int"], ["v", "string"]], "properties": {"a": "1", "b": "2"}}
+    world.call("alter_table", name="t", rename=None, **more)
+    answer = world.call("alter_table", name="t", rename="s", columns=None, properties={"a": None})
+    assert answer["table"]["name"] == "default.s" and answer["table"]["properties"] == {"b": "2"}
+    assert answer["table"]["columns"] == [["id", "int"], ["v", "string"]]
+    with pytest.raises(NoSuchTable, match=r"no table default\.t"):
+        world.call("table", name="t")
+    assert world.write("s", INSERT).write_ids == {"default.s": 2}
+
+
+def test_T24_partitions() -> None:
+    world = World()
+    world.create(partitioned=True)
+    answer = world.call("add_partitions", name="t", partitions=["P=1", "p=1", "p=2"])
+    assert answer["added"] == ["p=1", "p=2"]
+    assert world.call("add_partitions", name="t", partitions=["p=2"])["added"] == []
+    for wrong in ("q=1", "p=1/q=2", "p"):
+        with pytest.raises(NoSuchPartition):
+            world.call("add_partitions", name="t", partitions=[wrong])
+    world.insert(partition="p=3")
+    names = [one["name"] for one in world.call("partitions", name="t")["partitions"]]
+    assert names == ["p=1", "p=2", "p=3"]
+
+
+def test_P9_settings_are_checked_and_kept(world: World) -> None:
+    with pytest.raises(SettingRefused, match=r"hive\.txn\.timeout='0s'"):
+        world.set("hive.txn.timeout", "0s")
+    with pytest.raises(SettingRefused, match="no setting"):
+        world.set("hive.txn.tiemout", "10s")
+    world.set("hive.txn.timeout", "10s")
+    with pytest.raises(SettingRefused, match="must be below"):
+        world.set("acid.heartbeat.interval", "10s")
+    answer = world.call("settings")
+    assert answer["set"] == {"hive.txn.timeout": "10s"} and answer["heartbeat"] == 5000
+    assert answer["settings"]["hive.compactor.delta.num.threshold"] == "10"
+
+
+def test_P24_adoption(world: World) -> None:
+    table = {
+        "name": "old", "location": "/w/old", "columns": [["id", "int"]],
+        "partition_columns": [["p", "int"]],
+    }
+    reports = [
+        WriteReport("old", "p=1", INSERT, "base_0000004_v0000070", 5, 50, 1),
+        WriteReport("old", "p=1", INSERT, "delta_0000006_0000006_0000", 1, 10, 1),
+        WriteReport("old", "p=2", INSERT, "", 3, 30, 2),
+    ]
+    world.call("adopt_table", table=table, write_id=7, txn_id=70, aborted=[7], partitions=["p=3"],
+               directories=[encode(one) for one in reports])
+    txn = world.write("old", INSERT, "p=1")
+    assert txn.id == 71 and txn.write_ids == {"default.old": 8}
+    reader = world.read()
+    assert str(world.list(reader, "old")) == "default.old:8:8:8:7"
+    names = [one["name"] for one in world.call("partitions", name="old")["partitions"]]
+    assert names == ["p=1", "p=2", "p=3"]
+    known = world.state.directories[2, "p=1"]
+    assert [one.name for one in known.values()] == [
+        "base_0000004_v0000070", "delta_0000006_0000006_0000"]
+    originals = world.state.directories[2, "p=2"][""]
+    assert (originals.low, originals.high, originals.bytes, originals.base) == (0, 0, 30, False)

@@ -1,0 +1,241 @@
+"""A state machine with a clock that tests move: the metastore without its process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from acid_platform import errors
+from acid_platform.clock import ManualClock
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.machine import Handled, Machine
+from acid_platform.metastore.records import (
+    CleaningTask,
+    CompactionTask,
+    EntityState,
+    LockRequest,
+    WriteReport,
+)
+from acid_platform.metastore.turn import Event
+from acid_platform.transactions import (
+    CompactorWriteIdList,
+    Operation,
+    TxnType,
+    ValidTxnList,
+    ValidWriteIdList,
+)
+from acid_platform.transactions.locks import LockType
+
+R, W = LockType.SHARED_READ, LockType.SHARED_WRITE
+X, E = LockType.EXCL_WRITE, LockType.EXCLUSIVE
+INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
+SELECT = Operation.SELECT
+
+
+class Txn:
+    """What a client would know of its transaction."""
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self.id: int = value["txn"]
+        self.valid_txns = ValidTxnList.parse(value["valid_txns"])
+        self.write_ids: dict[str, int] = value["write_ids"]
+        self.stale: bool = value["stale"]
+
+
+class Waits(Exception):
+    """The request is parked."""
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.machine = Machine()
+        self.machine.wake(self.clock.now_ms())
+        self.events: list[Event] = []
+        self.answers: dict[str, dict[str, Any]] = {}
+        self.requests = 0
+
+    @property
+    def state(self) -> Any:
+        return self.machine.state
+
+    def take(self, handled: Handled) -> None:
+        self.events += handled.events
+        for reply in handled.replies:
+            self.answers[reply.request_id] = reply.value
+
+    def send(self, op: str, **args: Any) -> str:
+        """The request's id; the answer, if it does not wait, is in `answers`."""
+        self.requests += 1
+        request_id = f"request-{self.requests}"
+        self.take(self.machine.handle(op, args, request_id, self.clock.now_ms()))
+        return request_id
+
+    def answer(self, request_id: str) -> dict[str, Any]:
+        if request_id not in self.answers:
+            raise Waits(request_id)
+        reply = self.answers[request_id]
+        if "error" in reply:
+            name, text = reply["error"]
+            raise getattr(errors, name)(text)
+        value: dict[str, Any] = reply["value"]
+        return value
+
+    def call(self, op: str, **args: Any) -> dict[str, Any]:
+        return self.answer(self.send(op, **args))
+
+    def tick(self, milliseconds: int = 0) -> None:
+        self.clock.advance(milliseconds)
+        self.take(self.machine.tick(self.clock.now_ms()))
+
+    def set(self, name: str, value: str) -> None:
+        self.call("set", name=name, value=value)
+
+    # --- tables -----------------------------------------------------------------------------
+
+    def create(self, name: str = "t", partitioned: bool = False, **more: Any) -> int:
+        table = {
+            "name": name, "location": f"/w/{name}", "columns": [["id", "int"]],
+            "partition_columns": [["p", "int"]] if partitioned else [], **more,
+        }
+        answer = self.call("create_table", table=table, if_not_exists=False)
+        number: int = answer["table"]["table_id"]
+        return number
+
+    # --- transactions -----------------------------------------------------------------------
+
+    def begin_request(
+        self, *locks: LockRequest, kind: TxnType = TxnType.DEFAULT, wait: float = 60,
+        zero_wait: bool | None = None, tables: Sequence[str] | None = (), user: str = "",
+    ) -> str:
+        return self.send(
+            "begin", kind=kind.value, locks=[encode(one) for one in locks], wait=wait,
+            zero_wait=zero_wait, info={"user": user},
+            tables=None if tables is None else list(tables),
+        )
+
+    def begin(self, *locks: LockRequest, **more: Any) -> Txn:
+        return Txn(self.answer(self.begin_request(*locks, **more)))
+
+    def read(self, tables: Sequence[str] | None = ()) -> Txn:
+        return self.begin(kind=TxnType.READ_ONLY, tables=tables)
+
+    def write(
+        self, table: str = "t", operation: Operation = INSERT, partition: str | None = None,
+        lock: LockType = W, **more: Any,
+    ) -> Txn:
+        return self.begin(LockRequest(table, lock, operation, partition), **more)
+
+    def lock_request(self, txn: Txn, *locks: LockRequest, wait: float = 60,
+                     zero_wait: bool | None = False) -> str:
+        return self.send("lock", txn=txn.id, locks=[encode(one) for one in locks], wait=wait,
+                         zero_wait=zero_wait)
+
+    def lock(self, txn: Txn, *locks: LockRequest, **more: Any) -> dict[str, Any]:
+        return self.answer(self.lock_request(txn, *locks, **more))
+
+    def commit(self, txn: Txn, *writes: WriteReport) -> dict[str, Any]:
+        return self.call("commit", txn=txn.id, writes=[encode(one) for one in writes])
+
+    def abort(self, txn: Txn) -> None:
+        self.call("abort", txn=txn.id, reason="test")
+
+    def insert(self, table: str = "t", partition: str | None = None, rows: int = 1) -> Txn:
+        """One committed insert with its delta."""
+        txn = self.write(table, INSERT, partition)
+        self.commit(txn, self.report(txn, table, partition, rows=rows))
+        return txn
+
+    def overwrite(self, table: str = "t", partition: str | None = None) -> Txn:
+        txn = self.write(table, UPDATE, partition, X)
+        write_id = txn.write_ids[f"default.{table}"]
+        self.commit(txn, WriteReport(
+            table, partition, UPDATE, f"base_{write_id:07d}", 1, 10, 1, True))
+        return txn
+
+    def report(
+        self, txn: Txn, table: str = "t", partition: str | None = None,
+        operation: Operation = INSERT, statement: int = 0, rows: int = 1, overwrite: bool = False,
+    ) -> WriteReport:
+        write_id = txn.write_ids[f"default.{table}"]
+        prefix = "delete_delta" if operation is DELETE else "delta"
+        name = f"{prefix}_{write_id:07d}_{write_id:07d}_{statement:04d}"
+        return WriteReport(table, partition, operation, name, rows, 10 * rows, 1, overwrite)
+
+    def list(self, txn: Txn, table: str = "t") -> ValidWriteIdList:
+        answer = self.call("valid_write_ids", txn=txn.id, table=table)
+        return ValidWriteIdList.parse(answer["list"])
+
+    def snapshot_text(self) -> str:
+        """What a new reader would see of `t`."""
+        txn = self.read()
+        text = str(self.list(txn))
+        self.commit(txn)
+        return text
+
+    # --- compaction -------------------------------------------------------------------------
+
+    def request(self, kind: str = "major", table: str = "t", partition: str | None = None) -> int:
+        answer = self.call("request_compaction", table=table, partition=partition, kind=kind,
+                           properties={}, initiator="host-1")
+        number: int = answer["id"]
+        return number
+
+    def take_task(self, worker: str = "host-2") -> CompactionTask | None:
+        task = self.call("take_compaction", worker=worker)["task"]
+        return None if task is None else decode(CompactionTask, task)
+
+    def owner(self, task: CompactionTask) -> dict[str, Any]:
+        return {"id": task.id, "worker": task.worker, "attempt": task.attempt}
+
+    def begin_compaction(self, task: CompactionTask) -> tuple[int, CompactorWriteIdList]:
+        answer = self.call("begin_compaction", **self.owner(task), info={})
+        merge = ValidWriteIdList.parse(answer["compactor_list"]).for_compactor()
+        return answer["txn"], merge
+
+    def commit_compaction(self, task: CompactionTask, txn: int, *names: str) -> None:
+        writes = [
+            encode(WriteReport(task.table, task.partition, Operation.COMPACT, name, 1, 10, 1))
+            for name in names
+        ]
+        self.call("commit_compaction", **self.owner(task), txn=txn, writes=writes)
+
+    def compact(self, kind: str = "major", partition: str | None = None) -> CompactionTask:
+        """A whole major compaction of `t`, up to ready for cleaning."""
+        self.request(kind, partition=partition)
+        task = self.take_task()
+        assert task is not None
+        txn, merge = self.begin_compaction(task)
+        self.commit_compaction(task, txn, f"base_{merge.high_watermark:07d}_v{txn:07d}")
+        done: CompactionTask = self.state.queue[task.id]
+        return done
+
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.call("compactions")["rows"]
+        return rows
+
+    def states(self) -> list[str]:
+        return [row["state"] for row in self.rows()]
+
+    # --- cleaning ---------------------------------------------------------------------------
+
+    def ready(self) -> list[CleaningTask]:
+        return [decode(CleaningTask, one) for one in self.call("cleaning")["ready"]]
+
+    def blocked(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.call("cleaning")["blocked"]
+        return rows
+
+    def cleaning(self, op: str, task: CleaningTask, **more: Any) -> dict[str, Any]:
+        return self.call(
+            op, id=task.id, table=task.table, table_id=task.table_id, partition=task.partition,
+            highest_write_id=task.highest_write_id, **more,
+        )
+
+    def clean(self, task: CleaningTask, removed: list[int] | None = None) -> None:
+        self.cleaning("start_cleaning", task)
+        self.cleaning("mark_cleaned", task, removed=removed)
+
+    def entity(self, partition: str | None = None) -> EntityState:
+        found = [decode(EntityState, one) for one in self.call("entities")["entities"]]
+        return next(one for one in found if one.partition == partition)

@@ -1,0 +1,139 @@
+"""The settings registry (P7, P9, C22)."""
+
+from __future__ import annotations
+
+import pytest
+
+from acid_platform.config import (
+    HONOURED,
+    NO_EFFECT,
+    REFUSED,
+    REGISTRY,
+    Kind,
+    Settings,
+    Treatment,
+    setting,
+)
+from acid_platform.errors import SettingRefused
+
+PUBLISHED = [
+    # The rows marked S, in order, with the defaults of P9.
+    ("hive.txn.manager", "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"),
+    ("hive.txn.timeout", 300_000),
+    ("hive.txn.heartbeat.threadpool.size", 5),
+    ("hive.timedout.txn.reaper.start", 100_000),
+    ("hive.timedout.txn.reaper.interval", 180_000),
+    ("hive.txn.max.open.batch", 1000),
+    ("hive.max.open.txns", 100_000),
+    ("hive.count.open.txns.interval", 1000),
+    ("hive.txn.retryable.sqlex.regex", ""),
+    ("hive.compactor.initiator.on", True),
+    ("hive.compactor.worker.threads", 1),
+    ("hive.compactor.worker.timeout", 86_400_000),
+    ("hive.compactor.cleaner.run.interval", 5000),
+    ("hive.compactor.check.interval", 300_000),
+    ("hive.compactor.delta.num.threshold", 10),
+    ("hive.compactor.delta.pct.threshold", 0.1),
+    ("hive.compactor.abortedtxn.threshold", 1000),
+    ("hive.compactor.max.num.delta", 500),
+    ("hive.compactor.job.queue", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "default"), PUBLISHED)
+def test_P9_published_settings_are_honoured(name: str, default: object) -> None:
+    assert setting(name).treatment is Treatment.HONOURED
+    assert Settings.of().value(name) == default
+
+
+def test_P9_every_setting_is_in_one_class() -> None:
+    every = [one.name for one in (*HONOURED, *NO_EFFECT, *REFUSED)]
+    assert len(every) == len(set(every)) == len(REGISTRY) == 118
+    assert {one.treatment for one in HONOURED} == {Treatment.HONOURED}
+    assert {one.treatment for one in NO_EFFECT} == {Treatment.NO_EFFECT}
+    assert {one.treatment for one in REFUSED} == {Treatment.REFUSED}
+    assert all(one.reason for one in (*NO_EFFECT, *REFUSED))
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_P9_every_default_is_allowed(name: str) -> None:
+    Settings.of({name: setting(name).default})
+
+
+TIMES = [
+    ("300s", 300_000), ("300", 300_000), ("5min", 300_000), ("5 m", 300_000), ("2000ms", 2000),
+    ("0.5h", 1_800_000), ("1d", 86_400_000), ("7 days", 604_800_000),
+]
+
+
+@pytest.mark.parametrize(("text", "milliseconds"), TIMES)
+def test_times_are_milliseconds(text: str, milliseconds: int) -> None:
+    assert Settings.of({"hive.txn.timeout": text}).integer("hive.txn.timeout") == milliseconds
+
+
+def test_a_bare_number_is_in_the_settings_own_unit() -> None:
+    assert Settings.of({"hive.compactor.cleaner.run.interval": "200"}).integer(
+        "hive.compactor.cleaner.run.interval") == 200
+    assert setting("hive.compactor.aborted.txn.time.threshold").parse("-1") == -3_600_000
+
+
+WRONG = [
+    ("hive.txn.timeout", "0", "from 1 to 604800 s"),
+    ("hive.txn.timeout", "soon", "a time"),
+    ("hive.txn.timeout", "5 weeks", "a time"),
+    ("hive.compactor.fetch.size", "99", "from 100 to 5000"),
+    ("hive.compactor.fetch.size", "5001", "from 100 to 5000"),
+    ("hive.compactor.fetch.size", "1e3", "a whole number"),
+    ("hive.compactor.delta.pct.threshold", "ten", "a number"),
+    ("hive.compactor.initiator.on", "yes", "true or false"),
+    ("hive.txn.manager", "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager", "DbTxnManager"),
+    ("hive.support.concurrency", "false", "only 'true': transactions need it"),
+    ("hive.exec.dynamic.partition.mode", "strict", "only 'nonstrict'"),
+    ("hive.acid.createtable.softdelete", "true", "soft deletes are not built"),
+    ("acid.cleaner.watermark", "partition", "'table', 'global'"),
+    ("hive.txn.retryable.sqlex.regex", "a, (", "regular expressions"),
+    ("acid.outcome.retention", "1h", "from 24"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "allowed"), WRONG)
+def test_P9_a_refusal_names_setting_value_and_range(name: str, text: str, allowed: str) -> None:
+    with pytest.raises(SettingRefused) as refused:
+        Settings.of({name: text})
+    for part in (name, repr(text), allowed):
+        assert part in str(refused.value)
+
+
+def test_P7_the_heartbeat_stays_below_the_timeout() -> None:
+    assert Settings.of().heartbeat_interval == 150_000
+    assert Settings.of({"acid.heartbeat.interval": "299s"}).heartbeat_interval == 299_000
+    for both in (
+        {"acid.heartbeat.interval": "300s"},
+        {"acid.heartbeat.interval": "60s", "hive.txn.timeout": "60s"},
+    ):
+        with pytest.raises(SettingRefused, match="must be below"):
+            Settings.of(both)
+
+
+def test_C22_a_table_property_overrides_one_table() -> None:
+    name = "hive.compactor.delta.num.threshold"
+    chosen = Settings.of({name: "20"})
+    assert chosen.of_table(name, {f"compactorthreshold.{name}": "3"}) == 3
+    assert chosen.of_table(name, {}) == 20
+    with pytest.raises(SettingRefused):
+        chosen.of_table(name, {f"compactorthreshold.{name}": "few"})
+
+
+def test_P9_retryable_patterns() -> None:
+    chosen = Settings.of({"hive.txn.retryable.sqlex.regex": "No space, IO Error.*busy"})
+    assert chosen.transient("IO Error: disk is busy") and chosen.transient("No space left")
+    assert not chosen.transient("syntax") and not Settings.of().transient("No space left")
+
+
+def test_lock_settings() -> None:
+    chosen = Settings.of({"hive.txn.xlock.write": "TRUE"}).lock_settings
+    assert chosen.xlock_write and chosen.xlock_iow and not chosen.xlock_mergeinsert
+
+
+def test_kinds_know_their_text() -> None:
+    assert {one.kind for one in REGISTRY.values()} == set(Kind)

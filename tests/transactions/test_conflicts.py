@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acid_platform.transactions import Operation
+from acid_platform.transactions.conflicts import (
+    CONFLICTING,
+    Committed,
+    Touched,
+    conflicts,
+    first_conflict,
+    overlaps,
+    same_entity,
+)
+
+I, U, D = Operation.INSERT, Operation.UPDATE, Operation.DELETE  # noqa: E741
+
+
+def mine(operation: Operation = U, txn: int = 6, partition: str | None = None, write_id: int = 9,
+         table: int = 1) -> Touched:
+    return Touched(table, partition, operation, txn, write_id)
+
+
+def theirs(operation: Operation = U, txn: int = 17, commit: int = 20,
+           partition: str | None = None, write_id: int = 5, overwrite: bool = False) -> Committed:
+    return Committed(1, partition, operation, txn, commit, write_id, overwrite)
+
+
+@pytest.mark.parametrize(("own", "other"), list(product(Operation, repeat=2)))
+def test_T31_T34_operations(own: Operation, other: Operation) -> None:
+    expected = own in (U, D) and other in (U, D)
+    assert (conflicts(mine(own), theirs(other)) is not None) is expected
+
+
+def test_T31_table_is_complete() -> None:
+    assert set(CONFLICTING) == set(product(Operation, repeat=2))
+
+
+T32 = [
+    # my txn, their [txn, commit id], overlap
+    (6, (17, 20), True),
+    (21, (17, 20), False),
+    (18, (17, 18), True),
+    (20, (17, 20), True),
+    (3, (3, 8), False),
+]
+
+
+@pytest.mark.parametrize(("txn", "interval", "overlap"), T32)
+def test_T32_intervals(txn: int, interval: tuple[int, int], overlap: bool) -> None:
+    row = theirs(txn=interval[0], commit=interval[1])
+    assert overlaps(mine(txn=txn), row) is overlap
+    assert (conflicts(mine(txn=txn), row) is not None) is overlap
+
+
+ENTITIES = [
+    (None, None, True), ("p=1", "p=1", True), ("p=1", "p=2", False), (None, "p=1", False),
+    ("p=1", None, False),
+]
+
+
+@pytest.mark.parametrize(("own", "other", "same"), ENTITIES)
+def test_T37_only_the_same_partition(own: str | None, other: str | None, same: bool) -> None:
+    assert same_entity(mine(partition=own), theirs(partition=other)) is same
+    assert (conflicts(mine(partition=own), theirs(partition=other)) is not None) is same
+
+
+def test_T31_another_table_never_conflicts() -> None:
+    assert conflicts(mine(table=2), theirs()) is None
+
+
+@pytest.mark.parametrize("operation", [I, U, D])
+def test_P6_below_an_overwrite(operation: Operation) -> None:
+    row = theirs(U, txn=3, commit=4, write_id=8, overwrite=True)
+    assert conflicts(mine(operation, txn=6, write_id=9), row) is None
+    reason = conflicts(mine(operation, txn=6, write_id=7), row)
+    assert reason is not None and "overwrite" in reason
+    assert conflicts(mine(operation, txn=6, write_id=7, partition="p=1"), row) is None
+
+
+def test_P6_an_insert_below_a_plain_update_is_fine() -> None:
+    assert conflicts(mine(I, write_id=2), theirs(U, write_id=5)) is None
+
+
+def test_T33_the_reason_names_both_intervals_and_operations() -> None:
+    reason = conflicts(mine(D, txn=18), theirs(U, txn=17, commit=18))
+    assert reason is not None
+    for part in ("delete", "update", "[18, now]", "[17, 18]"):
+        assert part in reason
+
+
+ids = st.integers(1, 30)
+operations = st.sampled_from([U, D])
+
+
+@given(ids, ids, ids, ids, operations, operations)
+def test_T30_the_later_committer_conflicts_iff_it_opened_before(
+    first: int, second: int, length: int, gap: int, one: Operation, other: Operation
+) -> None:
+    commit = first + length
+    second = second if second != first else first + 31
+    assert (conflicts(mine(one, txn=second), theirs(other, first, commit)) is not None) == (
+        second <= commit)
+
+
+def test_T33_first_conflict_answers_the_pair() -> None:
+    free, clash = mine(I), mine(U, partition="p=1")
+    row = theirs(D, partition="p=1")
+    found = first_conflict([free, clash], [theirs(I), row])
+    assert found is not None and found[:2] == (clash, row)
+    assert first_conflict([free], [row]) is None

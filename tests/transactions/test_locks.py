@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acid_platform.errors import InvalidDefinition
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import (
+    STATEMENT_LOCKS,
+    WAITS,
+    LockComponent,
+    LockLevel,
+    LockSettings,
+    LockType,
+    Statement,
+    blocked_by,
+    lock_of,
+    same_resource,
+    zero_wait_reads,
+)
+
+R, W = LockType.SHARED_READ, LockType.SHARED_WRITE
+X, E = LockType.EXCL_WRITE, LockType.EXCLUSIVE
+
+
+def on(lock: LockType, table: str | None = "t", partition: str | None = None, db: str = "d"
+       ) -> LockComponent:
+    return LockComponent(db, table, partition, lock)
+
+
+@pytest.mark.parametrize(
+    ("requested", "waits_for"),
+    [(R, {E}), (W, {X, E}), (X, {W, X, E}), (E, {R, W, X, E})],
+)
+@pytest.mark.parametrize("existing", LockType)
+def test_L2_matrix(requested: LockType, waits_for: set[LockType], existing: LockType) -> None:
+    reason = blocked_by(on(requested), on(existing))
+    assert (reason is not None) == (existing in waits_for)
+    if reason:
+        assert requested.name in reason and existing.name in reason and "d.t" in reason
+
+
+def test_L2_matrix_is_complete() -> None:
+    assert set(WAITS) == set(product(LockType, repeat=2))
+
+
+DB = None
+L4 = [
+    # (one, other): (table, partition) pairs of the same database, same resource?
+    (("t", None), ("t", None), True),
+    (("t", None), ("u", None), False),
+    (("t", "p=1"), ("t", "p=1"), True),
+    (("t", "p=1"), ("t", "p=2"), False),
+    (("t", "p=1"), ("u", "p=1"), False),
+    (("t", None), ("t", "p=1"), True),
+    ((DB, None), ("t", None), True),
+    ((DB, None), ("t", "p=1"), True),
+    ((DB, None), (DB, None), True),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "same"), L4)
+def test_L4_levels(
+    one: tuple[str | None, str | None], other: tuple[str | None, str | None], same: bool
+) -> None:
+    first, second = on(E, *one), on(E, *other)
+    assert same_resource(first, second) is same_resource(second, first) is same
+    assert (blocked_by(first, second) is not None) is same
+
+
+@given(st.sampled_from([("t", None), ("t", "p=1"), (DB, None)]),
+       st.sampled_from([("t", None), ("t", "p=1"), (DB, None)]))
+def test_L4_another_database_never_blocks(
+    one: tuple[str | None, str | None], other: tuple[str | None, str | None]
+) -> None:
+    assert blocked_by(on(E, *one), on(E, *other, db="e")) is None
+
+
+L6 = [
+    # (requested lock and level, existing lock and level, waits)
+    ((R, DB, None), (E, "t", None), False),
+    ((E, "t", None), (R, DB, None), False),
+    ((R, DB, None), (E, "t", "p=1"), False),
+    ((E, "t", "p=1"), (R, DB, None), False),
+    ((R, DB, None), (E, DB, None), True),
+    ((E, DB, None), (R, DB, None), True),
+    ((E, DB, None), (R, "t", "p=1"), True),
+    ((R, "t", "p=1"), (E, DB, None), True),
+    ((E, DB, None), (R, "t", None), True),
+    ((E, "t", None), (R, "t", "p=1"), True),
+]
+
+
+@pytest.mark.parametrize(("requested", "existing", "waits"), L6)
+def test_L6_database_read_does_not_meet_table_exclusive(
+    requested: tuple[LockType, str | None, str | None],
+    existing: tuple[LockType, str | None, str | None],
+    waits: bool,
+) -> None:
+    assert (blocked_by(on(*requested), on(*existing)) is not None) is waits
+
+
+def test_levels_and_names() -> None:
+    assert on(R, DB).level is LockLevel.DATABASE and on(R, DB).resource == "d"
+    assert on(R).level is LockLevel.TABLE and on(R).resource == "d.t"
+    assert on(R, "t", "p=1").level is LockLevel.PARTITION
+    assert on(R, "t", "p=1").resource == "d.t/p=1"
+    assert LockType.parse("shared_write") is LockType.parse("w") is W
+    with pytest.raises(InvalidDefinition, match="SHARED_READ, SHARED_WRITE"):
+        LockType.parse("shared")
+
+
+STATEMENTS = [
+    # statement, lock and operation by default, lock and operation with xlock.write
+    (Statement.READ, (R, "s"), (R, "s")),
+    (Statement.INSERT, (W, "i"), (R, "i")),
+    (Statement.INSERT_OVERWRITE, (X, "u"), (E, "u")),
+    (Statement.UPDATE, (W, "u"), (X, "u")),
+    (Statement.DELETE, (W, "d"), (X, "d")),
+    (Statement.MERGE_INSERT, (W, "i"), (R, "i")),
+    (Statement.TRUNCATE, (X, "u"), (X, "u")),
+    (Statement.DROP, (E, "s"), (E, "s")),
+    (Statement.COMPACT, (R, "c"), (R, "c")),
+]
+
+
+@pytest.mark.parametrize(("statement", "default", "exclusive"), STATEMENTS)
+def test_T34_P6_statement_locks(
+    statement: Statement, default: tuple[LockType, str], exclusive: tuple[LockType, str]
+) -> None:
+    for settings, (lock, letter) in (
+        (LockSettings(), default), (LockSettings(xlock_write=True), exclusive),
+    ):
+        assert lock_of(statement, settings) == (lock, Operation(letter))
+
+
+def test_statement_table_is_complete() -> None:
+    assert set(STATEMENT_LOCKS) == set(product(Statement, (False, True)))
+    assert {one for one, _, _ in STATEMENTS} == set(Statement)
+
+
+def test_T34_merge_insert_setting() -> None:
+    both = LockSettings(xlock_write=True, xlock_mergeinsert=True)
+    assert lock_of(Statement.MERGE_INSERT, LockSettings(xlock_mergeinsert=True)) == (
+        W, Operation.UPDATE)
+    assert lock_of(Statement.MERGE_INSERT, both) == (X, Operation.UPDATE)
+
+
+def test_overwrite_without_xlock_iow_stays_excl_write() -> None:
+    off = LockSettings(xlock_write=True, xlock_iow=False)
+    assert lock_of(Statement.INSERT_OVERWRITE, off) == (X, Operation.UPDATE)
+
+
+@pytest.mark.parametrize(
+    ("iow", "write", "zero_wait"),
+    [(True, False, True), (False, False, True), (False, True, True), (True, True, False)],
+)
+def test_L10_zero_wait_unless_both_are_exclusive(iow: bool, write: bool, zero_wait: bool) -> None:
+    assert zero_wait_reads(LockSettings(xlock_write=write, xlock_iow=iow)) is zero_wait
