@@ -89,7 +89,8 @@ def _plans(metastore: Metastore, task: CleaningTask) -> list[CleaningPlan]:
                                    _temporaries(metastore, files, root)))
     for name in names:
         listing = files.entity(f"{root}/{name}".rstrip("/"))
-        seen = select(listing, task.write_ids, task.valid_txns, floor=floors.get(name, 0))
+        seen = select(listing, task.write_ids, task.valid_txns, floor=floors.get(name, 0),
+                      cleaning=True)
         temporary = _temporaries(metastore, files, listing.location)
         plans.append(plan_cleaning(seen, kind, task.write_ids, task.highest_write_id, temporary))
     return plans
@@ -138,7 +139,7 @@ def _remove_dropped(task: CleaningTask) -> tuple[str, ...]:
         files.delete_directory(path)
         return (f"{path} (P22: dropped)",)
     seen = select(files.entity(path), task.write_ids, task.valid_txns,
-                  floor=task.highest_write_id)
+                  floor=task.highest_write_id, cleaning=True)
     removed = []
     for one in seen.obsolete:
         if one.rule == "P22":

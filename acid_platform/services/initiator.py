@@ -20,6 +20,7 @@ from acid_platform.compaction.initiator import (
     entity_size,
     no_auto_compaction,
 )
+from acid_platform.compaction.states import Layout
 from acid_platform.errors import AcidError, AlreadyScheduled
 from acid_platform.metastore.records import EntityState
 from acid_platform.services.context import worker_id
@@ -86,4 +87,12 @@ def _candidate(entity: EntityState, now_ms: int) -> Candidate:
         history=tuple(PastCompaction(one.state, now_ms - one.enqueued) for one in entity.history),
         aborted_txns=entity.aborted,
         oldest_abort_age_ms=now_ms - entity.oldest_abort if entity.oldest_abort else None,
+        minor_refused=_minor_refused(entity),
     )
+
+
+def _minor_refused(entity: EntityState) -> str:
+    """Layout hive3 can't publish deltas and delete_deltas by one rename (P23): major then."""
+    both = {one.deletes for one in entity.directories if not one.base and not one.obsolete}
+    hive3 = Layout.of(entity.properties) is Layout.HIVE3
+    return "layout hive3 with deltas and delete_deltas" if hive3 and len(both) == 2 else ""
