@@ -37,7 +37,7 @@ from acid_platform.metastore.store import Error, Store
 from acid_platform.metastore.turn import Event, Reply, error_reply
 
 _LOG = logging.getLogger("acid_platform.metastore")
-_TICK_SECONDS = 0.25
+_TICK_SECONDS = 0.2
 _FOLD_SECONDS = 60.0
 _FOLD_ENDED = 5000
 _SLOW_CLIENT_SECONDS = 10
@@ -79,10 +79,11 @@ class Server:
         self._folded_at = self._idle_since = time.monotonic()
         self._address = str(home.socket())
         self._listener = self._bind()
+        self._ticked = 0.0
+        Endpoint(self._address, os.getpid(), self._epoch, PROTOCOL).publish(home)
 
     def run(self) -> None:
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
-        Endpoint(self._address, os.getpid(), self._epoch, PROTOCOL).publish(self._home)
         _LOG.info("epoch %d serves %s", self._epoch, self._address)
         try:
             while not self._stopping and not self._idle():
@@ -183,10 +184,12 @@ class Server:
                 handled = self._machine.handle(message["op"], message["args"], message["id"], now)
                 events += handled.events
                 replies += handled.replies
-            self._keep_waiting_alive(now)
-            handled = self._machine.tick(now)
-            events += handled.events
-            replies += handled.replies
+            if time.monotonic() - self._ticked >= _TICK_SECONDS / 2:
+                self._ticked = time.monotonic()
+                self._keep_waiting_alive(now)
+                handled = self._machine.tick(now)
+                events += handled.events
+                replies += handled.replies
             if events:
                 self._write(events)
         except Exception as error:

@@ -101,13 +101,11 @@ def adopt_table(turn: Turn, args: Body) -> dict[str, Any]:
 
 def _check_declaration(state: State, name: str, record: TableRecord) -> None:
     db, _, short = name.partition(".")
-    columns = [one.lower() for one, _ in (*record.columns, *record.partition_columns)]
     if db not in state.databases:
         raise InvalidDefinition(f"there is no database {db}; create_database({db!r}) first")
     if not short or "." in short or not record.location:
         raise InvalidDefinition(f"{name!r} needs a name of the form db.table and a location")
-    if not record.columns or len(set(columns)) < len(columns):
-        raise InvalidDefinition(f"{name} needs columns, each with a name of its own: {columns}")
+    columns = _check_columns(name, record)
     unknown = [one for one in record.bucket_columns if one.lower() not in columns]
     if unknown or bool(record.bucket_columns) != (record.bucket_count > 0):
         raise InvalidDefinition(
@@ -119,6 +117,13 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
             raise InvalidDefinition(
                 f"{name}: {record.location} is the location of {other.record.name}"
             )
+
+
+def _check_columns(name: str, record: TableRecord) -> list[str]:
+    columns = [one.lower() for one, _ in (*record.columns, *record.partition_columns)]
+    if not record.columns or len(set(columns)) < len(columns):
+        raise InvalidDefinition(f"{name} needs columns, each with a name of its own: {columns}")
+    return columns
 
 
 def _floor_of_location(state: State, location: str) -> int:
@@ -142,6 +147,7 @@ def alter_table(turn: Turn, args: Body) -> dict[str, Any]:
         record = replace(record, name=name)
     if args["columns"] is not None:
         record = replace(record, columns=tuple((one, kind) for one, kind in args["columns"]))
+        _check_columns(record.name, record)
     if args["properties"] is not None:
         merged = {**record.properties, **args["properties"]}
         kept = {key: value for key, value in merged.items() if value is not None}

@@ -8,7 +8,13 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from acid_platform.errors import AcidError
+from acid_platform.errors import (
+    AcidError,
+    NoSuchTxn,
+    OutcomeUnknown,
+    SnapshotExpired,
+    TxnAborted,
+)
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import CompactionTask, LockRequest, WriteReport
 from acid_platform.metastore.state import table_name
@@ -113,11 +119,16 @@ class Transaction:
         self.heartbeat(read=True)
 
     def commit(self, writes: Sequence[WriteReport] = ()) -> None:
-        """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6)."""
+        """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6).
+
+        After InvalidDefinition and OverwriteThenWrite it is still open.
+        """
         try:
             self._link.call("commit", txn=self.id, writes=[encode(one) for one in writes])
-        finally:
+        except (TxnAborted, NoSuchTxn, SnapshotExpired, OutcomeUnknown):
             self.forget()
+            raise
+        self.forget()
 
     def abort(self, reason: str = "") -> None:
         """No error if it was aborted already; NoSuchTxn if it was committed (T12)."""
@@ -150,7 +161,16 @@ class Transaction:
         if self.ended:
             return
         if error is None:
-            self.commit()
+            try:
+                self.commit()
+            except AcidError as refused:
+                self._abort_after(refused)
+                raise
+        else:
+            self._abort_after(error)
+
+    def _abort_after(self, error: BaseException) -> None:
+        if self.ended:
             return
         try:
             self.abort(f"{type(error).__name__}: {error}")

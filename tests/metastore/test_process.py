@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from acid_platform.errors import (
+    InvalidDefinition,
     LockNotAcquired,
     LockTimeout,
     MetastoreIncompatible,
@@ -308,8 +309,11 @@ def test_the_context_manager_commits_or_aborts(metastore: Metastore) -> None:
         raise ValueError("no")
     with metastore.begin() as ended:
         ended.abort("enough")
-    states = metastore.txn_states([good.id, bad.id, ended.id])
-    assert list(states.values()) == ["c", "a", "a"]
+    with pytest.raises(InvalidDefinition), metastore.begin() as wrong:
+        wrong.allocate_write_id("t")
+        wrong.commit([report(wrong)])
+    states = metastore.txn_states([good.id, bad.id, ended.id, wrong.id])
+    assert list(states.values()) == ["c", "a", "a", "a"]
     assert metastore.outcome(bad.id)["reason"] == "ValueError: no"
     with pytest.raises(TxnAborted):
         bad.commit()

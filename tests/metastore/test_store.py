@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -25,7 +24,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.metastore import Metastore, endpoint, image, schema
-from acid_platform.metastore.endpoint import Endpoint, Home, take_lock
+from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.records import CompactionTask, HistoryRow
 from acid_platform.metastore.server import Server
 from acid_platform.metastore.state import Component, Ended, LockEntry, Outcome, State, Txn
@@ -180,8 +179,6 @@ class Serving:
         self.server = Server(home, ManualClock())
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
-        while Endpoint.read(home) is None:
-            time.sleep(0.001)
         self.store = self.server._store
         self.client = Metastore.connect(home.path, autostart=False)
         self.client.create_table("t", "/w/t", [("id", "int")])

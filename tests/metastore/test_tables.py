@@ -67,6 +67,9 @@ def test_alter_table(world: World) -> None:
     answer = world.call("alter_table", name="t", rename="s", columns=None, properties={"a": None})
     assert answer["table"]["name"] == "default.s" and answer["table"]["properties"] == {"b": "2"}
     assert answer["table"]["columns"] == [["id", "int"], ["v", "string"]]
+    with pytest.raises(InvalidDefinition):
+        world.call("alter_table", name="s", rename=None, columns=[["id", "int"]] * 2,
+                   properties=None)
     with pytest.raises(NoSuchTable, match=r"no table default\.t"):
         world.call("table", name="t")
     assert world.write("s", INSERT).write_ids == {"default.s": 2}
