@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from acid_platform.warehouse import Warehouse
 
 # No deadline: a machine that is busy with Spark would fail a property by its speed.
 settings.register_profile("acid", deadline=None)
@@ -24,3 +28,17 @@ def spark() -> Iterator[SparkSession]:
     session = start_session(master="local[2]", memory="2g")
     yield session
     session.stop()
+
+
+@contextmanager
+def temporary_warehouse(path: Path, spark: SparkSession | None = None) -> Iterator[Warehouse]:
+    """A warehouse whose metastore ends with the block."""
+    from acid_platform.warehouse import Warehouse
+
+    opened = Warehouse.open(path, spark=spark)
+    try:
+        yield opened
+    finally:
+        opened.release()  # a lease ended later would start the metastore again
+        opened.metastore.stop()
+        opened.close()

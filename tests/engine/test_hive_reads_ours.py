@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
 from tests.hive import hive_rows, link_farm
 
 pytestmark = pytest.mark.spark
@@ -18,9 +19,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
-    with Warehouse.open(tmp_path / "wh", spark=spark) as opened:
+    with temporary_warehouse(tmp_path / "wh", spark) as opened:
         yield opened
-        opened.metastore.stop()
 
 
 def _as_hive_prints(value: object) -> str:

@@ -20,6 +20,7 @@ from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, read_keys
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -28,9 +29,8 @@ ODD = ["a b", "x:y%", "é", "100%", "p=q/r", None, "'quote\"", "a+b&c"]
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with Warehouse.open(tmp_path_factory.mktemp("scan"), spark=spark) as opened:
+    with temporary_warehouse(tmp_path_factory.mktemp("scan"), spark) as opened:
         yield opened
-        opened.metastore.stop()
 
 
 @pytest.fixture(scope="module")

@@ -20,15 +20,15 @@ from acid_platform.errors import (
 from acid_platform.services import cleaner
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
 def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
-    with Warehouse.open(tmp_path / "wh", spark=spark) as opened:
+    with temporary_warehouse(tmp_path / "wh", spark) as opened:
         yield opened
-        opened.metastore.stop()
 
 
 def rows(table: Table, **kwargs: object) -> list[tuple[object, ...]]:
