@@ -53,7 +53,7 @@ def test_C41_whoever_asked_for_the_table_counts(world: World, how: str) -> None:
     if how == "lock":
         world.begin(LockRequest("t", R), kind=TxnType.READ_ONLY)
     elif how == "list":
-        world.list(world.begin())
+        world.sees(world.begin())
     elif how == "snapshot of all":
         world.read(None)
     else:
@@ -327,7 +327,7 @@ def drop(world: World, table: str = "t", partition: str | None = None) -> None:
 def test_P22_files_of_a_dropped_table_outlive_its_readers(world: World) -> None:
     world.insert()
     reader = world.read(["t"])
-    world.list(reader)
+    world.sees(reader)
     drop(world)
     with pytest.raises(NoSuchTable):
         world.call("table", name="t")

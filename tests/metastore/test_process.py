@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,14 +198,18 @@ def _writer(directory: Path, stop: Any, answers: Any) -> None:
     answers.put((done, unknown))
 
 
+def _beyond(metastore: Metastore, txn: int) -> bool:
+    return bool(metastore.status()["last_txn"] > txn)
+
+
 def test_P3_no_acknowledged_commit_is_lost(metastore: Metastore, directory: Path) -> None:
     answers, stop = FORK.Queue(), FORK.Event()
     writers = [FORK.Process(target=_writer, args=(directory, stop, answers)) for _ in range(3)]
     for one in writers:
         one.start()
     for _ in range(4):
-        committed = metastore.status()["last_txn"]
-        until(lambda seen=committed: metastore.status()["last_txn"] > seen + 5, 30)
+        enough = metastore.status()["last_txn"] + 5
+        until(partial(_beyond, metastore, enough), 30)
         kill(metastore)
     stop.set()
     results = [answers.get(timeout=60) for _ in writers]

@@ -77,7 +77,7 @@ class Chaos:
         elif action == 6 and self.open:
             world.abort(self.open.pop(one % len(self.open)))
         elif action == 7 and self.open:
-            world.list(self.open[one % len(self.open)], table)
+            world.sees(self.open[one % len(self.open)], table)
         elif action == 8 and self.open:
             request = LockRequest(table, LockType.SHARED_READ, None, partition)
             world.lock(self.open[one % len(self.open)], request, wait=1)
@@ -95,9 +95,11 @@ class Chaos:
         elif action == 12 and (ready := world.ready()):
             world.cleaning("start_cleaning", ready[one % len(ready)])
             op = ("mark_cleaned", "cleaning_failed", "cleaning_again")[two % 3]
-            more: dict[str, Any] = {"mark_cleaned": {"removed": None if one % 2 else [one]},
-                                    "cleaning_failed": {"error": "x"}}.get(op, {})
-            world.cleaning(op, ready[one % len(ready)], **more)
+            more: dict[str, dict[str, Any]] = {
+                "mark_cleaned": {"removed": None if one % 2 else [one]},
+                "cleaning_failed": {"error": "x"},
+            }
+            world.cleaning(op, ready[one % len(ready)], **more.get(op, {}))
         elif action == 13:
             world.tick((two + 1) * 20_000)
         elif action == 14:
@@ -199,5 +201,5 @@ def test_S4_P12_a_snapshot_never_changes(chosen: list[tuple[int, int, int]]) -> 
 
 
 def _visible(world: World, lease: Txn) -> str:
-    listed = world.list(lease)
+    listed = world.sees(lease)
     return str([one for one in range(1, 80) if listed.is_valid(one)])

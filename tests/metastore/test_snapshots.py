@@ -35,9 +35,9 @@ def test_S1_readers_are_left_out_but_hold_the_watermark(world: World) -> None:
 def test_S4_the_list_is_taken_once(world: World) -> None:
     reader = world.read()
     world.insert()
-    first = world.list(reader)
+    first = world.sees(reader)
     world.insert()
-    assert str(world.list(reader)) == str(first) == f"default.t:0:{NONE}::"
+    assert str(world.sees(reader)) == str(first) == f"default.t:0:{NONE}::"
 
 
 def test_S4_the_first_lock_takes_the_snapshot(world: World) -> None:
@@ -95,7 +95,7 @@ def test_T45_an_open_snapshot_keeps_the_mapping(world: World) -> None:
     reader = world.read()
     world.commit(early, world.report(early))
     world.tick(61_000)
-    assert str(world.list(reader)) == "default.t:1:1:1:"
+    assert str(world.sees(reader)) == "default.t:1:1:1:"
     world.commit(reader)
     world.tick(61_000)
     assert not world.state.table("t").writes
@@ -200,11 +200,11 @@ def test_P11_first_asked_after_a_cleaning(world: World) -> None:
     world.commit(everything)
     world.clean(world.ready()[0])
     with pytest.raises(SnapshotExpired, match="begin again"):
-        world.list(late)
+        world.sees(late)
     with pytest.raises(SnapshotExpired):
         world.lock(updater, LockRequest("t", W, UPDATE))
     world.lock(inserter, LockRequest("t", W, INSERT))
     with pytest.raises(SnapshotExpired):
-        world.list(inserter)
+        world.sees(inserter)
     world.commit(inserter)
-    assert world.list(world.read()).high_watermark == 2
+    assert world.sees(world.read()).high_watermark == 2

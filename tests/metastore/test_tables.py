@@ -117,7 +117,7 @@ def test_P24_adoption(world: World) -> None:
     txn = world.write("old", INSERT, "p=1")
     assert txn.id == 71 and txn.write_ids == {"default.old": 8}
     reader = world.read()
-    assert str(world.list(reader, "old")) == "default.old:8:8:8:7"
+    assert str(world.sees(reader, "old")) == "default.old:8:8:8:7"
     names = [one["name"] for one in world.call("partitions", name="old")["partitions"]]
     assert names == ["p=1", "p=2", "p=3"]
     known = world.state.directories[2, "p=1"]

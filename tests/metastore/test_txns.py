@@ -362,7 +362,7 @@ def test_P12_a_lease_ends_after_the_last_read(world: World) -> None:
             break
         world.tick()
     with pytest.raises(SnapshotExpired, match=r"acid\.read\.lease\.max"):
-        world.list(lease)
+        world.sees(lease)
 
 
 def test_P12_a_lease_dies_with_its_process(world: World) -> None:

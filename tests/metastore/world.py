@@ -162,7 +162,7 @@ class World:
         name = f"{prefix}_{write_id:07d}_{write_id:07d}_{statement:04d}"
         return WriteReport(table, partition, operation, name, rows, 10 * rows, 1, overwrite)
 
-    def list(self, txn: Txn, table: str = "t") -> ValidWriteIdList:
+    def sees(self, txn: Txn, table: str = "t") -> ValidWriteIdList:
         answer = self.call("valid_write_ids", txn=txn.id, table=table)
         return ValidWriteIdList.parse(answer["list"])
 
