@@ -169,7 +169,7 @@ class World:
     def snapshot_text(self) -> str:
         """What a new reader would see of `t`."""
         txn = self.read()
-        text = str(self.list(txn))
+        text = str(self.sees(txn))
         self.commit(txn)
         return text
 
