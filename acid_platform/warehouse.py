@@ -77,7 +77,7 @@ class Warehouse:
         """
         place = Location.of(location, metastore)
         files, path = Files.of(place.warehouse)
-        _require_writable(files, path)
+        require_writable(files, path)
         handle = cls(place.warehouse, Metastore.connect(place.metastore), spark, run_id)
         for name, value in (settings or {}).items():
             handle.metastore.set(name, value)
@@ -384,8 +384,8 @@ def _frame(rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(columns))
 
 
-def _require_writable(files: Files, path: str) -> None:
-    """Raises WarehouseNotWritable."""
+def require_writable(files: Files, path: str) -> None:
+    """Makes the directory if it is not there. Raises WarehouseNotWritable."""
     files.make_directory(path)
     probe = f"{path}/_probe_{os.getpid()}_{threading.get_ident()}"
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -77,23 +78,35 @@ def finish_file(files: Files, path: str, deletes: bool) -> int:
     return rows
 
 
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except pyorc.ParseError as error:
+        raise CorruptFile(f"{path} can't be read as ORC: {error}; was its writer killed?"
+                          " Restore it or drop its transaction") from error
+
+
 def orc_schema(files: Files, path: str) -> str:
-    """The file's type in ORC's form, e.g. `struct<operation:int,…>`."""
-    with files.system.open_input_file(path) as stream:
+    """The file's type in ORC's form, e.g. `struct<operation:int,…>`. Raises CorruptFile."""
+    with _readable(path), files.system.open_input_file(path) as stream:
         return str(pyorc.Reader(stream).schema)
 
 
 def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
-    """Every row of a file as a JSON-able dict; ACID files give the five ids and `row`."""
-    with files.system.open_input_file(path) as stream:
+    """Every row of a file as a JSON-able dict; ACID files give the five ids and `row`.
+
+    Raises CorruptFile.
+    """
+    with _readable(path), files.system.open_input_file(path) as stream:
         reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT)
         for row in reader:
             yield {key: _plain(value) for key, value in row.items()}
 
 
 def metadata(files: Files, path: str) -> dict[str, Any]:
-    """Schema, stripes, compression and user metadata of a file, JSON-able."""
-    with files.system.open_input_file(path) as stream:
+    """Schema, stripes, compression and user metadata of a file, JSON-able. Raises CorruptFile."""
+    with _readable(path), files.system.open_input_file(path) as stream:
         reader = pyorc.Reader(stream)
         return {
             "schema": str(reader.schema),

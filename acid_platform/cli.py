@@ -1,0 +1,263 @@
+"""The command line `acid` (api.md). Spark starts only for `sql`, `compact` and `run worker`.
+
+Exit codes: 0, 1 when a command failed (one line on stderr says why), 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from acid_platform.cli_metastore import metastore
+from acid_platform.console import Failed, Group, Session, command
+from acid_platform.display import Timeline
+from acid_platform.errors import NoSuchTable
+from acid_platform.metastore.client import Metastore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from acid_platform.doctor import Report
+    from acid_platform.metastore.records import TableRecord
+
+ROWS = 1000
+"""How many rows of a query a terminal is shown, unless --limit says otherwise."""
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="acid-platform", prog_name="acid")
+def main() -> None:
+    """Hive ACID tables: look, query, compact, clean."""
+
+
+main.add_command(metastore)
+
+
+# --- looking ------------------------------------------------------------------------------------
+
+_SHOWN = {
+    "transactions": ("txnid", "state", "type", "startedtime", "lastheartbeattime", "user", "host",
+                     "tables", "run_id", "reason"),
+    "locks": ("lockid", "database", "table", "partition", "lock_type", "lock_state",
+              "transaction_id", "user", "hostname", "blocked_by"),
+    "compactions": ("compactionid", "dbname", "tabname", "partname", "type", "state",
+                    "enqueuetime", "duration", "workerid", "highestwriteid", "errormessage"),
+    "tables": ("table", "columns", "partitions", "location"),
+}
+"""What a terminal shows; JSON has every column."""
+
+
+@main.command()
+@click.argument("what", type=click.Choice(list(_SHOWN)))
+@command
+def show(session: Session, what: str) -> None:
+    """List transactions, locks, compactions or tables."""
+    with session.metastore() as metastore:
+        match what:
+            case "tables":
+                rows = [_table_row(metastore, record.name) for record in metastore.tables()]
+                rows.sort(key=lambda row: str(row["table"]))
+            case "transactions":
+                rows = metastore.transactions()
+            case "locks":
+                rows = metastore.locks()
+            case _:
+                rows = metastore.compactions()
+    session.show(rows, _SHOWN[what], empty=f"no {what}")
+
+
+def _table_row(metastore: Metastore, name: str) -> dict[str, Any]:
+    record = metastore.table(name)
+    columns = [f"{column} {kind}" for column, kind in record.columns]
+    keys = [f"{column} {kind}" for column, kind in record.partition_columns]
+    partitions = metastore.partitions(name) if record.partitioned else []
+    return {
+        "table": record.name, "columns": ", ".join(columns),
+        "partitioned_by": ", ".join(keys),
+        "partitions": f"{len(partitions)} by {', '.join(keys)}" if keys else "",
+        "location": record.location, "properties": record.properties,
+    }
+
+
+@main.command()
+@click.argument("path")
+@command
+def ls(session: Session, path: str) -> None:
+    """List PATH, such as db.t, db.t/month=3 or db.t/delta_0000001_0000001_0000.
+
+    Directories come along their write ids, with what the current snapshot reads and what is
+    obsolete; inside a directory its files are listed.
+    """
+    from acid_platform.services.inspect import directories
+    from acid_platform.storage.files import Files
+
+    with session.metastore() as metastore:
+        record, below = _in_table(metastore, path)
+        lines = directories(metastore, record.name, below)
+        if not below or any(line.partition for line in lines):
+            if session.json:
+                session.say_json([{**asdict(line), "kind": line.kind.value,
+                                   "sight": line.sight.value} for line in lines])
+            else:
+                session.render(Timeline(record.name, tuple(lines)))
+            return
+        files, root = Files.of(record.location)
+        if not files.is_directory(f"{root}/{below}"):
+            raise click.BadParameter(f"{below} is not in {record.name}: `acid ls {record.name}`"
+                                     " lists what is", param_hint="PATH")
+        found = sorted(files.children(f"{root}/{below}"), key=lambda one: str(one.base_name))
+        session.show([{"name": one.base_name, "bytes": one.size} for one in found],
+                     title=path, empty="no files")
+
+
+def _in_table(metastore: Metastore, path: str) -> tuple[TableRecord, str]:
+    """`db.t/a/b` → the table's record and `a/b`."""
+    name, _, below = path.strip("/").partition("/")
+    return metastore.table(name if "." in name else f"default.{name}"), below
+
+
+@main.command()
+@click.argument("file")
+@click.option("--meta", is_flag=True, help="Schema, stripes and user metadata instead of events.")
+@command
+def orcdump(session: Session, file: str, meta: bool) -> None:
+    """Print each event of an ORC FILE as a line of JSON.
+
+    FILE is a path or URI, or a path in a table as `acid ls` shows it.
+    """
+    from acid_platform.storage import orc
+    from acid_platform.storage.files import Files
+
+    files, path = Files.of(file if "://" in file else str(Path(file).absolute()))
+    if not files.exists(path) and session.named:
+        with session.metastore() as metastore:
+            try:
+                record, below = _in_table(metastore, file)
+                files, path = Files.of(f"{record.location}/{below}")
+            except NoSuchTable:
+                pass
+    if not files.exists(path) or files.is_directory(path):
+        raise click.BadParameter(f"{file} is not a file", param_hint="FILE")
+    for event in [orc.metadata(files, path)] if meta else orc.events(files, path):
+        session.say_json(event)
+
+
+@main.command()
+@click.option("--settings/--no-settings", "with_settings", default=True, help="List all settings.")
+@command
+def doctor(session: Session, with_settings: bool) -> None:
+    """Check Java, the warehouse and its metastore; list settings, thresholds and what is stuck.
+
+    Exit code 1 if a check failed.
+    """
+    from acid_platform.doctor import examine
+
+    report = examine(session.place)
+    if session.json:
+        session.say_json(report.as_json())
+    else:
+        _print_report(session, report, with_settings)
+    if not report.healthy:
+        raise Failed("; ".join(f"{one.check}: {one.text}" for one in report.checks if not one.ok))
+
+
+def _print_report(session: Session, report: Report, with_settings: bool) -> None:
+    if with_settings and report.settings:
+        session.show(report.settings, ("setting", "value", "class", "allowed"), "settings")
+    if report.thresholds:
+        session.show(report.thresholds, title="what the Initiator decides now")
+    session.show([asdict(one) for one in report.stuck], title="stuck")
+    session.show(
+        [{"check": one.check, "result": "ok" if one.ok else "BAD", "text": one.text}
+         for one in report.checks], title="checks")
+
+
+# --- working ------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("statement")
+@click.option("--limit", type=click.IntRange(min=0), default=ROWS, show_default=True,
+              help="Rows to print as a table; 0 for all. JSON has all rows.")
+@command
+def sql(session: Session, statement: str, limit: int) -> None:
+    """Run one STATEMENT: SELECT, SHOW or DESCRIBE."""
+    import pandas as pd
+
+    from acid_platform.engine.query import fetch
+
+    with session.open() as warehouse:
+        answer = warehouse.sql(statement)
+        if isinstance(answer, pd.DataFrame):
+            rows = [{str(key): value for key, value in row.items()}
+                    for row in answer.to_dict("records")]
+            session.show(rows, map(str, answer.columns), empty="no rows")
+            return
+        found = fetch(answer, None if session.json or not limit else limit + 1)
+    cut = not session.json and 0 < limit < found.num_rows
+    names = _unlike(found.column_names)
+    session.show(_rows(found.slice(0, limit) if cut else found, names), names, empty="no rows")
+    if cut:
+        click.echo(f"the first {limit} rows; --limit 0 prints all", err=True)
+
+
+def _unlike(names: list[str]) -> list[str]:
+    """A query may name two columns alike: `id`, `id` → `id`, `id_2`."""
+    unlike: list[str] = []
+    for name in names:
+        count = 2
+        chosen = name
+        while chosen in unlike:
+            chosen, count = f"{name}_{count}", count + 1
+        unlike.append(chosen)
+    return unlike
+
+
+def _rows(table: pa.Table, names: list[str]) -> Iterator[dict[str, Any]]:
+    columns = [column.to_pylist() for column in table.columns]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(names, row, strict=True))
+
+
+@main.command()
+@click.argument("table")
+@click.argument("kind", type=click.Choice(["major", "minor"]))
+@click.option("--partition", metavar="NAME", help="Such as month=3; default each partition.")
+@click.option("--wait/--no-wait", default=False,
+              help="Do the work here and wait, or (default) leave it to a Worker.")
+@command
+def compact(session: Session, table: str, kind: str, partition: str | None, wait: bool) -> None:
+    """Ask for a major or minor compaction of TABLE."""
+    with session.open() as warehouse:
+        rows = warehouse.table(table).compact(kind, partition, wait)
+    session.show(rows, _SHOWN["compactions"])
+    if not (wait or session.json):
+        click.echo("queued; a Worker takes it: `acid run worker`, or Dagster's compaction job")
+
+
+@main.command()
+@click.argument("service", type=click.Choice(["initiator", "worker", "cleaner"]))
+@click.option("--once", is_flag=True, help="One cycle: a Worker works until the queue is empty.")
+@click.option("--explain", is_flag=True, help="Say what a cycle would do, and do nothing.")
+@command
+def run(session: Session, service: str, once: bool, explain: bool) -> None:
+    """Run the initiator, a worker or the cleaner without Dagster.
+
+    Runs at the intervals of the settings until SIGINT or SIGTERM, and then ends the cycle that is
+    going on first.
+    """
+    from acid_platform.runner import Runner
+
+    if explain and service == "worker":
+        raise click.UsageError("--explain is for the initiator and the cleaner")
+    with session.open() as warehouse:
+        runner = Runner(warehouse, service, session.say_json if session.json else None)
+        if explain:
+            runner.explain()
+        elif once:
+            runner.once()
+        else:
+            runner.forever()

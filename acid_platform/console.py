@@ -1,0 +1,119 @@
+"""How each command finds its warehouse, prints, and fails."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from acid_platform.display import show_table
+from acid_platform.errors import AcidError, NoSuchWarehouse
+from acid_platform.location import Location
+from acid_platform.metastore.client import Metastore
+
+if TYPE_CHECKING:
+    from acid_platform.warehouse import Warehouse
+
+PIPE_WIDTH = 240
+Rows = Iterable[Mapping[str, Any]]
+
+
+class Failed(click.ClickException):
+    """A failed command: one line, exit code 1."""
+
+    exit_code = 1
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: {' '.join(self.message.split())}", err=True)
+
+
+class Group(click.Group):
+    """Turns the platform's errors into one line; anything else is a bug and keeps its trace."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AcidError as error:
+            raise Failed(str(error)) from error
+
+
+class Session:
+    """What the options of a command chose, and how it prints."""
+
+    def __init__(self, warehouse: str | None, as_json: bool) -> None:
+        self._warehouse = warehouse
+        self.json = as_json
+
+    @property
+    def named(self) -> bool:
+        return bool(self._warehouse or os.environ.get("ACID_WAREHOUSE"))
+
+    @property
+    def place(self) -> Location:
+        return Location.of(self._warehouse)
+
+    def existing(self) -> Location:
+        """Raises NoSuchWarehouse: a command never makes a warehouse out of a misspelt path."""
+        place = self.place
+        if not Path(place.metastore, "metastore.duckdb").exists():
+            raise NoSuchWarehouse(
+                f"{place.warehouse} has no metastore in {place.metastore}; check --warehouse and"
+                " ACID_WAREHOUSE, or make one with `acid metastore start`"
+            )
+        return place
+
+    def metastore(self) -> Metastore:
+        return Metastore.connect(self.existing().metastore)
+
+    def open(self) -> Warehouse:
+        """With pyspark loaded; Spark itself starts at first need."""
+        from acid_platform.warehouse import Warehouse
+
+        return Warehouse.open(self.existing().warehouse)
+
+    def show(
+        self, rows: Rows, columns: Iterable[str] | None = None, title: str = "",
+        empty: str = "nothing",
+    ) -> None:
+        """A table of the columns, or in JSON a list of whole rows."""
+        every = list(rows)
+        if self.json:
+            self.say_json(every)
+        elif every:
+            self.render(show_table(every, None if columns is None else tuple(columns), title))
+        else:
+            click.echo(f"{title}: {empty}" if title else empty)
+
+    def say(self, value: Mapping[str, Any], text: str) -> None:
+        """One line, or in JSON the value behind it."""
+        if self.json:
+            self.say_json(value)
+        else:
+            click.echo(text)
+
+    def render(self, what: Any) -> None:
+        console = Console(highlight=False)
+        if not console.is_terminal:  # a pipe has no width; nothing may be cut
+            console = Console(highlight=False, width=PIPE_WIDTH)
+        console.print(what)
+
+    def say_json(self, value: Any) -> None:
+        click.echo(json.dumps(value, default=str))
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Adds --warehouse and --json, and passes them as a Session."""
+
+    @click.option("--warehouse", metavar="PATH", help="Path or URI; default ACID_WAREHOUSE.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @wraps(function)
+    def run(warehouse: str | None, as_json: bool, **rest: Any) -> None:
+        function(Session(warehouse, as_json), **rest)
+
+    return run

@@ -1,0 +1,156 @@
+"""`acid run`: a service of the warehouse in this process, once or until a signal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from acid_platform.config import Settings
+from acid_platform.errors import Transient
+from acid_platform.services import cleaner, initiator, worker
+from acid_platform.services.loop import Service, pace_of, run_until
+
+if TYPE_CHECKING:
+    from acid_platform.warehouse import Warehouse
+
+
+class Runner:
+    """One service. What it does is printed line by line, or given to `say_json` as values."""
+
+    def __init__(
+        self, warehouse: Warehouse, service: str, say_json: Callable[[Any], None] | None = None
+    ) -> None:
+        self._warehouse = warehouse
+        self._service = Service(service)
+        self._say_json = say_json
+        self._cycles = {
+            Service.INITIATOR: self._initiate, Service.WORKER: self._work,
+            Service.CLEANER: self._clean,
+        }
+
+    def explain(self) -> None:
+        """What a cycle of the Initiator or the Cleaner would do; changes nothing."""
+        metastore = self._warehouse.metastore
+        if self._service is Service.INITIATOR:
+            for decided in initiator.explain(metastore, _now()):
+                self._tell(str(decided), table=decided.table, partition=decided.partition,
+                           rule=decided.decision.rule, reason=decided.decision.reason)
+            return
+        for plan in cleaner.explain(metastore):
+            self._tell(str(plan), location=plan.location,
+                       remove=[one.path for one in plan.removals],
+                       keep=[one.path for one in plan.kept])
+        for one in metastore.cleaning_blocked():
+            where = f"{one.table} {one.partition or ''}".rstrip()
+            self._tell(f"cleaning of {where} waits: {one.reason}", table=one.table,
+                       partition=one.partition, waits=one.reason,
+                       holders=[held.txn for held in one.holders])
+
+    def once(self) -> None:
+        """One cycle; a Worker works until the queue is empty. Raises SettingRefused."""
+        pace_of(self._service, self._settings())
+        cycle = self._cycles[self._service]
+        found = cycle()
+        if not found and self._service is not Service.INITIATOR:
+            self._tell(f"nothing for the {self._service.value} to do", state="idle")
+        while found and self._service is Service.WORKER:
+            found = cycle()
+
+    def forever(self) -> None:
+        """Cycles at the configured intervals until SIGINT or SIGTERM; see services/loop.py.
+
+        The first signal ends the loop after the running cycle, a second one ends the process.
+        Raises SettingRefused, JavaMissing, and the error that ended a cycle unless Transient.
+        """
+        pace = pace_of(self._service, self._settings())
+        if self._service is Service.WORKER:
+            from acid_platform.engine.session import require_java
+
+            require_java()
+        stop = threading.Event()
+        _stop_on_signals(stop)
+        self._tell(f"{self._service.value} runs every {pace.wait / 1000:g} s", state="started")
+        ended: list[BaseException] = []
+
+        def loop() -> None:
+            try:
+                run_until(stop, self._cycles[self._service], pace, self._failed)
+            except BaseException as error:  # the main thread tells it
+                ended.append(error)
+                stop.set()
+
+        # Not in the main thread: PySpark would put its own handler in the place of ours.
+        threads = [threading.Thread(target=loop, name=f"{self._service.value}-{number}")
+                   for number in range(pace.threads)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            while one.is_alive():  # a join without a limit would keep signals waiting
+                one.join(0.2)
+        if ended:
+            raise ended[0]
+        self._tell(f"{self._service.value} has stopped", state="stopped")
+
+    # --- cycles: each tells whether it found work ----------------------------------------------
+
+    def _initiate(self) -> bool:
+        done = initiator.run(self._warehouse.metastore, _now())
+        for one in done:
+            if one.id is not None or one.decision.did_not_initiate:
+                self._tell(str(one), table=one.table, partition=one.partition, compaction=one.id,
+                           rule=one.decision.rule, reason=one.decision.reason)
+        queued = sum(one.id is not None for one in done)
+        if not queued:
+            self._tell(f"looked at {len(done)} entities, nothing to compact", entities=len(done))
+        return queued > 0
+
+    def _work(self) -> bool:
+        outcome = worker.work_once(self._warehouse)
+        if outcome is None:
+            return False
+        task = outcome.task
+        self._tell(
+            f"compaction {task.id} of {worker.job_entity(task)}: {outcome.state}: {outcome.reason}",
+            compaction=task.id, table=task.table, partition=task.partition, state=outcome.state,
+            reason=outcome.reason, outputs=[one.directory for one in outcome.outputs])
+        return True
+
+    def _clean(self) -> bool:
+        done = cleaner.run(self._warehouse.metastore)
+        for one in done:
+            for line in one.removed:
+                self._tell(f"removed {line}", table=one.task.table, removed=line)
+            if one.error:
+                self._tell(f"cleaning of {one.task.table} failed: {one.error}",
+                           table=one.task.table, error=one.error)
+        return bool(done)
+
+    def _failed(self, error: Transient) -> None:
+        self._tell(f"error, the next cycle tries again: {error}", error=str(error))
+
+    def _tell(self, text: str, **values: Any) -> None:
+        if self._say_json:
+            self._say_json({"time": _now(), "service": self._service.value, **values})
+        else:
+            click.echo(text)
+
+    def _settings(self) -> Settings:
+        return Settings.of(self._warehouse.metastore.settings())
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    def handle(number: int, frame: object) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

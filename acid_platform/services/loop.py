@@ -1,0 +1,80 @@
+"""The pace of the services when no orchestrator drives them (compaction.md section 6)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from acid_platform.config import Settings
+from acid_platform.errors import SettingRefused, Transient
+
+
+class Service(Enum):
+    INITIATOR = "initiator"
+    WORKER = "worker"
+    CLEANER = "cleaner"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Milliseconds between cycles; an idle service waits twice as long each time, up to `longest`.
+
+    An eager service goes on at once while it finds work (C26).
+    """
+
+    wait: int
+    longest: int
+    eager: bool = False
+    threads: int = 1
+
+
+_SWITCHES = {
+    Service.INITIATOR: "hive.compactor.initiator.on", Service.CLEANER: "hive.compactor.cleaner.on",
+}
+_INTERVALS = {
+    Service.INITIATOR: "hive.compactor.check.interval",
+    Service.CLEANER: "hive.compactor.cleaner.run.interval",
+}
+_THREADS = "hive.compactor.worker.threads"
+
+
+def pace_of(service: Service, settings: Settings) -> Pace:
+    """Raises SettingRefused when a setting has switched the service off."""
+    if service is Service.WORKER:
+        threads = settings.integer(_THREADS)
+        if not threads:
+            raise SettingRefused(f"{_THREADS} is 0, so that no Worker may run; set it to 1 or more")
+        return Pace(settings.integer("hive.compactor.worker.sleep.time"),
+                    settings.integer("hive.compactor.worker.max.sleep.time"), True, threads)
+    switch = _SWITCHES[service]
+    if not settings.flag(switch):
+        raise SettingRefused(
+            f"{switch} is false, so that the {service.value} may not run; set it to true")
+    wait = settings.integer(_INTERVALS[service])
+    return Pace(wait, wait)
+
+
+def run_until(
+    stop: threading.Event, cycle: Callable[[], bool], pace: Pace,
+    failed: Callable[[Transient], None],
+) -> None:
+    """Repeats `cycle`, which tells whether it found work, until `stop` is set.
+
+    A cycle is never broken off. A Transient error is told to `failed` and the next cycle tries
+    again; any other error ends the loop.
+    """
+    wait = pace.wait
+    while not stop.is_set():
+        busy = False
+        try:
+            busy = cycle()
+        except Transient as error:
+            failed(error)
+        if busy:
+            wait = pace.wait
+            if pace.eager:
+                continue
+        stop.wait(wait / 1000)
+        wait = min(2 * wait, pace.longest)
