@@ -7,6 +7,7 @@ with. Times are kept in milliseconds; a number without a unit is in the setting'
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -99,7 +100,10 @@ class Setting:
             case Kind.INT:
                 return int(text)
             case Kind.FLOAT:
-                return float(text)
+                number = float(text)
+                if not math.isfinite(number):
+                    raise ValueError(text)
+                return number
             case Kind.TIME:
                 match = _NUMBER.fullmatch(text.lower())
                 if not match:
@@ -138,6 +142,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("hive.compactor.worker.timeout", _T, "86400s", "s", 0.1),
     Setting("hive.compactor.cleaner.run.interval", _T, "5000ms", "ms", 100),
     Setting("hive.compactor.check.interval", _T, "300s", "s", 0.1),
+    Setting("hive.txn.max.retrysnapshot.count", _N, "5", low=1, high=100),
     Setting("hive.compactor.delta.num.threshold", _N, "10", low=0),
     Setting("hive.compactor.delta.pct.threshold", _F, "0.1", low=0),
     Setting("hive.compactor.abortedtxn.threshold", _N, "1000", low=0),
@@ -191,8 +196,6 @@ _ACCEPTED: tuple[tuple[str, Kind, str, str, str], ...] = (
     ("hive.metastore.housekeeping.threads.on", _B, "true", "", "housekeeping always runs (P2)"),
     ("hive.metastore.txn.store.impl", _X, f"{_HIVE}.metastore.txn.CompactionTxnHandler", "",
      "the store is the metastore's DuckDB file"),
-    ("hive.txn.max.retrysnapshot.count", _N, "5", "",
-     "a stale answer leaves it to the caller to begin again (T40)"),
     ("hive.repl.txn.timeout", _T, "11d", "d", _NO_REPLICATION),
     ("hive.lock.manager", _X, f"{_HIVE}.ql.lockmgr.zookeeper.ZooKeeperHiveLockManager", "",
      "not used with DbTxnManager"),

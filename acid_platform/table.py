@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind
+from acid_platform.config import Settings
 from acid_platform.engine.dml import Rows
 from acid_platform.engine.read import filtered
 from acid_platform.errors import CompactionRefused, LockTimeout, UnknownColumn
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from acid_platform.warehouse import Warehouse
-
-STALE_ROUNDS = 5
-"""How often a statement begins again because it waited for a lock and missed a commit (T40)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,8 @@ class Table:
         return self._warehouse.compact(self._name, targets, wanted, wait)
 
     def _autocommit(self, verb: Callable[[TransactionTable], int]) -> int:
-        for _ in range(STALE_ROUNDS):
+        settings = Settings.of(self._warehouse.metastore.settings())
+        for _ in range(settings.integer("hive.txn.max.retrysnapshot.count")):  # T40
             txn = self._warehouse.transaction(restart_if_stale=True)
             with suppress(SnapshotOutdated), txn:
                 return verb(txn.table(self._name))

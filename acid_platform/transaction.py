@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from acid_platform.config import Settings
 from acid_platform.engine import jobs
 from acid_platform.engine.dml import (
     Rows,
@@ -27,7 +28,7 @@ from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
 from acid_platform.services.context import Context, columns_of_record, compression
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
-from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.locks import Statement, lock_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +53,7 @@ class Transaction:
         self._context = context
         self._begun = begun
         self._restart_if_stale = restart_if_stale
+        self._lock_settings = Settings.of(context.metastore.settings()).lock_settings
         self._statements = 0
         self._reports: list[WriteReport] = []
         self._overwritten: set[tuple[str, str]] = set()
@@ -104,8 +106,9 @@ class Transaction:
 
     # --- for statements ------------------------------------------------------------------------
 
-    def _lock(self, request: LockRequest) -> None:
-        self._begun.lock([request])
+    def _lock(self, record: TableRecord, statement: Statement) -> None:
+        lock, operation = lock_of(statement, self._lock_settings)
+        self._begun.lock([LockRequest(record.name, lock, operation, dynamic=record.partitioned)])
         if self._restart_if_stale and self._begun.stale:
             raise SnapshotOutdated(f"transaction {self.id} waited for a lock and missed a commit")
 
@@ -186,7 +189,7 @@ class TransactionTable:
 
         Raises UnknownColumn, WrongType, OverwriteThenWrite.
         """
-        self._lock(LockType.SHARED_WRITE, Operation.INSERT)
+        self._txn._lock(self._record, Statement.INSERT)
         self._txn._refuse_after_overwrite(self._record)
         with self._txn._statement(self._record, self._layout()) as target:
             frame = conform(self._spark, rows, self._all_columns, self.name)
@@ -200,7 +203,7 @@ class TransactionTable:
         replaced, also by no rows. Returns the number of rows. Raises NoSuchPartition.
         """
         fixed = self._fixed(partition)
-        self._lock(LockType.EXCL_WRITE, Operation.UPDATE)
+        self._txn._lock(self._record, Statement.INSERT_OVERWRITE)
         self._txn._refuse_after_overwrite(self._record)
         whole = [] if self._partition_columns else [""]
         empty = [partition_name(fixed)] if fixed else whole
@@ -217,7 +220,7 @@ class TransactionTable:
         Returns the number of rows changed. Raises PartitionColumnUpdate, UnknownColumn, WrongType,
         InvalidExpression.
         """
-        self._lock(LockType.SHARED_WRITE, Operation.UPDATE)
+        self._txn._lock(self._record, Statement.UPDATE)
         self._txn._refuse_after_overwrite(self._record)
         scan = self._scan(where)
         with self._txn._statement(self._record, self._layout()) as target:
@@ -227,7 +230,7 @@ class TransactionTable:
 
     def delete(self, where: str | None = None) -> int:
         """Delete the rows where the predicate holds, all without one; returns how many."""
-        self._lock(LockType.SHARED_WRITE, Operation.DELETE)
+        self._txn._lock(self._record, Statement.DELETE)
         self._txn._refuse_after_overwrite(self._record)
         scan = self._scan(where)
         needed = columns_of(where) if where else frozenset[str]()
@@ -245,10 +248,6 @@ class TransactionTable:
     @property
     def _all_columns(self) -> tuple[Column, ...]:
         return (*self._columns, *self._partition_columns)
-
-    def _lock(self, lock: LockType, operation: Operation) -> None:
-        self._txn._lock(LockRequest(self.name, lock, operation,
-                                    dynamic=bool(self._partition_columns)))
 
     def _layout(self) -> TableLayout:
         return self._txn._context.layout(self._record)

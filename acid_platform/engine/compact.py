@@ -48,6 +48,8 @@ class CompactionWork:
     write_ids: CompactorWriteIdList
     partition: str
     compression: str
+    most_inputs: int = 500
+    """`hive.compactor.max.num.delta`: files that one task merges at a time (C34)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ def _tasks(
     ) -> Rewrite:
         return Rewrite(
             work.files.uri(plan.location), inputs, gone, f"{staging}/{output}", work.columns,
-            work.write_ids.high_watermark, work.write_ids.aborted, work.compression, delete_events)
+            work.write_ids.high_watermark, work.write_ids.aborted, work.compression, delete_events,
+            work.most_inputs)
 
     for number, inputs in plan.inputs_by_bucket().items():
         data = tuple(Input(where(one.file), one.source.above if one.source else -1)

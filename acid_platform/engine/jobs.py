@@ -22,10 +22,14 @@ def tagged(spark: SparkSession, txn_id: int) -> Iterator[None]:
         spark.removeTag(_tag(txn_id))
 
 
-def describe(spark: SparkSession, text: str) -> None:
-    """What Spark's UI shows for this thread's jobs; Spark Connect has no such thing."""
+def describe(spark: SparkSession, text: str, pool: str) -> None:
+    """What Spark's UI shows for this thread's jobs, and their scheduler pool ('' = the default).
+
+    Spark Connect has neither.
+    """
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
         spark.sparkContext.setJobDescription(text)
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool or None)  # type: ignore[arg-type]
 
 
 def cancel(spark: SparkSession | None, txn_id: int) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Difference, compare
+from acid_platform.config import Settings
 from acid_platform.engine import compact
 from acid_platform.engine.compact import CompactionWork, StagedCompaction
 from acid_platform.engine.jobs import cancel, describe, tagged
@@ -22,6 +23,8 @@ from acid_platform.metastore.client import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
 from acid_platform.services.context import Context, columns_of_record, compression, worker_id
 from acid_platform.transactions import Operation
+
+_QUEUE = "hive.compactor.job.queue"
 
 Check = Callable[[StagedCompaction], None]
 """A caller's own check of the staged output; raises to stop the publication."""
@@ -49,6 +52,7 @@ class CompactionRun:
     plan: CompactionPlan | None = None
     staged: StagedCompaction | None = None
     _work: CompactionWork | None = field(default=None, repr=False)
+    _queue: str = field(default="", repr=False)
 
     @classmethod
     def take(
@@ -74,8 +78,11 @@ class CompactionRun:
             metastore.compaction_nothing_to_do(self.task, self.txn, plan.to_cleaning, plan.reason)
             return plan
         columns, _ = columns_of_record(record)
-        self._work = CompactionWork(layout.files, seen, columns, self.txn.compactor_list,
-                                    partition, compression(record))
+        settings = Settings.of(metastore.settings())
+        self._work = CompactionWork(
+            layout.files, seen, columns, self.txn.compactor_list, partition, compression(record),
+            settings.integer("hive.compactor.max.num.delta"))
+        self._queue = record.properties.get(f"compactor.{_QUEUE}", settings.text(_QUEUE))
         self.plan = plan
         return plan
 
@@ -84,7 +91,7 @@ class CompactionRun:
         assert self.plan and self._work and self.txn, "prepare() comes first"
         spark = self.context.spark
         with tagged(spark, self.txn.id):
-            describe(spark, job_name(self.task))
+            describe(spark, job_name(self.task), self._queue)
             self.staged = compact.execute(spark, self.plan, self._work)
         return self.staged
 

@@ -9,7 +9,7 @@ keys.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,8 @@ class Rewrite:
     compression: str
     delete_events: bool = False
     """The inputs are delete deltas: `row` stays NULL."""
+    most_inputs: int = 500
+    """More are first merged in groups of so many (C34)."""
 
 
 def keep_valid(current: np.ndarray, high_watermark: int, aborted: tuple[int, ...]) -> np.ndarray:
@@ -234,6 +236,28 @@ def rewrite_bucket(rewrite: Rewrite) -> tuple[int, int]:
     Raises CorruptFile for inputs that can't be read.
     """
     files, _ = Files.of(rewrite.location)
+    if len(rewrite.inputs) <= rewrite.most_inputs:
+        return _merge(files, rewrite)
+    where, _, name = rewrite.output.rpartition("/")
+    stages: list[Input] = []
+    try:
+        for number, group in enumerate(_groups(rewrite.inputs, rewrite.most_inputs)):
+            stage = Input(f"{where}/_stage_{name}_{number}")  # hidden: no data file yet
+            stages.append(stage)
+            if not _merge(files, replace(rewrite, inputs=group, deletes=(), output=stage.path))[0]:
+                stages.pop()
+        return rewrite_bucket(replace(rewrite, inputs=tuple(stages)))
+    finally:
+        for stage in stages:
+            files.delete_file(stage.path)
+
+
+def _groups(inputs: tuple[Input, ...], size: int) -> Iterator[tuple[Input, ...]]:
+    for start in range(0, len(inputs), size):
+        yield inputs[start:start + size]
+
+
+def _merge(files: Files, rewrite: Rewrite) -> tuple[int, int]:
     deletes = _Deletes(files, rewrite)
     target = output_schema(rewrite.columns)
     writer: orc.ORCWriter | None = None

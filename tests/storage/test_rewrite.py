@@ -40,14 +40,14 @@ def write(path: Path, keys: list[Event], deletes: bool = False) -> str:
 
 def merged(
     root: Path, inputs: list[list[Event]], deletes: list[Event], high: int = 99,
-    aborted: tuple[int, ...] = (), above: int = -1,
+    aborted: tuple[int, ...] = (), above: int = -1, most: int = 500,
 ) -> list[Event]:
     paths = [write(root / f"in{i}", keys) for i, keys in enumerate(inputs)]
     gone = [write(root / "gone", deletes, deletes=True)] if deletes else []
     output = str(root / "out")
     rows, size = rewrite_bucket(Rewrite(
         str(root), tuple(Input(path, above) for path in paths), tuple(gone), output, COLUMNS, high,
-        aborted, "zlib"))
+        aborted, "zlib", most_inputs=most))
     if not rows:
         assert (rows, size, Path(output).exists()) == (0, 0, False)
         return []
@@ -90,6 +90,14 @@ def test_C31_inputs_out_of_order_are_sorted(tmp_path: Path) -> None:
     # An older query-based compaction sorted by bucket first (storage.md section 2).
     odd = [(2, P, 0, 2), (2, P, 1, 2), (1, P + 65536, 0, 1), (1, P + 65536, 1, 1)]
     assert merged(tmp_path, [odd, [(1, P, 5, 1)]], []) == sorted([*odd, (1, P, 5, 1)])
+
+
+def test_C34_more_inputs_than_allowed_are_merged_in_stages(tmp_path: Path) -> None:
+    inputs = [[(w, P, r, w) for r in range(3)] for w in range(1, 12)]
+    expected = [event for part in inputs for event in part if event[:3] != (4, P, 1)]
+    assert merged(tmp_path, inputs, [(4, P, 1, 12)], aborted=(7,), most=2) == [
+        event for event in expected if event[0] != 7]
+    assert not [one.name for one in tmp_path.iterdir() if one.name.startswith("_stage")]
 
 
 def test_S35_rows_below_a_straddled_base_are_dropped(tmp_path: Path) -> None:
