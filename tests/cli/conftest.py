@@ -1,0 +1,28 @@
+"""A warehouse with one table of one committed delta."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acid_platform.location import Location
+from acid_platform.metastore import Metastore
+from tests.cli.small import Small
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
+    for name in ("ACID_WAREHOUSE", "ACID_METASTORE"):
+        monkeypatch.delenv(name, raising=False)
+    place = Location.of(tmp_path / "wh")
+    with Metastore.connect(place.metastore) as metastore:
+        metastore.create_database("db")
+        columns = [("id", "int"), ("v", "string")]
+        metastore.create_table("db.t", f"{place.warehouse}/db.db/t", columns,
+                               properties={"transactional": "true"})
+        made = Small(Path(place.warehouse), metastore)
+        made.insert((1, "A"), (2, "B"))
+        yield made
+        metastore.stop()

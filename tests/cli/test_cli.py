@@ -1,0 +1,241 @@
+"""The commands that need no Spark, their exit codes and their JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from acid_platform.cli import main
+from acid_platform.config import REGISTRY
+from acid_platform.doctor import stuck
+from acid_platform.metastore import ClientInfo, WriteReport
+from acid_platform.transactions import Operation
+from tests.cli.small import BUCKET, Small, write_delta
+
+ROOT = Path(__file__).resolve().parents[2]
+DELTA = "delta_0000001_0000001_0000"
+
+
+def test_show_tables(small: Small) -> None:
+    [row] = json.loads(small.acid("show", "tables", "--json").stdout)
+    assert row["table"] == "db.t"
+    assert row["columns"] == "id int, v string"
+    assert "db.t" in small.acid("show", "tables").stdout
+
+
+def test_show_transactions_and_locks_of_an_open_writer(small: Small) -> None:
+    assert small.acid("show", "locks").stdout == "no locks\n"
+    with small.metastore.begin() as txn:
+        txn.lock("db.t", "EXCL_WRITE")
+        [lock] = json.loads(small.acid("show", "locks", "--json").stdout)
+        assert (lock["lock_type"], lock["lock_state"]) == ("EXCL_WRITE", "ACQUIRED")
+        assert lock["transaction_id"] == txn.id
+        shown = json.loads(small.acid("show", "transactions", "--json").stdout)
+        assert [(row["txnid"], row["state"]) for row in shown] == [(txn.id, "OPEN")]
+        assert "OPEN" in small.acid("show", "transactions").stdout
+        txn.abort()
+
+
+def test_orcdump_prints_one_event_per_line(small: Small) -> None:
+    file = f"{DELTA}/bucket_00000"
+    lines = small.acid("orcdump", str(small.table / file)).stdout.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"operation": 0, "originalTransaction": 1, "bucket": BUCKET, "rowId": number,
+         "currentTransaction": 1, "row": {"id": number + 1, "v": value}}
+        for number, value in enumerate("AB")]
+    assert list(json.loads(lines[0])) == [
+        "operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row"]
+    assert small.acid("orcdump", f"db.t/{file}").stdout.splitlines() == lines
+    meta = json.loads(small.acid("orcdump", f"db.t/{file}", "--meta").stdout)
+    assert meta["user_metadata"]["hive.acid.key.index"] == f"1,{BUCKET},1;"
+    assert meta["user_metadata"]["hive.acid.stats"] == "2,0,0"
+    assert meta["rows"] == 2
+
+
+def test_orcdump_needs_no_warehouse(small: Small) -> None:
+    done = CliRunner().invoke(main, ["orcdump", str(small.table / DELTA / "bucket_00000")])
+    assert done.exit_code == 0
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_ls_tells_what_the_snapshot_reads_and_what_it_does_not(small: Small) -> None:
+    small.insert((3, "C"))
+    with small.metastore.begin() as txn:
+        txn.lock("db.t", "SHARED_WRITE")
+        write_delta(small.table / "delta_0000003_0000003_0000", 3, ((4, "D"),))
+        lines = json.loads(small.acid("ls", "db.t", "--json").stdout)
+        assert [(one["directory"], one["sight"]) for one in lines] == [
+            (DELTA, "read"), ("delta_0000002_0000002_0000", "read"),
+            ("delta_0000003_0000003_0000", "not visible")]
+        txn.abort()
+    lines = json.loads(small.acid("ls", "db.t", "--json").stdout)
+    assert [one["sight"] for one in lines] == ["read", "read", "aborted"]
+    shown = small.acid("ls", "db.t").stdout
+    assert "delta_0000003_0000003_0000" in shown
+    assert "aborted: write id 3 aborted" in shown
+    files = json.loads(small.acid("ls", f"db.t/{DELTA}", "--json").stdout)
+    assert [one["name"] for one in files] == ["_orc_acid_version", "bucket_00000"]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), [
+    (["ls", "db.nope"], 1, "error: there is no table db.nope"),
+    (["ls", "db.t/nope"], 2, "nope is not in db.t"),
+    (["orcdump", "nope"], 2, "nope is not a file"),
+    (["show", "nothing"], 2, "Usage:"),
+    (["run", "worker", "--explain"], 2, "--explain is for"),
+    (["metastore", "sql", "DROP TABLE txns"], 1, "error: "),
+])
+def test_failures_have_one_line_and_usage_its_own_code(
+    small: Small, arguments: list[str], code: int, message: str
+) -> None:
+    done = small.acid(*arguments)
+    assert done.exit_code == code
+    assert message in done.stderr
+    assert "Traceback" not in done.output
+    if code == 1:
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_torn_file_is_an_error_of_one_line(small: Small) -> None:
+    torn = small.table / "torn"
+    torn.write_bytes(b"ORC but no more")
+    done = small.acid("orcdump", str(torn))
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"error: {torn} can't be read as ORC")
+
+
+def test_a_misspelt_warehouse_is_not_made(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["show", "tables", "--warehouse", str(tmp_path / "x")])
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"error: {tmp_path}/x has no metastore")
+    assert not (tmp_path / "x").exists()
+
+
+def test_no_warehouse_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACID_WAREHOUSE", raising=False)
+    done = CliRunner().invoke(main, ["show", "tables"])
+    assert (done.exit_code, done.stderr) == (
+        1, "error: no warehouse is named: pass its path or set ACID_WAREHOUSE\n")
+
+
+def test_the_metastore_is_started_asked_and_stopped(small: Small) -> None:
+    assert json.loads(small.acid("metastore", "status", "--json").stdout)["tables"] == 1
+    [row] = json.loads(small.acid("metastore", "sql", "select 1 as one", "--json").stdout)
+    assert row == {"one": 1}
+    pid = json.loads(small.acid("metastore", "stop", "--json").stdout)["pid"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    status = small.acid("metastore", "status", "--json")
+    assert (status.exit_code, json.loads(status.stdout)) == (0, {"running": False})
+    assert small.acid("metastore", "stop").stdout.startswith("no metastore runs for")
+    assert json.loads(small.acid("metastore", "start", "--json").stdout)["running"] is True
+    assert small.acid("show", "tables").exit_code == 0
+
+
+def test_P9_doctor_lists_every_setting_with_its_class(small: Small) -> None:
+    small.metastore.set("hive.compactor.delta.num.threshold", "4")
+    done = small.acid("doctor", "--json")
+    report = json.loads(done.stdout)
+    assert done.exit_code == (0 if report["healthy"] else 1)
+    found = {row["setting"]: row for row in report["settings"]}
+    assert set(found) == set(REGISTRY)
+    assert found["hive.compactor.delta.num.threshold"]["value"] == "4"
+    assert {row["class"] for row in report["settings"]} == {
+        "honoured", "accepted without effect", "refused"}
+    [decision] = report["thresholds"]
+    assert (decision["table"], decision["compaction"]) == ("db.t", "none")
+    assert "not more than 4" in decision["reason"]
+
+
+def test_C41_doctor_names_what_is_stuck_and_who_holds_it(small: Small) -> None:
+    metastore = small.metastore
+    lease = metastore.open_snapshot(["db.t"], ClientInfo(user="ada", host="desk", run_id="r1"))
+    metastore.request_compaction("db.t", None, "major")
+    task = metastore.take_compaction("w-1")
+    assert task is not None
+    txn = metastore.begin_compaction(task, "w-1")
+    base = f"base_0000001_v{txn.id:07d}"
+    (small.table / base).mkdir()
+    metastore.commit_compaction(
+        task, txn, [WriteReport("db.t", None, Operation.COMPACT, base, 2, 100, 1)])
+    [held] = json.loads(small.acid("doctor", "--json").stdout)["stuck"]
+    assert held["what"] == "cleaning of db.t"
+    assert "(C41)" in held["why"]
+    assert held["who"] == f"transaction {lease.id} of ada@desk run r1"
+    assert "cleaning of db.t" in small.acid("run", "cleaner", "--explain").stdout
+    lease.commit()
+    assert json.loads(small.acid("doctor", "--json").stdout)["stuck"] == []
+    removed = small.acid("run", "cleaner", "--once").stdout
+    assert f"removed {small.table / DELTA} (C46: within {base})" in removed
+    assert not (small.table / DELTA).exists()
+
+
+def test_doctor_names_a_compaction_that_no_worker_takes(small: Small) -> None:
+    number = small.metastore.request_compaction("db.t", None, "major")
+    asked = small.metastore.compactions()[0]["enqueuetime"]
+    assert list(stuck(small.metastore, asked + 1)) == []
+    [found] = stuck(small.metastore, asked + 300_001)
+    assert found.what == f"compaction {number} of db.t"
+    assert "acid run worker" in found.why
+
+
+def test_doctor_fails_for_a_warehouse_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = CliRunner().invoke(main, ["doctor", "--warehouse", str(tmp_path / "file" / "wh")])
+    assert done.exit_code == 1
+    assert "error: warehouse: " in done.stderr
+
+
+def test_C17_initiator_explains_and_then_asks(small: Small) -> None:
+    small.metastore.alter_table("db.t", properties={
+        "compactorthreshold.hive.compactor.delta.num.threshold": "1"})
+    small.insert((3, "C"))
+    [told] = map(json.loads, small.acid("run", "initiator", "--explain", "--json").stdout
+                 .splitlines())
+    assert told["table"] == "db.t"
+    assert small.metastore.compactions() == []
+    done = small.acid("run", "initiator", "--once")
+    assert "db.t: " in done.stdout
+    assert [row["state"] for row in small.metastore.compactions()] == ["initiated"]
+
+
+def test_a_service_that_is_switched_off_does_not_run(small: Small) -> None:
+    small.metastore.set("hive.compactor.cleaner.on", "false")
+    done = small.acid("run", "cleaner", "--once")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: hive.compactor.cleaner.on is false")
+
+
+def child(*arguments: str) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen([sys.executable, *arguments], text=True, env=env,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_service_stops_cleanly_at_a_signal(small: Small, number: signal.Signals) -> None:
+    small.metastore.set("hive.compactor.cleaner.run.interval", "100ms")
+    process = child("-m", "acid_platform", "run", "cleaner", "--warehouse", str(small.path))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "cleaner runs every 0.1 s\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "cleaner has stopped\n", "")
+
+
+def test_show_tables_imports_neither_spark_nor_dagster(small: Small) -> None:
+    code = (
+        "import sys\nfrom acid_platform.cli import main\n"
+        f"main(['show', 'tables', '--warehouse', {str(small.path)!r}], standalone_mode=False)\n"
+        "heavy = {'pyspark', 'dagster', 'duckdb', 'pandas', 'great_expectations', 'pyarrow'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    out, err = child("-c", code).communicate(timeout=60)
+    assert out.splitlines()[-1] == "[]", err

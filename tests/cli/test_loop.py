@@ -1,0 +1,83 @@
+"""The pace of services without an orchestrator."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from acid_platform.config import Settings
+from acid_platform.errors import MetastoreUnavailable, SettingRefused, Terminal, Transient
+from acid_platform.services.loop import Pace, Service, pace_of, run_until
+
+
+@pytest.mark.parametrize(("service", "settings", "pace"), [
+    (Service.INITIATOR, {}, Pace(300_000, 300_000)),
+    (Service.CLEANER, {"hive.compactor.cleaner.run.interval": "7s"}, Pace(7000, 7000)),
+    (Service.WORKER, {}, Pace(10_800, 320_000, True, 1)),
+    (Service.WORKER, {"hive.compactor.worker.threads": "3"}, Pace(10_800, 320_000, True, 3)),
+])
+def test_P9_the_pace_follows_the_settings(
+    service: Service, settings: dict[str, str], pace: Pace
+) -> None:
+    assert pace_of(service, Settings.of(settings)) == pace
+
+
+@pytest.mark.parametrize(("service", "name", "value"), [
+    (Service.INITIATOR, "hive.compactor.initiator.on", "false"),
+    (Service.CLEANER, "hive.compactor.cleaner.on", "false"),
+    (Service.WORKER, "hive.compactor.worker.threads", "0"),
+])
+def test_P9_a_service_that_is_off_is_refused(service: Service, name: str, value: str) -> None:
+    with pytest.raises(SettingRefused, match=name):
+        pace_of(service, Settings.of({name: value}))
+
+
+class Waits(threading.Event):
+    """Records how long it was waited for, in milliseconds, and never waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[int] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited.append(round((timeout or 0) * 1000))
+        return self.is_set()
+
+
+def run(found: list[bool | Exception], pace: Pace) -> tuple[list[int], list[Transient]]:
+    stop, failed, left = Waits(), [], iter(found)
+
+    def cycle() -> bool:
+        try:
+            one = next(left)
+        except StopIteration:
+            stop.set()
+            return False
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    run_until(stop, cycle, pace, failed.append)
+    return stop.waited, failed
+
+
+def test_an_idle_worker_waits_longer_each_time_and_goes_on_at_once_with_work() -> None:
+    waited, _ = run([False, False, False, True, True, False], Pace(10, 35, eager=True))
+    assert waited == [10, 20, 35, 10, 20]
+
+
+def test_an_initiator_keeps_its_interval() -> None:
+    assert run([True, False, True], Pace(10, 10))[0] == [10, 10, 10, 10]
+
+
+def test_a_transient_error_is_told_and_tried_again() -> None:
+    error = MetastoreUnavailable("gone")
+    waited, failed = run([error, False], Pace(10, 10))
+    assert failed == [error]
+    assert len(waited) == 3
+
+
+def test_any_other_error_ends_the_loop() -> None:
+    with pytest.raises(Terminal):
+        run([Terminal("broken"), False], Pace(10, 10))
