@@ -1,0 +1,52 @@
+"""The composition root: what Dagster loads (workspace.yaml)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import dagster as dg
+
+# Dagster copies each sensor with an empty list of owners, and warns that owners are beta.
+warnings.filterwarnings("ignore", message="Parameter `owners`", category=dg.BetaWarning)
+
+from acid_platform.orchestration.cleaning import cleaning_job  # noqa: E402
+from acid_platform.orchestration.compaction import IN_MEMORY, compaction_job  # noqa: E402
+from acid_platform.orchestration.sensors import (  # noqa: E402
+    abort_canceled_runs,
+    abort_failed_runs,
+    cleaner_sensor,
+    initiator_sensor,
+)
+from resources import SparkResource, WarehouseResource  # noqa: E402
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """The services, with whatever the package `assets` holds; without it, the services alone.
+
+    Runs use one process, hence one JVM, for all of their steps.
+    """
+    assets, checks, jobs = _project()
+    return dg.Definitions(
+        assets=assets,
+        asset_checks=checks,
+        jobs=[*jobs, compaction_job, cleaning_job],
+        sensors=[initiator_sensor, cleaner_sensor, abort_failed_runs, abort_canceled_runs],
+        resources={
+            "warehouse": WarehouseResource(),
+            "spark": SparkResource(),
+            IN_MEMORY: dg.mem_io_manager,
+        },
+        executor=dg.in_process_executor,
+    )
+
+
+def _project() -> tuple[list[Any], list[Any], list[Any]]:
+    try:
+        import assets
+    except ModuleNotFoundError as missing:
+        if missing.name != "assets":  # an import inside assets has failed: that is no absence
+            raise
+        return [], [], []
+    return assets.ASSETS, assets.CHECKS, assets.JOBS

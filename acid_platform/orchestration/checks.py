@@ -1,0 +1,158 @@
+"""Data quality by Great Expectations, on Spark frames and on one-row profiles.
+
+Great Expectations takes seconds to import: only functions that evaluate do so. An expectation that
+can't be evaluated is an error, never a failed check.
+"""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from acid_platform.errors import CheckErrored
+from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
+from acid_platform.orchestration.metadata import asset_key
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One expectation by its class name in Great Expectations, and the asset check it becomes.
+
+    `blocking`: a failure stops the transaction or the downstream assets; else it only warns.
+    """
+
+    name: str
+    kind: str
+    arguments: Mapping[str, Any]
+    description: str = ""
+    blocking: bool = True
+
+    def spec(self, key: dg.AssetKey) -> dg.AssetCheckSpec:
+        return dg.AssetCheckSpec(
+            self.name, asset=key, description=self.description, blocking=self.blocking)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one expectation says about the data."""
+
+    name: str
+    passed: bool
+    blocking: bool = True
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> bool:
+        return self.blocking and not self.passed
+
+    def result(self, key: dg.AssetKey) -> dg.AssetCheckResult:
+        severity = dg.AssetCheckSeverity.ERROR if self.blocking else dg.AssetCheckSeverity.WARN
+        return dg.AssetCheckResult(
+            passed=self.passed, asset_key=key, check_name=self.name, severity=severity,
+            metadata={"details": dg.MetadataValue.json(dict(self.details))})
+
+    def __str__(self) -> str:
+        told = "passed" if self.passed else "FAILED"
+        return f"{self.name} {told}" + (f" {dict(self.details)}" if self.details else "")
+
+
+def evaluate(frame: Any, expectations: Sequence[Expectation]) -> list[Finding]:
+    """A finding for each expectation, in their order, over a Spark or pandas frame.
+
+    The data is looked at once for all; those that fail are looked at again for the counts and
+    examples that explain why. Raises CheckErrored when one can't be evaluated.
+    """
+    results = _validate(frame, expectations, "BOOLEAN_ONLY")
+    failed = [one for one in expectations if not results[one.name]["success"]]
+    if failed:
+        results |= _validate(frame, failed, "SUMMARY")
+    return [
+        Finding(one.name, bool(results[one.name]["success"]), one.blocking,
+                _details(one, results[one.name]))
+        for one in expectations
+    ]
+
+
+def evaluate_profile(
+    frame: Any, aggregates: Mapping[str, str], expectations: Sequence[Expectation]
+) -> list[Finding]:
+    """As `evaluate`, on the single row of SQL aggregates: one Spark job for all of them."""
+    row = frame.selectExpr(*(f"{text} AS {name}" for name, text in aggregates.items())).toPandas()
+    return [
+        Finding(one.name, one.passed, one.blocking,
+                {**one.details, "profile": row.to_dict("records")[0]})
+        for one in evaluate(row, expectations)
+    ]
+
+
+def table_checks(
+    name: str, table: str, expectations: Sequence[Expectation],
+    columns: Sequence[str] | None = None,
+) -> dg.AssetChecksDefinition:
+    """The checks of a whole table, as one op that reads the columns at one snapshot."""
+    key = asset_key(table)
+
+    @dg.multi_asset_check(name=name, specs=[one.spec(key) for one in expectations])
+    def checks(
+        context: dg.AssetCheckExecutionContext, warehouse: dg.ResourceParam[WarehouseAccess],
+        spark: dg.ResourceParam[SparkAccess],
+    ) -> Iterator[dg.AssetCheckResult]:
+        with warehouse.open(context.run.run_id, spark.spark_session) as opened:
+            frame = opened.table(table).read(columns)
+            for finding in evaluate(frame, expectations):
+                yield finding.result(key)
+
+    return checks
+
+
+def _validate(
+    frame: Any, expectations: Sequence[Expectation], detail: str
+) -> dict[str, dict[str, Any]]:
+    """Results by the name of the expectation: they do not come back in order."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read when the package is imported
+    import great_expectations as gx
+    import pandas as pd
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
+    sources: Any = context.data_sources
+    source = sources.add_pandas("frame") if isinstance(frame, pd.DataFrame) \
+        else sources.add_spark("frame", persist=False)
+    batch = source.add_dataframe_asset("frame").add_batch_definition_whole_dataframe("all")
+    suite = gx.ExpectationSuite(name="checks", expectations=[
+        getattr(gx.expectations, one.kind)(**one.arguments, meta={"check": one.name})
+        for one in expectations
+    ])
+    report = batch.get_batch({"dataframe": frame}).validate(
+        suite, result_format={"result_format": detail})
+    results = {}
+    for one in report.results:
+        name = one.expectation_config.meta["check"]
+        if message := errored(one.exception_info):
+            raise CheckErrored(
+                f"expectation {name!r} could not be evaluated: {message}; correct the expectation"
+                " or the columns that it names")
+        results[name] = {"success": one.success, **(one.result or {})}
+    return results
+
+
+def errored(info: Mapping[str, Any] | None) -> str | None:
+    """The message of an expectation that raised, in either shape of `exception_info`: flat, or one
+    such dict per metric."""
+    if not info:
+        return None
+    shapes = [info] if "raised_exception" in info else list(info.values())
+    for one in shapes:
+        if isinstance(one, Mapping) and one.get("raised_exception"):
+            return str(one.get("exception_message") or "no message")
+    return None
+
+
+def _details(expectation: Expectation, result: Mapping[str, Any]) -> dict[str, Any]:
+    told = {key: value for key, value in result.items()
+            if key in ("observed_value", "unexpected_count", "unexpected_percent",
+                       "partial_unexpected_list")}
+    return {"expectation": expectation.kind, **expectation.arguments, **told}

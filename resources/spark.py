@@ -1,0 +1,52 @@
+"""Spark as a Dagster resource: dagster-pyspark's lazy session, checked before it is trusted."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from dagster_pyspark import LazyPySparkResource
+from dagster_pyspark.resources import spark_session_from_config
+from pydantic import Field
+
+from acid_platform.engine import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkResource(LazyPySparkResource):
+    """The Spark session of the process, started at first use and never stopped.
+
+    Steps of one run, and runs of one process, share it. Fields that are not set fall back to
+    ACID_SPARK_MASTER, ACID_SPARK_REMOTE and ACID_SPARK_MEMORY. The session is checked each time it
+    is taken: interpreter, UTC and the settings that results depend on (P12, P17).
+    """
+
+    spark_config: dict[str, Any] = Field(
+        default_factory=dict, description="Spark settings, as dagster-pyspark takes them.")
+    master: str | None = Field(default=None, description="As in local[2].")
+    remote: str | None = Field(
+        default=None, description="Address of a Spark Connect server, instead of a JVM of our own.")
+    memory: str | None = Field(default=None, description="Of the driver's JVM, as in 2g.")
+    conf: dict[str, str] = Field(
+        default_factory=dict, description="More Spark settings; they go before all others.")
+
+    def _init_session(self) -> None:
+        if self._spark_session is None:
+            self._spark_session = self._start()
+
+    def _start(self) -> SparkSession:
+        """Raises JavaMissing, SparkMisconfigured."""
+        session.prepare_environment()
+        remote = self.remote or os.environ.get("ACID_SPARK_REMOTE")
+        if remote:
+            return session.start_session(remote=remote)
+        session.require_java()
+        platform = session.spark_config(
+            self.master or os.environ.get("ACID_SPARK_MASTER") or "local[2]",
+            self.memory or os.environ.get("ACID_SPARK_MEMORY") or "2g",
+        )
+        return session.check_session(
+            spark_session_from_config(  # type: ignore[no-untyped-call]
+                {**platform, **self.spark_config, **self.conf}))

@@ -1,0 +1,40 @@
+"""The warehouse as a Dagster resource."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pydantic import Field
+
+from acid_platform import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_PATH = "var/warehouse"
+
+
+class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """Opens the warehouse that steps, jobs and sensors work on.
+
+    The environment is looked at when a warehouse is opened, so that definitions load without it.
+    """
+
+    path: str | None = Field(
+        default=None,
+        description=f"Directory or URI; by default ACID_WAREHOUSE, else {DEFAULT_PATH}.")
+    metastore: str | None = Field(
+        default=None,
+        description="Directory of the metastore; by default ACID_METASTORE, else inside a local"
+                    " warehouse.")
+
+    def open(self, run_id: str = "", spark: SparkSession | None = None) -> Warehouse:
+        """A handle whose transactions and leases carry the run id; the caller closes it.
+
+        Without `spark`, Spark is started only by what needs it. Raises WarehouseNotWritable,
+        MetastoreUnavailable.
+        """
+        where = self.path or os.environ.get("ACID_WAREHOUSE") or DEFAULT_PATH
+        return Warehouse.open(where, spark, self.metastore, run_id)
