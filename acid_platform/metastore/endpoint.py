@@ -12,7 +12,9 @@ import hashlib
 import json
 import os
 import secrets
+import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -24,6 +26,8 @@ from acid_platform.errors import MetastoreIncompatible, MetastoreInUse
 
 PROTOCOL = 1
 """Changes when old clients and new servers can't understand each other."""
+
+SLOW_PEER_SECONDS = 10
 
 _LONGEST_SOCKET_PATH = 107
 _NETWORK = {
@@ -179,3 +183,10 @@ def _file_system(path: Path) -> str:
     covering = [(point, kind) for point, kind in mounts() if point in above]
     # Of two mounts on one point the later one is seen.
     return max(enumerate(covering), key=lambda one: (len(one[1][0]), one[0]))[1][1]
+
+
+def limit_waits(peer: socket.socket) -> None:
+    """A peer that stops in the middle of a message is dropped rather than waited for."""
+    limit = struct.pack("ll", SLOW_PEER_SECONDS, 0)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)

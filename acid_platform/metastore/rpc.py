@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import threading
 import time
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from acid_platform.errors import (
     MetastoreWriteFailed,
     OutcomeUnknown,
 )
-from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.endpoint import Endpoint, Home, limit_waits
 
 Json = dict[str, Any]
 
@@ -40,6 +41,9 @@ REPEATABLE = {
     "query", "history", "status", "stop",
 }
 """Requests that may be sent twice without harm."""
+
+ANSWER_SECONDS = 60.0
+"""A metastore that does not answer for so long is taken for gone, and asked again."""
 
 _TRANSIENT_ATTEMPTS = 3
 
@@ -62,7 +66,7 @@ class Link:
         message = json.dumps({"id": request_id, "op": op, "args": args}).encode()
         connection = self._connection()
         try:
-            answer = _exchange(connection, message)
+            answer = _exchange(connection, message, _patience(args))
         except Broken as broken:
             answer = self._recover(op, request_id, message, str(broken))
         for _ in range(_TRANSIENT_ATTEMPTS):
@@ -121,7 +125,8 @@ class Link:
         return kept
 
     def _again(self, op: str, request_id: str, message: bytes) -> Json:
-        return _exchange(self._connection(), message)
+        patience = _patience(json.loads(message)["args"])
+        return _exchange(self._connection(), message, patience)
 
     # --- connections ------------------------------------------------------------------------
 
@@ -143,7 +148,7 @@ class Link:
             try:
                 found = Endpoint.read(self.home)
                 if found is not None:
-                    return Client(found.address, "AF_UNIX", authkey=self.home.authkey())
+                    return _dial(found.address, self.home.authkey())
                 why = "none is running"
             except (OSError, EOFError, AuthenticationError) as error:
                 why = f"{type(error).__name__}: {error}"
@@ -166,10 +171,16 @@ def start(home: Home) -> None:
     root = Path(__file__).resolve().parents[2]
     paths = [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     command = [sys.executable, "-m", "acid_platform.metastore", "--dir", str(home.path), "--detach"]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, cwd="/",
-    )
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, cwd="/",
+            timeout=START_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MetastoreUnavailable(
+            f"a metastore for {home.path} did not start in {START_SECONDS:.0f} s; see {home.log}"
+        ) from error
     try:
         told = json.loads(done.stdout)
     except ValueError as error:
@@ -181,9 +192,37 @@ def start(home: Home) -> None:
         raise _error_class(name)(f"a metastore for {home.path} did not start: {text}")
 
 
-def _exchange(connection: Connection[Any, Any], message: bytes) -> Json:
+def _dial(address: str, key: bytes) -> Connection[Any, Any]:
+    peer = socket.socket(socket.AF_UNIX)
+    try:
+        limit_waits(peer)
+        peer.connect(address)
+    except OSError:
+        peer.close()
+        raise
+    connection: Connection[Any, Any] = Connection(peer.detach())
+    try:
+        answer_challenge(connection, key)
+        deliver_challenge(connection, key)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _patience(args: Json) -> float:
+    """Seconds until a missing answer counts as a broken connection: locks may take their wait."""
+    return ANSWER_SECONDS + float(args.get("wait") or 0)
+
+
+def _exchange(
+    connection: Connection[Any, Any], message: bytes, patience: float | None = None
+) -> Json:
+    patience = ANSWER_SECONDS if patience is None else patience
     try:
         connection.send_bytes(message)
+        if not connection.poll(patience):
+            raise Broken(f"no answer within {patience:.0f} s")
         answer: Json = json.loads(connection.recv_bytes())
         return answer
     except (EOFError, OSError) as error:

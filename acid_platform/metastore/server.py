@@ -13,7 +13,6 @@ import os
 import queue
 import signal
 import socket
-import struct
 import threading
 import time
 from contextlib import suppress
@@ -30,6 +29,7 @@ from acid_platform.metastore.endpoint import (
     PROTOCOL,
     Endpoint,
     Home,
+    limit_waits,
     refuse_network_file_system,
 )
 from acid_platform.metastore.machine import Machine
@@ -40,7 +40,6 @@ _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
 _FOLD_SECONDS = 60.0
 _FOLD_ENDED = 5000
-_SLOW_CLIENT_SECONDS = 10
 _LARGEST_MESSAGE = 256 << 20
 
 Json = dict[str, Any]
@@ -63,6 +62,7 @@ class Server:
     def __init__(self, home: Home, clock: Clock | None = None) -> None:
         refuse_network_file_system(home)
         self._home, self._clock = home, clock or SystemClock()
+        self._lock = os.stat(home.lock).st_ino
         self._store = Store(home.database)
         self._epoch = self._store.next_epoch()
         self._machine = self._load()
@@ -86,7 +86,7 @@ class Server:
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         _LOG.info("epoch %d serves %s", self._epoch, self._address)
         try:
-            while not self._stopping and not self._idle():
+            while not self._stopping and not self._idle() and not self._replaced():
                 self._round()
         finally:
             self._close()
@@ -116,7 +116,7 @@ class Server:
         while not self._stopping:
             try:
                 arrived, _ = self._listener.accept()
-                _limit_waits(arrived)
+                limit_waits(arrived)
                 connection: Connection[Any, Any] = Connection(arrived.detach())
                 deliver_challenge(connection, key)
                 answer_challenge(connection, key)
@@ -323,11 +323,19 @@ class Server:
         most = self._machine.state.settings.integer("acid.metastore.idle.exit") / 1000
         return time.monotonic() - self._idle_since > most
 
+    def _replaced(self) -> bool:
+        """The directory was removed, and perhaps made again: then another process serves it."""
+        try:
+            return os.stat(self._home.lock).st_ino != self._lock
+        except FileNotFoundError:
+            return True
+
     def _close(self) -> None:
         self._stopping = True
-        for path in (self._home.endpoint, self._address):
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+        if not self._replaced():
+            for path in (self._home.endpoint, self._address):
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
         try:
             if not self._ahead:
                 self._fold()
@@ -347,13 +355,6 @@ _OWN = {
     "outcome": Server.outcome, "query": Server.query, "history": Server.history,
     "status": Server.status, "stop": Server.halt,
 }
-
-
-def _limit_waits(arrived: socket.socket) -> None:
-    """A client that stops in the middle of a message is dropped rather than waited for."""
-    limit = struct.pack("ll", _SLOW_CLIENT_SECONDS, 0)
-    arrived.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-    arrived.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -26,7 +27,7 @@ from acid_platform.errors import (
     OutcomeUnknown,
     TxnAborted,
 )
-from acid_platform.metastore import LockRequest, Metastore, Transaction, WriteReport
+from acid_platform.metastore import LockRequest, Metastore, Transaction, WriteReport, endpoint, rpc
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.transaction import Heartbeats
 from acid_platform.transactions import Operation, TxnType
@@ -398,3 +399,47 @@ def test_T9_P7_heartbeats_of_the_transactions_that_somebody_holds() -> None:
     time.sleep(0.05)
     assert link.beats[seen + 2:] == []
     beats.close()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_process_whose_directory_was_replaced_leaves_the_new_one_alone(tmp_path: Path) -> None:
+    home = tmp_path / "metastore"
+    first = Metastore.connect(home)
+    old = int(first.status()["pid"])
+    first.close()
+    shutil.rmtree(home)
+    with Metastore.connect(home) as second:
+        assert second.status()["pid"] != old
+        deadline = time.monotonic() + 20
+        while _alive(old) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not _alive(old)
+        assert (home / "endpoint.json").exists()
+        with Metastore.connect(home, autostart=False) as third:
+            assert third.status()["pid"] == second.status()["pid"]
+            third.stop()
+
+
+def test_P3_a_metastore_that_never_answers_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Metastore.connect(tmp_path / "m") as client:
+        pid = int(client.status()["pid"])
+        monkeypatch.setattr(rpc, "ANSWER_SECONDS", 0.2)
+        monkeypatch.setattr(rpc, "START_SECONDS", 0.5)
+        monkeypatch.setattr(endpoint, "SLOW_PEER_SECONDS", 1)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises((MetastoreUnavailable, OutcomeUnknown)):
+                client.create_database("late")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        monkeypatch.undo()
+        client.stop()
