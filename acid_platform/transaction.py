@@ -58,6 +58,8 @@ class Transaction:
         self._reports: list[WriteReport] = []
         self._overwritten: set[tuple[str, str]] = set()
         self._records: dict[str, TableRecord] = {}
+        self._session: SparkSession | None = None
+        """The session of its statements so far: aborting must not start one."""
 
     @property
     def id(self) -> int:
@@ -89,7 +91,7 @@ class Transaction:
 
     def abort(self, reason: str = "") -> None:
         """Nothing of it ever becomes visible; its files are removed by the Cleaner."""
-        jobs.cancel(self._context.spark if self._statements else None, self.id)
+        jobs.cancel(self._session, self.id)
         self._begun.abort(reason)
 
     def __enter__(self) -> Transaction:
@@ -127,7 +129,7 @@ class Transaction:
             self.id, self._begun.write_ids[record.name], statement, compression(record),
             self._begun.heartbeat,
         )
-        spark = self._context.spark
+        spark = self._session = self._context.spark
         if statement == 0:
             self._begun.when_lost(lambda reason: jobs.cancel(spark, self.id))
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import Layout
@@ -23,6 +24,9 @@ from acid_platform.metastore.client import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
 from acid_platform.services.context import Context, columns_of_record, compression, worker_id
 from acid_platform.transactions import Operation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _QUEUE = "hive.compactor.job.queue"
 
@@ -53,6 +57,8 @@ class CompactionRun:
     staged: StagedCompaction | None = None
     _work: CompactionWork | None = field(default=None, repr=False)
     _queue: str = field(default="", repr=False)
+    _session: SparkSession | None = field(default=None, repr=False)
+    """Set once it is used: failing must not start one."""
 
     @classmethod
     def take(
@@ -89,7 +95,7 @@ class CompactionRun:
     def merge(self) -> StagedCompaction:
         """Spark tasks build the output where no reader sees it, and profile both sides."""
         assert self.plan and self._work and self.txn, "prepare() comes first"
-        spark = self.context.spark
+        spark = self._session = self.context.spark
         with tagged(spark, self.txn.id):
             describe(spark, job_name(self.task), self._queue)
             self.staged = compact.execute(spark, self.plan, self._work)
@@ -130,7 +136,7 @@ class CompactionRun:
     def fail(self, error: BaseException) -> None:
         """Drop the output, abort the transaction, mark the task failed (C32)."""
         if self.txn is not None:
-            cancel(self.context.spark if self.staged or self._work else None, self.txn.id)
+            cancel(self._session, self.txn.id)
         if self.staged and self._work:
             compact.discard(self._work.files, self.staged.staging)
         text = f"{type(error).__name__}: {error}"[:2000]
