@@ -57,7 +57,7 @@ setup: ## make .venv with the locked packages, find or install Java
 .PHONY: demo
 demo: setup ## the guided tour: tables, changes, compaction, in a warehouse of its own
 	@$(call dagster_home,$(DEMO)/dagster)
-	@$(DEMO_STATE) exec $(PY) -m scripts.demo
+	@$(DEMO_STATE) exec $(PY) -m scripts.demo --home "$(DEMO)"
 
 .PHONY: reset-demo
 reset-demo: ## stop the demo's metastore and remove var/demo

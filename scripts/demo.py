@@ -1,0 +1,302 @@
+"""`make demo`: a year of flights becomes Hive ACID tables, through Dagster, Spark and DuckDB.
+
+One process and one JVM: 53 weekly deliveries, each a transaction and a materialization; whenever
+the sensors ask, compaction and cleaning; at the end every table is compared with what pandas
+computes from the raw files. Ends with 1 if anything differs or fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+if TYPE_CHECKING:
+    import dagster as dg
+    import pandas as pd
+
+    from acid_platform import Warehouse
+    from scripts.demo_verify import Verdict
+
+SERVICES_EVERY = 8
+"""Weeks between two looks of the sensors."""
+
+DRIVER_MEMORY = "1g"
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+"""Dagster keeps the logs of steps; the terminal shows progress."""
+
+
+@dataclass(slots=True)
+class Tour:
+    """What the demo has done so far, for the report."""
+
+    home: Path
+    instance: dg.DagsterInstance
+    definitions: dg.Definitions
+    progress: Progress
+    compactions: list[dict[str, Any]] = field(default_factory=list)
+    removed: int = 0
+    runs: Counter[str] = field(default_factory=Counter)
+    checks: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
+    peak_bytes: int = 0
+
+    def say(self, text: str) -> None:
+        self.progress.console.print(text, highlight=False)
+
+    def warehouse(self) -> Warehouse:
+        from acid_platform import Warehouse
+
+        return Warehouse.open(self.home / "warehouse")
+
+    def run(
+        self, phase: str, job: dg.JobDefinition, config: Mapping[str, Any] | None = None,
+        **arguments: Any,
+    ) -> dg.ExecuteInProcessResult:
+        """One Dagster run in this process; its checks and events go into the report."""
+        started = time.monotonic()
+        result = job.execute_in_process(
+            instance=self.instance, run_config={**QUIET, **(config or {})}, **arguments)
+        self.seconds[phase] += time.monotonic() - started
+        self.runs[phase] += 1
+        for one in result.get_asset_check_evaluations():
+            self.checks[one.asset_key.to_user_string(), one.check_name, one.passed] += 1
+        for event in result.get_asset_materialization_events():
+            for name, value in event.materialization.metadata.items():
+                if name.startswith("rows "):
+                    self.operations[name.removeprefix("rows ")] += int(str(value.value))
+        for step in result.get_asset_observation_events():
+            self._observe(step.asset_observation_data.asset_observation)
+        self.measure()
+        return result
+
+    def _observe(self, observed: dg.AssetObservation) -> None:
+        values = {name: one.value for name, one in observed.metadata.items()}
+        if "compaction" in values:
+            self.compactions.append(values)
+        self.removed += values.get("removed directories and files", 0)
+
+    def measure(self) -> None:
+        """Memory of this process, the JVM, its Python workers and the metastore."""
+        with suppress(psutil.NoSuchProcess):
+            me = psutil.Process()
+            used = sum(_resident(one) for one in (me, *me.children(recursive=True)))
+            self.peak_bytes = max(self.peak_bytes, used)
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def reset(home: Path) -> None:
+    """Stops the demo's metastore and removes what an earlier demo left below `home`."""
+    from acid_platform.errors import AcidError
+    from acid_platform.metastore.client import Metastore
+
+    metastore = home / "warehouse" / "_metastore"
+    if metastore.exists():
+        with suppress(AcidError), Metastore.connect(metastore, autostart=False) as running:
+            running.stop()
+    for name in ("warehouse", "report.html", "spark.log"):
+        path = home / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    dagster_home = home / "dagster"
+    dagster_home.mkdir(parents=True, exist_ok=True)
+    for path in dagster_home.iterdir():
+        if path.name != "dagster.yaml":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.copyfile("dagster_home/dagster.yaml", dagster_home / "dagster.yaml")
+
+
+def environment(home: Path) -> None:
+    """What the definitions take from the environment, before they are imported."""
+    os.environ.pop("ACID_METASTORE", None)
+    os.environ["ACID_WAREHOUSE"] = str(home / "warehouse")
+    os.environ["DAGSTER_HOME"] = str(home / "dagster")
+    os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    os.environ.setdefault("ACID_SPARK_MEMORY", DRIVER_MEMORY)
+
+
+# --- the tour ----------------------------------------------------------------------------------
+
+
+def ingest(tour: Tour, weeks: int) -> None:
+    """Dimensions, then week by week; the sensors look every few weeks."""
+    from assets.flights import WEEKLY
+
+    def job(name: str) -> dg.JobDefinition:
+        return tour.definitions.resolve_job_def(name)
+
+    tour.say("Dimension tables, each replaced as a whole (INSERT OVERWRITE)")
+    tour.run("ingestion", job("dimensions_job"))
+    tour.say(f"Flights, partitioned by month: {weeks} weekly deliveries, a transaction each")
+    # The year is a time window of Dagster: its keys are the first days of the weeks.
+    keys = WEEKLY.get_partition_keys()[:weeks]
+    task = tour.progress.add_task("flights", total=len(keys), rows=0, now="")
+    for number, key in enumerate(keys, 1):
+        tour.progress.update(task, now=f"week of {key}")
+        result = tour.run("ingestion", job("week_job"), partition_key=key)
+        done = result.get_asset_materialization_events()[0].materialization.metadata
+        rows = done["dagster/row_count"].value
+        tour.progress.update(task, advance=1, rows=rows)
+        if not tour.progress.console.is_terminal and number % 4 == 0:
+            tour.say(f"  week {number} of {len(keys)}: {rows:,} rows")
+        if number % SERVICES_EVERY == 0 or number == len(keys):
+            services(tour)
+    tour.say("Delays per carrier and month, after the checks of the whole flights table")
+    tour.run("downstream", job("delays_job"))
+
+
+def services(tour: Tour) -> None:
+    """What the daemon does in `make dev`: evaluate the sensors, launch what they ask for."""
+    import dagster as dg
+
+    from acid_platform.orchestration.sensors import cleaner_sensor, initiator_sensor
+    from resources import WarehouseResource
+
+    for phase, sensor in (("compaction", initiator_sensor), ("cleaning", cleaner_sensor)):
+        context = dg.build_sensor_context(
+            instance=tour.instance, resources={"warehouse": WarehouseResource()},
+            sensor_name=sensor.name)
+        context.log.setLevel(logging.WARNING)
+        answer: Any = sensor(context)
+        before = len(tour.compactions), tour.removed
+        for request in answer.run_requests or []:
+            job = tour.definitions.resolve_job_def(sensor.job_name)
+            tour.run(phase, job, request.run_config, tags=request.tags)
+        done = [one["partition"] for one in tour.compactions[before[0]:]]
+        if done:
+            tour.say(f"  compacted {', '.join(done)}")
+        if tour.removed > before[1]:
+            tour.say(f"  cleaned {tour.removed - before[1]} directories that nobody reads")
+
+
+def verify(tour: Tour, weeks: int) -> list[Verdict]:
+    """Each table, read back through Spark, against pandas on the raw files."""
+    from assets import flights_source
+    from assets.flights import DELAYS, DIMENSIONS, FLIGHTS
+    from scripts.demo_verify import compare
+
+    started = time.monotonic()
+    flights = flights_source.expected_flights(weeks)
+    expected: dict[str, tuple[pd.DataFrame, Sequence[str]]] = {
+        FLIGHTS.name: (flights, flights_source.KEY),
+        DELAYS.name: (flights_source.expected_delays(flights), ["month", "carrier"]),
+    }
+    keys = {"airlines": ["carrier"], "airports": ["faa"], "planes": ["tailnum"],
+            "weather": ["origin", "month", "day", "hour", "time_hour"]}
+    for name, table in DIMENSIONS.items():
+        expected[table.name] = flights_source.dimension(name), keys[name]
+    verdicts = []
+    with tour.warehouse() as warehouse:
+        for name, (frame, key) in expected.items():
+            verdicts.append(compare(name, warehouse.table(name).read().toPandas(), frame, key))
+    tour.seconds["verification"] += time.monotonic() - started
+    tour.measure()
+    return verdicts
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Answers the exit code: 0, or 1 if a table differs from what pandas computed."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.demo", description=__doc__)
+    parser.add_argument("--home", type=Path, default=Path("var/demo"),
+                        help="where warehouse, Dagster's history and the report go")
+    parser.add_argument("--weeks", type=int, default=53, help="how many deliveries of the year")
+    options = parser.parse_args(arguments)
+    console = Console()
+    started = time.monotonic()
+    home = options.home.absolute()
+    reset(home)
+    environment(home)
+    with console.status("Starting Dagster, Spark and the metastore"):
+        import dagster as dg
+
+        from acid_platform import definitions
+
+        start_spark(home / "spark.log")
+    bar = Progress(
+        SpinnerColumn(), TextColumn("{task.fields[now]}"), BarColumn(), MofNCompleteColumn(),
+        TextColumn("{task.fields[rows]:,} rows"), TimeElapsedColumn(), console=console)
+    with dg.DagsterInstance.get() as instance, bar:
+        tour = Tour(home, instance, definitions.defs(), bar)
+        tour.seconds["start"] = time.monotonic() - started
+        ingest(tour, options.weeks)
+        tour.say("Reading every table back, and comparing each value with pandas")
+        verdicts = verify(tour, options.weeks)
+        tour.seconds["total"] = time.monotonic() - started
+    return conclude(console, tour, verdicts)
+
+
+def start_spark(log: Path) -> None:
+    """The session that all runs of this process share; what its JVM prints goes to a file.
+
+    Statements of a demo are small: compiling them lightly and collecting garbage in one thread
+    halves the work of two cores.
+    """
+    from resources import SparkResource
+
+    options = "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    own = os.dup(2)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+            SparkResource(conf={"spark.driver.extraJavaOptions": options}).spark_session
+    except BaseException:
+        os.write(own, log.read_bytes())
+        raise
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+
+
+def conclude(console: Console, tour: Tour, verdicts: Sequence[Verdict]) -> int:
+    """Prints and writes the report."""
+    from scripts import demo_report
+
+    path = tour.home / "report.html"
+    with tour.warehouse() as warehouse:
+        report = demo_report.sections(warehouse, tour, verdicts)
+        delays, carriers = (warehouse.table(name).read().toPandas()
+                            for name in ("nyc.delays_by_carrier_month", "nyc.airlines"))
+    demo_report.show(console, report)
+    demo_report.write_html(path, report, demo_report.delay_chart(delays, carriers))
+    wrong = [one for one in verdicts if not one.right]
+    for one in wrong:
+        for line in one.differences:
+            console.print(f"[bold red]{one.table} is wrong:[/] {line}", highlight=False)
+    if not wrong:
+        console.print(f"[bold green]All {len(verdicts)} tables hold exactly what pandas computes"
+                      " from the raw files.[/]")
+    console.print(f"Report: {path}", highlight=False)
+    console.print("Runs, assets and checks in Dagster's pages: make dev ACID_HOME=var/demo",
+                  highlight=False)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
