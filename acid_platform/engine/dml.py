@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -17,6 +19,7 @@ from acid_platform.engine.types import refusal, spark_schema, spark_type
 from acid_platform.engine.write import DELETES, INSERTS, KIND, WriteTarget, insert_columns, numbered
 from acid_platform.errors import InvalidExpression, PartitionColumnUpdate, UnknownColumn, WrongType
 from acid_platform.layout import schema
+from acid_platform.layout.types import INTEGRAL
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.arrow_types import arrow_type
 
@@ -96,12 +99,45 @@ def _array(values: object, column: TableColumn, table: str) -> pa.Array:
     try:
         if isinstance(values, pa.ChunkedArray):
             return values.cast(wanted)
-        return pa.array(values, type=wanted, from_pandas=True)
+        array = pa.array(values, type=wanted, from_pandas=True)
+        # Arrow cuts Python's own values in silence: 1.5 to 1, a datetime to a date.
+        if _may_be_cut(column) and getattr(getattr(values, "dtype", None), "kind", "O") in "OM":
+            for given, stored in zip(values, array.to_pylist(), strict=True):  # type: ignore[call-overload]
+                if not _kept(given, stored):
+                    raise pa.ArrowInvalid(f"{given!r} would be stored as {stored!r}")
+        return array
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError,
             OverflowError) as error:
         raise WrongType(
             f"column {column.name!r} of {table} is {column.type}: {error}; convert it first"
         ) from error
+
+
+def _may_be_cut(column: TableColumn) -> bool:
+    return any(one.kind in (*INTEGRAL, "date", "float") for one in column.type.walk())
+
+
+def _kept(given: object, stored: object) -> bool:
+    """Whether Arrow stored all of a Python value; a NaN may become NULL."""
+    match stored:
+        case None | bool():
+            return True
+        case int():
+            return given == stored
+        case float():
+            return math.isfinite(stored) or not math.isfinite(given)  # type: ignore[arg-type]
+        case datetime.datetime():
+            return True
+        case datetime.date():
+            midnight = datetime.time()
+            return not isinstance(given, datetime.datetime) or given.time() == midnight
+        case dict() if isinstance(given, Mapping):
+            return all(_kept(given.get(name), one) for name, one in stored.items())
+        case list() if isinstance(given, Mapping):  # a map, stored as pairs
+            return all(_kept(pair, one) for pair, one in zip(given.items(), stored, strict=True))
+        case list() | tuple():
+            return all(_kept(left, right) for left, right in zip(given, stored, strict=True))  # type: ignore[call-overload]
+    return True
 
 
 def _from_local(

@@ -46,7 +46,8 @@ class Waits(threading.Event):
 
 
 def run(found: list[bool | Exception], pace: Pace) -> tuple[list[int], list[Transient]]:
-    stop, failed, left = Waits(), [], iter(found)
+    stop, left = Waits(), iter(found)
+    failed: list[Transient] = []
 
     def cycle() -> bool:
         try:

@@ -1,0 +1,154 @@
+"""Bad input: each kind has its own error, and afterwards nothing is half-written."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
+    InvalidExpression,
+    NoSuchPartition,
+    NoSuchTable,
+    PartitionColumnUpdate,
+    TableExists,
+    UnknownColumn,
+    WarehouseNotWritable,
+    WrongType,
+)
+from acid_platform.table import Table
+from acid_platform.warehouse import Warehouse
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = [(1, "a", 1), (2, "b", 2)]
+
+
+@pytest.fixture(scope="module")
+def warehouse(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> Iterator[Warehouse]:
+    with Warehouse.open(tmp_path_factory.mktemp("bad") / "wh", spark=spark) as opened:
+        made = opened.create_table("db.t", "id int, v string", partitioned_by=["month int"])
+        made.insert([{"id": one, "v": v, "month": month} for one, v, month in ROWS])
+        yield opened
+        opened.metastore.stop()
+
+
+def paths(table: Table) -> list[str]:
+    return sorted(str(one.relative_to(table.location)) for one in Path(table.location).rglob("*"))
+
+
+def row(**values: Any) -> list[dict[str, Any]]:
+    return [{"id": 1, "v": "x", "month": 1, **values}]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("call", "error", "message"), [
+    (lambda t: t.insert(row(colour="red")), UnknownColumn, "colour"),
+    (lambda t: t.insert(row(id="one")), WrongType, "id"),
+    (lambda t: t.insert(row(id=1.5)), WrongType, "id|1.5"),
+    (lambda t: t.insert(row(id=2**31)), WrongType, "id|2147483648"),
+    (lambda t: t.insert(pd.DataFrame(row(id=1.5))), WrongType, "id|1.5"),
+    (lambda t: t.insert(row(v=datetime.date(2013, 1, 1), id={"a": 1})), WrongType, "id"),
+    (lambda t: t.overwrite(row(colour="red")), UnknownColumn, "colour"),
+    (lambda t: t.overwrite(row(), partition="day=1"), NoSuchPartition, "month="),
+    (lambda t: t.update({"month": "3"}, "id = 1"), PartitionColumnUpdate, "month"),
+    (lambda t: t.update({"colour": "'red'"}), UnknownColumn, "colour"),
+    (lambda t: t.update({"id": "'one'"}), WrongType, "id|one"),
+    (lambda t: t.update({"id": "id + 1.5"}), WrongType, "id"),
+    (lambda t: t.update({"id": "id + 2147483647"}), WrongType, "2147483647|OVERFLOW"),
+    (lambda t: t.update({"v": "nosuch(v)"}), InvalidExpression, "nosuch|NOSUCH"),
+    (lambda t: t.update({"v": "'x'"}, "colour = 1"), UnknownColumn, "colour"),
+    (lambda t: t.delete("colour = 1"), UnknownColumn, "colour"),
+    (lambda t: t.delete("id ="), InvalidExpression, "id ="),
+    (lambda t: t.read(columns=["colour"]), UnknownColumn, "colour"),
+    (lambda t: t.read(where="colour = 1"), UnknownColumn, "colour"),
+    (lambda t: t.drop_partition("day=1"), NoSuchPartition, "day=1"),
+], ids=lambda one: one.__name__ if isinstance(one, type) else None)
+def test_a_refused_call_has_its_own_error_and_changes_nothing(
+    warehouse: Warehouse, call: Callable[[Table], object], error: type[AcidError], message: str
+) -> None:
+    table = warehouse.table("db.t")
+    before = paths(table)
+    with pytest.raises(error, match=message) as raised:
+        call(table)
+    assert type(raised.value) is error
+    warehouse.release()
+    assert [one for one in warehouse.metastore.transactions() if one["state"] == "OPEN"] == []
+    assert warehouse.metastore.locks() == []
+    assert paths(table) == before
+    assert sorted(tuple(one) for one in table.read().collect()) == ROWS
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("call", "error"), [
+    (lambda wh: wh.table("db.nope"), NoSuchTable),
+    (lambda wh: wh.sql("SELECT * FROM db.nope"), NoSuchTable),
+    (lambda wh: wh.drop_table("db.nope"), NoSuchTable),
+    (lambda wh: wh.create_table("db.t", "id int"), TableExists),
+    (lambda wh: wh.create_table("db.u", "id number"), InvalidDefinition),
+    (lambda wh: wh.create_table("db.u", "id int, ID string"), InvalidDefinition),
+    (lambda wh: wh.create_table("db.u", "id int", ["_day int"]), InvalidDefinition),
+    (lambda wh: wh.create_table("db.u", "row__id int"), InvalidDefinition),
+])
+def test_what_the_warehouse_refuses_leaves_no_table_and_no_transaction(
+    warehouse: Warehouse, call: Callable[[Warehouse], object], error: type[AcidError]
+) -> None:
+    with pytest.raises(error):
+        call(warehouse)
+    warehouse.release()
+    assert warehouse.tables() == ["db.t"]
+    assert [one for one in warehouse.metastore.transactions() if one["state"] == "OPEN"] == []
+
+
+@pytest.mark.spark
+def test_a_failed_statement_rolls_back_the_whole_transaction(warehouse: Warehouse) -> None:
+    table = warehouse.table("db.t")
+    with pytest.raises(WrongType), warehouse.transaction() as txn:
+        txn.table("db.t").insert(row(id=7))
+        txn.table("db.t").insert(row(id="eight"))
+    assert sorted(tuple(one) for one in table.read().collect()) == ROWS
+    warehouse.release()
+    assert [one for one in warehouse.metastore.transactions() if one["state"] == "OPEN"] == []
+
+
+def test_a_warehouse_below_a_regular_file_is_not_writable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(WarehouseNotWritable, match="file"):
+        Warehouse.open(tmp_path / "file" / "wh")
+    assert (tmp_path / "file").read_text() == "kept"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_without_java_the_error_says_how_to_get_one(tmp_path: Path) -> None:
+    code = f"""
+from acid_platform import Warehouse
+from acid_platform.errors import JavaMissing
+with Warehouse.open({str(tmp_path / "wh")!r}) as wh:
+    table = wh.create_table("db.t", "id int")
+    try:
+        table.insert([{{"id": 1}}])
+    except JavaMissing as error:
+        print("JavaMissing:", error)
+    print([one for one in wh.show_transactions()["state"] if one == "OPEN"])
+    import os
+    print(os.listdir(table.location))
+    wh.metastore.stop()
+"""
+    env = {"PATH": "", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True,
+                          timeout=120, check=False)
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("JavaMissing: no Java was found, and Spark needs Java 17"), done.stderr
+    assert "install" in first
+    assert rest == ["[]", "[]"]
