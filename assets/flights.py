@@ -240,7 +240,7 @@ week_job = dg.define_asset_job(
     # The checks of the delivery run inside the transaction; those of the whole table, downstream.
     dg.AssetSelection.assets(FLIGHTS.key).without_checks() | dg.AssetSelection.checks(
         *(dg.AssetCheckKey(FLIGHTS.key, one.name) for one in _expected_of(0))),
-    partitions_def=WEEKLY, description="Loads the delivery of one week.")
+    description="Loads the delivery of one week.")
 delays_job = dg.define_asset_job(
     "delays_job",
     dg.AssetSelection.assets(DELAYS.key) | dg.AssetSelection.checks(flights_checks, delays_checks),
