@@ -24,11 +24,12 @@ FIVE = datetime.datetime(2013, 1, 1, 5)
     ("int", pd.Series([1.5, None], dtype="Float64")),
     ("date", [FIVE]), ("date", pd.Series([pd.Timestamp(FIVE)])),
     ("float", [1e300]), ("decimal(3,2)", [Decimal("1.234")]),
-    ("array<int>", [[1, 2.5]]), ("struct<x:date>", [{"x": FIVE}]), ("map<string,int>", [{"k": 1.5}]),
+    ("array<int>", [[1, 2.5]]), ("struct<x:date>", [{"x": FIVE}]),
+    ("map<string,int>", [{"k": 1.5}]),
 ])
 def test_a_value_that_would_be_cut_is_a_wrong_type(kind: str, values: object) -> None:
     [column] = parse_columns(f"c {kind}")
-    with pytest.raises(WrongType, match="column 'c' of db.t is "):
+    with pytest.raises(WrongType, match=r"column 'c' of db\.t is "):
         _array(values, column, "db.t")
 
 
