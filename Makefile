@@ -63,6 +63,7 @@ demo: setup ## the guided tour: tables, changes, compaction, in a warehouse of i
 .PHONY: reset-demo
 reset-demo: ## stop the demo's metastore and remove var/demo
 	@if [ -d "$(DEMO)/warehouse" ] && [ -x $(PY) ]; then \
+	    unset ACID_METASTORE; \
 	    $(PY) -m acid_platform metastore stop --warehouse "$(DEMO)/warehouse" || true; \
 	fi
 	rm -rf "$(DEMO)"
