@@ -106,7 +106,8 @@ def test_P2_what_a_failed_run_left_open_is_aborted(
     assert not result.success
     (handle, txn), = opened
     other = warehouse.transaction()
-    event = result.get_job_failure_event()
+    (event,) = result.filter_events(
+        lambda one: one.event_type is dg.DagsterEventType.RUN_FAILURE)
     context = dg.build_run_status_sensor_context(
         "abort_failed_runs", event, instance, result.dagster_run,
         resources={"warehouse": WarehouseResource(path=warehouse.path)}).for_run_failure()
@@ -216,7 +217,7 @@ def test_a_blocking_check_leaves_the_table_untouched(
     def asset_of(value: int) -> dg.AssetsDefinition:
         @dg.asset(key=declared.key, check_specs=[rule.spec(declared.key)])
         def made(context: dg.AssetExecutionContext) -> Iterator[Any]:
-            with Warehouse.open(warehouse.path, spark=spark, run_id=context.run_id) as handle:
+            with Warehouse.open(warehouse.path, spark=spark, run_id=context.run.run_id) as handle:
                 yield from materialize_table(
                     context, handle, declared,
                     lambda txn: txn.table("db.t").insert([{"id": value}]),
