@@ -246,7 +246,10 @@ class _PathValues:
         self.segments = [encoded.get(entity.partition, entity.partition) for entity in group]
 
     def _segment(self) -> Column:
-        return F.regexp_extract(F.col("_metadata.file_path"), self.pattern, 1)
+        # Not a regular expression: it is evaluated per row, several times where deletes are tested.
+        depth = len(self.scan.partition_columns)
+        end = F.substring_index(F.col("_metadata.file_path"), "/", -(depth + 2))
+        return F.substring_index(end, "/", depth)
 
     def _lookup(self, values: Sequence[Column]) -> Column:
         pairs = zip(self.segments, values, strict=True)
