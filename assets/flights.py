@@ -1,4 +1,4 @@
-"""The demo's tables: dimensions, flights that grow week by week, and delays per carrier and month."""
+"""The demo's tables: dimensions, flights by week, and delays per carrier and month."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import datetime

@@ -265,7 +265,7 @@ def start_spark(log: Path) -> None:
     try:
         with log.open("wb") as file:
             os.dup2(file.fileno(), 2)
-            SparkResource(conf={"spark.driver.extraJavaOptions": options}).spark_session
+            _ = SparkResource(conf={"spark.driver.extraJavaOptions": options}).spark_session
     except BaseException:
         os.write(own, log.read_bytes())
         raise

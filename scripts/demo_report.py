@@ -66,7 +66,7 @@ def _compactions(tour: Tour) -> Section:
          f"{directories(one, 'before')} → {directories(one, 'after')}",
          f"{one['before: bytes'] / KB:,.0f} → {one['after: bytes'] / KB:,.0f}")
         for one in tour.compactions)
-    return Section("Compactions of nyc.flights, each checked by Great Expectations before it counted",
+    return Section("Compactions of nyc.flights, each checked before it counted",
                    ("partition", "kind", "output", "rows #", "directories #", "kB #"), rows)
 
 
