@@ -105,8 +105,9 @@ def _time(tour: Tour) -> Section:
     rows = [(name, str(tour.runs[name] or ""), f"{tour.seconds[name]:.0f}") for name in phases]
     rows.append(("total", str(tour.runs.total()), f"{tour.seconds['total']:.0f}"))
     changed = ", ".join(f"{rows:,} {name}" for name, rows in tour.operations.items())
+    memory = f"Peak memory of all processes: {tour.peak_bytes / MB:,.0f} MB."
     return Section("Where the time went", ("phase", "Dagster runs #", "seconds #"), tuple(rows),
-                   f"Rows: {changed}. Peak memory of all processes: {tour.peak_bytes / MB:,.0f} MB.")
+                   f"Rows: {changed}. {memory}")
 
 
 # --- two forms ---------------------------------------------------------------------------------

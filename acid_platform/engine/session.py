@@ -21,13 +21,14 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
     """Settings of a session that the platform starts; a session of your own needs the same.
 
     Time zones are UTC because a Hive TIMESTAMP is a wall clock (P17); missing or corrupt files
-    must stop a read, never shorten it (P12).
+    must stop a read, never shorten it (P12). ACID_SPARK_JAVA_OPTIONS is passed to the driver's JVM.
     """
+    java_options = os.environ.get("ACID_SPARK_JAVA_OPTIONS", "")
     return {
         "spark.app.name": "acid-platform",
         "spark.master": master,
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {java_options}".strip(),
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.orc.impl": "native",

@@ -32,7 +32,8 @@ def test_types_round_trip_through_hives_text(one: HiveType) -> None:
 
 
 @pytest.mark.parametrize(("text", "canonical"), [
-    ("INT", "int"), ("integer", "int"), ("decimal", "decimal(10,0)"), ("numeric(5)", "decimal(5,0)"),
+    ("INT", "int"), ("integer", "int"), ("decimal", "decimal(10,0)"),
+    ("numeric(5)", "decimal(5,0)"),
     ("struct< A : int , b:array<string> >", "struct<a:int,b:array<string>>"),
     ("map<string,\nbigint>", "map<string,bigint>"),
 ])
@@ -41,11 +42,12 @@ def test_types_are_read_leniently_and_printed_in_one_form(text: str, canonical: 
 
 
 @pytest.mark.parametrize("text", [
-    "", "intt", "decimal(39,1)", "decimal(2,3)", "decimal(1,2,3)", "array<int", "array<>", "int int",
+    "", "intt", "decimal(39,1)", "decimal(2,3)", "decimal(1,2,3)", "array<int", "array<>",
+    "int int",
     "struct<a int>", "map<int>", "varchar", "timestamp with zone", "int;", "array<int>>",
 ])
 def test_a_bad_type_is_named_in_the_error(text: str) -> None:
-    with pytest.raises(InvalidDefinition, match="write e.g."):
+    with pytest.raises(InvalidDefinition, match=r"write e\.g\."):
         parse_type(text)
 
 
@@ -57,7 +59,8 @@ def test_columns_are_lower_case_and_unique() -> None:
 
 
 def test_the_cheapest_leaf_is_a_narrow_primitive() -> None:
-    assert str(cheapest(parse_columns("s string, b bigint, f boolean, a array<int>"))) == "f boolean"
+    columns = parse_columns("s string, b bigint, f boolean, a array<int>")
+    assert str(cheapest(columns)) == "f boolean"
     assert cheapest(parse_columns("a array<int>")) is None
 
 
