@@ -92,7 +92,8 @@ dimensions = [_dimension(name) for name in DIMENSIONS]
 
 _PROFILE = {
     "week_rows": "count(*)",
-    "week_flights": "count(DISTINCT month, day, carrier, flight, origin)",
+    # As count(DISTINCT ...), in one pass: 64 bits do not collide among some thousand flights.
+    "week_flights": f"size(collect_set(xxhash64({', '.join(KEY)})))",
     "worst_delay": "coalesce(max(abs(arr_delay)), 0)",
 }
 

@@ -29,7 +29,7 @@ CORRECTION_EVERY, RESENT_EVERY = 4, 8
 
 CORRECTED_FLIGHTS = 40
 
-ERASURES = {20: ("N725MQ", "N722MQ"), 36: ("N711MQ",), 52: ("N723MQ", "N258JB", "N328AA")}
+ERASURES = {26: ("N725MQ", "N722MQ", "N711MQ"), 52: ("N723MQ", "N258JB", "N328AA")}
 """Tail numbers whose flights the deliveries of these weeks ask to erase, and not to load again."""
 
 

@@ -7,7 +7,7 @@ can't be evaluated is an error, never a failed check.
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import dagster as dg
@@ -80,12 +80,12 @@ def evaluate_profile(
     frame: Any, aggregates: Mapping[str, str], expectations: Sequence[Expectation]
 ) -> list[Finding]:
     """As `evaluate`, on the single row of SQL aggregates: one Spark job for all of them."""
-    row = frame.selectExpr(*(f"{text} AS {name}" for name, text in aggregates.items())).toPandas()
-    return [
-        Finding(one.name, one.passed, one.blocking,
-                {**one.details, "profile": row.to_dict("records")[0]})
-        for one in evaluate(row, expectations)
-    ]
+    import pandas as pd
+
+    profile = frame.selectExpr(
+        *(f"{text} AS {name}" for name, text in aggregates.items())).first().asDict()
+    findings = evaluate(pd.DataFrame([profile]), expectations)
+    return [replace(one, details={**one.details, "profile": profile}) for one in findings]
 
 
 def table_checks(
