@@ -14,7 +14,7 @@ import shutil
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ class Tour:
     runs: Counter[str] = field(default_factory=Counter)
     checks: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     peak_bytes: int = 0
 
     def say(self, text: str) -> None:
@@ -93,7 +93,7 @@ class Tour:
         return result
 
     def _observe(self, observed: dg.AssetObservation) -> None:
-        values = {name: one.value for name, one in observed.metadata.items()}
+        values: dict[str, Any] = {name: one.value for name, one in observed.metadata.items()}
         if "compaction" in values:
             self.compactions.append(values)
         self.removed += values.get("removed directories and files", 0)
@@ -188,7 +188,7 @@ def services(tour: Tour) -> None:
         answer: Any = sensor(context)
         before = len(tour.compactions), tour.removed
         for request in answer.run_requests or []:
-            job = tour.definitions.resolve_job_def(sensor.job_name)
+            job = tour.definitions.resolve_job_def(str(sensor.job_name))
             tour.run(phase, job, request.run_config, tags=request.tags)
         done = [one["partition"] for one in tour.compactions[before[0]:]]
         if done:

@@ -173,7 +173,7 @@ def delay_chart(delays: pd.DataFrame, carriers: pd.DataFrame) -> bytes:
     axes.set_xlabel("month of 2013")
     axes.set_title("Mean arrival delay in minutes, flights from New York")
     for row, column in ((r, c) for r in range(mean.shape[0]) for c in range(mean.shape[1])):
-        value = mean.iat[row, column]
+        value = float(mean.iat[row, column])  # type: ignore[arg-type]
         if value == value:  # a carrier that did not fly has no mean
             axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8)
     figure.colorbar(image, ax=axes, label="minutes")

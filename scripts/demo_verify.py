@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -56,7 +57,7 @@ def _missing(what: str, keys: pd.Index) -> list[str]:
 
 def _normal(frame: pd.DataFrame, key: Sequence[str]) -> pd.DataFrame:
     """One type per kind of value, so that Spark's int32 equals pandas' Int32; NaN is NULL."""
-    plain = {}
+    plain: dict[str, pd.Series[Any]] = {}
     for name in frame.columns:
         column = frame[name]
         if pd.api.types.is_float_dtype(column.dtype):
