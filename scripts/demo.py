@@ -32,12 +32,16 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from acid_platform.errors import AcidError
+
 if TYPE_CHECKING:
     import dagster as dg
     import pandas as pd
 
     from acid_platform import Warehouse
     from scripts.demo_verify import Verdict
+
+ROOT = Path(__file__).parent.parent
 
 SERVICES_EVERY = 8
 """Weeks between two looks of the sensors."""
@@ -89,7 +93,6 @@ class Tour:
                     self.operations[name.removeprefix("rows ")] += int(str(value.value))
         for step in result.get_asset_observation_events():
             self._observe(step.asset_observation_data.asset_observation)
-        self.measure()
         return result
 
     def _observe(self, observed: dg.AssetObservation) -> None:
@@ -98,12 +101,15 @@ class Tour:
             self.compactions.append(values)
         self.removed += values.get("removed directories and files", 0)
 
-    def measure(self) -> None:
-        """Memory of this process, the JVM, its Python workers and the metastore."""
-        with suppress(psutil.NoSuchProcess):
-            me = psutil.Process()
-            used = sum(_resident(one) for one in (me, *me.children(recursive=True)))
-            self.peak_bytes = max(self.peak_bytes, used)
+    def watch_memory(self) -> None:
+        """Until the process ends: the memory of all that takes part, with the highest kept."""
+        with self.warehouse() as warehouse:
+            metastore = psutil.Process(int(warehouse.metastore.status()["pid"]))
+        me = psutil.Process()
+        while True:
+            taking_part = (metastore, me, *me.children(recursive=True))
+            self.peak_bytes = max(self.peak_bytes, sum(map(_resident, taking_part)))
+            time.sleep(0.5)
 
 
 def _resident(process: psutil.Process) -> int:
@@ -115,7 +121,6 @@ def _resident(process: psutil.Process) -> int:
 
 def reset(home: Path) -> None:
     """Stops the demo's metastore and removes what an earlier demo left below `home`."""
-    from acid_platform.errors import AcidError
     from acid_platform.metastore.client import Metastore
 
     metastore = home / "warehouse" / "_metastore"
@@ -130,7 +135,7 @@ def reset(home: Path) -> None:
     for path in dagster_home.iterdir():
         if path.name != "dagster.yaml":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    shutil.copyfile("dagster_home/dagster.yaml", dagster_home / "dagster.yaml")
+    shutil.copyfile(ROOT / "dagster_home" / "dagster.yaml", dagster_home / "dagster.yaml")
 
 
 def environment(home: Path) -> None:
@@ -218,7 +223,6 @@ def verify(tour: Tour, weeks: int) -> list[Verdict]:
         for name, (frame, key) in expected.items():
             verdicts.append(compare(name, warehouse.table(name).read().toPandas(), frame, key))
     tour.seconds["verification"] += time.monotonic() - started
-    tour.measure()
     return verdicts
 
 
@@ -230,8 +234,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--weeks", type=int, default=53, help="how many deliveries of the year")
     options = parser.parse_args(arguments)
     console = Console()
+    try:
+        return tell(console, options.home.absolute(), options.weeks)
+    except AcidError as error:
+        console.print(f"[bold red]The demo stopped:[/] {error}", highlight=False)
+        return 1
+
+
+def tell(console: Console, home: Path, weeks: int) -> int:
+    """From an empty warehouse to the report."""
     started = time.monotonic()
-    home = options.home.absolute()
     reset(home)
     environment(home)
     with console.status("Starting Dagster, Spark and the metastore"):
@@ -240,18 +252,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from acid_platform import definitions
 
         # Two cores: while the JVM starts, Python loads what the first delivery needs.
-        loading = threading.Thread(target=load_ahead, daemon=True)
-        loading.start()
+        threading.Thread(target=load_ahead, daemon=True).start()
         start_spark(home / "spark.log")
     bar = Progress(
         SpinnerColumn(), TextColumn("{task.fields[now]}"), BarColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[rows]:,} rows"), TimeElapsedColumn(), console=console)
     with dg.DagsterInstance.get() as instance, bar:
         tour = Tour(home, instance, definitions.defs(), bar)
+        threading.Thread(target=tour.watch_memory, daemon=True).start()
         tour.seconds["start"] = time.monotonic() - started
-        ingest(tour, options.weeks)
+        ingest(tour, weeks)
         tour.say("Reading every table back, and comparing each value with pandas")
-        verdicts = verify(tour, options.weeks)
+        verdicts = verify(tour, weeks)
         tour.seconds["total"] = time.monotonic() - started
     return conclude(console, tour, verdicts)
 
@@ -306,8 +318,8 @@ def conclude(console: Console, tour: Tour, verdicts: Sequence[Verdict]) -> int:
         console.print(f"[bold green]All {len(verdicts)} tables hold exactly what pandas computes"
                       " from the raw files.[/]")
     console.print(f"Report: {path}", highlight=False)
-    console.print("Runs, assets and checks in Dagster's pages: make dev ACID_HOME=var/demo",
-                  highlight=False)
+    console.print(f"Runs, assets and checks in Dagster's pages: make dev"
+                  f" ACID_HOME={os.path.relpath(tour.home)}", highlight=False)
     return 1 if wrong else 0
 
 

@@ -1,0 +1,82 @@
+"""A warehouse and a Dagster instance for one test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import LockType
+from acid_platform.warehouse import Warehouse
+from resources import WarehouseResource
+from tests.conftest import temporary_warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a run or a tick needs; no JVM has been started for it."""
+
+    warehouse: Warehouse
+    resource: WarehouseResource
+    instance: dg.DagsterInstance
+
+    def context(self) -> dg.SensorEvaluationContext:
+        return dg.build_sensor_context(
+            instance=self.instance, resources={"warehouse": self.resource})
+
+    def table(self, name: str = "db.t", threshold: int = 2) -> None:
+        self.warehouse.create_table(name, "id int", properties={
+            "compactorthreshold.hive.compactor.delta.num.threshold": str(threshold)})
+
+    def write(self, name: str = "db.t", times: int = 1) -> None:
+        """Committed deltas as a writer reports them, with a directory but no rows in files."""
+        metastore = self.warehouse.metastore
+        for _ in range(times):
+            with metastore.begin() as txn:
+                txn.lock([LockRequest(name, LockType.SHARED_WRITE, Operation.INSERT)])
+                number = txn.write_ids[name]
+                directory = f"delta_{number:07}_{number:07}_0000"
+                self._directory(name, directory)
+                txn.commit([WriteReport(name, None, Operation.INSERT, directory, 5, 100, 1)])
+
+    def compacted(self, name: str = "db.t") -> str:
+        """A queued task of the table, carried through by a Worker; its base directory."""
+        metastore = self.warehouse.metastore
+        task = metastore.take_compaction("host-1", name)
+        assert task
+        txn = metastore.begin_compaction(task, "host-1")
+        base = f"base_{txn.compactor_list.high_watermark:07}_v{txn.id:07}"
+        self._directory(name, base)
+        metastore.commit_compaction(
+            task, txn, [WriteReport(name, None, Operation.COMPACT, base, 15, 200, 1)])
+        return base
+
+    def directories(self, name: str = "db.t") -> list[str]:
+        root = Path(self.warehouse.table(name).location)
+        return sorted(path.name for path in root.iterdir() if path.is_dir())
+
+    def _directory(self, table: str, name: str) -> None:
+        where = Path(self.warehouse.table(table).location, name)
+        where.mkdir(parents=True)
+        (where / "bucket_00000").write_bytes(b"not read by these tests")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with (
+        temporary_warehouse(tmp_path / "wh") as warehouse,
+        dg.DagsterInstance.ephemeral() as instance,
+    ):
+        yield Place(warehouse, WarehouseResource(path=str(tmp_path / "wh")), instance)
+
+
+def quiet(**ops: Any) -> dict[str, Any]:
+    """Run config that keeps Dagster's log out of the test's output."""
+    return {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            **({"ops": ops} if ops else {})}

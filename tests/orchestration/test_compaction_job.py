@@ -1,0 +1,214 @@
+"""The compaction job: what it publishes, what it refuses to publish, and what it leaves behind."""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from acid_platform import definitions
+from acid_platform.compaction.validation import Profile
+from acid_platform.orchestration.checks import Expectation, Finding, evaluate, table_checks
+from acid_platform.orchestration.compaction import KEPT, profile_frame
+from acid_platform.orchestration.materialize import materialize_table
+from acid_platform.orchestration.metadata import TableDeclaration, TableStats
+from acid_platform.services.worker import CompactionRun
+from resources import SparkResource, WarehouseResource
+from tests.orchestration.conftest import Place, quiet
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:Parameter `owners`")]
+
+TABLE = TableDeclaration("db.t", "id int, v string", partitioned_by=("p int",))
+
+
+@pytest.fixture
+def filled(place: Place, spark: SparkSession) -> Iterator[Place]:
+    """Two partitions with an insert, an update and a delete each."""
+    place.warehouse._given = spark
+    table = place.warehouse.create_table(TABLE.name, TABLE.columns, TABLE.partitioned_by)
+    rows = pd.DataFrame({"id": range(1, 7), "v": list("abcdef"), "p": [1, 2] * 3})
+    table.insert(rows)
+    table.update({"v": "upper(v)"}, "id IN (3, 4)")
+    table.delete("id > 4")
+    for partition in ("p=1", "p=2"):
+        place.warehouse.metastore.request_compaction(TABLE.name, partition, "major")
+    yield place
+
+
+LEFT = [(1, "a", 1), (2, "b", 2), (3, "C", 1), (4, "D", 2)]
+
+
+def rows(place: Place) -> list[tuple[Any, ...]]:
+    place.warehouse.release()
+    return sorted(tuple(row) for row in place.warehouse.table(TABLE.name).read().collect())
+
+
+def compact(place: Place) -> dg.ExecuteInProcessResult:
+    job = definitions.defs().resolve_job_def("compaction_job")
+    return job.execute_in_process(
+        run_config=quiet(queued={"config": {"table": TABLE.name}}), instance=place.instance,
+        resources={"warehouse": place.resource, "spark": SparkResource(),
+                   "in_memory": dg.mem_io_manager},
+        raise_on_error=False)
+
+
+def queue(place: Place) -> dict[str, str]:
+    return {row["partname"]: row["state"] for row in place.warehouse.metastore.compactions()}
+
+
+def test_C31_the_job_compacts_every_queued_partition(filled: Place) -> None:
+    entities = filled.warehouse.metastore.entities()
+    assert TableStats.of(entities, TABLE.name).rows == len(LEFT)
+    result = compact(filled)
+    assert result.success
+    assert queue(filled) == {"p=1": "ready for cleaning", "p=2": "ready for cleaning"}
+    assert rows(filled) == LEFT
+    observed = [one.asset_observation_data.asset_observation
+                for one in result.get_asset_observation_events()]
+    assert [(str(one.metadata["partition"].value), one.metadata["before: delta directories"].value,
+             one.metadata["after: base directories"].value, one.metadata["rows"].value)
+            for one in observed] == [("p=1", 2, 1, 2), ("p=2", 2, 1, 2)]
+    assert not result.get_asset_materialization_events()  # the data has not changed
+    tags = filled.instance.get_run_tags(tag_keys=["acid/compaction-1"])
+    [(_, [job_name])] = tags
+    assert job_name.endswith("-compactor-db.t.p=1")
+    steps = [event.step_key for event in result.all_events
+             if event.event_type is dg.DagsterEventType.STEP_SUCCESS]
+    assert steps[1:5] == [f"{op}[1_p_1]" for op in ("plan", "merge", "validate", "publish")]
+
+
+def test_C32_a_compaction_that_would_change_the_data_is_not_published(
+    filled: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = CompactionRun.merge
+
+    def wrong(run: CompactionRun) -> object:
+        staged = merge(run)
+        if run.task.partition == "p=1":
+            actual = dataclasses.replace(
+                staged.actual, row_id_checksum=staged.actual.row_id_checksum + 1)
+            run.staged = dataclasses.replace(staged, actual=actual)
+        return run.staged
+
+    monkeypatch.setattr(CompactionRun, "merge", wrong)
+    result = compact(filled)
+    assert not result.success
+    assert queue(filled) == {"p=1": "failed", "p=2": "ready for cleaning"}  # the other goes on
+    [failed] = [event for event in result.all_events if event.is_step_failure]
+    assert failed.step_key == "validate[1_p_1]"
+    error = next(row["errormessage"] for row in filled.warehouse.metastore.compactions()
+                 if row["partname"] == "p=1")
+    assert "would change the data: row ids" in error and "inputs were kept" in error
+    left = [one for one in filled.warehouse.metastore.transactions() if one["state"] == "OPEN"]
+    assert left == []
+    assert rows(filled) == LEFT
+    partition = Path(filled.warehouse.table(TABLE.name).location, "p=1")
+    assert not [one for one in partition.iterdir() if one.name.startswith(("base_", "_tmp_"))]
+
+
+def test_every_measure_of_the_profiles_counts() -> None:
+    base = Profile(3, 1 << 63, 0, 0, {"v": 2**64 - 1}, {"v": 0})
+    same = evaluate(profile_frame(base, base), [KEPT])
+    assert [one.passed for one in same] == [True]
+    changes: list[dict[str, Any]] = [
+        {"rows": 4}, {"row_id_checksum": (1 << 63) + 1}, {"delete_events": 1},
+        {"delete_event_checksum": 1}, {"column_checksums": {"v": 2**64 - 2}},
+        {"column_checksums": {}}, {"null_counts": {"v": 1}}]
+    for change in changes:
+        other = dataclasses.replace(base, **change)
+        [finding] = evaluate(profile_frame(base, other), [KEPT])
+        assert finding.blocks, change
+
+
+# --- materializations --------------------------------------------------------------------------
+
+POSITIVE = Expectation("ids_are_positive", "ExpectColumnValuesToBeBetween",
+                       {"column": "id", "min_value": 1})
+
+
+def asset(ids: list[int], seen: list[int]) -> dg.AssetsDefinition:
+    """An asset that appends ids and checks them before they count."""
+
+    @dg.asset(key=TABLE.key, check_specs=[POSITIVE.spec(TABLE.key)])
+    def build(
+        context: dg.AssetExecutionContext, warehouse: WarehouseResource, spark: SparkResource
+    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
+        def check(table: Any) -> list[Finding]:
+            frame = table.read()
+            seen.append(frame.count())
+            return evaluate(frame, [POSITIVE])
+
+        new = pd.DataFrame({"id": ids, "v": "x", "p": 1})
+        with warehouse.open(context.run.run_id, spark.spark_session) as opened:
+            yield from materialize_table(
+                context, opened, TABLE, lambda txn: txn.table(TABLE.name).insert(new), check)
+
+    return build
+
+
+def materialize(place: Place, ids: list[int], seen: list[int]) -> dg.ExecuteInProcessResult:
+    return dg.materialize(
+        [asset(ids, seen)], instance=place.instance, run_config=quiet(), raise_on_error=False,
+        resources={"warehouse": place.resource, "spark": SparkResource()})
+
+
+def test_a_materialization_is_one_transaction(place: Place, spark: SparkSession) -> None:
+    place.warehouse._given = spark
+    seen: list[int] = []
+    result = materialize(place, [1, 2, 3], seen)
+    assert result.success and seen == [3]
+    [event] = result.get_asset_materialization_events()
+    materialized = event.materialization
+    metadata: dict[str, Any] = {key: one.value for key, one in materialized.metadata.items()}
+    history = place.warehouse.table(TABLE.name).history()
+    assert len(history) == 1
+    assert metadata["write id"] == history[0]["write_id"] == 1
+    assert metadata["transaction"] == history[0]["txn"]
+    assert history[0]["run_id"] == result.run_id
+    assert metadata["dagster/row_count"] == metadata["rows inserted"] == 3
+    assert metadata["dagster/table_name"] == "db.t"
+    assert [one.name for one in metadata["dagster/column_schema"].columns] == ["id", "v", "p"]
+    assert (metadata["delta directories"], metadata["base directories"]) == (1, 0)
+    tags = materialized.tags or {}
+    assert tags["dagster/data_version"] == "1"
+
+
+def test_a_failed_check_leaves_nothing_of_the_transaction(
+    place: Place, spark: SparkSession
+) -> None:
+    place.warehouse._given = spark
+    seen: list[int] = []
+    materialize(place, [1, 2], seen)
+    result = materialize(place, [3, -4], seen)
+    assert not result.success
+    assert seen == [2, 4]  # the check saw what the transaction would have committed
+    assert not result.get_asset_materialization_events()
+    [evaluation] = result.get_asset_check_evaluations()
+    assert not evaluation.passed
+    assert sorted(row[0] for row in place.warehouse.table(TABLE.name).read().collect()) == [1, 2]
+    assert [one["write_id"] for one in place.warehouse.table(TABLE.name).history()] == [1]
+
+
+def test_checks_of_a_table_run_on_spark(place: Place, spark: SparkSession) -> None:
+    place.warehouse._given = spark
+    place.warehouse.create_table("db.t", "id int").insert([{"id": 3}, {"id": 4}])
+    checks = table_checks("t_checks", TABLE.name, [
+        POSITIVE,
+        Expectation("ids_are_small", "ExpectColumnValuesToBeBetween",
+                    {"column": "id", "max_value": 3}, blocking=False),
+    ], columns=["id"])
+    job = dg.Definitions(asset_checks=[checks], resources={
+        "warehouse": place.resource, "spark": SparkResource()},
+        executor=dg.in_process_executor).resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(instance=place.instance, run_config=quiet())
+    found = {one.check_name: one for one in result.get_asset_check_evaluations()}
+    assert found["ids_are_positive"].passed
+    assert not found["ids_are_small"].passed
+    assert found["ids_are_small"].severity is dg.AssetCheckSeverity.WARN
+    told = found["ids_are_small"].metadata["details"].value
+    assert isinstance(told, dict) and told["unexpected_count"] == 1
