@@ -24,7 +24,7 @@ WEEKS = 53
 KEY = ["month", "day", "carrier", "flight", "origin"]
 """Identifies a flight of the year."""
 
-CORRECTION_EVERY, RESENT_EVERY = 4, 8
+CORRECTION_EVERY, RESENT_EVERY = 6, 12
 """Weeks between two deliveries with corrections, or with a re-sent day."""
 
 CORRECTED_FLIGHTS = 40

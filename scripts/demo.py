@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -202,26 +203,34 @@ def services(tour: Tour) -> None:
             tour.say(f"  cleaned {tour.removed - before[1]} directories that nobody reads")
 
 
-def verify(tour: Tour, weeks: int) -> list[Verdict]:
-    """Each table, read back through Spark, against pandas on the raw files."""
+Expected = dict[str, tuple["pd.DataFrame", list[str]]]
+"""By table: what it has to hold, and the key that tells its rows apart."""
+
+
+def expected_tables(weeks: int) -> Expected:
+    """Computed by pandas alone, from the raw files."""
     from assets import flights_source
     from assets.flights import DELAYS, DIMENSIONS, FLIGHTS
+
+    flights = flights_source.expected_flights(weeks)
+    keys = {"airlines": ["carrier"], "airports": ["faa"], "planes": ["tailnum"],
+            "weather": ["origin", "month", "day", "hour", "time_hour"]}
+    return {
+        FLIGHTS.name: (flights, flights_source.KEY),
+        DELAYS.name: (flights_source.expected_delays(flights), ["month", "carrier"]),
+        **{table.name: (flights_source.dimension(name), keys[name])
+           for name, table in DIMENSIONS.items()},
+    }
+
+
+def verify(tour: Tour, expected: Expected) -> list[Verdict]:
+    """Each table, read back through Spark, against what is expected of it."""
     from scripts.demo_verify import compare
 
     started = time.monotonic()
-    flights = flights_source.expected_flights(weeks)
-    expected: dict[str, tuple[pd.DataFrame, Sequence[str]]] = {
-        FLIGHTS.name: (flights, flights_source.KEY),
-        DELAYS.name: (flights_source.expected_delays(flights), ["month", "carrier"]),
-    }
-    keys = {"airlines": ["carrier"], "airports": ["faa"], "planes": ["tailnum"],
-            "weather": ["origin", "month", "day", "hour", "time_hour"]}
-    for name, table in DIMENSIONS.items():
-        expected[table.name] = flights_source.dimension(name), keys[name]
-    verdicts = []
     with tour.warehouse() as warehouse:
-        for name, (frame, key) in expected.items():
-            verdicts.append(compare(name, warehouse.table(name).read().toPandas(), frame, key))
+        verdicts = [compare(name, warehouse.table(name).read().toPandas(), frame, key)
+                    for name, (frame, key) in expected.items()]
     tour.seconds["verification"] += time.monotonic() - started
     return verdicts
 
@@ -247,13 +256,14 @@ def tell(console: Console, home: Path, weeks: int) -> int:
     reset(home)
     environment(home)
     with console.status("Starting Dagster, Spark and the metastore"):
+        # Two cores: while the JVM starts and works, Python loads and computes beside it.
+        beside = ThreadPoolExecutor(1)
+        beside.submit(load_ahead)
+        expected = beside.submit(expected_tables, weeks)
+        start_spark(home / "spark.log")
         import dagster as dg
 
         from acid_platform import definitions
-
-        # Two cores: while the JVM starts, Python loads what the first delivery needs.
-        threading.Thread(target=load_ahead, daemon=True).start()
-        start_spark(home / "spark.log")
     bar = Progress(
         SpinnerColumn(), TextColumn("{task.fields[now]}"), BarColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[rows]:,} rows"), TimeElapsedColumn(), console=console)
@@ -263,34 +273,37 @@ def tell(console: Console, home: Path, weeks: int) -> int:
         tour.seconds["start"] = time.monotonic() - started
         ingest(tour, weeks)
         tour.say("Reading every table back, and comparing each value with pandas")
-        verdicts = verify(tour, weeks)
+        verdicts = verify(tour, expected.result())
         tour.seconds["total"] = time.monotonic() - started
     return conclude(console, tour, verdicts)
 
 
 def load_ahead() -> None:
-    """The slow import and the raw files; whoever needs them first waits for this or does it."""
+    """The slow imports; whoever needs them first waits for this or does it."""
     import great_expectations  # noqa: F401
 
-    from assets.flights_source import raw_flights
-
-    raw_flights()
+    from acid_platform import definitions  # noqa: F401
 
 
 def start_spark(log: Path) -> None:
     """The session that all runs of this process share; what its JVM prints goes to a file.
 
-    Statements of a demo are small: compiling them lightly and collecting garbage in one thread
-    halves the work of two cores.
+    Statements of a demo are small: compiling them lightly, collecting garbage in one thread and
+    shuffling into one task halves the work of two cores.
     """
     from resources import SparkResource
 
-    options = "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    conf = {
+        "spark.driver.extraJavaOptions":
+            "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+    }
     own = os.dup(2)
     try:
         with log.open("wb") as file:
             os.dup2(file.fileno(), 2)
-            _ = SparkResource(conf={"spark.driver.extraJavaOptions": options}).spark_session
+            _ = SparkResource(conf=conf).spark_session
     except BaseException:
         os.write(own, log.read_bytes())
         raise

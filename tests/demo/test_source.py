@@ -34,7 +34,7 @@ def test_partition_keys_are_the_first_days_of_the_weeks() -> None:
     assert keys == [source.week_days(week)[0].isoformat() for week in range(source.WEEKS)]
 
 
-@pytest.mark.parametrize("week", [4, 8, 26, 52])
+@pytest.mark.parametrize("week", [6, 12, 26, 52])
 def test_changes_hit_flights_that_were_delivered_before(week: int) -> None:
     one, again = source.delivery(week), source.delivery(week)
     pd.testing.assert_frame_equal(one.corrections, again.corrections)
