@@ -123,8 +123,10 @@ def _expected_of(rows: int) -> tuple[Expectation, ...]:
 def flights(
     context: dg.AssetExecutionContext, warehouse: WarehouseResource, spark: SparkResource
 ) -> Results:
-    one = flights_source.delivery(week_of(context.partition_key))
-    again = context.partition_key in context.instance.get_materialized_partitions(FLIGHTS.key)
+    loaded = context.instance.get_materialized_partitions(FLIGHTS.key)
+    one = flights_source.delivery(week_of(context.partition_key)).without(
+        flights_source.erased_by(week_of(key) for key in loaded))
+    again = context.partition_key in loaded
     with warehouse.open(context.run.run_id, spark.spark_session) as opened:
         yield from materialize_table(
             context, opened, FLIGHTS, lambda txn: deliver(txn, one, again),

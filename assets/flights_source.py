@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -94,6 +95,12 @@ class Delivery:
     def days(self) -> list[datetime.date]:
         return week_days(self.week)
 
+    def without(self, tails: Collection[str]) -> Delivery:
+        """The same without flights of some tail numbers: what was erased may not come back."""
+        resent, flights = (
+            one[~one["tailnum"].isin(tails)] for one in (self.resent, self.flights))
+        return replace(self, resent=resent, flights=flights)
+
 
 def week_days(week: int) -> list[datetime.date]:
     """Its days, in 2013."""
@@ -108,13 +115,19 @@ def delivery(week: int) -> Delivery:
     if week and week % RESENT_EVERY == 0:
         resent_day = week_days(week - 1)[week // RESENT_EVERY % 7]
     corrected = week and week % CORRECTION_EVERY == 0
-    return Delivery(
+    one = Delivery(
         week, resent_day,
-        _resent(resent_day, week) if resent_day else raw_flights().head(0),
-        _without_erased(flights_of(week_days(week)), week),
+        _resent(resent_day) if resent_day else raw_flights().head(0),
+        flights_of(week_days(week)),
         _corrections(week) if corrected else raw_flights().head(0)[[*KEY, *_DELAYS]],
         ERASURES.get(week, ()),
     )
+    return one.without(erased_by(range(week)))
+
+
+def erased_by(weeks: Iterable[int]) -> set[str]:
+    """Tail numbers that the deliveries of these weeks ask to erase."""
+    return {tail for week in weeks for tail in ERASURES.get(week, ())}
 
 
 _DELAYS = ["dep_delay", "arr_delay"]
@@ -130,15 +143,9 @@ def _is_on(frame: pd.DataFrame, days: list[datetime.date]) -> pd.Series[bool]:
     return (frame["month"] * 100 + frame["day"]).isin([day.month * 100 + day.day for day in days])
 
 
-def _without_erased(frame: pd.DataFrame, week: int) -> pd.DataFrame:
-    """Flights of tail numbers that an earlier delivery erased are not delivered again."""
-    gone = {tail for earlier, tails in ERASURES.items() if earlier < week for tail in tails}
-    return frame[~frame["tailnum"].isin(gone)]
-
-
-def _resent(day: datetime.date, week: int) -> pd.DataFrame:
+def _resent(day: datetime.date) -> pd.DataFrame:
     """The whole day again: without cancelled flights, and with the arrival times completed."""
-    frame = _without_erased(flights_of([day]), week)
+    frame = flights_of([day])
     frame = frame[frame["dep_time"].notna()].copy()
     planned = frame["dep_delay"]
     frame["arr_delay"] = frame["arr_delay"].fillna(planned)
@@ -147,8 +154,8 @@ def _resent(day: datetime.date, week: int) -> pd.DataFrame:
 
 def _corrections(week: int) -> pd.DataFrame:
     """Delays of every so many flights of two weeks ago, found too low by 1 to 15 minutes."""
-    frame = _without_erased(flights_of(week_days(week - 2)), week)
-    frame = frame[frame["arr_delay"].notna()]
+    frame = flights_of(week_days(week - 2))
+    frame = frame[frame["arr_delay"].notna() & ~frame["tailnum"].isin(erased_by(range(week)))]
     frame = frame.iloc[:: max(1, len(frame) // CORRECTED_FLIGHTS)].head(CORRECTED_FLIGHTS)
     minutes = (frame["flight"] % 15 + 1).astype("Int32")
     return frame[KEY].assign(

@@ -46,7 +46,8 @@ def initiator_sensor(
         decisions = initiator.run(opened.metastore, SystemClock().now_ms())
         waiting = initiated(opened)
     for one in decisions:
-        context.log.info(str(one))
+        asks = one.decision.kind or one.decision.did_not_initiate
+        (context.log.info if asks else context.log.debug)(str(one))
     tables = sorted({task.table for task in waiting})
     requests, reasons = [], []
     for table in tables:

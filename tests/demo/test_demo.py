@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import dagster as dg
 import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
+from acid_platform import definitions
 from acid_platform.metastore.client import Metastore
 from assets import flights_source
 from scripts import demo
@@ -65,6 +67,13 @@ def test_a_wrong_value_in_one_row_makes_the_demo_fail(
     monkeypatch.setattr(flights_source, "expected_flights", corrupted)
     try:
         assert demo.main(["--home", str(tmp_path), "--weeks", "1"]) == 1
+        with dg.DagsterInstance.get() as instance:
+            again = definitions.defs().resolve_job_def("week_job").execute_in_process(
+                instance=instance, run_config=demo.QUIET, partition_key="2013-01-01")
+        # A week that is loaded again is replaced: its checks would see it doubled.
+        [event] = again.get_asset_materialization_events()
+        assert event.materialization.metadata["rows deleted"].value == 6099
+        assert event.materialization.metadata["dagster/row_count"].value == 6099
     finally:
         with Metastore.connect(tmp_path / "warehouse" / "_metastore") as metastore:
             metastore.stop()

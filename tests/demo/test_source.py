@@ -50,6 +50,15 @@ def test_changes_hit_flights_that_were_delivered_before(week: int) -> None:
         assert (before["tailnum"] == tail).any()
 
 
+def test_what_was_erased_does_not_come_back_with_an_earlier_delivery() -> None:
+    tails = source.erased_by([26])
+    first = source.delivery(0)
+    assert tails == set(source.ERASURES[26]) and first.flights["tailnum"].isin(tails).any()
+    again = first.without(tails)
+    assert not again.flights["tailnum"].isin(tails).any()
+    assert len(again.flights) == (~first.flights["tailnum"].isin(tails)).sum()
+
+
 def test_what_is_expected_after_all_deliveries() -> None:
     table = source.expected_flights()
     assert not table.duplicated(source.KEY).any()
