@@ -72,7 +72,8 @@ class Home:
         """The secret that clients and server share; created once, readable by the owner only."""
         key = self.path / "authkey"
         if not key.exists():
-            draft = self.path / f"authkey.{os.getpid()}"
+            # A name of its own for each attempt: a client and a server may share one process.
+            draft = self.path / f"authkey.{secrets.token_hex(8)}"
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(secrets.token_hex(32).encode())
             # Only one of several first clients can make the name.

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.config import Settings
 from acid_platform.metastore import locking
 from acid_platform.metastore.commits import end
 from acid_platform.metastore.records import CompactionTask
@@ -20,33 +21,38 @@ from acid_platform.transactions import Operation, TxnType
 
 @dataclass(slots=True)
 class Schedule:
-    """When each part runs next, in milliseconds UTC."""
+    """When each part ran last, in milliseconds UTC; 0 if never.
 
-    reap: int
-    purge: int
-    history: int
+    The settings are read at every tick, so that a shorter interval counts at once.
+    """
 
-    @classmethod
-    def starting(cls, state: State, now: int) -> Schedule:
+    started: int
+    reaped: int = 0
+    purged: int = 0
+    history: int = 0
+
+    def reaps(self, settings: Settings, now: int) -> bool:
         """The reaper waits for its start delay, so that clients can come back first (T13)."""
-        return cls(now + state.settings.integer("hive.timedout.txn.reaper.start"), now, now)
+        start = self.started + settings.integer("hive.timedout.txn.reaper.start")
+        return now >= max(
+            start, self.reaped + settings.integer("hive.timedout.txn.reaper.interval"))
 
 
-def tick(turn: Turn, due: Schedule) -> None:
+def tick(turn: Turn, last: Schedule) -> None:
     """Does what is due."""
     settings, now = turn.state.settings, turn.now
     locking.expire_waits(turn)
     end_leases(turn)
-    if now >= due.reap:
+    if last.reaps(settings, now):
         reap(turn)
-        due.reap = now + settings.integer("hive.timedout.txn.reaper.interval")
-    if now >= due.purge:
+        last.reaped = now
+    if now >= last.purged + settings.integer("hive.writeset.reaper.interval"):
         purge(turn)
-        due.purge = now + settings.integer("hive.writeset.reaper.interval")
-    if now >= due.history:
+        last.purged = now
+    if now >= last.history + settings.integer("hive.compactor.history.reaper.interval"):
         if any(True for _ in surplus(turn.state, now)):
             turn.record("history_purged")
-        due.history = now + settings.integer("hive.compactor.history.reaper.interval")
+        last.history = now
 
 
 def reap(turn: Turn) -> None:

@@ -72,7 +72,7 @@ class Machine:
     ) -> None:
         self.state = state or State()
         self._past_txn = past_txn
-        self._schedule = housekeeping.Schedule.starting(self.state, 0)
+        self._schedule = housekeeping.Schedule(started=0)
 
     def replay(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -83,7 +83,7 @@ class Machine:
         for txn in self.state.open_txns():
             self.state.heartbeats[txn.txn_id] = now
             self.state.reads[txn.txn_id] = now
-        self._schedule = housekeeping.Schedule.starting(self.state, now)
+        self._schedule = housekeeping.Schedule(started=now)
 
     def handle(self, op: str, args: dict[str, Any], request_id: str, now: int) -> Handled:
         """Decides one request; errors are answers. A request seen before gets its old answer."""

@@ -77,6 +77,20 @@ def test_T13_strictly_older_than_the_timeout(world: World) -> None:
     assert world.call("outcome_of_txn", txn=txn.id)["state"] == "o"
 
 
+def test_P9_a_shorter_interval_of_the_reaper_counts_at_once(world: World) -> None:
+    world.begin()
+    world.tick()
+    world.set("hive.txn.timeout", "6s")
+    world.set("hive.timedout.txn.reaper.interval", "1s")
+    world.tick(1000)
+    lost = world.begin()
+    world.tick(7000)
+    assert world.call("outcome_of_txn", txn=lost.id)["state"] == "o"
+    world.set("hive.timedout.txn.reaper.start", "0s")
+    world.tick()
+    assert world.call("outcome_of_txn", txn=lost.id)["state"] == "a"
+
+
 def test_P2_the_loser_of_reap_and_commit_learns_who_won(world: World) -> None:
     first, second = world.write(), world.write()
     world.tick()
