@@ -248,7 +248,7 @@ def test_P9_a_store_error_that_matches_is_tried_again(
 def test_a_broken_request_harms_nobody_else(serving: Serving) -> None:
     txn = serving.client.begin()
     beats = dict(serving.server._machine.state.heartbeats)
-    with pytest.raises(InvalidDefinition, match="begin is called in a way .* nothing was changed"):
+    with pytest.raises(InvalidDefinition, match=r"begin is called in a way .* nothing was changed"):
         serving.client._call("begin", kind=0)
     assert serving.client.status()["bad_requests"] == 1
     assert serving.server._machine.state.heartbeats == beats
