@@ -246,12 +246,12 @@ def _rotated(values: np.ndarray, by: int) -> np.ndarray:
 
 
 def _scrambled(blocks: np.ndarray) -> np.ndarray:
-    return np.multiply(_rotated(blocks * _C1, 15), _C2)
+    return np.asarray(_rotated(blocks * _C1, 15) * _C2)
 
 
 def _mixed(hashes: np.ndarray, blocks: np.ndarray) -> np.ndarray:
     turned = _rotated(hashes ^ _scrambled(blocks), 13)
-    return np.add(turned * np.uint32(5), np.uint32(0xE6546B64))
+    return np.asarray(turned * np.uint32(5) + np.uint32(0xE6546B64))
 
 
 def _finished(hashes: np.ndarray, lengths: np.ndarray | np.uint32) -> np.ndarray:
