@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.compaction.plan import CompactionPlan, InputFile
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.compaction.validation import Profile
 from acid_platform.engine.deletes import NO_DELETES, DeleteKeys, load_deletes
@@ -29,6 +29,8 @@ from acid_platform.layout.names import BaseName, BucketFile, DeltaName
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.snapshot.listing import FileEntry
+from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, orc_schema
 from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket
@@ -68,10 +70,14 @@ def execute(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> 
 
     Raises CompactionRefused for types that Arrow can't carry through ORC unchanged, CorruptFile.
     """
-    _refuse_lossy_types(work, plan)
+    sources, _ = open_entity(work.files, work.directory, work.write_ids)
+    found = {one.path: one for one in (*sources.inserts, *sources.deletes)}
+    _refuse_lossy_types(work, found.values())
+    if plan.kind is CompactionKind.MINOR:
+        _refuse_raw(found.values())
     staging = f"{plan.location}/{names.temporary_name(plan.txn_id, uuid.uuid4().hex[:8])}"
     try:
-        tasks = list(_tasks(plan, work, staging))
+        tasks = list(_tasks(plan, work, staging, found))
         for name in plan.outputs:
             work.files.make_directory(f"{staging}/{name}")
         _run(spark, tasks)
@@ -101,15 +107,17 @@ def discard(files: Files, staging: str) -> None:
 
 
 def _tasks(
-    plan: CompactionPlan, work: CompactionWork, staging: str
+    plan: CompactionPlan, work: CompactionWork, staging: str, found: Mapping[str, Source]
 ) -> Iterator[Rewrite]:
     major = plan.kind is CompactionKind.MAJOR
 
-    def where(entry: FileEntry) -> str:
-        return f"{plan.location}/{entry.path}"
+    def read(files: Iterable[InputFile]) -> tuple[Input, ...]:
+        """Without those of which nothing was committed yet (storage.md section 3.4)."""
+        paths = (f"{plan.location}/{one.file.path}" for one in files)
+        return tuple(Input.of(found[path]) for path in paths if path in found)
 
     def rewrite(
-        inputs: tuple[Input, ...], gone: tuple[str, ...], output: str, delete_events: bool
+        inputs: tuple[Input, ...], gone: tuple[Input, ...], output: str, delete_events: bool
     ) -> Rewrite:
         return Rewrite(
             work.files.uri(plan.location), inputs, gone, f"{staging}/{output}", work.columns,
@@ -117,14 +125,13 @@ def _tasks(
             work.most_inputs)
 
     for number, inputs in plan.inputs_by_bucket().items():
-        data = tuple(Input(where(one.file), one.source.above if one.source else -1)
-                     for one in inputs.data)
+        data = read(inputs.data)
         name = plan.output_base or plan.output_delta
         if data and name:
-            gone = tuple(where(one.file) for one in inputs.every_delete) if major else ()
+            gone = read(inputs.every_delete) if major else ()
             yield rewrite(data, gone, f"{name}/{BucketFile(number)}", delete_events=False)
-        if inputs.deletes and plan.output_delete_delta:
-            events = tuple(Input(where(one.file)) for one in inputs.deletes)
+        events = read(inputs.deletes)
+        if events and plan.output_delete_delta:
             yield rewrite(events, (), f"{plan.output_delete_delta}/{BucketFile(number)}",
                           delete_events=True)
 
@@ -207,16 +214,20 @@ def _actual(
     return _profile(spark, work, directory, NO_DELETES, events)
 
 
-def _refuse_lossy_types(work: CompactionWork, plan: CompactionPlan) -> None:
+def _refuse_lossy_types(work: CompactionWork, found: Iterable[Source]) -> None:
     declared = ",".join(str(column.type) for column in work.columns)
-    inputs = [one for bucket in plan.inputs_by_bucket().values() for one in bucket.data]
-    texts = [declared, *(orc_schema(work.files, f"{plan.location}/{one.file.path}")
-                         for one in inputs[:1])]
-    for text in texts:
-        for kind in _UNKEPT:
-            if kind in text:
-                raise CompactionRefused(
-                    f"{plan.location} has a column of type {kind.rstrip('(')}, which this"
-                    " compactor can't rewrite unchanged; compact it with Hive"
-                )
+    some = next((one for one in found if not one.directory.startswith("delete_")), None)
+    stored = orc_schema(work.files, some.path, some.length) if some else ""
+    for kind in _UNKEPT:
+        if kind in declared or kind in stored:
+            raise CompactionRefused(
+                f"{work.directory.location} has a column of type {kind.rstrip('(')}, which this"
+                " compactor can't rewrite unchanged; compact it with Hive"
+            )
 
+
+def _refuse_raw(found: Iterable[Source]) -> None:
+    for one in found:
+        if one.kind is SourceKind.RAW:
+            raise CompactionRefused(f"{one.path} has no ACID columns (LOAD DATA); request a major"
+                                    " compaction (C27)")
