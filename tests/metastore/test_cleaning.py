@@ -14,7 +14,7 @@ from acid_platform.errors import (
     Terminal,
 )
 from acid_platform.metastore.records import LockRequest
-from acid_platform.transactions import TxnType
+from acid_platform.transactions import TxnType, ValidTxnList
 from tests.metastore.world import DELETE, INSERT, E, R, World
 
 SECOND = 1000
@@ -316,11 +316,36 @@ def test_P4_an_aborted_compaction_stays_excluded_until_a_later_base(world: World
     world.compact()
     world.clean(world.ready()[0])
     world.tick(61_000)
-    assert world.begin().valid_txns.is_aborted(lost) and world.entity().aborted == 0
+    early = world.begin()
+    assert early.valid_txns.is_aborted(lost) and world.entity().aborted == 0
+    world.commit(early)
     world.insert()
     world.compact()
     world.tick(61_000)
     assert not world.begin().valid_txns.is_aborted(lost)
+
+
+def test_P4_an_aborted_compaction_stays_excluded_for_those_who_do_not_see_the_later_base(
+    world: World,
+) -> None:
+    """Who waits for a lock takes the snapshot later, but sees nothing above its own id."""
+    world.create("u")
+    world.insert()
+    world.request()
+    task = world.take_task()
+    assert task is not None
+    lost, _ = world.begin_compaction(task)
+    world.call("fail_compaction", **world.owner(task), txn=lost, error="killed")
+    world.compact()
+    world.clean(world.ready()[0])
+    holder = world.begin(LockRequest("u", E))
+    waiting = world.begin_request(LockRequest("u", R), zero_wait=False, wait=600)
+    world.insert()
+    world.compact()
+    world.tick(61_000)
+    world.commit(holder)
+    answer = world.answer(waiting)
+    assert ValidTxnList.parse(answer["valid_txns"]).is_aborted(lost)
 
 
 # --- dropped tables and partitions -------------------------------------------------------------
