@@ -490,6 +490,25 @@ def test_P22_a_dropped_partition_is_never_removed_whole() -> None:
     assert [one.reused for one in world.ready() if one.partition == "p=1"] == [True]
 
 
+def test_P22_what_is_dropped_at_one_place_goes_in_the_order_of_the_drops(world: World) -> None:
+    """The files of the first table are still read when the second one is gone as well."""
+    world.insert()
+    reader = world.read(["t"])
+    drop(world)
+    world.create()
+    world.insert()
+    world.compact()
+    assert world.ready() == []
+    assert any("dropped from /w/t is still" in one["reason"] for one in world.blocked())
+    drop(world)
+    assert world.ready() == []
+    world.commit(reader)
+    (first,) = world.ready()
+    assert first.table_id == 1
+    world.clean(first)
+    assert [one.table_id for one in world.ready()] == [2]
+
+
 def test_P22_no_table_is_created_where_one_is_being_removed(world: World) -> None:
     drop(world)
     (task,) = world.ready()
