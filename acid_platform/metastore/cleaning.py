@@ -40,7 +40,7 @@ def survey(state: State, now: int) -> tuple[list[CleaningTask], list[BlockedClea
             elif being_cleaned(state, entity, now):
                 reason = "a Cleaner is at work on it"
             elif _earlier_table(state, one):
-                reason = f"a table that was dropped from {one.location} is still to be removed (C41)"
+                reason = f"a table dropped from {one.location} is still to be removed (C41)"
             if not reason:
                 ready.append(one)
                 continue
