@@ -108,6 +108,10 @@ test: setup ## all tests but the slow ones, and the notebooks (ARGS="-k name" na
 test-full: setup ## all tests and notebooks, the slow ones too
 	@$(TEST_STATE) exec $(PY) -m pytest $(ARGS)
 
+.PHONY: sim
+sim: packages ## the metastore's simulator: one run (SEED=, N= steps), or many (N= steps in all)
+	@$(PY) -m tests.simulation $(or $(SEED),0) $(or $(N),0)
+
 .PHONY: check
 check: lint types layers ## lint, types and layers
 
