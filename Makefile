@@ -17,6 +17,7 @@ var/env.mk: .env
 ACID_HOME ?= var
 ACID_WAREHOUSE ?= $(ACID_HOME)/warehouse
 PORT ?= 3000
+DURATION ?= 600
 
 # A URI or an absolute path stays; anything else is relative to this directory.
 absolute = $(if $(findstring ://,$(1))$(filter /%,$(1)),$(1),$(CURDIR)/$(1))
@@ -130,8 +131,8 @@ layers: packages ## which module may import which
 ##@ Measure
 
 .PHONY: bench-metastore
-bench-metastore: setup ## transactions per second of the metastore
-	@$(TEST_STATE) exec $(PY) -m benchmarks.metastore_rate $(ARGS)
+bench-metastore: setup ## the metastore beside SQLite and PostgreSQL (DURATION= seconds of the long run)
+	@$(TEST_STATE) exec $(PY) -m benchmarks.metastore --duration $(DURATION) $(ARGS)
 
 ##@ Operate
 
