@@ -171,9 +171,9 @@ def _undecided(source: VisibleBase | VisibleDelta) -> bool:
     """Whether a footer must tell if the files have ACID columns.
 
     Names like `000000_0` always leave it open; `bucket_N` only where no ACID writer has put its
-    version file and LOAD DATA may have been at work.
+    version file or a side file, and LOAD DATA may have been at work.
     """
-    if not source.files:
+    if not source.files or source.side_files:
         return False
     return source.raw or (_may_be_loaded(source) and not source.versioned)
 

@@ -18,7 +18,7 @@ from acid_platform.snapshot.sources import (
     side_files,
 )
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc
+from acid_platform.storage.orc import open_orc, reading
 
 _THREADS = 8
 _POSITIONAL = "_col"
@@ -27,7 +27,7 @@ _POSITIONAL = "_col"
 def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
     """The files that a snapshot reads, as sources; opens only footers that decide something.
 
-    Raises CorruptFile; a listed file that is gone raises FileNotFoundError.
+    Raises CorruptFile, also for a listed file that is gone.
     """
     footers: dict[str, Footer] = {}
     while paths := missing_footers(directory, footers):
@@ -35,16 +35,17 @@ def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
             found = list(pool.map(
                 lambda path: read_footer(files, f"{directory.location}/{path}"), paths))
         footers |= zip(paths, found, strict=True)
-    lengths = {
-        path: flush_length(files.read(f"{directory.location}/{side.path}"))
-        for path, side in side_files(directory)
-    }
+    lengths = {}
+    for path, side in side_files(directory):
+        with reading(f"{directory.location}/{side.path}"):
+            lengths[path] = flush_length(files.read(f"{directory.location}/{side.path}"))
     return entity_sources(directory, footers, lengths)
 
 
 def read_footer(files: Files, path: str) -> Footer:
     """Raises CorruptFile."""
-    file = open_orc(files, path)
+    with reading(path):
+        file = open_orc(files, path)
     names = list(file.schema.names)
     return Footer(int(file.nrows), is_acid(names), is_positional(names))
 
