@@ -19,6 +19,7 @@ from acid_platform.errors import (
     AlreadyScheduled,
     CompactionFailed,
     InvalidDefinition,
+    NoSuchTxn,
     SnapshotExpired,
     WarehouseNotWritable,
 )
@@ -384,6 +385,11 @@ class SnapshotTable:
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> pa.Table:
         """As Table.to_arrow, at this snapshot. Raises SnapshotExpired after the block."""
+        try:
+            self._lease.heartbeat(read=True)
+        except NoSuchTxn as error:
+            raise SnapshotExpired(f"{self._record.name}: the block of this snapshot has ended; take"
+                                  " a new one by Warehouse.snapshot") from error
         write_ids = self._lease.valid_write_ids(self._record.name)
         return arrow_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
                           columns, where, row_id).table()

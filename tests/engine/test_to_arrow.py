@@ -1,0 +1,86 @@
+"""`to_arrow` of tables, transactions and snapshots: no JVM is started, and no lease stays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acid_platform.errors import NotEnoughHistory, SnapshotExpired, UnknownColumn
+from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import LockType
+from acid_platform.warehouse import Warehouse
+from tests.acid_files import AcidTable, P
+from tests.conftest import temporary_warehouse
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("arrow") / "wh") as opened:
+        opened.create_table("db.t", "v string")
+        yield opened
+
+
+def add(warehouse: Warehouse, value: str, commit: bool = True) -> int:
+    """A row of a transaction of its own; returns its write id."""
+    table = AcidTable(Path(warehouse.table("db.t").location))
+    txn = warehouse.metastore.begin()
+    txn.lock([LockRequest("db.t", LockType.SHARED_READ, Operation.INSERT)])
+    write_id = txn.allocate_write_id("db.t")
+    table.inserts(f"d{write_id}", [(write_id, P, 0, value)])
+    name = table.file(f"d{write_id}").parent.name
+    if commit:
+        txn.commit([WriteReport("db.t", None, Operation.INSERT, name, 1)])
+    else:
+        txn.abort()
+    return write_id
+
+
+def test_P12_the_lease_of_to_arrow_ends_with_it(warehouse: Warehouse) -> None:
+    table = warehouse.table("db.t")
+    first = add(warehouse, "one")
+    add(warehouse, "never", commit=False)
+    assert table.to_arrow().to_pydict() == {"v": ["one"]}
+    with warehouse.snapshot() as held:
+        add(warehouse, "two")
+        assert held.table("db.t").to_arrow().to_pydict() == {"v": ["one"]}
+        with warehouse.transaction() as txn:
+            assert sorted(txn.table("db.t").to_arrow()["v"].to_pylist()) == ["one", "two"]
+    with pytest.raises(SnapshotExpired):
+        held.table("db.t").to_arrow()
+    assert table.to_arrow(where="v > 'p'").to_pydict() == {"v": ["two"]}
+    assert table.to_arrow(snapshot=f"db.t:{first}:9223372036854775807::").num_rows == 1
+    assert table.to_arrow(row_id=True).column("row__id").to_pylist()[0] == {
+        "writeid": first, "bucketid": P, "rowid": 0}
+    with pytest.raises(UnknownColumn):
+        table.to_arrow(columns=["colour"])
+    assert [one for one in warehouse.metastore.transactions() if one["state"] == "OPEN"] == []
+
+
+def test_P13_an_explicit_snapshot_whose_files_are_gone(warehouse: Warehouse) -> None:
+    table = warehouse.table("db.t")
+    newest = add(warehouse, "three")
+    AcidTable(Path(table.location)).inserts(f"base_{newest:07d}_v0000001/bucket_00000",
+                                            [(newest, P, 0, "three")])
+    with pytest.raises(NotEnoughHistory, match="read a newer snapshot"):
+        table.to_arrow(snapshot="db.t:1:9223372036854775807::")
+    assert [one for one in warehouse.metastore.transactions() if one["state"] == "OPEN"] == []
+
+
+def test_to_arrow_needs_no_java(tmp_path: Path) -> None:
+    code = f"""
+from acid_platform import Warehouse
+with Warehouse.open({str(tmp_path / "wh")!r}) as wh:
+    print(wh.create_table("db.t", "id int", ["p date"]).to_arrow(where="p > '2013-01-01'").schema)
+    wh.metastore.stop()
+"""
+    env = {"PATH": "", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.stdout.split() == ["id:", "int32", "p:", "date32[day]"], done.stderr
