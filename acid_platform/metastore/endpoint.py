@@ -45,6 +45,11 @@ class Home:
         return self.path / "server.lock"
 
     @property
+    def starting(self) -> Path:
+        """Locked by the client that is starting a process."""
+        return self.path / "starting.lock"
+
+    @property
     def unfinished(self) -> Path:
         """Is there while a restore replaces the database, and after one that was interrupted."""
         return self.path / "restore.unfinished"

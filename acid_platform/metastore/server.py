@@ -43,6 +43,7 @@ from acid_platform.metastore.wire import PROTOCOL
 
 _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
+_FIRST_CLIENT_SECONDS = 10.0
 _LONGEST_REQUEST_ID = 64
 _WRONG_ARGUMENTS = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
@@ -92,7 +93,9 @@ class Server:
         self._ahead = False
         self._counters = Counters()
         self._since_fold = 0
-        self._folded_at = self._idle_since = self._ticked = time.monotonic()
+        self._folded_at = self._ticked = time.monotonic()
+        # Somebody started it in order to come.
+        self._idle_since = self._folded_at + _FIRST_CLIENT_SECONDS
         self._address = str(home.socket())
         self._service = ""
         listeners = [(self._bind(), home.authkey())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -17,12 +18,28 @@ START_SECONDS = 30.0
 """How long to wait for a metastore that is starting, or coming back."""
 
 
-def start(home: Home, listen: str | None = None) -> bool:
-    """Starts a metastore process; False if another was faster, which is fine.
+def start(home: Home, listen: str | None = None, *, alone: bool = True) -> bool:
+    """Starts a metastore process; False if another is or was faster, which is fine.
 
-    Raises MetastoreIncompatible or MetastoreUnavailable if it can't serve the directory.
+    Of many clients that find none only one starts it (`alone`): as many processes as clients would
+    keep the machine from starting any. Raises MetastoreIncompatible or MetastoreUnavailable if it
+    can't serve the directory.
     """
     home.prepare()
+    with open(os.open(home.starting, os.O_RDWR | os.O_CREAT, 0o600), "r+") as turn:
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if alone:
+                return False
+        try:
+            return _start(home, listen)
+        finally:
+            # Not left to the closing: a child forked meanwhile has a copy of the file.
+            fcntl.flock(turn, fcntl.LOCK_UN)
+
+
+def _start(home: Home, listen: str | None) -> bool:
     root = Path(__file__).resolve().parents[2]
     paths = [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     command = [sys.executable, "-m", "acid_platform.metastore", "--dir", str(home.path), "--detach"]

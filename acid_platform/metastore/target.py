@@ -43,8 +43,11 @@ class Target(Protocol):
         """Raises OSError, EOFError, Refused, Malformed if none answers now, or an AcidError if
         trying again is useless."""
 
-    def start(self) -> None:
-        """Raises MetastoreIncompatible, MetastoreUnavailable."""
+    def start(self, *, alone: bool = True) -> None:
+        """Starts it, unless (`alone`) another client is doing so.
+
+        Raises MetastoreIncompatible, MetastoreUnavailable.
+        """
 
     @property
     def advice(self) -> str:
@@ -68,8 +71,8 @@ class Local:
             raise FileNotFoundError("none is running")
         return wire.dial_unix(found.address, self.home.authkey())
 
-    def start(self) -> None:
-        start(self.home)
+    def start(self, *, alone: bool = True) -> None:
+        start(self.home, alone=alone)
 
     @property
     def advice(self) -> str:
@@ -100,7 +103,7 @@ class Remote:
         except wire.Malformed as error:
             raise MetastoreIncompatible(f"no metastore listens at {self}: {error}") from error
 
-    def start(self) -> None:
+    def start(self, *, alone: bool = True) -> None:
         raise MetastoreUnavailable(f"the metastore at {self} is a service: {self.advice}")
 
     @property

@@ -178,7 +178,7 @@ def test_restore_refuses_by_name(
     with pytest.raises(MetastoreIncompatible, match="version 99"):
         restore(home, file, nothing, replace=True)
     assert {one.name for one in home.path.iterdir()} == {
-        "authkey", "metastore.duckdb", "server.lock", "server.log"}
+        "authkey", "metastore.duckdb", "server.lock", "server.log", "starting.lock"}
 
 
 def test_an_interrupted_restore_is_not_served(

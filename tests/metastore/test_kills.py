@@ -23,6 +23,7 @@ import pytest
 from acid_platform.errors import (
     AcidError,
     MetastoreIncompatible,
+    MetastoreUnavailable,
     MetastoreWriteFailed,
     OutcomeUnknown,
 )
@@ -68,7 +69,7 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
             locks = [LockRequest(one, LockType.SHARED_WRITE, Operation.INSERT) for one in names]
             try:
                 txn = metastore.begin(locks=locks)
-            except OutcomeUnknown:
+            except (OutcomeUnknown, MetastoreUnavailable):
                 continue
             ids = {name: txn.write_ids[f"default.{name}"] for name in names}
             try:
@@ -82,7 +83,7 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
                     for name, one in ids.items()
                 ])
                 work.acknowledged[txn.id] = ids
-            except OutcomeUnknown:
+            except (OutcomeUnknown, MetastoreUnavailable):
                 work.unknown.append(txn.id)
     answers.put(work)
 

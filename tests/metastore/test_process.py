@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import random
@@ -99,32 +100,49 @@ def test_twelve_clients_start_one_metastore_also_after_a_kill(directory: Path) -
         assert len(pids) == 1
 
 
-def _come_and_go(directory: Path, number: int, answers: Any) -> None:
+def _come_and_go(directory: Path, number: int, together: Any, answers: Any) -> None:
     chance, done = random.Random(number), 0
-    for _ in range(6):
+    for _ in range(4):
         with Metastore.connect(directory) as handle:
             handle.begin().commit()
             done += 1
         # About as long as a metastore without clients waits: some come just then.
-        time.sleep(0.15 + chance.random() * 0.25)
+        together.wait()
+        time.sleep(0.15 + chance.random() * 0.4)
     answers.put(done)
 
 
 def test_clients_that_meet_a_metastore_on_its_way_out_find_the_next(directory: Path) -> None:
     with Metastore.connect(directory) as handle:
         handle.set("acid.metastore.idle.exit", "0s")
-    answers = FORK.Queue()
-    clients = [FORK.Process(target=_come_and_go, args=(directory, one, answers))
+    answers, together = FORK.Queue(), FORK.Barrier(2)
+    clients = [FORK.Process(target=_come_and_go, args=(directory, one, together, answers))
                for one in range(2)]
     for one in clients:
         one.start()
-    assert [answers.get(timeout=60) for _ in clients] == [6] * 2
+    assert [answers.get(timeout=60) for _ in clients] == [4] * 2
     for one in clients:
         one.join()
     with Metastore.connect(directory) as handle:
         assert handle.status()["epoch"] > 2
-        assert handle.query("SELECT count(*) FROM txns WHERE state = 'c'")[1] == [[12]]
+        assert handle.query("SELECT count(*) FROM txns WHERE state = 'c'")[1] == [[8]]
         handle.set("acid.metastore.idle.exit", "600s")
+
+
+def test_a_turn_at_starting_that_nobody_gives_back_stops_nobody(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(directory)
+    home.prepare()
+    with home.starting.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert not start.start(home)
+        assert not home.endpoint.exists()
+        monkeypatch.setattr(start, "START_SECONDS", 10)
+        monkeypatch.setattr(time, "monotonic", lambda clock=time.monotonic: 40 * clock())
+        with Metastore.connect(directory) as handle:
+            monkeypatch.undo()
+            assert handle.status()["epoch"] == 1
 
 
 def test_a_second_metastore_is_refused_and_names_the_first(metastore: Metastore) -> None:
