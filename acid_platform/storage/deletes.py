@@ -104,6 +104,10 @@ def _events(
         operation, *keys = (
             table.column(name).to_numpy().astype(np.int64, copy=False) for name in columns)
     require_operation(operation, schema.DELETE_EVENT, path)
+    codecs = (keys[1] >> 29) & 7
+    if len(codecs) and int(codecs.max()) > 1:
+        raise CorruptFile(f"{path} has a bucket property of codec version {int(codecs.max())}, and"
+                          " 0 and 1 are known; restore it or drop its transaction")
     valid = valid_ids(keys[3], write_ids)
     return keys[0][valid], keys[1][valid], keys[2][valid]
 

@@ -116,9 +116,11 @@ class Files:
             content = json.loads(self.read(path))
             version, data_format = content["thisFileVersion"], str(content["dataFormat"])
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptFile(f"{path} is not a _metadata_acid file of Hive: {error}") from error
+            raise CorruptFile(
+                f"{path} is not a _metadata_acid file of Hive: {error}; restore it") from error
         if version != "0" or data_format not in ("compacted", "truncated"):
-            raise CorruptFile(f"{path}: version {version!r}, format {data_format!r} is unknown")
+            raise CorruptFile(
+                f"{path}: version {version!r}, format {data_format!r} is unknown; restore it")
         return data_format
 
     def partition_directories(self, path: str, depth: int) -> list[str]:

@@ -67,7 +67,8 @@ def acid_columns(file: orc.ORCFile, path: str) -> list[str]:
     """
     found = list(file.schema.names)
     if [name.lower() for name in found] != [name.lower() for name in schema.ACID_COLUMNS]:
-        raise CorruptFile(f"{path} lacks the six ACID columns; it has {', '.join(found)}")
+        raise CorruptFile(f"{path} lacks the six ACID columns; it has {', '.join(found)}: restore"
+                          " it or drop its transaction")
     return found
 
 
