@@ -18,7 +18,6 @@ from acid_platform.engine.dml import (
     update_events,
 )
 from acid_platform.engine.open import TableLayout, open_scan
-from acid_platform.engine.predicates import columns_of
 from acid_platform.engine.read import filtered
 from acid_platform.engine.scan import TableScan
 from acid_platform.engine.write import WriteTarget, Written, write_statement
@@ -235,10 +234,8 @@ class TransactionTable:
         self._txn._lock(self._record, Statement.DELETE)
         self._txn._refuse_after_overwrite(self._record)
         scan = self._scan(where)
-        needed = columns_of(where) if where else frozenset[str]()
-        columns = None if needed is None else sorted(needed)
         with self._txn._statement(self._record, self._layout()) as target:
-            events = delete_events(self._spark, scan, target, where, columns)
+            events = delete_events(self._spark, scan, target, where)
             written = write_statement(events, target)
         self._txn._record(self._record, Operation.DELETE, written)
         return sum(one.rows for one in written)

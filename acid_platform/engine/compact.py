@@ -169,7 +169,7 @@ def _profile(
 ) -> Profile:
     entity = EntityScan(directory, deletes, "", ())
     scan = TableScan(work.files, directory.location, work.columns, (), (entity,), work.write_ids)
-    rows = profile_rows(ScanBuilder(spark, scan, None).events(), work.columns)
+    rows = profile_rows(ScanBuilder(spark, scan, None).rows(), work.columns)
     return replace(rows, delete_events=len(events), delete_event_checksum=delete_checksum(events))
 
 

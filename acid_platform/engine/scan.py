@@ -8,7 +8,7 @@ predicate that the optimiser can neither remove nor push; pruning inside `row` s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from urllib.parse import unquote
@@ -18,6 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from acid_platform.engine.deletes import DeleteBitmap, DeleteKeys, keys_frame
+from acid_platform.engine.failures import raise_as_ours
+from acid_platform.engine.predicates import columns_of
+from acid_platform.engine.row_keys import BUCKET, CURRENT, ROW_ID, ROW_ID_COLUMN, WRITE_ID
+from acid_platform.engine.sarg import search_argument
 from acid_platform.engine.types import spark_schema, spark_type
 from acid_platform.errors import UnsupportedLayout
 from acid_platform.layout import schema
@@ -33,9 +37,7 @@ UNION_BYTES = 8 << 20
 together, with values out of the file's path, which costs 0.1 to 0.2 microseconds per row while a
 branch of a union costs 25 to 100 milliseconds of planning. Both give equal rows."""
 
-WRITE_ID, BUCKET, ROW_ID, CURRENT, ROWS = "__w", "__b", "__r", "__c", "__row"
-"""Columns of `events()`; the rest are partition columns."""
-
+_ENTITY = "__e"
 
 @dataclass(frozen=True, slots=True)
 class EntityScan:
@@ -119,13 +121,26 @@ def _branches(entity: EntityScan) -> dict[_Branch, list[str]]:
 
 
 class ScanBuilder:
-    """Builds the frame of one TableScan."""
+    """Builds the frame of one TableScan: only the wanted columns, only rows that `where` accepts.
 
-    def __init__(self, spark: SparkSession, scan: TableScan, wanted: Sequence[str] | None) -> None:
+    `wanted` None: all columns. Columns that `where` reads are added to them. The predicate comes
+    before the delete test, and as search argument before decoding.
+    """
+
+    def __init__(
+        self, spark: SparkSession, scan: TableScan, wanted: Sequence[str] | None,
+        where: str | None = None,
+    ) -> None:
         self.spark = spark
         self.scan = scan
-        names = None if wanted is None else {name.lower() for name in wanted}
-        self.columns = tuple(c for c in scan.columns if names is None or c.name in names)
+        self.where = where
+        read = columns_of(where) if where else frozenset[str]()
+        self.filters_ids = read is None or ROW_ID_COLUMN in read
+        if wanted is None or read is None:
+            self.columns = scan.columns
+        else:
+            names = {*(name.lower() for name in wanted), *read}
+            self.columns = tuple(c for c in scan.columns if c.name in names)
         if not self.columns:  # a leaf is read in any case
             leaf = schema.cheapest(scan.columns) or scan.columns[0]
             self.columns = (leaf,)
@@ -138,8 +153,11 @@ class ScanBuilder:
             T.StructField(schema.ROW, spark_schema(self.columns)),
         ])
 
-    def events(self) -> DataFrame:
-        """Live insert events: __w, __b, __r, __c, __row struct, then the partition columns."""
+    def rows(self) -> DataFrame:
+        """Live rows: the columns, the partition columns, then `KEYS` (their identity).
+
+        Raises InvalidExpression and UnknownColumn for `where`.
+        """
         entities = self.scan.entities
         large = self.scan.read_bytes >= UNION_BYTES * len(entities)
         if len(entities) < 2 or (large and len(entities) <= UNION_LIMIT):
@@ -147,69 +165,91 @@ class ScanBuilder:
         else:
             groups = [list(entities)]
         frames = [frame for group in groups for frame in self._group(group)]
-        return reduce(DataFrame.union, frames) if frames else self._empty()
+        if not frames:
+            return self._filtered(self._empty())
+        return reduce(DataFrame.union, frames)
 
     def _group(self, group: list[EntityScan]) -> Iterator[DataFrame]:
         merged: dict[_Branch, list[str]] = {}
         for entity in group:
             for branch, paths in _branches(entity).items():
                 merged.setdefault(branch, []).extend(paths)
+        options = search_argument(
+            self.spark, self.columns, self.scan.partition_columns, self.where,
+        ) if self.where else {}
         for branch, paths in merged.items():
-            frame = self._raw(paths)
+            frame = self._raw(paths, options)
             paths_of = _PathValues(frame, group, self.scan) if len(group) > 1 else None
             if branch.test_rows:
                 frame = frame.filter(self._valid_row())
             if branch.above >= 0:
-                frame = frame.filter(F.col(schema.CURRENT_TRANSACTION) > branch.above)
+                frame = frame.filter(_never_pushed(schema.CURRENT_TRANSACTION) > branch.above)
+            ordinal = (paths_of.ordinal() if paths_of else F.lit(0)).alias(_ENTITY)
+            frame = self._filtered(self._flat(frame, group, paths_of, ordinal))
             if branch.test_deletes:
-                ordinal = paths_of.ordinal() if paths_of else F.lit(0)
-                frame = self._without_deleted(frame, group, ordinal)
-            yield frame.select(
-                F.col(schema.ORIGINAL_TRANSACTION).alias(WRITE_ID),
-                F.col(schema.BUCKET).alias(BUCKET),
-                F.col(schema.ROW_ID).alias(ROW_ID),
-                F.col(schema.CURRENT_TRANSACTION).alias(CURRENT),
-                F.col(schema.ROW).alias(ROWS),
-                *(
-                    (paths_of.value(i) if paths_of else self._literal(group[0].values[i], column))
-                    .alias(column.name)
-                    for i, column in enumerate(self.scan.partition_columns)
-                ),
-            )
+                frame = self._without_deleted(frame, group)
+            yield frame.drop(_ENTITY)
 
-    def _raw(self, paths: Sequence[str]) -> DataFrame:
+    def _raw(self, paths: Sequence[str], options: Mapping[str, str]) -> DataFrame:
         reader = (
             self.spark.read.schema(self.schema)
             .option("ignoreMissingFiles", "false")
             .option("ignoreCorruptFiles", "false")
+            .options(**options)
         )
         frame = reader.orc([self.scan.files.uri(path) for path in sorted(paths)])
-        leaf = schema.cheapest(self.columns) or self.columns[0]
-        absent = F.col(f"{schema.ROW}.`{leaf.name}`").isNull().cast("bigint")
-        # True for every row of a valid file. One comparison, so that no filter of the reader's
-        # can imply it and let the optimiser drop one of the six root columns from the scan.
+        leaf = F.col(f"{schema.ROW}.`{(schema.cheapest(self.columns) or self.columns[0]).name}`")
+        # True for every row of a valid file by its first part, which is all that is evaluated; no
+        # filter of the reader's can imply it, so that all six root columns stay in the scan.
+        others = reduce(Column.bitwiseOR, (F.col(name) for name in schema.ACID_COLUMNS[1:5]))
         return frame.filter(
-            sum((F.col(name) for name in schema.ACID_COLUMNS[:5]), absent) >= 0
+            (_never_pushed(schema.OPERATION) <= schema.DELETE_EVENT) | leaf.isNull() | (others > 0)
         )
 
+    def _flat(
+        self, frame: DataFrame, group: list[EntityScan], paths_of: _PathValues | None,
+        ordinal: Column,
+    ) -> DataFrame:
+        return frame.select(
+            *(F.col(f"{schema.ROW}.`{column.name}`").alias(column.name)
+              for column in self.columns),
+            *(
+                (paths_of.value(i) if paths_of else self._literal(group[0].values[i], column))
+                .alias(column.name)
+                for i, column in enumerate(self.scan.partition_columns)
+            ),
+            F.col(schema.ORIGINAL_TRANSACTION).alias(WRITE_ID),
+            F.col(schema.BUCKET).alias(BUCKET),
+            F.col(schema.ROW_ID).alias(ROW_ID),
+            F.col(schema.CURRENT_TRANSACTION).alias(CURRENT),
+            ordinal,
+        )
+
+    def _filtered(self, frame: DataFrame) -> DataFrame:
+        if self.where is None:
+            return frame
+        with raise_as_ours():
+            if not self.filters_ids:
+                return frame.filter(self.where)
+            with_id = frame.withColumn(ROW_ID_COLUMN, row_id_struct())
+            return with_id.filter(self.where).drop(ROW_ID_COLUMN)
+
     def _valid_row(self) -> Column:
-        current = F.col(schema.CURRENT_TRANSACTION)
+        current = _never_pushed(schema.CURRENT_TRANSACTION)
         write_ids = self.scan.write_ids
         excepted = sorted({*write_ids.open, *write_ids.aborted})
         valid = current <= write_ids.high_watermark
         return valid & ~current.isin(*excepted) if excepted else valid
 
-    def _without_deleted(
-        self, frame: DataFrame, group: list[EntityScan], ordinal: Column
-    ) -> DataFrame:
+    def _without_deleted(self, frame: DataFrame, group: list[EntityScan]) -> DataFrame:
         keys = [entity.deletes for entity in group]
         bitmap = DeleteBitmap.build(keys)
         if bitmap is not None:
-            return frame.filter(~bitmap.deleted(self.spark, ordinal))
+            return frame.filter(~bitmap.deleted(self.spark, F.col(_ENTITY)))
         gone = keys_frame(self.spark, keys)
         same = (
-            (F.col(schema.ORIGINAL_TRANSACTION) == gone["w"]) & (F.col(schema.BUCKET) == gone["b"])
-            & (F.col(schema.ROW_ID) == gone["r"]) & (ordinal == gone["e"])
+            (F.col(WRITE_ID) == gone["w"]) & (F.col(BUCKET) == gone["b"])
+            & (F.col(ROW_ID) == gone["r"]) & (F.col(_ENTITY) == gone["e"])
         )
         return frame.join(gone, same, "left_anti")
 
@@ -218,12 +258,27 @@ class ScanBuilder:
 
     def _empty(self) -> DataFrame:
         fields = [
+            *spark_schema(self.columns).fields, *spark_schema(self.scan.partition_columns).fields,
             T.StructField(WRITE_ID, T.LongType()), T.StructField(BUCKET, T.IntegerType()),
             T.StructField(ROW_ID, T.LongType()), T.StructField(CURRENT, T.LongType()),
-            T.StructField(ROWS, spark_schema(self.columns)),
-            *spark_schema(self.scan.partition_columns).fields,
         ]
         return self.spark.createDataFrame([], T.StructType(fields))
+
+
+def _never_pushed(name: str) -> Column:
+    """A root column for a filter that must stay in Spark.
+
+    Of a plain comparison Spark pushes at least `IS NOT NULL` into ORC, which looks for a column of
+    that name inside the row: rows vanish where the user has one (`operation`, `bucket`) that is
+    NULL, and our own search argument is replaced.
+    """
+    return F.coalesce(F.col(name), F.lit(-1))
+
+
+def row_id_struct() -> Column:
+    """The virtual column `row__id` out of `KEYS`."""
+    return F.struct(F.col(WRITE_ID).alias("writeid"), F.col(BUCKET).alias("bucketid"),
+                    F.col(ROW_ID).alias("rowid"))
 
 
 class _PathValues:
@@ -268,23 +323,18 @@ class _PathValues:
 
 
 def read_frame(
-    spark: SparkSession, scan: TableScan, columns: Sequence[str] | None = None, row_id: bool = False
+    spark: SparkSession, scan: TableScan, columns: Sequence[str] | None = None,
+    row_id: bool = False, where: str | None = None,
 ) -> DataFrame:
     """Live rows: table columns, then partition columns, then `row__id` when asked for.
 
-    `columns` limits the result to these names, in this order; they must exist.
+    `columns` limits the result to these names, in this order; they must exist. Raises
+    InvalidExpression and UnknownColumn for `where`.
     """
-    frame = ScanBuilder(spark, scan, columns).events()
+    frame = ScanBuilder(spark, scan, columns, where).rows()
     partition = [column.name for column in scan.partition_columns]
     names = list(columns) if columns is not None else [c.name for c in scan.columns] + partition
-    lower = [name.lower() for name in names]
-    chosen = [
-        F.col(name) if name in partition else F.col(f"{ROWS}.`{name}`").alias(name)
-        for name in lower
-    ]
+    chosen = [F.col(f"`{name.lower()}`") for name in names]
     if row_id:
-        chosen.append(F.struct(
-            F.col(WRITE_ID).alias("writeid"), F.col(BUCKET).alias("bucketid"),
-            F.col(ROW_ID).alias("rowid"),
-        ).alias("row__id"))
+        chosen.append(row_id_struct().alias(ROW_ID_COLUMN))
     return frame.select(*chosen)
