@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -61,7 +60,7 @@ class Session:
     def existing(self) -> Location:
         """Raises NoSuchWarehouse: a command never makes a warehouse out of a misspelt path."""
         place = self.place
-        if not Path(place.metastore, "metastore.duckdb").exists():
+        if not place.made:
             raise NoSuchWarehouse(
                 f"{place.warehouse} has no metastore in {place.metastore}; check --warehouse and"
                 " ACID_WAREHOUSE, or make one with `acid metastore start`"

@@ -70,7 +70,7 @@ def examine(place: Location) -> Report:
         _checked("java", _java),
         _checked("warehouse", lambda: _warehouse(place)),
     ]
-    if not Path(place.metastore, "metastore.duckdb").exists():
+    if not place.made:
         text = f"none in {place.metastore} yet; the first Warehouse.open makes it"
         return Report((*checks, Finding("metastore", True, text)))
     try:

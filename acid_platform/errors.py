@@ -90,6 +90,10 @@ class MetastoreIncompatible(Terminal):
     """The metastore file can't be served: newer schema, network file system, unsafe settings."""
 
 
+class MetastoreRefused(Terminal):
+    """The metastore does not accept this client: it has no key, or the wrong one."""
+
+
 class MetastoreUnavailable(Transient):
     """The metastore process can't be reached or started."""
 

@@ -14,10 +14,21 @@ METASTORE_DIRECTORY = "_metastore"
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """`warehouse` is an absolute path or a URI, `metastore` the directory of its metastore."""
+    """`warehouse` is an absolute path or a URI, `metastore` the directory of its metastore, or
+    `tcp://host:port` of one that runs as a service."""
 
     warehouse: str
     metastore: str
+
+    @property
+    def shared(self) -> bool:
+        """Whether the metastore is a service that somebody else starts."""
+        return self.metastore.startswith("tcp://")
+
+    @property
+    def made(self) -> bool:
+        """Whether there is a metastore already; a service is taken for one."""
+        return self.shared or Path(self.metastore, "metastore.duckdb").exists()
 
     @classmethod
     def of(
@@ -39,6 +50,6 @@ class Location:
         if not local:
             raise InvalidDefinition(
                 f"{where} is not a local directory: set ACID_METASTORE to a local one for its"
-                " metastore (P10)"
+                " metastore, or to tcp://host:port (P10)"
             )
         return cls(where, f"{where}/{METASTORE_DIRECTORY}")

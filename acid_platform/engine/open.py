@@ -32,6 +32,8 @@ class TableLayout:
     partition_columns: tuple[Column, ...]
     partitions: Mapping[str, int]
     floor: int = 0
+    insert_only: bool = False
+    """Files in the table's own format, without ACID columns (storage.md section 9)."""
 
     def values(self, partition: str) -> tuple[str | None, ...]:
         """Raises CorruptFile when a registered partition does not have the table's columns."""
@@ -61,7 +63,8 @@ def select_entities(
     listings = table.files.entities([f"{table.path}/{name}".rstrip("/") for name in names])
     return {
         name: select(listing, write_ids, txns,
-                     floor=table.partitions.get(name, 0) or table.floor)
+                     floor=table.partitions.get(name, 0) or table.floor,
+                     insert_only=table.insert_only)
         for name, listing in zip(names, listings, strict=True)
     }
 

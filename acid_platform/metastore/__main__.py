@@ -1,7 +1,9 @@
 """`python -m acid_platform.metastore --dir DIR` serves a metastore until it is stopped or idle.
 
 With `--detach` the process goes to the background; once it serves, or has failed, the caller gets
-one line of JSON: `{"pid": ...}` or `{"error": [class, text]}`.
+one line of JSON: `{"pid": ...}` or `{"error": [class, text]}`. With `--listen` it is a service for
+other machines; its clients need ACID_METASTORE_KEY (or ACID_METASTORE_KEY_FILE) as this process has
+it, else the content of `authkey` in the directory.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from pathlib import Path
 
 from acid_platform.errors import AcidError, MetastoreUnavailable
 from acid_platform.metastore.endpoint import Home, take_lock
+from acid_platform.metastore.target import given_key
 from acid_platform.metastore.turn import error_reply
 
 
-def serve(home: Home, ready: int | None) -> int:
+def serve(home: Home, listen: str | None, ready: int | None) -> int:
     """Runs the server; tells the file descriptor `ready`, if any, how the start went."""
     try:
         home.prepare()
@@ -29,7 +32,8 @@ def serve(home: Home, ready: int | None) -> int:
         logging.basicConfig(
             filename=home.log, level=logging.INFO, format="%(asctime)s %(process)d %(message)s"
         )
-        server = Server(home)
+        service = (listen, given_key(os.environ) or home.authkey()) if listen else None
+        server = Server(home, service=service)
     except AcidError as error:
         tell(ready, error_reply(error))
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -51,7 +55,7 @@ def tell(ready: int | None, message: object) -> None:
         os.close(ready)
 
 
-def detach(home: Home) -> int:
+def detach(home: Home, listen: str | None) -> int:
     """The parent leaves once the child has told how it went, so that no zombie stays behind."""
     heard, told = os.pipe()
     if os.fork():
@@ -65,16 +69,23 @@ def detach(home: Home) -> int:
     for stream in range(3):
         os.dup2(nowhere, stream)
     os.chdir("/")
-    return serve(home, told)
+    return serve(home, listen, told)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m acid_platform.metastore", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m acid_platform.metastore", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--dir", type=Path, required=True, help="directory of the metastore")
     parser.add_argument("--detach", action="store_true", help="serve in the background")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="serve other machines too (port 0:"
+                        " any); never ends by itself then")
     chosen = parser.parse_args()
     home = Home(chosen.dir.resolve())
-    return detach(home) if chosen.detach else serve(home, None)
+    if chosen.detach:
+        return detach(home, chosen.listen)
+    return serve(home, chosen.listen, None)
 
 
 if __name__ == "__main__":

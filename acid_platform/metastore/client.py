@@ -9,28 +9,23 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from acid_platform.config import Settings
-from acid_platform.metastore.codec import decode, encode
-from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.calls_compaction import CompactionCalls, owner
+from acid_platform.metastore.calls_shows import ShowCalls
+from acid_platform.metastore.calls_tables import TableCalls
+from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import (
-    BlockedCleaning,
-    CleaningTask,
     ClientInfo,
     CompactionTask,
-    EntityState,
     LockRequest,
-    PartitionRecord,
     TableRecord,
-    WriteReport,
 )
 from acid_platform.metastore.rpc import Link
+from acid_platform.metastore.target import find
 from acid_platform.metastore.transaction import CompactionTransaction, Heartbeats, Transaction
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
@@ -40,12 +35,10 @@ Info = ClientInfo | Mapping[str, str]
 
 __all__ = ["CompactionTransaction", "Metastore", "Transaction"]
 
-_WAIT = "hive.compactor.wait.timeout"
-
 _handles: weakref.WeakSet[Metastore]
 
 
-class Metastore:
+class Metastore(TableCalls, CompactionCalls, ShowCalls):
     """A client of one metastore; safe to use from several threads and after a fork."""
 
     def __init__(self, link: Link) -> None:
@@ -65,9 +58,11 @@ class Metastore:
     ) -> Self:
         """Joins the metastore of the directory, or starts it; `settings` are set if they differ.
 
-        Raises MetastoreUnavailable, MetastoreIncompatible, SettingRefused.
+        `tcp://host:port` is joined with the key of ACID_METASTORE_KEY or ACID_METASTORE_KEY_FILE,
+        and never started. Raises MetastoreUnavailable, MetastoreIncompatible, MetastoreRefused,
+        SettingRefused.
         """
-        handle = cls(Link(Home(Path(directory).resolve()), autostart=autostart))
+        handle = cls(Link(find(directory, autostart=autostart)))
         for name, value in (settings or {}).items():
             if handle.settings().get(name) != value:
                 handle.set(name, value)
@@ -94,87 +89,7 @@ class Metastore:
         """In the child of a fork: the parent's transactions are not kept alive from here."""
         self._beats.reset()
 
-    # --- databases, tables, settings --------------------------------------------------------
-
-    def create_database(self, name: str, if_not_exists: bool = False) -> None:
-        self._call("create_database", name=name, if_not_exists=if_not_exists)
-
-    def databases(self) -> list[str]:
-        found: list[str] = self._call("databases")["databases"]
-        return found
-
-    def drop_database(self, name: str) -> None:
-        """Raises InvalidDefinition while it holds tables."""
-        self._call("drop_database", name=name)
-
-    def create_table(
-        self,
-        name: str,
-        location: str,
-        columns: Sequence[tuple[str, str]],
-        partition_columns: Sequence[tuple[str, str]] = (),
-        properties: Mapping[str, str] | None = None,
-        bucket_columns: Sequence[str] = (),
-        bucket_count: int = 0,
-        if_not_exists: bool = False,
-    ) -> TableRecord:
-        """Raises TableExists, InvalidDefinition."""
-        table = _declared(
-            name, location, columns, partition_columns, properties, bucket_columns, bucket_count
-        )
-        answer = self._call("create_table", table=table, if_not_exists=if_not_exists)
-        return decode(TableRecord, answer["table"])
-
-    def adopt_table(
-        self,
-        name: str,
-        location: str,
-        columns: Sequence[tuple[str, str]],
-        partition_columns: Sequence[tuple[str, str]] = (),
-        properties: Mapping[str, str] | None = None,
-        bucket_columns: Sequence[str] = (),
-        bucket_count: int = 0,
-        *,
-        write_id: int = 0,
-        txn_id: int = 0,
-        aborted: Iterable[int] = (),
-        partitions: Iterable[str] = (),
-        directories: Sequence[WriteReport] = (),
-    ) -> TableRecord:
-        """A table whose files are there: counters start above `write_id` and `txn_id` (P24).
-
-        `aborted` are the write ids that count as aborted. A directory named "" reports original
-        files. Raises TableExists, InvalidDefinition.
-        """
-        table = _declared(
-            name, location, columns, partition_columns, properties, bucket_columns, bucket_count
-        )
-        answer = self._call(
-            "adopt_table", table=table, write_id=write_id, txn_id=txn_id, aborted=sorted(aborted),
-            partitions=list(partitions), directories=[encode(one) for one in directories],
-        )
-        return decode(TableRecord, answer["table"])
-
-    def table(self, name: str) -> TableRecord:
-        """Raises NoSuchTable."""
-        return decode(TableRecord, self._call("table", name=name)["table"])
-
-    def tables(self) -> list[TableRecord]:
-        return [decode(TableRecord, one) for one in self._call("tables")["tables"]]
-
-    def alter_table(
-        self,
-        name: str,
-        columns: Sequence[tuple[str, str]] | None = None,
-        properties: Mapping[str, str | None] | None = None,
-        rename: str | None = None,
-    ) -> TableRecord:
-        """New columns, merged properties (None removes one), a new name; the location stays."""
-        answer = self._call(
-            "alter_table", name=name, columns=columns and [list(one) for one in columns],
-            properties=None if properties is None else dict(properties), rename=rename,
-        )
-        return decode(TableRecord, answer["table"])
+    # --- dropping: a transaction with an exclusive lock --------------------------------------
 
     def drop_table(self, name: str, wait: float = 60.0, info: Info | None = None) -> TableRecord:
         """Waits for an EXCLUSIVE lock; the Cleaner removes the files later (P22, C41)."""
@@ -195,30 +110,6 @@ class Metastore:
             self._call("drop", txn=txn.id, name=name, partition=partition)
             txn.forget()
         return record
-
-    def partitions(self, name: str) -> list[str]:
-        return [one.name for one in self.partition_records(name)]
-
-    def partition_records(self, name: str) -> list[PartitionRecord]:
-        """With the floor of each (P22)."""
-        found = self._call("partitions", name=name)["partitions"]
-        return [decode(PartitionRecord, one) for one in found]
-
-    def add_partitions(self, name: str, partitions: Sequence[str]) -> list[str]:
-        """Registers them and answers which were new. Raises NoSuchPartition."""
-        added: list[str] = self._call(
-            "add_partitions", name=name, partitions=list(partitions)
-        )["added"]
-        return added
-
-    def settings(self) -> dict[str, str]:
-        """Every setting with its value as text."""
-        found: dict[str, str] = self._call("settings")["settings"]
-        return found
-
-    def set(self, name: str, value: str) -> None:
-        """Kept over restarts. Raises SettingRefused."""
-        self._call("set", name=name, value=value)
 
     # --- transactions -----------------------------------------------------------------------
 
@@ -289,35 +180,7 @@ class Metastore:
         states = self._call("txn_states", txns=list(ids))["states"]
         return {int(key): value for key, value in states.items()}
 
-    # --- compaction -------------------------------------------------------------------------
-
-    def entities(self) -> list[EntityState]:
-        """What the Initiator decides about (C1 to C20)."""
-        return [decode(EntityState, one) for one in self._call("entities")["entities"]]
-
-    def request_compaction(
-        self,
-        table: str,
-        partition: str | None,
-        kind: str,
-        properties: Mapping[str, str] | None = None,
-        initiator: str = "",
-    ) -> int:
-        """Enqueues (C24). Raises AlreadyScheduled naming the row, CompactionRefused."""
-        answer = self._call(
-            "request_compaction", table=table, partition=partition, kind=kind,
-            properties=dict(properties or {}), initiator=initiator,
-        )
-        number: int = answer["id"]
-        return number
-
-    def record_not_initiated(self, table: str, partition: str | None, reason: str) -> None:
-        self._call("record_not_initiated", table=table, partition=partition, reason=reason)
-
-    def take_compaction(self, worker: str, table: str | None = None) -> CompactionTask | None:
-        """The next task (of a table), now `working` and owned by this worker and attempt (C26)."""
-        task = self._call("take_compaction", worker=worker, table=table)["task"]
-        return None if task is None else decode(CompactionTask, task)
+    # --- compaction, stop -------------------------------------------------------------------
 
     def begin_compaction(
         self, task: CompactionTask, worker: str, info: Info | None = None
@@ -327,135 +190,8 @@ class Metastore:
         `valid_txns` has the transaction itself as open. Raises CompactionLost, LockNotAcquired:
         the Worker then calls `fail_compaction`.
         """
-        answer = self._call("begin_compaction", **_owner(task, worker), info=_info(info))
+        answer = self._call("begin_compaction", **owner(task, worker), info=_info(info))
         return CompactionTransaction(self._link, self._beats, answer)
-
-    def commit_compaction(
-        self, task: CompactionTask, txn: Transaction, reports: Sequence[WriteReport]
-    ) -> None:
-        """Publishes, commits and makes the row ready for cleaning, all at once (C30, P21).
-
-        Raises CompactionLost or TxnAborted: drop the output then.
-        """
-        try:
-            self._call(
-                "commit_compaction", **_owner(task), txn=txn.id,
-                writes=[encode(one) for one in reports],
-            )
-        finally:
-            txn.forget()
-
-    def compaction_nothing_to_do(
-        self, task: CompactionTask, txn: Transaction, to_cleaning: bool, reason: str
-    ) -> None:
-        """Ready for cleaning, or refused; the transaction commits (C29)."""
-        self._call(
-            "compaction_nothing_to_do", **_owner(task), txn=txn.id, to_cleaning=to_cleaning,
-            reason=reason,
-        )
-        txn.forget()
-
-    def fail_compaction(self, task: CompactionTask, txn: Transaction | None, error: str) -> None:
-        """Failed, and the transaction aborted (C32). Raises CompactionLost."""
-        if txn is not None:
-            txn.forget()
-        self._call("fail_compaction", **_owner(task), txn=txn.id if txn else None, error=error)
-
-    def abort_compactions(self, ids: Sequence[int]) -> dict[int, str]:
-        """A message for each id; only initiated rows are aborted (C60)."""
-        messages = self._call("abort_compactions", ids=list(ids))["messages"]
-        return {int(key): text for key, text in messages.items()}
-
-    def revoke_workers(self, host: str | None = None) -> list[int]:
-        """Working rows of the host, or (None) those that timed out, are initiated again (C25)."""
-        ids: list[int] = self._call("revoke_workers", host=host)["ids"]
-        return ids
-
-    def compaction_done(self, compaction: int) -> bool:
-        """Whether it is neither initiated nor working any more. Raises CompactionRefused."""
-        done: bool = self._call("compaction", id=compaction)["done"]
-        return done
-
-    def wait_compaction(self, compaction: int, timeout: float | None = None) -> Json:
-        """Its SHOW COMPACTIONS row, once it is neither initiated nor working, or after `timeout`
-        seconds (`hive.compactor.wait.timeout`); a timeout cancels nothing (C59)."""
-        if timeout is None:
-            timeout = Settings.of(self._call("settings")["set"]).integer(_WAIT) / 1000
-        deadline, pause = time.monotonic() + timeout, 0.02
-        while True:
-            answer = self._call("compaction", id=compaction)
-            if answer["done"] or time.monotonic() >= deadline:
-                row: Json = answer["row"]
-                return row
-            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-            pause = min(2 * pause, 0.5)
-
-    # --- cleaning ---------------------------------------------------------------------------
-
-    def ready_to_clean(self) -> list[CleaningTask]:
-        """What may be cleaned now (C37 to C55)."""
-        return [decode(CleaningTask, one) for one in self._call("cleaning")["ready"]]
-
-    def cleaning_blocked(self) -> list[BlockedCleaning]:
-        """What has to wait, with the reason and the transactions it waits for."""
-        return [decode(BlockedCleaning, one) for one in self._call("cleaning")["blocked"]]
-
-    def start_cleaning(self, task: CleaningTask) -> CleaningTask:
-        """Takes it, with fresh lists. Raises CompactionLost if it may not run now (P21)."""
-        answer = self._call("start_cleaning", **_cleaned(task))
-        return decode(CleaningTask, answer["task"])
-
-    def mark_cleaned(
-        self, task: CleaningTask, removed_write_ids: Iterable[int] | None = None
-    ) -> None:
-        """Done (C49). None: nothing aborted is left at or below the task's watermark; else only
-        these aborted write ids are gone (C53). Raises CompactionLost."""
-        removed = None if removed_write_ids is None else sorted(removed_write_ids)
-        self._call("mark_cleaned", **_cleaned(task), removed=removed)
-
-    def cleaning_failed(self, task: CleaningTask, error: str) -> None:
-        """Tried again later, at most `hive.compactor.cleaner.retry.maxattempts` times (C48, P25).
-        """
-        self._call("cleaning_failed", **_cleaned(task), error=error)
-
-    def cleaning_again(self, task: CleaningTask) -> None:
-        """Something obsolete is still there: the next cycle looks again (C47)."""
-        self._call("cleaning_again", **_cleaned(task))
-
-    def refuse_cleaning(self, task: CleaningTask, reason: str) -> None:
-        """NO_CLEANUP: the row ends as refused, the files stay (C44)."""
-        self._call("refuse_cleaning", **_cleaned(task), reason=reason)
-
-    # --- shows ------------------------------------------------------------------------------
-
-    def transactions(self) -> list[Json]:
-        """SHOW TRANSACTIONS."""
-        return self._rows("transactions")
-
-    def locks(self) -> list[Json]:
-        """SHOW LOCKS."""
-        return self._rows("locks")
-
-    def compactions(self) -> list[Json]:
-        """SHOW COMPACTIONS: the queue and the history (C61)."""
-        return self._rows("compactions")
-
-    def history(self, table: str) -> list[Json]:
-        """Committed directories of the table, oldest first; fields as in HistoryRow."""
-        return self._rows("history", name=table)
-
-    def _rows(self, op: str, **args: Any) -> list[Json]:
-        rows: list[Json] = self._call(op, **args)["rows"]
-        return rows
-
-    def status(self) -> Json:
-        """Process, epoch and counters of the metastore."""
-        return self._call("status")
-
-    def query(self, sql: str) -> tuple[list[str], list[list[Any]]]:
-        """Columns and rows of one SELECT over the metastore's own tables."""
-        answer = self._call("query", sql=sql)
-        return answer["columns"], answer["rows"]
 
     def stop(self) -> int:
         """Stops the metastore process cleanly and answers its process id."""
@@ -464,37 +200,11 @@ class Metastore:
         return pid
 
 
-def _declared(
-    name: str,
-    location: str,
-    columns: Sequence[tuple[str, str]],
-    partition_columns: Sequence[tuple[str, str]],
-    properties: Mapping[str, str] | None,
-    bucket_columns: Sequence[str],
-    bucket_count: int,
-) -> Json:
-    return encode(TableRecord(
-        0, name, location, tuple(columns), tuple(partition_columns), dict(properties or {}),
-        tuple(bucket_columns), bucket_count,
-    ))
-
-
 def _info(info: Info | None) -> Json:
     """Who we are; what the caller says goes before what the machine says."""
     given = encode(info) if isinstance(info, ClientInfo) else dict(info or {})
     known = {"user": getpass.getuser(), "host": socket.gethostname()}
     return {**known, **{key: value for key, value in given.items() if value}}
-
-
-def _owner(task: CompactionTask, worker: str | None = None) -> Json:
-    return {"id": task.id, "worker": worker or task.worker, "attempt": task.attempt}
-
-
-def _cleaned(task: CleaningTask) -> Json:
-    return {
-        "id": task.id, "table": task.table, "table_id": task.table_id,
-        "partition": task.partition, "highest_write_id": task.highest_write_id,
-    }
 
 
 _handles = weakref.WeakSet()

@@ -45,7 +45,7 @@ def commit(turn: Turn, args: Body) -> dict[str, Any]:
 def drop_and_commit(turn: Turn, args: Body) -> dict[str, Any]:
     """DROP TABLE or DROP PARTITION under an EXCLUSIVE lock, and the commit, in one turn (P22)."""
     txn = require_open(turn, args["txn"])
-    if turn.state.components.get(txn.txn_id):
+    if turn.state.components.get(txn.txn_id) or txn.wrote:
         raise InvalidDefinition(f"transaction {txn.txn_id} has writes; drop in one of its own")
     drop(turn, args)
     return finish(turn, txn, [], [])

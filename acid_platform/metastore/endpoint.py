@@ -12,9 +12,7 @@ import hashlib
 import json
 import os
 import secrets
-import socket
 import stat
-import struct
 import subprocess
 import sys
 import tempfile
@@ -23,11 +21,7 @@ from pathlib import Path
 from typing import TextIO
 
 from acid_platform.errors import MetastoreIncompatible, MetastoreInUse
-
-PROTOCOL = 1
-"""Changes when old clients and new servers can't understand each other."""
-
-SLOW_PEER_SECONDS = 10
+from acid_platform.metastore.wire import PROTOCOL
 
 _LONGEST_SOCKET_PATH = 107
 _NETWORK = {
@@ -127,15 +121,25 @@ class Endpoint:
     def read(cls, home: Home) -> Endpoint | None:
         """None if no process has published one. Raises MetastoreIncompatible."""
         try:
-            found = cls(**json.loads(home.endpoint.read_text()))
+            said = json.loads(home.endpoint.read_text())
         except FileNotFoundError:
             return None
-        if found.protocol != PROTOCOL:
+        if said["protocol"] != PROTOCOL and _alive(said["pid"]):
             raise MetastoreIncompatible(
-                f"metastore process {found.pid} speaks protocol {found.protocol}, this program"
+                f"metastore process {said['pid']} speaks protocol {said['protocol']}, this program"
                 f" {PROTOCOL}; stop that process"
             )
-        return found
+        return cls(said["address"], said["pid"], said["epoch"], said["protocol"])
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def take_lock(home: Home) -> TextIO:
@@ -184,10 +188,3 @@ def _file_system(path: Path) -> str:
     covering = [(point, kind) for point, kind in mounts() if point in above]
     # Of two mounts on one point the later one is seen.
     return max(enumerate(covering), key=lambda one: (len(one[1][0]), one[0]))[1][1]
-
-
-def limit_waits(peer: socket.socket) -> None:
-    """A peer that stops in the middle of a message is dropped rather than waited for."""
-    limit = struct.pack("ll", SLOW_PEER_SECONDS, 0)
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)

@@ -10,94 +10,101 @@ from __future__ import annotations
 import json
 import logging
 import os
-import queue
 import signal
 import socket
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
 from typing import Any
 
+import psutil
+
 from acid_platform.clock import Clock, SystemClock
-from acid_platform.errors import AcidError, MetastoreUnavailable
+from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
 from acid_platform.metastore import image
 from acid_platform.metastore.codec import encode
+from acid_platform.metastore.counters import Counters, histogram
 from acid_platform.metastore.endpoint import (
-    PROTOCOL,
     Endpoint,
     Home,
-    limit_waits,
     refuse_network_file_system,
 )
 from acid_platform.metastore.machine import Machine
+from acid_platform.metastore.peers import Peer, Peers
 from acid_platform.metastore.store import Error, Store
+from acid_platform.metastore.target import parse_address, show_address
 from acid_platform.metastore.turn import Event, Reply, error_reply
+from acid_platform.metastore.wire import PROTOCOL
 
 _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
-_FOLD_SECONDS = 60.0
-_FOLD_ENDED = 5000
-_LARGEST_MESSAGE = 256 << 20
+_LONGEST_REQUEST_ID = 64
 
 Json = dict[str, Any]
 
 
-@dataclass(slots=True)
-class Counters:
-    """What `status` tells about the work done."""
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A request and who sent it."""
 
-    requests: int = 0
-    batches: int = 0
-    events: int = 0
-    write_seconds: float = 0.0
-    failed_writes: int = 0
+    peer: Peer
+    id: str
+    op: str
+    args: Json
+
+
+class BadRequest(Exception):
+    """A request that the rules can't even refuse: an argument is missing, or of another type."""
+
+    def __init__(self, message: Message) -> None:
+        super().__init__(message.op)
+        self.message = message
 
 
 class Server:
     """Serves one metastore directory, whose lock the caller holds. `run` returns when it stops."""
 
-    def __init__(self, home: Home, clock: Clock | None = None) -> None:
+    def __init__(
+        self, home: Home, clock: Clock | None = None,
+        service: tuple[str, bytes] | None = None,
+    ) -> None:
+        """`service` is a TCP address `host:port` to listen on too, and the key of its clients."""
         refuse_network_file_system(home)
         self._home, self._clock = home, clock or SystemClock()
         self._lock = os.stat(home.lock).st_ino
         self._store = Store(home.database)
         self._epoch = self._store.next_epoch()
         self._machine = self._load()
-        self._connections: set[Connection[Any, Any]] = set()
-        self._arrived: queue.SimpleQueue[Connection[Any, Any]] = queue.SimpleQueue()
-        self._waiting: dict[str, Connection[Any, Any]] = {}
-        self._bell_out, self._bell_in = os.pipe()
-        os.set_blocking(self._bell_in, False)
-        os.set_blocking(self._bell_out, False)
+        self._waiting: dict[str, Peer] = {}
         self._stopping = False
         self._ahead = False
         self._counters = Counters()
         self._since_fold = 0
-        self._folded_at = self._idle_since = time.monotonic()
+        self._folded_at = self._idle_since = self._ticked = time.monotonic()
         self._address = str(home.socket())
-        self._listener = self._bind()
-        self._ticked = 0.0
+        self._service = ""
+        listeners = [(self._bind(), home.authkey())]
+        if service:
+            listener = _listen(service[0])
+            self._service = show_address(*listener.getsockname()[:2])
+            listeners.append((listener, service[1]))
+        self._peers = Peers(listeners)
         Endpoint(self._address, os.getpid(), self._epoch, PROTOCOL).publish(home)
 
     def run(self) -> None:
-        threading.Thread(target=self._accept, name="accept", daemon=True).start()
-        _LOG.info("epoch %d serves %s", self._epoch, self._address)
+        _LOG.info("epoch %d serves %s %s", self._epoch, self._address, self._service)
         try:
-            while not self._stopping and not self._idle() and not self._replaced():
-                self._round()
+            while not self._stopping:
+                ticked = self._round()
+                if ticked and (self._idle() or self._replaced()):
+                    break
         finally:
             self._close()
 
     def stop(self, *_: Any) -> None:
         """Ends `run` after the round that is going on; safe in a signal handler."""
         self._stopping = True
-        with suppress(BlockingIOError):
-            os.write(self._bell_in, b"!")
-
-    # --- connections ------------------------------------------------------------------------
+        self._peers.ring()
 
     def _bind(self) -> socket.socket:
         # The name appears only when the socket listens, and replaces that of a dead process.
@@ -106,120 +113,114 @@ class Server:
             os.unlink(draft)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(draft)
+        os.chmod(draft, 0o600)
         listener.listen(128)
         os.rename(draft, self._address)
         return listener
 
-    def _accept(self) -> None:
-        """Runs in its own thread: a slow handshake keeps nobody waiting."""
-        key = self._home.authkey()
-        while not self._stopping:
+    def _round(self) -> bool:
+        """Handles what has come; True if it also did what is due by itself."""
+        messages = []
+        for peer, payload in self._peers.wait(_TICK_SECONDS):
             try:
-                arrived, _ = self._listener.accept()
-                limit_waits(arrived)
-                connection: Connection[Any, Any] = Connection(arrived.detach())
-                deliver_challenge(connection, key)
-                answer_challenge(connection, key)
-            except (AuthenticationError, EOFError, OSError) as error:
-                if not self._stopping:
-                    _LOG.warning("refused a connection: %s", error)
-                    time.sleep(0.01)
-                continue
-            self._arrived.put(connection)
-            with suppress(BlockingIOError):
-                os.write(self._bell_in, b".")
-
-    def _round(self) -> None:
-        ready = wait([self._bell_out, *self._connections], _TICK_SECONDS)
-        requests: list[tuple[Connection[Any, Any], Json]] = []
-        for one in ready:
-            if isinstance(one, Connection):
-                message = self._receive(one)
-                if message is not None:
-                    requests.append((one, message))
-        with suppress(BlockingIOError):
-            os.read(self._bell_out, 4096)
-        while not self._arrived.empty():
-            self._connections.add(self._arrived.get())
-        self._serve(requests)
+                messages.append(_message(peer, payload))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                self._peers.drop(peer, f"a message that is no request: {error!r:.200}")
+        due = time.monotonic() - self._ticked >= _TICK_SECONDS / 2
+        self._serve(messages, due)
         self._fold_if_due()
-
-    def _receive(self, connection: Connection[Any, Any]) -> Json | None:
-        try:
-            message = json.loads(connection.recv_bytes(_LARGEST_MESSAGE))
-            return {"id": message["id"], "op": message["op"], "args": message["args"]}
-        except (EOFError, OSError, ValueError, KeyError, TypeError):
-            self._drop(connection)
-            return None
-
-    def _drop(self, connection: Connection[Any, Any]) -> None:
-        self._connections.discard(connection)
-        for request_id in [key for key, one in self._waiting.items() if one is connection]:
-            del self._waiting[request_id]
-        connection.close()
+        if due:
+            self._ticked = time.monotonic()
+        return due
 
     def _send(self, request_id: str, value: Json) -> None:
-        connection = self._waiting.pop(request_id, None)
-        if connection is None:
-            return
-        try:
-            connection.send_bytes(json.dumps(value, separators=(",", ":")).encode())
-        except OSError:
-            self._drop(connection)
+        peer = self._waiting.pop(request_id, None)
+        if peer is not None:
+            self._peers.send(peer, json.dumps(value, separators=(",", ":")).encode())
 
     # --- requests ---------------------------------------------------------------------------
 
-    def _serve(self, requests: list[tuple[Connection[Any, Any], Json]]) -> None:
+    def _serve(self, messages: list[Message], due: bool = False) -> None:
         """Decides, writes, answers: one group commit."""
         now = self._clock.now_ms()
-        events: list[Event] = []
-        replies: list[Reply] = []
-        later: list[Json] = []
-        try:
-            for connection, message in requests:
-                self._waiting[message["id"]] = connection
-                if message["op"] in _OWN:
-                    later.append(message)
-                    continue
-                handled = self._machine.handle(message["op"], message["args"], message["id"], now)
-                events += handled.events
-                replies += handled.replies
-            if time.monotonic() - self._ticked >= _TICK_SECONDS / 2:
-                self._ticked = time.monotonic()
-                self._keep_waiting_alive(now)
-                handled = self._machine.tick(now)
-                events += handled.events
-                replies += handled.replies
-            if events:
-                self._write(events)
-        except Exception as error:
-            # Memory may be ahead of the file: forget the round, whatever went wrong.
-            self._counters.failed_writes += 1
-            _LOG.exception("a round of %d requests failed", len(requests))
-            self._ahead = True
-            self._machine = self._load(reopen=True)
-            self._ahead = False
-            transient = self._machine.state.settings.transient(str(error))
-            told = {"ask": str(error), "transient": transient}
-            for request_id in {message["id"] for _, message in requests}:
-                self._send(request_id, told)
-            return
-        self._counters.requests += len(requests)
+        while True:
+            try:
+                replies = self._decide(messages, now, due)
+                break
+            except BadRequest as bad:
+                self._counters.bad_requests += 1
+                _LOG.warning("a bad request: %s", bad, exc_info=True)
+                self._forget_round(now)
+                text = f"{bad.message.op} is called in a way that this metastore does not know:"
+                said = InvalidDefinition(f"{text} {bad.__cause__!r}; nothing was changed")
+                self._send(bad.message.id, error_reply(said))
+                messages = [one for one in messages if one.id != bad.message.id]
+            except Exception as error:
+                self._fail(messages, error)
+                return
+        self._counters.requests += len(messages)
         for reply in replies:
             self._send(reply.request_id, reply.value)
-        for message in later:
-            self._send(message["id"], self._own(message["op"], message["args"]))
+        for message in messages:
+            if message.op in _OWN:
+                self._send(message.id, self._own(message.op, message.args))
+
+    def _decide(self, messages: list[Message], now: int, due: bool) -> list[Reply]:
+        """The answers, once they are durable. Raises BadRequest, and whatever a write raises."""
+        events: list[Event] = []
+        replies: list[Reply] = []
+        for message in messages:
+            self._waiting[message.id] = message.peer
+            if message.op in _OWN:
+                continue
+            try:
+                handled = self._machine.handle(message.op, message.args, message.id, now)
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+                raise BadRequest(message) from error
+            events += handled.events
+            replies += handled.replies
+        if due:
+            self._keep_waiting_alive(now)
+            handled = self._machine.tick(now)
+            events += handled.events
+            replies += handled.replies
+        if events:
+            self._write(events)
+        return replies
+
+    def _forget_round(self, now: int) -> None:
+        """Nothing was written: memory becomes what the file holds, who lives stays alive."""
+        known = self._machine.state
+        state, events = self._store.load()
+        fresh = Machine(state)
+        fresh.replay(events)
+        fresh.wake(now)
+        for mine, theirs in ((state.heartbeats, known.heartbeats), (state.reads, known.reads)):
+            mine.update({txn: at for txn, at in theirs.items() if txn in mine})
+        self._machine.state = state
+
+    def _fail(self, messages: list[Message], error: Exception) -> None:
+        """Memory may be ahead of the file, or behind it: only the file counts (P3)."""
+        self._counters.failed_writes += 1
+        _LOG.error("a round of %d requests failed", len(messages), exc_info=error)
+        self._ahead = True
+        self._machine = self._load(reopen=True)
+        self._ahead = False
+        transient = self._machine.state.settings.transient(str(error))
+        for message in messages:
+            self._send(message.id, {"ask": str(error), "transient": transient})
 
     def _write(self, events: list[Event]) -> None:
         started = time.perf_counter()
         self._store.append(events)
-        self._counters.write_seconds += time.perf_counter() - started
+        self._counters.writing.add(time.perf_counter() - started)
         self._counters.batches += 1
         self._counters.events += len(events)
         self._since_fold += len(events)
 
     def _keep_waiting_alive(self, now: int) -> None:
         """A client that waits for a lock is alive while its connection is (L12)."""
+        self._waiting = {one: peer for one, peer in self._waiting.items() if not peer.closed}
         if self._waiting:
             for entry in self._machine.state.locks.values():
                 if not entry.acquired and entry.request_id in self._waiting:
@@ -231,6 +232,9 @@ class Server:
             return {"value": _OWN[op](self, args)}
         except AcidError as error:
             return error_reply(error)
+        except (KeyError, TypeError, ValueError) as error:
+            return error_reply(InvalidDefinition(f"{op} lacks an argument, or has a wrong one:"
+                                                 f" {error!r}"))
         except Error as error:
             return error_reply(MetastoreUnavailable(f"the metastore can't use its file: {error}"))
 
@@ -265,7 +269,8 @@ class Server:
             "epoch": self._epoch,
             "directory": str(self._home.path),
             "address": self._address,
-            "clients": len(self._connections),
+            "listen": self._service,
+            "clients": self._peers.known,
             "open": sum(1 for _ in state.open_txns()),
             "aborted": sum(1 for _ in state.aborted_txns()),
             "waiting": sum(1 for entry in state.locks.values() if not entry.acquired),
@@ -275,9 +280,16 @@ class Server:
             "requests": done.requests,
             "commits": done.batches,
             "events": done.events,
-            "commit_ms": round(1000 * done.write_seconds / done.batches, 3) if done.batches else 0,
+            "commit_ms": round(1000 * done.writing.total / max(done.batches, 1), 3),
+            "write_latency": histogram(done.writing),
+            "folds": done.folds,
+            "fold_latency": histogram(done.folding),
             "failed_writes": done.failed_writes,
+            "failed_folds": done.failed_folds,
+            "bad_requests": done.bad_requests,
+            "refused": self._peers.refused,
             "cpu_seconds": time.process_time(),
+            "resident_bytes": psutil.Process().memory_info().rss,
         }
 
     def halt(self, args: Json) -> Json:
@@ -297,27 +309,35 @@ class Server:
         return machine
 
     def _fold_if_due(self) -> None:
-        many = len(self._machine.state.ended) >= _FOLD_ENDED
-        late = time.monotonic() - self._folded_at >= _FOLD_SECONDS
-        if self._since_fold and (many or late):
+        if not self._since_fold:
+            return
+        state = self._machine.state
+        many = len(state.ended) >= state.settings.integer("acid.metastore.fold.transactions")
+        late = 1000 * (time.monotonic() - self._folded_at) >= (
+            state.settings.integer("acid.metastore.fold.interval"))
+        if many or late:
             try:
                 self._fold()
             except Error:
                 _LOG.exception("fold failed; the journal goes on")
+                self._counters.failed_folds += 1
                 self._folded_at = time.monotonic()
 
     def _fold(self) -> None:
+        started = time.perf_counter()
         state = self._machine.state
         keep = state.settings.integer("acid.outcome.retention")
         self._store.fold(state, self._clock.now_ms() - keep)
         image.forget_ended(state)
         self._since_fold, self._folded_at = 0, time.monotonic()
         self._store.checkpoint()
+        self._counters.folds += 1
+        self._counters.folding.add(time.perf_counter() - started)
 
     def _idle(self) -> bool:
-        """Nobody is connected, nothing is open, and that for long enough."""
-        busy = self._connections or any(True for _ in self._machine.state.open_txns())
-        if busy or not self._arrived.empty():
+        """Nobody is connected, nothing is open, and that for long enough. A service stays."""
+        busy = self._service or self._peers.any or next(self._machine.state.open_txns(), None)
+        if busy:
             self._idle_since = time.monotonic()
             return False
         most = self._machine.state.settings.integer("acid.metastore.idle.exit") / 1000
@@ -336,18 +356,14 @@ class Server:
             for path in (self._home.endpoint, self._address):
                 with suppress(FileNotFoundError):
                     os.unlink(path)
+        # Before the fold: whoever waits for a handshake looks for another process.
+        self._peers.close()
         try:
             if not self._ahead:
                 self._fold()
         except Error:
             _LOG.exception("the last fold failed; the next start replays the journal")
         self._store.close()
-        # Wakes the thread that accepts.
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for connection in list(self._connections):
-            self._drop(connection)
         _LOG.info("epoch %d ends", self._epoch)
 
 
@@ -355,6 +371,27 @@ _OWN = {
     "outcome": Server.outcome, "query": Server.query, "history": Server.history,
     "status": Server.status, "stop": Server.halt,
 }
+
+
+def _message(peer: Peer, payload: bytes) -> Message:
+    """Raises ValueError, KeyError, TypeError, RecursionError if the bytes are no request."""
+    said = json.loads(payload)
+    request_id, op, args = said["id"], said["op"], said["args"]
+    if not (isinstance(request_id, str) and isinstance(op, str) and isinstance(args, dict)):
+        raise TypeError("id and op are texts, args is an object")
+    if len(request_id) > _LONGEST_REQUEST_ID:
+        raise ValueError("the id is too long")
+    return Message(peer, request_id, op, args)
+
+
+def _listen(address: str) -> socket.socket:
+    """Raises MetastoreUnavailable, InvalidDefinition."""
+    host, port = parse_address(address)
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise MetastoreUnavailable(f"the metastore can't listen on {address}: {error}") from error
 
 
 def _plain(value: Any) -> Any:

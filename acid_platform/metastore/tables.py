@@ -127,9 +127,13 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
 
 
 def _floor_of_location(state: State, location: str) -> int:
-    """Write ids of a dropped table whose files are still at this location (P22)."""
+    """Write ids of dropped tables whose files are, or may yet appear, at this location (P4, P22).
+
+    Known for as long as the cleaning of the drop is in the history (C57).
+    """
+    past = (row for rows in state.past.values() for row in rows)
     return max(
-        (row.highest_write_id for row in state.queue.values()
+        (row.highest_write_id for row in (*state.queue.values(), *past)
          if row.properties.get("location") == location),
         default=0,
     )
@@ -181,7 +185,8 @@ def normal_partition(table: Table, name: str) -> str:
 def drop(turn: Turn, args: Body) -> None:
     """Takes a table or partition out; the Cleaner removes the files under C41 (P22).
 
-    The caller commits the transaction. Raises NoSuchTable, NoSuchPartition, Terminal without lock.
+    The drop of a partition takes a write id: who sees that one sees nothing at or below it. The
+    caller commits the transaction. Raises NoSuchTable, NoSuchPartition, Terminal without lock.
     """
     state, txn_id = turn.state, args["txn"]
     table = state.table(args["name"])
@@ -203,6 +208,11 @@ def drop(turn: Turn, args: Body) -> None:
         for one in held
     ):
         raise Terminal(f"transaction {txn_id} drops {table.record.name} without EXCLUSIVE lock")
+    if partition is not None:
+        turn.record(
+            "write_id", txn=txn_id, table_id=table.record.table_id,
+            write_id=table.next_write_id, needs=[],
+        )
     location = table.record.location
     row = CompactionTask(
         id=state.next_compaction, table=table.record.name, table_id=table.record.table_id,
@@ -282,7 +292,7 @@ def _dropped(state: State, at: int, body: Body) -> None:
         table.floors[row.partition] = row.highest_write_id
         state.write_set.setdefault(row.table_id, {})[row.partition] = [
             Committed(row.table_id, row.partition, Operation.UPDATE, row.txn_id,
-                      body["commit_id"], row.highest_write_id + 1, True)
+                      body["commit_id"], row.highest_write_id, True)
         ]
 
     def gone(table_id: int, partition: str | None) -> bool:

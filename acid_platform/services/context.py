@@ -52,7 +52,12 @@ def table_layout(metastore: Metastore, record: TableRecord) -> TableLayout:
     partitions = {one.name: one.floor for one in metastore.partition_records(record.name)} \
         if partition_columns else {}
     return TableLayout(record.name, files, path, columns, partition_columns, partitions,
-                       record.floor)
+                       record.floor, insert_only(record))
+
+
+def insert_only(record: TableRecord) -> bool:
+    """`transactional_properties=insert_only`: plain files in base and delta directories."""
+    return record.properties.get("transactional_properties", "default").lower() == "insert_only"
 
 
 def worker_id() -> str:

@@ -9,8 +9,9 @@ from acid_platform.snapshot.directory import (
     select,
 )
 from acid_platform.snapshot.listing import EntityListing, FileEntry
+from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 
 __all__ = [
-    "AcidDirectory", "EntityListing", "FileEntry", "Invisible", "Removable", "VisibleBase",
-    "VisibleDelta", "select",
+    "AcidDirectory", "EntityListing", "EntitySources", "FileEntry", "Invisible", "Removable",
+    "Source", "SourceKind", "VisibleBase", "VisibleDelta", "select",
 ]

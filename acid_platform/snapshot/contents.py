@@ -29,16 +29,22 @@ class Contents:
     """Files without ACID columns (`000000_0`): LOAD DATA, or an insert-only table."""
     zero_length: tuple[str, ...]
     """Bucket files of no bytes: not valid ORC, taken as absent."""
+    side_files: tuple[FileEntry, ...] = ()
+    """`_flush_length` files: they say how much of their data file counts (storage.md 3.4)."""
 
 
-def data_files(location: str, directory: str, files: Iterable[FileEntry]) -> Contents:
+def data_files(
+    location: str, directory: str, files: Iterable[FileEntry], insert_only: bool = False
+) -> Contents:
     """The data files among `files`, all of which lie below `directory`.
 
     Hidden files and nested ACID directories (a rename onto an existing directory nests it, trap 7)
-    are ignored. Raises UnsupportedLayout for a streaming side file and for a file of unknown kind,
-    whose rows would be missing in silence; CorruptFile for two attempts of one bucket and for a
-    mixture of bucket files and files without ACID columns.
+    are ignored. `insert_only`: a file of any name is a data file, at any depth. Raises
+    UnsupportedLayout for a file of unknown kind, whose rows would be missing in silence;
+    CorruptFile for two attempts of one bucket, for a mixture of bucket files and files without
+    ACID columns, and for a side file without its data file.
     """
+    sides: dict[str, FileEntry] = {}
     buckets: dict[int, FileEntry] = {}
     plain: list[FileEntry] = []
     empty: list[str] = []
@@ -46,11 +52,13 @@ def data_files(location: str, directory: str, files: Iterable[FileEntry]) -> Con
         *parents, name = entry.path.removeprefix(f"{directory}/").split("/")
         if is_hidden(name) or any(is_hidden(p) or claims_to_be_acid(p) for p in parents):
             continue
+        if insert_only:
+            if entry.size:
+                plain.append(entry)
+            continue
         if name.endswith(FLUSH_LENGTH_SUFFIX):
-            raise UnsupportedLayout(
-                f"{location}/{entry.path}: a streaming writer left this side file; let the writer"
-                " close the file, or have Hive compact the table, then read again"
-            )
+            sides[entry.path.removesuffix(FLUSH_LENGTH_SUFFIX)] = entry
+            continue
         bucket = parse_bucket_file(name) if not parents else None
         if bucket is not None and entry.size == 0:
             empty.append(entry.path)
@@ -75,4 +83,13 @@ def data_files(location: str, directory: str, files: Iterable[FileEntry]) -> Con
             f"{location}/{directory} mixes bucket files and files without ACID columns, such as"
             f" {plain[0].path}; only one kind may be there: restore the directory"
         )
-    return Contents(tuple(plain or buckets.values()), bool(plain), tuple(empty))
+    data = {entry.path for entry in buckets.values()}
+    for path, side in sides.items():
+        # A writer makes both files, the side file with a first value of 0: nothing committed.
+        if path not in data and side.size > 8:
+            raise CorruptFile(
+                f"{location}/{side.path} tells of rows in {path.rpartition('/')[2]}, which is"
+                " missing or empty; restore that file"
+            )
+    return Contents(tuple(plain or buckets.values()), bool(plain), tuple(empty),
+                    tuple(side for path, side in sides.items() if path in data))

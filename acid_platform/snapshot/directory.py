@@ -39,9 +39,13 @@ class VisibleBase:
     above: int = -1
     """Always -1: nothing lies below a base. Here so that bases and deltas are read alike."""
     raw: bool = False
-    """Files without ACID columns: LOAD DATA OVERWRITE, or an insert-only table."""
+    """Files are not named `bucket_N`: LOAD DATA OVERWRITE, or an insert-only table."""
     compacted: bool = False
     """Made by a compactor, so that rows of aborted write ids are not in it."""
+    versioned: bool = False
+    """Holds a version file: an ACID writer made it, not LOAD DATA."""
+    side_files: tuple[FileEntry, ...] = ()
+    """`_flush_length` files of a streaming writer, one per data file that has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,13 @@ class VisibleDelta:
     above: int = -1
     """Drop insert rows with currentTransaction <= above: an earlier directory holds them too."""
     raw: bool = False
-    """Files without ACID columns: LOAD DATA, or an insert-only table."""
+    """Files are not named `bucket_N`: LOAD DATA, or an insert-only table."""
     compacted: bool = False
     """Made by a compactor, so that rows and events of aborted write ids are not in it."""
+    versioned: bool = False
+    """Holds a version file: an ACID writer made it, not LOAD DATA."""
+    side_files: tuple[FileEntry, ...] = ()
+    """`_flush_length` files of a streaming writer, one per data file that has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,8 @@ class AcidDirectory:
     invisible: tuple[Invisible, ...] = ()
     zero_length: tuple[str, ...] = ()
     """Bucket files without a byte in what is read: taken as absent, worth a warning."""
+    insert_only: bool = False
+    """Selected as an insert-only table: its files are plain files in the table's format."""
 
     @property
     def sources(self) -> tuple[VisibleBase | VisibleDelta, ...]:
@@ -118,6 +128,7 @@ def select(
     *,
     floor: int = 0,
     cleaning: bool = False,
+    insert_only: bool = False,
 ) -> AcidDirectory:
     """What a snapshot of `write_ids` and `txns` sees of one entity (storage.md section 7).
 
@@ -125,19 +136,22 @@ def select(
     its own write id. `floor` is the write id that dropped an earlier partition of this name: what
     lies at or below it is obsolete for every snapshot that sees the drop (P22). `cleaning`: the
     Cleaner reads no rows, and its list stops below the base of a later compaction that waits for
-    cleaning too (C39), so that missing history is no error.
+    cleaning too (C39), so that missing history is no error. `insert_only`: files may have any name
+    and lie in sub-directories; a directory counts as a whole (storage.md section 8).
 
     Raises MalformedName, UnsupportedLayout and CorruptFile for files that can't be read rightly,
     and NotEnoughHistory when compacted bases are all newer than the snapshot (not if `cleaning`).
     """
     found = _children(listing)
-    work = _Selection(listing, write_ids, txns, floor if write_ids.is_valid(floor) else 0, cleaning)
+    # A floor of forgotten write ids is aborted in an older list, and covers them there as well (P4).
+    settled = write_ids.is_valid(floor) or write_ids.is_aborted(floor)
+    work = _Selection(listing, write_ids, txns, floor if settled else 0, cleaning, insert_only)
     base = work.choose_base(found.bases)
     originals = work.choose_originals(found.originals, base)
     deltas = work.choose_deltas(found.deltas, base)
     return AcidDirectory(
         listing.location, base, deltas, originals, tuple(work.obsolete), tuple(work.aborted),
-        tuple(work.invisible), tuple(work.zero_length),
+        tuple(work.invisible), tuple(work.zero_length), insert_only,
     )
 
 
@@ -202,6 +216,7 @@ class _Selection:
     txns: ValidTxnList
     floor: int
     cleaning: bool
+    insert_only: bool
     obsolete: list[Removable] = field(default_factory=list)
     aborted: list[Removable] = field(default_factory=list)
     invisible: list[Invisible] = field(default_factory=list)
@@ -249,7 +264,8 @@ class _Selection:
         lowest = best.name.write_id if contents.raw else 1
         partly = self.write_ids.range_valid(lowest, best.name.write_id) is not RangeResponse.ALL
         return VisibleBase(best.name, best.path, contents.files, partly, raw=contents.raw,
-                           compacted=self._compacted(best))
+                           compacted=self._compacted(best), versioned=self._versioned(best),
+                           side_files=contents.side_files)
 
     def choose_originals(
         self, files: tuple[FileEntry, ...], base: VisibleBase | None
@@ -262,7 +278,7 @@ class _Selection:
         used = base is None and not self.floor
         reason = f"original file, older than {base.directory}" if base else self._dropped()
         for one in files:
-            if original_bucket(one.name) is not None:
+            if self.insert_only or original_bucket(one.name) is not None:
                 if not used:
                     self.obsolete.append(Removable(one.path, reason, "C46" if base else "P22"))
             elif used:
@@ -328,6 +344,8 @@ class _Selection:
 
     def _delta(self, one: _Directory[DeltaName], above: int) -> VisibleDelta:
         name = one.name
+        if self.insert_only:
+            self._require_whole(one)
         contents = self._contents(one)
         if contents.raw and name.deletes:
             raise CorruptFile(
@@ -336,16 +354,34 @@ class _Selection:
             )
         partly = self.write_ids.range_valid(name.low, name.high) is not RangeResponse.ALL
         return VisibleDelta(name, one.path, contents.files, partly, above, contents.raw,
-                            self._compacted(one))
+                            self._compacted(one), self._versioned(one), contents.side_files)
+
+    def _require_whole(self, one: _Directory[DeltaName]) -> None:
+        """Rows of an insert-only table carry no write id, so no part of a delta can be hidden."""
+        name = one.name
+        if name.deletes:
+            raise UnsupportedLayout(
+                f"{self.listing.location}/{one.path}: an insert-only table has no delete_delta;"
+                " move it out of the table"
+            )
+        top = self.write_ids.high_watermark
+        if not self.cleaning and (name.high > top or self.write_ids.open_between(name.low, top)):
+            raise NotEnoughHistory(
+                f"{self.listing.location}/{one.path} merges write ids that {self.write_ids} does"
+                " not see; read a newer snapshot"
+            )
 
     def _contents(self, one: _Directory[_Name]) -> Contents:
-        contents = data_files(self.listing.location, one.path, one.files)
+        contents = data_files(self.listing.location, one.path, one.files, self.insert_only)
         self.zero_length += contents.zero_length
         return contents
 
     def _compacted(self, one: _Directory[_Name]) -> bool:
         formats = self.listing.data_formats
         return one.name.visibility > 0 or formats.get(one.path) == "compacted"
+
+    def _versioned(self, one: _Directory[_Name]) -> bool:
+        return one.path in self.listing.versioned
 
     def _compaction_visible(self, one: _Directory[_Name]) -> bool:
         """S18: a compactor's directory exists only for who sees the compaction's transaction."""

@@ -28,10 +28,11 @@ class EntityListing:
 
     `directories` names empty directories too, where the file system keeps them: an empty base
     means that everything before it is gone (storage.md section 1.3). `data_formats` maps a direct
-    child to the `dataFormat` of its `_metadata_acid`.
+    child to the `dataFormat` of its `_metadata_acid`; `versioned` names those with a version file.
     """
 
     location: str
     files: tuple[FileEntry, ...]
     directories: tuple[str, ...] = ()
     data_formats: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    versioned: frozenset[str] = frozenset()

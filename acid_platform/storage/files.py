@@ -13,7 +13,12 @@ from urllib.parse import urlparse
 
 from pyarrow import fs
 
-from acid_platform.errors import CorruptFile, PublicationFailed, WarehouseNotWritable
+from acid_platform.errors import (
+    CorruptFile,
+    PublicationFailed,
+    UnsupportedLayout,
+    WarehouseNotWritable,
+)
 from acid_platform.layout import names
 from acid_platform.layout.orc_tail import TAIL_BYTES, with_user_metadata
 from acid_platform.layout.partitions import partition_segment
@@ -61,25 +66,43 @@ class Files:
     def entity(self, path: str) -> EntityListing:
         """Everything below one entity's directory, for directory selection.
 
-        Hidden components are left out, except that `_metadata_acid` of a base is read.
+        Hidden components are left out, except that `_metadata_acid` of a base is read, and of the
+        version files the first one. Raises CorruptFile, and UnsupportedLayout when that one tells
+        of another ACID version (storage.md section 11).
         """
         prefix = len(path) + 1
         files: list[FileEntry] = []
         directories: list[str] = []
         formats: dict[str, str] = {}
+        versioned: list[str] = []
         selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
         for info in self.system.get_file_info(selector):
             relative = info.path[prefix:]
             parts = relative.split("/")
             if len(parts) == 2 and parts[1] == names.METADATA_FILE:
                 formats[parts[0]] = self._data_format(info.path)
+            if len(parts) == 2 and parts[1] == names.VERSION_FILE:
+                versioned.append(parts[0])
             if any(names.is_hidden(part) for part in parts):
                 continue
             if info.type == fs.FileType.File:
                 files.append(FileEntry(relative, info.size))
             elif len(parts) == 1:
                 directories.append(relative)
-        return EntityListing(path, tuple(files), tuple(sorted(directories)), formats)
+        if versioned:  # one writer makes a table: the first stands for all, as in Trino
+            self._require_version(f"{path}/{min(versioned)}/{names.VERSION_FILE}")
+        return EntityListing(path, tuple(files), tuple(sorted(directories)), formats,
+                             frozenset(versioned))
+
+    def _require_version(self, path: str) -> None:
+        """Only the first byte counts, as in Hive."""
+        version = self.read(path)[:1]
+        if version != names.VERSION:
+            raise UnsupportedLayout(
+                f"{path} holds {version.decode(errors='replace')!r} and not"
+                f" {names.VERSION.decode()!r}: ACID version 1 is not read; run a major compaction"
+                " with Hive 2 and upgrade the table, or restore the file"
+            )
 
     def entities(self, paths: list[str]) -> list[EntityListing]:
         """`entity` of each path, several at a time, in order."""

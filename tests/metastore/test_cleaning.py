@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from acid_platform.compaction.states import CompactionState
-from acid_platform.errors import CompactionLost, NoSuchPartition, NoSuchTable, Terminal
+from acid_platform.errors import (
+    CompactionLost,
+    InvalidDefinition,
+    NoSuchPartition,
+    NoSuchTable,
+    Terminal,
+)
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions import TxnType
 from tests.metastore.world import DELETE, INSERT, E, R, World
@@ -364,11 +370,58 @@ def test_P22_a_partition_created_again() -> None:
     world.insert(partition="p=1")
     records = {one["name"]: one["floor"] for one in
                world.call("partitions", name="t")["partitions"]}
-    assert records == {"p=1": 2, "p=2": 0}
+    assert records == {"p=1": 3, "p=2": 0}
     (task,) = world.ready()
-    assert (task.location, task.reused, task.highest_write_id) == ("/w/t/p=1", True, 2)
+    assert (task.location, task.reused, task.highest_write_id) == ("/w/t/p=1", True, 3)
     world.insert(partition="p=3")
     assert world.entity("p=3").directories
+
+
+def floor(world: World, partition: str) -> int:
+    records = world.call("partitions", name="t")["partitions"]
+    found: int = next(one["floor"] for one in records if one["name"] == partition)
+    return found
+
+
+@pytest.mark.parametrize("last", ["aborted", "open", "committed"])
+def test_P22_a_drop_is_seen_whatever_became_of_the_write_before_it(last: str) -> None:
+    """The floor is a write id of the drop's own: seen by all who see the drop, and by no other."""
+    world = World()
+    world.create(partitioned=True)
+    world.insert(partition="p=1")
+    other = world.write(partition="p=2")
+    before = world.read(["t"])
+    if last == "aborted":
+        world.abort(other)
+    elif last == "committed":
+        world.commit(other)
+    drop(world, partition="p=1")
+    world.insert(partition="p=1")
+    after = world.read(["t"])
+    assert world.sees(after).is_valid(floor(world, "p=1"))
+    assert not world.sees(before).is_valid(floor(world, "p=1"))
+
+
+def test_P22_a_transaction_with_a_write_id_drops_no_partition() -> None:
+    world = World()
+    world.create(partitioned=True)
+    world.insert(partition="p=1")
+    txn = world.begin(LockRequest("t", E, None, "p=1"))
+    world.call("allocate", txn=txn.id, table="t")
+    with pytest.raises(InvalidDefinition, match="in one of its own"):
+        world.call("drop", txn=txn.id, name="t", partition="p=1")
+
+
+def test_P4_write_ids_of_a_dropped_table_stay_below_the_next_one_also_when_it_was_cleaned(
+    world: World,
+) -> None:
+    """A reaped writer of the old table may still publish there."""
+    world.abort(world.write())
+    world.insert()
+    drop(world)
+    world.clean(world.ready()[0])
+    world.create()
+    assert world.write().write_ids == {"default.t": 3}
 
 
 def test_P22_a_writer_with_an_older_write_id_conflicts() -> None:

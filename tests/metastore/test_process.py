@@ -27,7 +27,15 @@ from acid_platform.errors import (
     OutcomeUnknown,
     TxnAborted,
 )
-from acid_platform.metastore import LockRequest, Metastore, Transaction, WriteReport, endpoint, rpc
+from acid_platform.metastore import (
+    LockRequest,
+    Metastore,
+    Transaction,
+    WriteReport,
+    rpc,
+    start,
+    wire,
+)
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.transaction import Heartbeats
 from acid_platform.transactions import Operation, TxnType
@@ -433,8 +441,8 @@ def test_P3_a_metastore_that_never_answers_is_not_waited_for(
     with Metastore.connect(tmp_path / "m") as client:
         pid = int(client.status()["pid"])
         monkeypatch.setattr(rpc, "ANSWER_SECONDS", 0.2)
-        monkeypatch.setattr(rpc, "START_SECONDS", 0.5)
-        monkeypatch.setattr(endpoint, "SLOW_PEER_SECONDS", 1)
+        monkeypatch.setattr(start, "START_SECONDS", 0.5)
+        monkeypatch.setattr(wire, "GREETING_SECONDS", 1.0)
         os.kill(pid, signal.SIGSTOP)
         try:
             with pytest.raises((MetastoreUnavailable, OutcomeUnknown)):

@@ -16,6 +16,7 @@ import pytest
 
 from acid_platform.clock import ManualClock
 from acid_platform.errors import (
+    InvalidDefinition,
     InvalidExpression,
     MetastoreIncompatible,
     MetastoreInUse,
@@ -245,6 +246,10 @@ def test_P9_a_store_error_that_matches_is_tried_again(
 
 
 def test_a_broken_request_harms_nobody_else(serving: Serving) -> None:
-    with pytest.raises(MetastoreWriteFailed, match="did not do begin, nothing was changed"):
+    txn = serving.client.begin()
+    beats = dict(serving.server._machine.state.heartbeats)
+    with pytest.raises(InvalidDefinition, match=r"begin is called in a way .* nothing was changed"):
         serving.client._call("begin", kind=0)
-    assert serving.client.begin().id == 1
+    assert serving.client.status()["bad_requests"] == 1
+    assert serving.server._machine.state.heartbeats == beats
+    assert serving.client.begin().id == txn.id + 1

@@ -57,9 +57,9 @@ def test_zero_length_originals_are_skipped() -> None:
 @pytest.mark.parametrize(("paths", "error", "named"), [
     (["d1/bucket_00000", "d1/bucket_00000_1"], CorruptFile, "bucket_00000_1"),
     (["b1/bucket_00000_0", "b1/bucket_00000_1"], CorruptFile, "bucket_00000_0"),
-    (["d1/bucket_00000", "d1/bucket_00000_flush_length"], UnsupportedLayout,
+    (["d1/bucket_00001", "d1/bucket_00000_flush_length=16"], CorruptFile,
      "wh/t/delta_0000001_0000001_0000/bucket_00000_flush_length"),
-    (["d1/bucket_00000", "d1/bucket_00000_flush_length=0"], UnsupportedLayout, "flush_length"),
+    (["d1/bucket_00000=0", "d1/bucket_00000_flush_length=16"], CorruptFile, "restore"),
     (["d1/bucket_00000", "d1/000000_0"], CorruptFile, "000000_0"),
     (["d1/part-00000.orc"], UnsupportedLayout, "part-00000.orc"),
     (["d1/sub/bucket_00000"], UnsupportedLayout, "sub/bucket_00000"),

@@ -187,3 +187,11 @@ def test_P22_a_compacted_base_below_the_drop_is_no_missing_history() -> None:
     open_below = ValidWriteIdList.of("db.t", 9, open=[2])
     result = select(listing("b3v9 d6"), open_below, txns(), floor=5)
     assert [one.directory for one in result.deltas] == list(listing("d6").directories)
+
+
+def test_P4_P22_a_floor_of_forgotten_writes_covers_them_in_an_older_list_too() -> None:
+    """The floor of a partition made later can be an aborted write id that is forgotten now."""
+    older = ValidWriteIdList.of("db.t", 9, aborted=[5])
+    result = select(listing("b3v9 d4 d6"), older, txns(), floor=5)
+    assert result.base is None
+    assert [one.directory for one in result.deltas] == list(listing("d6").directories)

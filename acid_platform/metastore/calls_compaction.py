@@ -1,0 +1,163 @@
+"""The calls of a client that compacts and cleans (C20 to C61)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from acid_platform.config import Settings
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.records import (
+    BlockedCleaning,
+    CleaningTask,
+    CompactionTask,
+    EntityState,
+    WriteReport,
+)
+from acid_platform.metastore.rpc import Caller
+from acid_platform.metastore.transaction import Transaction
+
+Json = dict[str, Any]
+
+_WAIT = "hive.compactor.wait.timeout"
+
+
+class CompactionCalls(Caller):
+    """Part of `Metastore`."""
+
+    def entities(self) -> list[EntityState]:
+        """What the Initiator decides about (C1 to C20)."""
+        return [decode(EntityState, one) for one in self._call("entities")["entities"]]
+
+    def request_compaction(
+        self,
+        table: str,
+        partition: str | None,
+        kind: str,
+        properties: Mapping[str, str] | None = None,
+        initiator: str = "",
+    ) -> int:
+        """Enqueues (C24). Raises AlreadyScheduled naming the row, CompactionRefused."""
+        answer = self._call(
+            "request_compaction", table=table, partition=partition, kind=kind,
+            properties=dict(properties or {}), initiator=initiator,
+        )
+        number: int = answer["id"]
+        return number
+
+    def record_not_initiated(self, table: str, partition: str | None, reason: str) -> None:
+        self._call("record_not_initiated", table=table, partition=partition, reason=reason)
+
+    def take_compaction(self, worker: str, table: str | None = None) -> CompactionTask | None:
+        """The next task (of a table), now `working` and owned by this worker and attempt (C26)."""
+        task = self._call("take_compaction", worker=worker, table=table)["task"]
+        return None if task is None else decode(CompactionTask, task)
+
+    def commit_compaction(
+        self, task: CompactionTask, txn: Transaction, reports: Sequence[WriteReport]
+    ) -> None:
+        """Publishes, commits and makes the row ready for cleaning, all at once (C30, P21).
+
+        Raises CompactionLost or TxnAborted: drop the output then.
+        """
+        try:
+            self._call(
+                "commit_compaction", **owner(task), txn=txn.id,
+                writes=[encode(one) for one in reports],
+            )
+        finally:
+            txn.forget()
+
+    def compaction_nothing_to_do(
+        self, task: CompactionTask, txn: Transaction, to_cleaning: bool, reason: str
+    ) -> None:
+        """Ready for cleaning, or refused; the transaction commits (C29)."""
+        self._call(
+            "compaction_nothing_to_do", **owner(task), txn=txn.id, to_cleaning=to_cleaning,
+            reason=reason,
+        )
+        txn.forget()
+
+    def fail_compaction(self, task: CompactionTask, txn: Transaction | None, error: str) -> None:
+        """Failed, and the transaction aborted (C32). Raises CompactionLost."""
+        if txn is not None:
+            txn.forget()
+        self._call("fail_compaction", **owner(task), txn=txn.id if txn else None, error=error)
+
+    def abort_compactions(self, ids: Sequence[int]) -> dict[int, str]:
+        """A message for each id; only initiated rows are aborted (C60)."""
+        messages = self._call("abort_compactions", ids=list(ids))["messages"]
+        return {int(key): text for key, text in messages.items()}
+
+    def revoke_workers(self, host: str | None = None) -> list[int]:
+        """Working rows of the host, or (None) those that timed out, are initiated again (C25)."""
+        ids: list[int] = self._call("revoke_workers", host=host)["ids"]
+        return ids
+
+    def compaction_done(self, compaction: int) -> bool:
+        """Whether it is neither initiated nor working any more. Raises CompactionRefused."""
+        done: bool = self._call("compaction", id=compaction)["done"]
+        return done
+
+    def wait_compaction(self, compaction: int, timeout: float | None = None) -> Json:
+        """Its SHOW COMPACTIONS row, once it is neither initiated nor working, or after `timeout`
+        seconds (`hive.compactor.wait.timeout`); a timeout cancels nothing (C59)."""
+        if timeout is None:
+            timeout = Settings.of(self._call("settings")["set"]).integer(_WAIT) / 1000
+        deadline, pause = time.monotonic() + timeout, 0.02
+        while True:
+            answer = self._call("compaction", id=compaction)
+            if answer["done"] or time.monotonic() >= deadline:
+                row: Json = answer["row"]
+                return row
+            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+            pause = min(2 * pause, 0.5)
+
+    # --- cleaning ---------------------------------------------------------------------------
+
+    def ready_to_clean(self) -> list[CleaningTask]:
+        """What may be cleaned now (C37 to C55)."""
+        return [decode(CleaningTask, one) for one in self._call("cleaning")["ready"]]
+
+    def cleaning_blocked(self) -> list[BlockedCleaning]:
+        """What has to wait, with the reason and the transactions it waits for."""
+        return [decode(BlockedCleaning, one) for one in self._call("cleaning")["blocked"]]
+
+    def start_cleaning(self, task: CleaningTask) -> CleaningTask:
+        """Takes it, with fresh lists. Raises CompactionLost if it may not run now (P21)."""
+        answer = self._call("start_cleaning", **_cleaned(task))
+        return decode(CleaningTask, answer["task"])
+
+    def mark_cleaned(
+        self, task: CleaningTask, removed_write_ids: Iterable[int] | None = None
+    ) -> None:
+        """Done (C49). None: nothing aborted is left at or below the task's watermark; else only
+        these aborted write ids are gone (C53). Raises CompactionLost."""
+        removed = None if removed_write_ids is None else sorted(removed_write_ids)
+        self._call("mark_cleaned", **_cleaned(task), removed=removed)
+
+    def cleaning_failed(self, task: CleaningTask, error: str) -> None:
+        """Tried again later, at most `hive.compactor.cleaner.retry.maxattempts` times (C48, P25).
+        """
+        self._call("cleaning_failed", **_cleaned(task), error=error)
+
+    def cleaning_again(self, task: CleaningTask) -> None:
+        """Something obsolete is still there: the next cycle looks again (C47)."""
+        self._call("cleaning_again", **_cleaned(task))
+
+    def refuse_cleaning(self, task: CleaningTask, reason: str) -> None:
+        """NO_CLEANUP: the row ends as refused, the files stay (C44)."""
+        self._call("refuse_cleaning", **_cleaned(task), reason=reason)
+
+
+def owner(task: CompactionTask, worker: str | None = None) -> Json:
+    """Which attempt of which worker speaks (P21)."""
+    return {"id": task.id, "worker": worker or task.worker, "attempt": task.attempt}
+
+
+def _cleaned(task: CleaningTask) -> Json:
+    return {
+        "id": task.id, "table": task.table, "table_id": task.table_id,
+        "partition": task.partition, "highest_write_id": task.highest_write_id,
+    }

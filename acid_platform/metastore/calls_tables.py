@@ -1,0 +1,135 @@
+"""The calls of a client about what is declared: databases, tables, partitions, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.records import PartitionRecord, TableRecord, WriteReport
+from acid_platform.metastore.rpc import Caller
+
+Json = dict[str, Any]
+
+
+class TableCalls(Caller):
+    """Part of `Metastore`."""
+
+    def create_database(self, name: str, if_not_exists: bool = False) -> None:
+        self._call("create_database", name=name, if_not_exists=if_not_exists)
+
+    def databases(self) -> list[str]:
+        found: list[str] = self._call("databases")["databases"]
+        return found
+
+    def drop_database(self, name: str) -> None:
+        """Raises InvalidDefinition while it holds tables."""
+        self._call("drop_database", name=name)
+
+    def create_table(
+        self,
+        name: str,
+        location: str,
+        columns: Sequence[tuple[str, str]],
+        partition_columns: Sequence[tuple[str, str]] = (),
+        properties: Mapping[str, str] | None = None,
+        bucket_columns: Sequence[str] = (),
+        bucket_count: int = 0,
+        if_not_exists: bool = False,
+    ) -> TableRecord:
+        """Raises TableExists, InvalidDefinition."""
+        table = _declared(
+            name, location, columns, partition_columns, properties, bucket_columns, bucket_count
+        )
+        answer = self._call("create_table", table=table, if_not_exists=if_not_exists)
+        return decode(TableRecord, answer["table"])
+
+    def adopt_table(
+        self,
+        name: str,
+        location: str,
+        columns: Sequence[tuple[str, str]],
+        partition_columns: Sequence[tuple[str, str]] = (),
+        properties: Mapping[str, str] | None = None,
+        bucket_columns: Sequence[str] = (),
+        bucket_count: int = 0,
+        *,
+        write_id: int = 0,
+        txn_id: int = 0,
+        aborted: Iterable[int] = (),
+        partitions: Iterable[str] = (),
+        directories: Sequence[WriteReport] = (),
+    ) -> TableRecord:
+        """A table whose files are there: counters start above `write_id` and `txn_id` (P24).
+
+        `aborted` are the write ids that count as aborted. A directory named "" reports original
+        files. Raises TableExists, InvalidDefinition.
+        """
+        table = _declared(
+            name, location, columns, partition_columns, properties, bucket_columns, bucket_count
+        )
+        answer = self._call(
+            "adopt_table", table=table, write_id=write_id, txn_id=txn_id, aborted=sorted(aborted),
+            partitions=list(partitions), directories=[encode(one) for one in directories],
+        )
+        return decode(TableRecord, answer["table"])
+
+    def table(self, name: str) -> TableRecord:
+        """Raises NoSuchTable."""
+        return decode(TableRecord, self._call("table", name=name)["table"])
+
+    def tables(self) -> list[TableRecord]:
+        return [decode(TableRecord, one) for one in self._call("tables")["tables"]]
+
+    def alter_table(
+        self,
+        name: str,
+        columns: Sequence[tuple[str, str]] | None = None,
+        properties: Mapping[str, str | None] | None = None,
+        rename: str | None = None,
+    ) -> TableRecord:
+        """New columns, merged properties (None removes one), a new name; the location stays."""
+        answer = self._call(
+            "alter_table", name=name, columns=columns and [list(one) for one in columns],
+            properties=None if properties is None else dict(properties), rename=rename,
+        )
+        return decode(TableRecord, answer["table"])
+
+    def partitions(self, name: str) -> list[str]:
+        return [one.name for one in self.partition_records(name)]
+
+    def partition_records(self, name: str) -> list[PartitionRecord]:
+        """With the floor of each (P22)."""
+        found = self._call("partitions", name=name)["partitions"]
+        return [decode(PartitionRecord, one) for one in found]
+
+    def add_partitions(self, name: str, partitions: Sequence[str]) -> list[str]:
+        """Registers them and answers which were new. Raises NoSuchPartition."""
+        added: list[str] = self._call(
+            "add_partitions", name=name, partitions=list(partitions)
+        )["added"]
+        return added
+
+    def settings(self) -> dict[str, str]:
+        """Every setting with its value as text."""
+        found: dict[str, str] = self._call("settings")["settings"]
+        return found
+
+    def set(self, name: str, value: str) -> None:
+        """Kept over restarts. Raises SettingRefused."""
+        self._call("set", name=name, value=value)
+
+
+def _declared(
+    name: str,
+    location: str,
+    columns: Sequence[tuple[str, str]],
+    partition_columns: Sequence[tuple[str, str]],
+    properties: Mapping[str, str] | None,
+    bucket_columns: Sequence[str],
+    bucket_count: int,
+) -> Json:
+    return encode(TableRecord(
+        0, name, location, tuple(columns), tuple(partition_columns), dict(properties or {}),
+        tuple(bucket_columns), bucket_count,
+    ))

@@ -1,0 +1,115 @@
+"""What the metastore counts about its own work, for `status` and for Prometheus."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+"""Upper ends in seconds; one more bucket takes the rest."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Durations in seconds."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    total: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.total += seconds
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def quantile(self, share: float) -> float:
+        """The upper end of the bucket in which that share of all durations has ended."""
+        wanted, seen = share * self.count, 0
+        for end, count in zip(BUCKETS, self.counts, strict=False):
+            seen += count
+            if seen >= wanted:
+                return end
+        return BUCKETS[-1]
+
+    def cumulative(self) -> dict[str, int]:
+        """How many took at most so many seconds, as Prometheus counts."""
+        found, seen = {}, 0
+        for end, count in zip((*map(str, BUCKETS), "+Inf"), self.counts, strict=True):
+            seen += count
+            found[end] = seen
+        return found
+
+
+@dataclass(slots=True)
+class Counters:
+    """Since the process started."""
+
+    requests: int = 0
+    batches: int = 0
+    events: int = 0
+    failed_writes: int = 0
+    bad_requests: int = 0
+    folds: int = 0
+    failed_folds: int = 0
+    writing: Histogram = field(default_factory=Histogram)
+    folding: Histogram = field(default_factory=Histogram)
+
+
+_METRICS = (
+    # name in `status`, name for Prometheus, type, help
+    ("open", "open_transactions", "gauge", "Transactions that are open."),
+    ("aborted", "aborted_transactions", "gauge", "Aborted transactions with data not yet cleaned."),
+    ("waiting", "waiting_locks", "gauge", "Lock requests that wait."),
+    ("clients", "clients", "gauge", "Connected clients."),
+    ("tables", "tables", "gauge", "Tables."),
+    ("last_txn", "last_transaction_id", "counter", "Highest transaction id that was given."),
+    ("epoch", "epoch", "counter", "Starts of this metastore."),
+    ("journal", "journal_events", "gauge", "Journaled events that are not folded yet."),
+    ("requests", "requests_total", "counter", "Requests handled."),
+    ("commits", "durable_writes_total", "counter", "Journal writes, each made durable once."),
+    ("events", "events_total", "counter", "Events journaled."),
+    ("failed_writes", "failed_writes_total", "counter", "Journal writes that failed."),
+    ("bad_requests", "bad_requests_total", "counter", "Requests that could not be understood."),
+    ("refused", "refused_connections_total", "counter", "Connections dropped for what they sent."),
+    ("folds", "folds_total", "counter", "Folds of the journal into the tables."),
+    ("failed_folds", "failed_folds_total", "counter", "Folds that failed; the journal goes on."),
+    ("cpu_seconds", "process_cpu_seconds_total", "counter", "CPU time of the process."),
+    ("resident_bytes", "process_resident_memory_bytes", "gauge", "Memory of the process."),
+)
+_HISTOGRAMS = (
+    ("write_latency", "durable_write_seconds", "Time of a journal write."),
+    ("fold_latency", "fold_seconds", "Time of a fold with its checkpoint."),
+)
+
+
+def histogram(one: Histogram) -> dict[str, Any]:
+    """As `status` has it."""
+    return {
+        "count": one.count, "seconds": round(one.total, 6), "buckets": one.cumulative(),
+        "p50_ms": 1000 * one.quantile(0.5), "p95_ms": 1000 * one.quantile(0.95),
+        "p99_ms": 1000 * one.quantile(0.99),
+    }
+
+
+def prometheus(status: Mapping[str, Any] | None) -> str:
+    """A status in Prometheus's text format; None if the metastore does not run."""
+    lines = [*_head("up", "gauge", "Whether the metastore runs."),
+             f"acid_metastore_up {int(status is not None)}"]
+    if status is not None:
+        for name, metric, kind, text in _METRICS:
+            lines += [*_head(metric, kind, text), f"acid_metastore_{metric} {status[name]}"]
+        for name, metric, text in _HISTOGRAMS:
+            found, full = status[name], f"acid_metastore_{metric}"
+            lines += _head(metric, "histogram", text)
+            lines += [f'{full}_bucket{{le="{end}"}} {count}'
+                      for end, count in found["buckets"].items()]
+            lines += [f"{full}_sum {found['seconds']}", f"{full}_count {found['count']}"]
+    return "\n".join(lines) + "\n"
+
+
+def _head(metric: str, kind: str, text: str) -> list[str]:
+    return [f"# HELP acid_metastore_{metric} {text}", f"# TYPE acid_metastore_{metric} {kind}"]

@@ -1,0 +1,63 @@
+"""Starting a metastore process that outlives its starter."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from acid_platform import errors
+from acid_platform.errors import AcidError, MetastoreInUse, MetastoreUnavailable
+from acid_platform.metastore.endpoint import Home
+
+START_SECONDS = 30.0
+"""How long to wait for a metastore that is starting, or coming back."""
+
+
+def start(home: Home, listen: str | None = None) -> bool:
+    """Starts a metastore process; False if another was faster, which is fine.
+
+    Raises MetastoreIncompatible or MetastoreUnavailable if it can't serve the directory.
+    """
+    home.prepare()
+    root = Path(__file__).resolve().parents[2]
+    paths = [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    command = [sys.executable, "-m", "acid_platform.metastore", "--dir", str(home.path), "--detach"]
+    command += ["--listen", listen] if listen else []
+    # Files, not pipes: a pipe ends only when every process that another thread of ours forked
+    # meanwhile has closed its copy, which may be never.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        try:
+            subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, check=False, cwd="/",
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, timeout=START_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise MetastoreUnavailable(
+                f"a metastore for {home.path} did not start in {START_SECONDS:.0f} s;"
+                f" see {home.log}"
+            ) from error
+        out.seek(0)
+        err.seek(0)
+        told, complaint = out.read(), err.read().strip()
+    try:
+        answer = json.loads(told)
+    except ValueError as error:
+        raise MetastoreUnavailable(
+            f"a metastore for {home.path} did not start: {complaint}; see {home.log}"
+        ) from error
+    if "error" not in answer:
+        return True
+    name, text = answer["error"]
+    if name == MetastoreInUse.__name__:
+        return False
+    raise error_class(name)(f"a metastore for {home.path} did not start: {text}")
+
+
+def error_class(name: str) -> type[AcidError]:
+    """The class of an error that came as its name."""
+    found = getattr(errors, name, None)
+    return found if isinstance(found, type) and issubclass(found, AcidError) else AcidError

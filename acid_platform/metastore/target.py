@@ -1,0 +1,169 @@
+"""Which metastore a client talks to: one of a directory on this machine, or a service (P10).
+
+`tcp://host:port` names a service that somebody started; it is never started from here. Its key is
+ACID_METASTORE_KEY, or the content of the file that ACID_METASTORE_KEY_FILE names. A directory keeps
+its own key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from acid_platform.errors import (
+    InvalidDefinition,
+    MetastoreIncompatible,
+    MetastoreRefused,
+    MetastoreUnavailable,
+)
+from acid_platform.metastore import wire
+from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.start import start
+
+TCP = "tcp://"
+KEY, KEY_FILE = "ACID_METASTORE_KEY", "ACID_METASTORE_KEY_FILE"
+SHORTEST_KEY = 16
+
+
+class Target(Protocol):
+    """How to reach a metastore."""
+
+    @property
+    def startable(self) -> bool:
+        """Whether a client may start it."""
+
+    @property
+    def patient(self) -> bool:
+        """Whether a client whose connection broke waits for it to come back."""
+
+    def dial(self) -> wire.Channel:
+        """Raises OSError, EOFError, Refused, Malformed if none answers now, or an AcidError if
+        trying again is useless."""
+
+    def start(self) -> None:
+        """Raises MetastoreIncompatible, MetastoreUnavailable."""
+
+    @property
+    def advice(self) -> str:
+        """What a person does when none answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The metastore of a directory, found by its `endpoint.json`."""
+
+    home: Home
+    startable: bool
+
+    @property
+    def patient(self) -> bool:
+        return self.startable
+
+    def dial(self) -> wire.Channel:
+        found = Endpoint.read(self.home)
+        if found is None:
+            raise FileNotFoundError("none is running")
+        return wire.dial_unix(found.address, self.home.authkey())
+
+    def start(self) -> None:
+        start(self.home)
+
+    @property
+    def advice(self) -> str:
+        return f"start one with `python -m acid_platform.metastore --dir {self.home.path}`"
+
+    def __str__(self) -> str:
+        return str(self.home.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A metastore that was started as a service."""
+
+    host: str
+    port: int
+    key: bytes = field(repr=False)
+    startable: bool = False
+    patient: bool = True
+
+    def dial(self) -> wire.Channel:
+        try:
+            return wire.dial_tcp(self.host, self.port, self.key)
+        except wire.Refused as error:
+            raise MetastoreRefused(
+                f"the metastore at {self} refuses this client: {error}; {KEY} or {KEY_FILE} must"
+                " hold the key that the service was started with"
+            ) from error
+        except wire.Malformed as error:
+            raise MetastoreIncompatible(f"no metastore listens at {self}: {error}") from error
+
+    def start(self) -> None:
+        raise MetastoreUnavailable(f"the metastore at {self} is a service: {self.advice}")
+
+    @property
+    def advice(self) -> str:
+        return (f"start it on its machine with `python -m acid_platform.metastore --dir DIR"
+                f" --listen {show_address(self.host, self.port)}`")
+
+    def __str__(self) -> str:
+        return TCP + show_address(self.host, self.port)
+
+
+def find(where: str | os.PathLike[str], *, autostart: bool) -> Target:
+    """The target of a directory, or of `tcp://host:port`.
+
+    Raises InvalidDefinition, MetastoreRefused without a key.
+    """
+    text = os.fspath(where)
+    if not is_remote(text):
+        return Local(Home(Path(text).resolve()), autostart)
+    host, port = parse_address(text.removeprefix(TCP))
+    key = given_key(os.environ)
+    if key is None:
+        raise MetastoreRefused(
+            f"{text} asks for a key: set {KEY}, or {KEY_FILE} to a file that holds it (`authkey` in"
+            " the metastore's directory, unless the service was given another)"
+        )
+    return Remote(host, port, key)
+
+
+def is_remote(where: str) -> bool:
+    return where.startswith(TCP)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`host:port` or `[::1]:port`. Raises InvalidDefinition."""
+    host, colon, port = text.rstrip("/").rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not colon or not bare or not port.isdecimal() or int(port) > 65535 or (
+        ":" in bare and not host.startswith("[")
+    ):
+        raise InvalidDefinition(f"{text!r} is no address: write host:port, or [address]:port")
+    return bare, int(port)
+
+
+def show_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def given_key(environment: Mapping[str, str]) -> bytes | None:
+    """The key that the environment holds or points to. Raises MetastoreRefused if it is no key."""
+    key = environment.get(KEY, "").strip()
+    source = KEY
+    if not key and environment.get(KEY_FILE):
+        source = f"{KEY_FILE} {environment[KEY_FILE]}"
+        try:
+            key = Path(environment[KEY_FILE]).read_text().strip()
+        except (OSError, ValueError) as error:
+            raise MetastoreRefused(f"{source} can't be read: {error}") from error
+    elif not key:
+        return None
+    if len(key) < SHORTEST_KEY:
+        raise MetastoreRefused(
+            f"{source} holds {len(key)} characters; a key needs {SHORTEST_KEY} or more, for example"
+            " what `openssl rand -hex 32` prints"
+        )
+    return key.encode()

@@ -1,0 +1,200 @@
+"""What both ends of a connection speak: frames, and the handshake before anything else.
+
+A frame is four bytes of length and so many bytes. Its length is looked at before anything of it is
+kept. In the handshake each end shows that it knows the key without telling it: HMAC-SHA256 over the
+challenges of both. Until then a frame may have 512 bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from acid_platform.errors import MetastoreIncompatible
+
+PROTOCOL = 2
+"""Changes when old clients and new servers can't understand each other."""
+
+LARGEST_MESSAGE = 64 << 20
+LARGEST_GREETING = 512
+GREETING_SECONDS = 10.0
+"""How long a client waits for the server's part of the handshake to begin, and each step of it."""
+
+_LENGTH = struct.Struct("!I")
+
+
+class Malformed(Exception):
+    """Bytes that are no frame of an allowed length, or a handshake that is none."""
+
+
+class Refused(Exception):
+    """The other end does not accept our key, or does not know it."""
+
+
+def frame(payload: bytes) -> bytes:
+    return _LENGTH.pack(len(payload)) + payload
+
+
+class Frames:
+    """Cuts a stream of bytes into frames. Raises Malformed as soon as a length is too large."""
+
+    __slots__ = ("_kept", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._kept = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The frames that are whole now. `limit` may change between two of them."""
+        kept = self._kept
+        kept += data
+        while len(kept) >= _LENGTH.size:
+            size = _LENGTH.unpack_from(kept)[0]
+            if size > self.limit:
+                raise Malformed(f"a message of {size:,} bytes; at most {self.limit:,} are taken")
+            end = _LENGTH.size + size
+            if len(kept) < end:
+                return
+            payload = bytes(kept[_LENGTH.size : end])
+            del kept[:end]
+            yield payload
+
+
+# --- handshake ----------------------------------------------------------------------------------
+
+
+def challenge() -> str:
+    return secrets.token_hex(32)
+
+
+def greeting(own: str, proof: str | None = None) -> bytes:
+    fields = {"acid": PROTOCOL, "challenge": own}
+    return json.dumps(fields if proof is None else {**fields, "proof": proof}).encode()
+
+
+def proof(key: bytes, end: str, of_server: str, of_client: str) -> str:
+    """Differs for the two ends, so that neither can send back what it was sent."""
+    said = f"{end} {of_server} {of_client}".encode()
+    return hmac.new(key, said, hashlib.sha256).hexdigest()
+
+
+def read_greeting(payload: bytes) -> dict[str, Any]:
+    """Raises Malformed."""
+    try:
+        said = json.loads(payload)
+        if isinstance(said, dict) and (isinstance(said.get("acid"), int) or "refused" in said):
+            return said
+    except (ValueError, RecursionError):
+        pass
+    raise Malformed("what came is no greeting of a metastore or of its client")
+
+
+def proves(said: dict[str, Any], expected: str) -> bool:
+    given = said.get("proof")
+    return isinstance(given, str) and hmac.compare_digest(given.encode(), expected.encode())
+
+
+# --- the client's end ---------------------------------------------------------------------------
+
+
+class Channel:
+    """A connection after its handshake: one message out, one answer in.
+
+    Raises OSError (also TimeoutError), EOFError, Malformed; then it can't be used again.
+    """
+
+    def __init__(self, peer: socket.socket, key: bytes) -> None:
+        self._peer = peer
+        self._frames = Frames(LARGEST_MESSAGE)
+        self._arrived: list[bytes] = []
+        self._timeout: float | None = -1.0
+        try:
+            self._greet(key)
+        except BaseException:
+            peer.close()
+            raise
+
+    def exchange(self, message: bytes, patience: float) -> bytes:
+        """The answer, within `patience` seconds."""
+        self._wait_at_most(patience)
+        self._peer.sendall(frame(message))
+        return self._receive(time.monotonic() + patience, patience)
+
+    def close(self) -> None:
+        self._peer.close()
+
+    def _wait_at_most(self, seconds: float) -> None:
+        if seconds != self._timeout:
+            self._peer.settimeout(seconds)
+            self._timeout = seconds
+
+    def _receive(self, deadline: float, patience: float) -> bytes:
+        while not self._arrived:
+            data = self._peer.recv(1 << 18)
+            if not data:
+                raise EOFError("the connection was closed")
+            self._arrived.extend(self._frames.feed(data))
+            if not self._arrived and time.monotonic() > deadline:
+                raise TimeoutError(f"no answer within {patience:.0f} s")
+        return self._arrived.pop(0)
+
+    def _greet(self, key: bytes) -> None:
+        """Raises Refused, Malformed, MetastoreIncompatible, OSError, EOFError."""
+        self._wait_at_most(GREETING_SECONDS)
+        self._frames.limit = LARGEST_GREETING
+        deadline = time.monotonic() + GREETING_SECONDS
+        theirs = read_greeting(self._receive(deadline, GREETING_SECONDS))
+        require_protocol(theirs.get("acid"))
+        own = challenge()
+        asked = str(theirs.get("challenge"))
+        self._peer.sendall(frame(greeting(own, proof(key, "client", asked, own))))
+        answer = read_greeting(self._receive(deadline, GREETING_SECONDS))
+        if "refused" in answer:
+            raise Refused(str(answer["refused"]))
+        if not proves(answer, proof(key, "server", asked, own)):
+            raise Refused("it does not know the key itself")
+        self._frames.limit = LARGEST_MESSAGE
+
+
+def require_protocol(theirs: object) -> None:
+    """Raises MetastoreIncompatible."""
+    if theirs != PROTOCOL:
+        raise MetastoreIncompatible(
+            f"the metastore speaks protocol {theirs}, this program {PROTOCOL}; use the same version"
+            " of the program at both ends"
+        )
+
+
+def dial_unix(path: str, key: bytes) -> Channel:
+    peer = socket.socket(socket.AF_UNIX)
+    try:
+        peer.settimeout(GREETING_SECONDS)
+        peer.connect(path)
+    except OSError:
+        peer.close()
+        raise
+    return Channel(peer, key)
+
+
+def dial_tcp(host: str, port: int, key: bytes) -> Channel:
+    peer = socket.create_connection((host, port), timeout=GREETING_SECONDS)
+    tune(peer)
+    return Channel(peer, key)
+
+
+def tune(peer: socket.socket) -> None:
+    """Short messages leave at once; the end of a dead machine is noticed."""
+    if peer.family == socket.AF_UNIX:
+        return
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,281 @@
+"""The files of one entity as a reader opens them: which kind, which rows, which row ids. Pure.
+
+Names alone don't tell everything: whether files of LOAD DATA have ACID columns and how many rows
+original files hold stands in their footers, and how much of a streaming file counts in its side
+file. A caller asks `missing_footers` and `side_files`, looks, and gets its sources:
+
+    footers = {}
+    while paths := missing_footers(directory, footers):
+        footers |= {path: <look into location/path> for path in paths}
+    lengths = {path: <last value of the side file> for path, side in side_files(directory)}
+    found = entity_sources(directory, footers, lengths)
+
+`storage.sources.resolve` does exactly this. All paths in these mappings are relative to the entity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from acid_platform.errors import CorruptFile
+from acid_platform.layout.names import (
+    FLUSH_LENGTH_SUFFIX,
+    BaseName,
+    DeltaName,
+    original_bucket,
+    parse_bucket_file,
+)
+from acid_platform.layout.rowids import Bucket
+from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
+from acid_platform.snapshot.listing import FileEntry
+
+
+class SourceKind(Enum):
+    """How the rows of a file are stored."""
+
+    ACID = "acid"
+    """ORC with the six columns; each row carries its identity."""
+    RAW = "raw"
+    """ORC without them (original file, LOAD DATA): identity by position (storage.md 7.1)."""
+    PLAIN = "plain"
+    """A file of an insert-only table, in the table's format: rows have no identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a reader must know of an ORC footer. `positional`: all columns are named `_colN`."""
+
+    rows: int
+    acid: bool
+    positional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file that a snapshot reads, with the tests that its rows need.
+
+    RAW and PLAIN rows all have `write_id`. The row at position `i` of a RAW file is
+    (`write_id`, `bucket`, `first_row_id` + i), its operation 0 and its currentTransaction
+    `write_id`. Neither kind needs `test_rows` or `above`.
+    """
+
+    path: str
+    """Inside the file system: the entity's location and the path below it."""
+    kind: SourceKind
+    size: int
+    directory: str
+    """Name of the base or delta; empty for an original file."""
+    low: int
+    high: int
+    """Write ids that rows of the file may have been inserted with: 0 to N for a base."""
+    number: int | None = None
+    """The one bucket number of all its rows, where that is sure."""
+    test_rows: bool = False
+    """Keep only rows (or events) whose currentTransaction is valid (S15)."""
+    above: int = -1
+    """Keep only rows with currentTransaction > above (S35, S48)."""
+    length: int | None = None
+    """Only so many bytes count, an ORC tail ends there (storage.md 3.4); None: the whole file."""
+    write_id: int = 0
+    bucket: int = 0
+    """Bucket property of the rows of a RAW file."""
+    first_row_id: int = 0
+    rows: int | None = None
+    """Rows of a RAW file."""
+    positional: bool = False
+    """Columns of a RAW file are matched by position: its names are `_col0`, `_col1`, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class EntitySources:
+    """All files of one entity that a snapshot reads, in the order of the selection."""
+
+    location: str
+    inserts: tuple[Source, ...]
+    deletes: tuple[Source, ...]
+    """Files of delete deltas, always ACID. An event counts when its own currentTransaction is
+    valid, whatever `test_rows` says."""
+
+
+def side_files(directory: AcidDirectory) -> tuple[tuple[str, FileEntry], ...]:
+    """(data file, its `_flush_length` file) in what is read: to be looked into."""
+    return tuple(
+        (side.path.removesuffix(FLUSH_LENGTH_SUFFIX), side)
+        for source in directory.sources for side in source.side_files
+    )
+
+
+def flush_length(content: bytes) -> int:
+    """The last complete 8-byte big-endian value of a side file; 0 when it has none.
+
+    Zero: nothing of the file was committed yet, so that it is not read (storage.md 3.4).
+    """
+    whole = len(content) // 8 * 8
+    return int.from_bytes(content[whole - 8:whole], "big") if whole else 0
+
+
+def missing_footers(
+    directory: AcidDirectory, known: Mapping[str, Footer]
+) -> tuple[str, ...]:
+    """Files whose footer decides something and is not among `known`.
+
+    One per directory that LOAD DATA may have made; every file of those that it did make, and every
+    original file. Empty for insert-only tables, and for directories of an ACID writer.
+    """
+    if directory.insert_only:
+        return ()
+    wanted = [entry.path for entry in directory.originals]
+    for source in _inserts(directory):
+        if _undecided(source):
+            first, *others = source.files
+            wanted.append(first.path)
+            footer = known.get(first.path)
+            if footer is not None and not footer.acid:
+                wanted += [one.path for one in others]
+    return tuple(path for path in wanted if path not in known)
+
+
+def entity_sources(
+    directory: AcidDirectory, footers: Mapping[str, Footer], lengths: Mapping[str, int]
+) -> EntitySources:
+    """The files that `directory` selects, as sources.
+
+    `footers`: all that `missing_footers` asked for; `lengths`: by data file, the flush length of
+    each of `side_files`. Files of flush length 0 are left out. Raises CorruptFile for a directory
+    that mixes files with and without ACID columns, files without them where no LOAD DATA can have
+    put them, an original file with them, a file shorter than its flush length, and deltas of an
+    insert-only table that overlap.
+    """
+    inserts = [*_originals(directory, footers)]
+    for source in _inserts(directory):
+        if directory.insert_only:
+            inserts += _plain(directory, source)
+        elif _undecided(source) and not footers[source.files[0].path].acid:
+            inserts += _loaded(directory, source, footers)
+        else:
+            inserts += _acid(directory, source, lengths)
+    deletes = [one for source in directory.delete_deltas
+               for one in _acid(directory, source, lengths)]
+    return EntitySources(directory.location, tuple(inserts), tuple(deletes))
+
+
+def _inserts(directory: AcidDirectory) -> Iterator[VisibleBase | VisibleDelta]:
+    if directory.base:
+        yield directory.base
+    yield from directory.inserts
+
+
+def _undecided(source: VisibleBase | VisibleDelta) -> bool:
+    """Whether a footer must tell if the files have ACID columns.
+
+    Names like `000000_0` always leave it open; `bucket_N` only where no ACID writer has put its
+    version file and LOAD DATA may have been at work.
+    """
+    if not source.files:
+        return False
+    return source.raw or (_may_be_loaded(source) and not source.versioned)
+
+
+def _may_be_loaded(source: VisibleBase | VisibleDelta) -> bool:
+    """LOAD DATA makes `delta_N_N_S` and overwrite bases, nothing else (storage.md 7.1)."""
+    if source.compacted:
+        return False
+    name = source.name
+    return name.low == name.high if isinstance(name, DeltaName) else name.write_id >= 0
+
+
+def _span(source: VisibleBase | VisibleDelta) -> tuple[int, int]:
+    name = source.name
+    return (0, max(name.write_id, 0)) if isinstance(name, BaseName) else (name.low, name.high)
+
+
+def _number(entry: FileEntry) -> int | None:
+    parsed = parse_bucket_file(entry.name)
+    return parsed.bucket if parsed else original_bucket(entry.name)
+
+
+def _acid(
+    directory: AcidDirectory, source: VisibleBase | VisibleDelta, lengths: Mapping[str, int]
+) -> Iterator[Source]:
+    low, high = _span(source)
+    # Compactions by query may have put rows of several buckets into one file (trap 21).
+    one_bucket = isinstance(source.name, DeltaName) and low == high and not source.compacted
+    for entry in source.files:
+        path = f"{directory.location}/{entry.path}"
+        length = lengths.get(entry.path)
+        if length == 0:
+            continue
+        if length is not None and length > entry.size:
+            raise CorruptFile(
+                f"{path} has {entry.size} bytes, but {length} were committed by its"
+                f" {FLUSH_LENGTH_SUFFIX} file; restore the file"
+            )
+        yield Source(
+            path, SourceKind.ACID, entry.size, source.directory, low, high,
+            _number(entry) if one_bucket else None, source.test_rows, source.above, length)
+
+
+def _plain(
+    directory: AcidDirectory, source: VisibleBase | VisibleDelta
+) -> Iterator[Source]:
+    low, high = _span(source)
+    if source.above >= 0:
+        raise CorruptFile(
+            f"{directory.location}/{source.directory} holds rows that a base or delta before it"
+            " holds too, and rows of an insert-only table can't be told apart; remove one of them"
+        )
+    for entry in source.files:
+        yield Source(f"{directory.location}/{entry.path}", SourceKind.PLAIN, entry.size,
+                     source.directory, low, high, write_id=high)
+
+
+def _originals(
+    directory: AcidDirectory, footers: Mapping[str, Footer]
+) -> Iterator[Source]:
+    if directory.insert_only:
+        for entry in directory.originals:
+            yield Source(f"{directory.location}/{entry.path}", SourceKind.PLAIN, entry.size, "",
+                         0, 0)
+    else:
+        yield from _numbered(directory, "", directory.originals, footers, 0, 0)
+
+
+def _loaded(
+    directory: AcidDirectory, source: VisibleBase | VisibleDelta, footers: Mapping[str, Footer]
+) -> Iterator[Source]:
+    name = source.name
+    if not _may_be_loaded(source):
+        raise CorruptFile(
+            f"{directory.location}/{source.files[0].path} lacks the ACID columns, but LOAD DATA"
+            f" can't have put it into {source.directory}; restore the directory"
+        )
+    if isinstance(name, DeltaName):
+        write_id, statement = name.high, name.statement or 0
+    else:
+        write_id, statement = name.write_id, 0
+    yield from _numbered(directory, source.directory, source.files, footers, write_id, statement)
+
+
+def _numbered(
+    directory: AcidDirectory, where: str, files: Sequence[FileEntry],
+    footers: Mapping[str, Footer], write_id: int, statement: int,
+) -> Iterator[Source]:
+    """Row ids run on over the files of one bucket number, in text order of their whole path."""
+    rows: dict[int, int] = {}
+    for entry in files:
+        path = f"{directory.location}/{entry.path}"
+        number = _number(entry)
+        footer = footers[entry.path]
+        if number is None or footer.acid:
+            raise CorruptFile(
+                f"{path} has ACID columns but lies where files without them are; restore"
+                f" {directory.location}/{where or 'and its base and deltas'}"
+            )
+        first = rows.get(number, 0)
+        rows[number] = first + footer.rows
+        yield Source(
+            path, SourceKind.RAW, entry.size, where, write_id, write_id, number,
+            write_id=write_id, bucket=Bucket(number, statement).property, first_row_id=first,
+            rows=footer.rows, positional=footer.positional)

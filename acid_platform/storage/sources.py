@@ -1,0 +1,80 @@
+"""What names don't tell about the files of an entity: footers and side files are looked into."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import pyarrow as pa
+from pyarrow import orc
+
+from acid_platform.errors import CorruptFile
+from acid_platform.layout import schema
+from acid_platform.snapshot.directory import AcidDirectory
+from acid_platform.snapshot.sources import (
+    EntitySources,
+    Footer,
+    Source,
+    entity_sources,
+    flush_length,
+    missing_footers,
+    side_files,
+)
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import open_orc
+
+_THREADS = 8
+_POSITIONAL = "_col"
+
+
+def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
+    """The files that a snapshot reads, as sources; opens only footers that decide something.
+
+    Raises CorruptFile; a listed file that is gone raises FileNotFoundError.
+    """
+    footers: dict[str, Footer] = {}
+    while paths := missing_footers(directory, footers):
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = list(pool.map(
+                lambda path: read_footer(files, f"{directory.location}/{path}"), paths))
+        footers |= zip(paths, found, strict=True)
+    lengths = {
+        path: flush_length(files.read(f"{directory.location}/{side.path}"))
+        for path, side in side_files(directory)
+    }
+    return entity_sources(directory, footers, lengths)
+
+
+def read_footer(files: Files, path: str) -> Footer:
+    """Raises CorruptFile."""
+    file = open_orc(files, path)
+    names = list(file.schema.names)
+    return Footer(int(file.nrows), is_acid(names), is_positional(names))
+
+
+def is_acid(names: list[str]) -> bool:
+    """Whether root columns are the six of ACID files; some writers use lower case (trap 19)."""
+    return [name.lower() for name in names] == [name.lower() for name in schema.ACID_COLUMNS]
+
+
+def is_positional(names: list[str]) -> bool:
+    """Whether columns are named `_col0`, `_col1`, …: old writers knew no names."""
+    return bool(names) and all(
+        name.startswith(_POSITIONAL) and name[len(_POSITIONAL):].isdigit() for name in names)
+
+
+def open_source(files: Files, source: Source) -> orc.ORCFile:
+    """The ORC file of a source, cut at its flush length. Raises CorruptFile."""
+    if source.length is None:
+        return open_orc(files, source.path)
+    with files.system.open_input_file(source.path) as stream:
+        content = stream.read_buffer(source.length)
+    if content.size < source.length:
+        raise CorruptFile(f"{source.path} has fewer than the {source.length} bytes that were"
+                          " committed; restore the file")
+    try:
+        return orc.ORCFile(cast("pa.NativeFile", pa.BufferReader(content)))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptFile(
+            f"{source.path} has no ORC tail at byte {source.length}, where its side file says it"
+            f" ends: {error}; restore both files") from error
