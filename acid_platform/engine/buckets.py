@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 
 from acid_platform.layout.bucketing import bucket_ids
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import Column as TableColumn
 
 BUCKET_OF_ROW = "__bucket"
 
@@ -24,19 +25,19 @@ class Bucketing:
     version: int = 2
 
 
-def bucket_of_row(buckets: Bucketing, columns: Sequence[Column]) -> F.Column:
+def bucket_of_row(buckets: Bucketing, columns: Sequence[TableColumn]) -> Column:
     """The bucket number of a frame's row; `columns` are the table's (storage.md section 6)."""
     kinds = [next(c.type for c in columns if c.name == name) for name in buckets.columns]
     count, version = buckets.count, buckets.version
 
-    @F.arrow_udf("int")
     def numbers(*values: pa.Array) -> pa.Array:
         return pa.array(bucket_ids(values, kinds, count, version), pa.int32())
 
-    return numbers(*(F.col(f"`{name}`") for name in buckets.columns))
+    hashed: Column = arrow_udf(numbers, "int")(*(F.col(f"`{one}`") for one in buckets.columns))
+    return hashed
 
 
-def place_by_hash(frame: DataFrame, buckets: Bucketing, columns: Sequence[Column]) -> DataFrame:
+def place_by_hash(frame: DataFrame, buckets: Bucketing, columns: Sequence[TableColumn]) -> DataFrame:
     """The frame with bucket n in partition n."""
     placed = frame.withColumn(BUCKET_OF_ROW, bucket_of_row(buckets, columns))
     return placed.repartitionById(buckets.count, F.col(BUCKET_OF_ROW)).drop(BUCKET_OF_ROW)

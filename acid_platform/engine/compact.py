@@ -32,6 +32,7 @@ from acid_platform.snapshot.listing import FileEntry
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, orc_schema
 from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket
+from acid_platform.storage.sources import resolve
 from acid_platform.transactions import CompactorWriteIdList
 
 _UNKEPT = ("char(", "varchar(", "timestamp with local time zone", "uniontype")
@@ -167,7 +168,7 @@ def _profile(
     spark: SparkSession, work: CompactionWork, directory: AcidDirectory,
     deletes: DeleteKeys, events: DeleteKeys,
 ) -> Profile:
-    entity = EntityScan(directory, deletes, "", ())
+    entity = EntityScan(directory, resolve(work.files, directory), deletes, "", ())
     scan = TableScan(work.files, directory.location, work.columns, (), (entity,), work.write_ids)
     rows = profile_rows(ScanBuilder(spark, scan, None).rows(), work.columns)
     return replace(rows, delete_events=len(events), delete_event_checksum=delete_checksum(events))

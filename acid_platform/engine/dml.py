@@ -15,8 +15,12 @@ from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.scan import ScanBuilder, TableScan
 from acid_platform.engine.types import refusal, spark_schema, spark_type
 from acid_platform.engine.write import DELETES, INSERTS, KIND, WriteTarget, insert_columns, numbered
-from acid_platform.errors import BucketColumnUpdate, InvalidExpression, PartitionColumnUpdate
-from acid_platform.errors import WrongType
+from acid_platform.errors import (
+    BucketColumnUpdate,
+    InvalidExpression,
+    PartitionColumnUpdate,
+    WrongType,
+)
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column as TableColumn
 

@@ -40,7 +40,7 @@ def conform(
     columns that the rows need not carry. Raises UnknownColumn, WrongType.
     """
     fixed = fixed or {}
-    frame = _as_frame(spark, rows, columns, table)
+    frame = as_frame(spark, rows, columns, table)
     known = {column.name: column for column in columns}
     given: dict[str, T.StructField] = {}
     for field in frame.schema.fields:
@@ -65,7 +65,7 @@ def conform(
     return frame.select(*chosen)
 
 
-def _as_frame(
+def as_frame(
     spark: SparkSession, rows: Rows, columns: Sequence[TableColumn], table: str
 ) -> DataFrame:
     if isinstance(rows, DataFrame):
