@@ -33,11 +33,14 @@ def bucket_of_row(buckets: Bucketing, columns: Sequence[TableColumn]) -> Column:
     def numbers(*values: pa.Array) -> pa.Array:
         return pa.array(bucket_ids(values, kinds, count, version), pa.int32())
 
-    hashed: Column = arrow_udf(numbers, "int")(*(F.col(f"`{one}`") for one in buckets.columns))
+    hash_of = arrow_udf(numbers, "int")  # type: ignore[call-overload]
+    hashed: Column = hash_of(*(F.col(f"`{one}`") for one in buckets.columns))
     return hashed
 
 
-def place_by_hash(frame: DataFrame, buckets: Bucketing, columns: Sequence[TableColumn]) -> DataFrame:
+def place_by_hash(
+    frame: DataFrame, buckets: Bucketing, columns: Sequence[TableColumn]
+) -> DataFrame:
     """The frame with bucket n in partition n."""
     placed = frame.withColumn(BUCKET_OF_ROW, bucket_of_row(buckets, columns))
     return placed.repartitionById(buckets.count, F.col(BUCKET_OF_ROW)).drop(BUCKET_OF_ROW)

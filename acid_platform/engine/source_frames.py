@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from acid_platform.engine.formats import spark_source
+from acid_platform.engine.formats import read_plain
 from acid_platform.engine.row_keys import BUCKET, CURRENT, ROW_ID, WRITE_ID
 from acid_platform.engine.types import event_schema, spark_schema, spark_type
 from acid_platform.layout import schema
@@ -92,7 +92,8 @@ class SourceFrames:
         if len(ordinals) > 1 and not all(_regular(source) for _, source in found):
             # Paths that don't tell the partition by their depth: entity by entity.
             for ordinal in sorted(ordinals):
-                yield from self.native(kind, positional, [one for one in found if one[0] == ordinal])
+                own = [one for one in found if one[0] == ordinal]
+                yield from self.native(kind, positional, own)
             return
         uris = [self.files.uri(path) for path in sorted(source.path for _, source in found)]
         frame = self._read(kind, positional, uris)
@@ -124,8 +125,7 @@ class SourceFrames:
             # Files with names like `_col0` are matched by the position in the whole table.
             columns = self.table if positional else self.columns
             return reader.schema(spark_schema(columns)).orc(uris)
-        name, options = spark_source(self.format)
-        return reader.schema(spark_schema(self.table)).options(**options).load(uris, name)
+        return read_plain(reader, uris, self.format, self.table)
 
     def _literal(self, entity: Entity, position: int) -> Column:
         kind = spark_type(self.partition_columns[position].type)

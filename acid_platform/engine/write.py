@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from acid_platform.engine.buckets import Bucketing
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.formats import spark_source
+from acid_platform.engine.formats import write_plain
 from acid_platform.errors import InvalidDefinition, PublicationFailed
 from acid_platform.layout import names, schema
 from acid_platform.layout.formats import FileFormat
@@ -182,12 +182,15 @@ def _publish(target: WriteTarget, staging: str, built: Sequence[Written]) -> Non
 def _run(events: DataFrame, target: WriteTarget, path: str) -> int:
     observation = Observation()
     watched = events.observe(observation, F.count(F.lit(1)).alias("events"))
-    name, options = ("orc", {}) if target.plain is None else spark_source(target.plain)
-    if name == "orc":
-        options = {"compression": target.compression}
-    writer = watched.write.mode("errorifexists").format(name).options(**options)
+    partition = [KIND, *target.partition_columns]
+    uri = target.files.uri(path)
     with raise_as_ours():
-        writer.partitionBy(KIND, *target.partition_columns).save(target.files.uri(path))
+        if target.plain is None:
+            writer = watched.write.mode("errorifexists").option("compression", target.compression)
+            writer.partitionBy(*partition).orc(uri)
+        else:
+            columns = [name for name in watched.columns if name not in partition]
+            write_plain(watched, target.plain, columns, partition, target.compression, uri)
         return int(observation.get["events"])
 
 
