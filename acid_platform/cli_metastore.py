@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
 import click
 
 from acid_platform.console import Session, command
-from acid_platform.errors import MetastoreUnavailable, NoSuchWarehouse
+from acid_platform.errors import InvalidDefinition, MetastoreUnavailable, NoSuchWarehouse
 from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.counters import prometheus
+from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.start import start as start_process
+
+STOP_SECONDS = 30.0
 
 
 @click.group()
@@ -15,50 +27,87 @@ def metastore() -> None:
 
 
 @metastore.command()
+@click.option("--prometheus", "as_text", is_flag=True, help="Print counters as Prometheus reads.")
 @command
-def status(session: Session) -> None:
+def status(session: Session, as_text: bool) -> None:
     """Whether it runs, and what it holds. Starts nothing."""
     running = _running(session)
-    if running is None:
+    found = None
+    if running is not None:
+        with running:
+            found = running.status()
+    if as_text:
+        click.echo(prometheus(found), nl=False)
+    elif found is None:
         _not_running(session)
-        return
-    with running:
-        found = running.status()
-    if session.json:
+    elif session.json:
         session.say_json({"running": True, **found})
     else:
-        session.show([{"metastore": key, "value": str(value)} for key, value in found.items()])
+        session.show([{"metastore": key, "value": _short(value)} for key, value in found.items()])
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return (f"{value['count']} times, p50 {value['p50_ms']:g} ms, p95 {value['p95_ms']:g} ms,"
+                f" p99 {value['p99_ms']:g} ms")
+    return str(value)
 
 
 @metastore.command()
+@click.option("--listen", metavar="HOST:PORT",
+              help="Serve other machines too; ends only when it is stopped.")
 @command
-def start(session: Session) -> None:
+def start(session: Session, listen: str | None) -> None:
     """Start it if it does not run; makes a warehouse's metastore if there is none."""
+    if session.place.shared:
+        raise InvalidDefinition(
+            f"{session.place.metastore} is a service: start it on its machine, with ACID_METASTORE"
+            " set to its directory there")
+    if listen:
+        start_process(Home(Path(session.place.metastore).resolve()), listen)
     with Metastore.connect(session.place.metastore) as client:
         found = client.status()
-    session.say({"running": True, "pid": found["pid"]}, f"runs as process {found['pid']}")
+    if listen and not found["listen"]:
+        raise MetastoreUnavailable(
+            f"process {found['pid']} runs already and does not listen on {listen}; stop it first:"
+            " `acid metastore stop`")
+    at = f", listens on {found['listen']}" if found["listen"] else ""
+    session.say({"running": True, "pid": found["pid"], "listen": found["listen"]},
+                f"runs as process {found['pid']}{at}")
 
 
 @metastore.command()
 @command
 def stop(session: Session) -> None:
-    """Stop it and wait for its end. The next client starts it again."""
-    import psutil
-
+    """Stop it and wait for its end. The next client starts it again, unless it is a service."""
     running = _running(session)
     if running is None:
         _not_running(session)
         return
     pid = running.stop()
-    try:
-        psutil.Process(pid).wait(30)
-    except psutil.NoSuchProcess:
-        pass
-    except psutil.TimeoutExpired as error:
-        raise MetastoreUnavailable(
-            f"process {pid} was told to stop and still runs after 30 s; see server.log in"
-            f" {session.place.metastore}") from error
+    deadline = time.monotonic() + STOP_SECONDS
+    while _still_there(session, pid):
+        if time.monotonic() > deadline:
+            raise MetastoreUnavailable(
+                f"process {pid} was told to stop and still runs after {STOP_SECONDS:g} s; see"
+                f" server.log in {session.place.metastore}")
+        time.sleep(0.02)
     session.say({"running": False, "pid": pid}, f"process {pid} has ended")
+
+
+def _still_there(session: Session, pid: int) -> bool:
+    """A service may run on another machine: there it is gone when nobody answers."""
+    import psutil
+
+    if not session.place.shared:
+        try:
+            return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
+    running = _running(session)
+    if running is not None:
+        running.close()
+    return running is not None
 
 
 @metastore.command("sql")
@@ -69,6 +118,83 @@ def metastore_sql(session: Session, query: str) -> None:
     with session.metastore() as client:
         columns, rows = client.query(query)
     session.show([dict(zip(columns, row, strict=True)) for row in rows], columns, empty="no rows")
+
+
+@metastore.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@command
+def backup(session: Session, file: str) -> None:
+    """Write all that is committed now to the new FILE, while others work."""
+    with session.metastore() as client:
+        made = client.backup(file)
+    session.say(
+        asdict(made), f"{made.path}: {made.rows} rows, {made.bytes} bytes, transactions up to"
+        f" {made.last_txn}")
+
+
+@metastore.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--replace", is_flag=True, help="Put a metastore that is there aside.")
+@command
+def restore(session: Session, file: str, replace: bool) -> None:
+    """Make the warehouse's metastore from a backup FILE. It must not run.
+
+    Write ids above the backup's are in doubt: hidden, and their files kept, until `resolve`.
+    """
+    from acid_platform.metastore.backup import restore as restore_file
+    from acid_platform.services.recovery import highest_ids
+
+    if session.place.shared:
+        raise InvalidDefinition(
+            f"{session.place.metastore} is a service: restore on its machine, with ACID_METASTORE"
+            " set to its directory there")
+    done = restore_file(
+        Home(Path(session.place.metastore).resolve()), os.fspath(file), highest_ids, replace)
+    if session.json:
+        session.say_json(asdict(done))
+        return
+    made = datetime.fromtimestamp(done.made / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    lines = [f"{done.directory}: {done.tables} tables as of {made}; the next transaction is"
+             f" {done.next_txn}"]
+    if done.open_txns:
+        lines.append(f"{done.open_txns} transactions were open in the backup; they are gone")
+    if done.kept:
+        lines.append(f"the old file is now {done.kept}")
+    for name, ids in done.doubtful.items():
+        lines.append(f"{name}: write ids {_ranges(ids)} are in doubt: hidden, and their files kept")
+    if done.doubtful:
+        lines.append("say what became of them: acid metastore resolve TABLE --committed IDS"
+                     " --aborted IDS")
+    click.echo("\n".join(lines))
+
+
+@metastore.command()
+@click.argument("table", required=False)
+@click.option("--committed", metavar="IDS", default="", help="Such as 7,9-12.")
+@click.option("--aborted", metavar="IDS", default="", help="Such as 8.")
+@command
+def resolve(session: Session, table: str | None, committed: str, aborted: str) -> None:
+    """Say what became of write ids that a restore left in doubt; without TABLE, list them."""
+    with session.metastore() as client:
+        if table:
+            client.resolve_doubtful(table, _ids(committed), _ids(aborted))
+        left = client.doubtful()
+    session.show([{"table": name, "in doubt": _ranges(ids)} for name, ids in left.items()],
+                 empty="no write id is in doubt")
+
+
+def _ids(text: str) -> list[int]:
+    found: list[int] = []
+    for part in filter(None, text.replace(" ", "").split(",")):
+        low, _, high = part.partition("-")
+        if not low.isdecimal() or (high and not high.isdecimal()):
+            raise click.BadParameter(f"{part!r} is no write id and no range such as 9-12")
+        found += range(int(low), int(high or low) + 1)
+    return found
+
+
+def _ranges(ids: list[tuple[int, int]]) -> str:
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ids)
 
 
 def _running(session: Session) -> Metastore | None:

@@ -110,6 +110,10 @@ class MetastoreWriteFailed(Terminal):
     """The metastore could not write its journal, as on a full disk; nothing was changed (P3)."""
 
 
+class BackupRefused(Terminal):
+    """A backup that can't be written, or a file that can't be restored, as asked."""
+
+
 # --- files --------------------------------------------------------------------------------------
 
 

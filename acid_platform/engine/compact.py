@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.compaction.validation import Profile
-from acid_platform.engine.deletes import NO_DELETES, DeleteKeys, load_deletes
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.profile import delete_checksum, profile_rows
 from acid_platform.engine.scan import EntityScan, ScanBuilder, TableScan
@@ -29,6 +28,7 @@ from acid_platform.layout.names import BaseName, BucketFile, DeltaName
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.snapshot.listing import FileEntry
+from acid_platform.storage.deletes import NO_DELETES, DeleteKeys, load_keys
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, orc_schema
 from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket
@@ -181,7 +181,7 @@ def _expected(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -
         directory = replace(
             directory, base=replace(directory.base, test_rows=True) if directory.base else None,
             deltas=tuple(replace(delta, test_rows=True) for delta in directory.deltas))
-    deletes = load_deletes(work.files, directory, work.write_ids)
+    deletes = load_keys(work.files, resolve(work.files, directory).deletes, work.write_ids)
     if plan.kind is CompactionKind.MAJOR:
         return _profile(spark, work, directory, deletes, NO_DELETES)
     return _profile(spark, work, replace(directory, base=None), NO_DELETES, deletes)
@@ -204,7 +204,7 @@ def _actual(
         elif isinstance(name, DeltaName):
             deltas.append(VisibleDelta(name, output.directory, found))
     directory = AcidDirectory(staging, base, tuple(deltas), (), (), ())
-    events = load_deletes(work.files, directory, work.write_ids)
+    events = load_keys(work.files, resolve(work.files, directory).deletes, work.write_ids)
     return _profile(spark, work, directory, NO_DELETES, events)
 
 

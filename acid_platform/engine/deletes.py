@@ -9,7 +9,6 @@ property), so that a row costs a few array loads whatever the number of deletes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,83 +17,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.row_keys import BUCKET, ROW_ID, WRITE_ID
-from acid_platform.layout.rowids import decode_bucket
-from acid_platform.snapshot.directory import AcidDirectory
-from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc, read_keys
-from acid_platform.transactions import ValidWriteIdList
+from acid_platform.storage.deletes import DeleteKeys
 
 MAX_WORDS = 1 << 23
 """64 MB of bitmap; above it, or with as many slots, the scan joins instead."""
 
 FEW_GROUPS = 8
 """So many are compared one after another; more are found through a table."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteKeys:
-    """Deleted keys of one entity: int64 arrays (n,), unique, by (write id, bucket, rowId)."""
-
-    write_ids: np.ndarray
-    buckets: np.ndarray
-    row_ids: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.row_ids)
-
-    @property
-    def numbers(self) -> frozenset[int]:
-        """Bucket numbers that occur."""
-        return frozenset(decode_bucket(int(one)).number for one in np.unique(self.buckets))
-
-    def may_touch(self, low: int, high: int, number: int | None) -> bool:
-        """Whether a file that holds write ids low..high of bucket `number` may have deleted rows.
-
-        `number` None: the file may hold any bucket.
-        """
-        first, last = np.searchsorted(self.write_ids, [low, high + 1])
-        if first == last:
-            return False
-        if number is None:
-            return True
-        found = np.unique(self.buckets[first:last])
-        return any(decode_bucket(int(one)).number == number for one in found)
-
-
-NO_DELETES = DeleteKeys(*(np.empty(0, np.int64) for _ in range(3)))
-
-
-def _read(files: Files, path: str, write_ids: ValidWriteIdList) -> tuple[np.ndarray, ...]:
-    originals, buckets, rows, current = read_keys(open_orc(files, path), path, with_current=True)
-    valid = current <= write_ids.high_watermark
-    excepted = (*write_ids.open, *write_ids.aborted)
-    if excepted:
-        valid &= ~np.isin(current, np.array(excepted, np.int64))
-    return originals[valid], buckets[valid], rows[valid]
-
-
-def load_deletes(
-    files: Files, directory: AcidDirectory, write_ids: ValidWriteIdList
-) -> DeleteKeys:
-    """The keys that the snapshot's delete deltas delete in one entity.
-
-    An event counts when its own currentTransaction is valid (storage.md section 8). A listed file
-    that is missing is an error.
-    """
-    paths = [
-        f"{directory.location}/{entry.path}"
-        for delta in directory.delete_deltas for entry in delta.files
-    ]
-    if not paths:
-        return NO_DELETES
-    with ThreadPoolExecutor(8) as pool:
-        parts = list(pool.map(lambda path: _read(files, path, write_ids), paths))
-    keys = np.stack([np.concatenate(arrays) for arrays in zip(*parts, strict=True)])
-    order = np.lexsort(keys[::-1])
-    keys = keys[:, order]
-    fresh = np.ones(keys.shape[1], bool)
-    fresh[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    return DeleteKeys(*keys[:, fresh])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from acid_platform.engine.buckets import Bucketing
-from acid_platform.engine.deletes import load_deletes
 from acid_platform.engine.predicates import may_match
 from acid_platform.engine.scan import EntityScan, TableScan
 from acid_platform.errors import CorruptFile
@@ -19,6 +18,7 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.directory import AcidDirectory, select
+from acid_platform.storage.deletes import load_keys
 from acid_platform.storage.files import Files
 from acid_platform.storage.sources import resolve
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -82,9 +82,9 @@ def open_scan(
 
     def entity(name: str) -> EntityScan:
         directory = selected[name]
-        return EntityScan(directory, resolve(table.files, directory),
-                          load_deletes(table.files, directory, write_ids), name,
-                          table.values(name))
+        sources = resolve(table.files, directory)
+        deletes = load_keys(table.files, sources.deletes, write_ids)
+        return EntityScan(directory, sources, deletes, name, table.values(name))
 
     with ThreadPoolExecutor(8) as pool:
         entities = tuple(pool.map(entity, selected))

@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from acid_platform.compaction.validation import Profile
-from acid_platform.engine.deletes import DeleteKeys
 from acid_platform.engine.row_keys import KEYS
 from acid_platform.layout.types import Column as TableColumn
+from acid_platform.storage.deletes import DeleteKeys
 
 _MODULUS = 2_147_483_647
 """Hashes are reduced to it, so that a sum of 4 thousand million rows fits a bigint."""

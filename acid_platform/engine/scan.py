@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from acid_platform.engine.deletes import DeleteBitmap, DeleteKeys, keys_frame
+from acid_platform.engine.deletes import DeleteBitmap, keys_frame
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.predicates import columns_of
 from acid_platform.engine.row_keys import BUCKET, CURRENT, KEYS, ROW_ID, ROW_ID_COLUMN, WRITE_ID
@@ -35,6 +35,7 @@ from acid_platform.layout.rowids import decode_bucket
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.snapshot.directory import AcidDirectory
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
+from acid_platform.storage.deletes import DeleteKeys
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 from acid_platform.metastore.rpc import Caller
 
+if TYPE_CHECKING:
+    from acid_platform.metastore.backup import Backup
+    from acid_platform.metastore.client import Metastore
+
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A backup that is going on: what is in `meta`, and how many rows each table has."""
+
+    token: str
+    meta: dict[str, str]
+    rows: dict[str, int]
 
 
 class ShowCalls(Caller):
@@ -40,3 +56,30 @@ class ShowCalls(Caller):
         """Columns and rows of one SELECT over the metastore's own tables."""
         answer = self._call("query", sql=sql)
         return answer["columns"], answer["rows"]
+
+    # --- backup ---------------------------------------------------------------------------------
+
+    def backup(self, file: str | os.PathLike[str]) -> Backup:
+        """Writes everything that is committed now to a new file on this machine.
+
+        Raises BackupRefused, MetastoreUnavailable.
+        """
+        from acid_platform.metastore.backup import backup
+
+        return backup(cast("Metastore", self), file)
+
+    def backup_begin(self) -> Begun:
+        return Begun(**self._call("backup_begin"))
+
+    def backup_parts(self, begun: Begun, table: str) -> Iterator[str]:
+        """The table's rows as Arrow IPC in base64. Raises MetastoreUnavailable."""
+        number = 0
+        while True:
+            part = self._call("backup_part", token=begun.token, table=table, part=number)["part"]
+            if part is None:
+                return
+            yield part
+            number += 1
+
+    def backup_end(self) -> None:
+        self._call("backup_end")

@@ -119,6 +119,20 @@ class TableCalls(Caller):
         """Kept over restarts. Raises SettingRefused."""
         self._call("set", name=name, value=value)
 
+    # --- after a restore ------------------------------------------------------------------------
+
+    def doubtful(self) -> dict[str, list[tuple[int, int]]]:
+        """Ranges of write ids by table whose outcome a restore left in doubt (P24)."""
+        found = self._call("doubtful")["tables"]
+        return {name: [(low, high) for low, high in ids] for name, ids in found.items()}
+
+    def resolve_doubtful(
+        self, name: str, committed: Iterable[int] = (), aborted: Iterable[int] = ()
+    ) -> None:
+        """Says what became of doubtful write ids. Raises NoSuchTable, InvalidDefinition."""
+        self._call(
+            "resolve_doubtful", name=name, committed=sorted(committed), aborted=sorted(aborted))
+
 
 def _declared(
     name: str,

@@ -67,6 +67,7 @@ _METRICS = (
     ("clients", "clients", "gauge", "Connected clients."),
     ("tables", "tables", "gauge", "Tables."),
     ("last_txn", "last_transaction_id", "counter", "Highest transaction id that was given."),
+    ("doubtful", "doubtful_write_ids", "gauge", "Write ids that a restore left in doubt."),
     ("epoch", "epoch", "counter", "Starts of this metastore."),
     ("journal", "journal_events", "gauge", "Journaled events that are not folded yet."),
     ("requests", "requests_total", "counter", "Requests handled."),

@@ -45,6 +45,11 @@ class Home:
         return self.path / "server.lock"
 
     @property
+    def unfinished(self) -> Path:
+        """Is there while a restore replaces the database, and after one that was interrupted."""
+        return self.path / "restore.unfinished"
+
+    @property
     def endpoint(self) -> Path:
         return self.path / "endpoint.json"
 

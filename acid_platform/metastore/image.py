@@ -63,6 +63,7 @@ def live_rows(state: State) -> Rows:
                 **encode(one.record), "next_write_id": one.next_write_id, "purged": one.purged,
                 "forgotten": one.forgotten, "cleaned_upto": one.cleaned_upto,
                 "aborted": ranges(one.aborted), "floors": one.floors,
+                "doubtful": ranges(one.doubtful),
             }
             for one in tables
         ],
@@ -123,8 +124,7 @@ def restore(rows: Rows, numbers: dict[str, int]) -> State:
         record = decode(TableRecord, row)
         state.tables[record.table_id] = Table(
             record, row["next_write_id"], row["purged"], row["forgotten"], row["cleaned_upto"],
-            aborted={one for low, high in row["aborted"] for one in range(low, high + 1)},
-            floors=row["floors"],
+            aborted=_ids(row["aborted"]), floors=row["floors"], doubtful=_ids(row["doubtful"]),
         )
         state.names[record.name] = record.table_id
     for row in rows["partitions"]:
@@ -136,6 +136,10 @@ def restore(rows: Rows, numbers: dict[str, int]) -> State:
     _restore_txns(state, rows)
     _restore_compactions(state, rows)
     return state
+
+
+def _ids(found: list[list[int]]) -> set[int]:
+    return {one for low, high in found for one in range(low, high + 1)}
 
 
 def _restore_txns(state: State, rows: Rows) -> None:

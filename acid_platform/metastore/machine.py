@@ -17,6 +17,7 @@ from acid_platform.metastore import (
     compactions,
     housekeeping,
     locking,
+    restoring,
     shows,
     tables,
     txns,
@@ -26,13 +27,13 @@ from acid_platform.metastore.turn import Apply, Event, Parked, Reply, Turn, erro
 
 APPLY: dict[str, Apply] = {
     **tables.APPLY, **txns.APPLY, **locking.APPLY, **commits.APPLY, **compactions.APPLY,
-    **cleaning.APPLY, **housekeeping.APPLY,
+    **cleaning.APPLY, **housekeeping.APPLY, **restoring.APPLY,
 }
 """What each kind of event does to the state."""
 
 HANDLERS = {
     **tables.HANDLERS, **txns.HANDLERS, **commits.HANDLERS, **compactions.HANDLERS,
-    **cleaning.HANDLERS, **shows.HANDLERS,
+    **cleaning.HANDLERS, **restoring.HANDLERS, **shows.HANDLERS,
 }
 """What each request decides."""
 
@@ -42,7 +43,8 @@ EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
 """Answers that are kept short and made whole from the state whenever they are given."""
 
 REPEATABLE = {
-    *shows.HANDLERS, "heartbeat", "heartbeat_one", "valid_write_ids", "allocate", "granted",
+    *shows.HANDLERS, "doubtful", "heartbeat", "heartbeat_one", "valid_write_ids", "allocate",
+    "granted",
 }
 """Requests that may simply be sent again; of all others the outcome is kept (P3)."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 1
+VERSION = 2
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
@@ -29,7 +29,7 @@ LIVE: dict[str, Columns] = {
         "table_id": _I, "name": _S, "location": _S, "columns": _J, "partition_columns": _J,
         "properties": _J, "bucket_columns": _J, "bucket_count": _I, "created": _I, "floor": _I,
         "next_write_id": _I, "purged": _I, "forgotten": _I, "cleaned_upto": _I, "aborted": _J,
-        "floors": _J,
+        "floors": _J, "doubtful": _J,
     },
     "partitions": {"table_id": _I, "name": _S, "floor": _I},
     "open_txns": {
@@ -100,15 +100,25 @@ def sql_type(column_type: str) -> str:
     return _S if column_type == _J else column_type
 
 
+_LATER = {"tables": ("doubtful",)}
+"""Columns that version 1 did not have."""
+
+
 def _create(name: str, columns: Columns) -> str:
     listed = ", ".join(f'"{one}" {sql_type(kind)}' for one, kind in columns.items())
     return f'CREATE TABLE "{name}" ({listed})'
 
 
 def _version_1() -> Sequence[str]:
-    every = {"meta": {"key": _S, "value": _S}, "journal": JOURNAL, **LIVE, **KEPT}
+    first = {
+        name: {key: kind for key, kind in columns.items() if key not in _LATER.get(name, ())}
+        for name, columns in {**LIVE, **KEPT}.items()
+    }
+    every = {"meta": {"key": _S, "value": _S}, "journal": JOURNAL, **first}
     return [*(_create(name, columns) for name, columns in every.items()), *_VIEWS]
 
 
-MIGRATIONS: tuple[Sequence[str], ...] = (_version_1(),)
+_VERSION_2 = ("""ALTER TABLE "tables" ADD COLUMN doubtful VARCHAR DEFAULT '[]'""",)
+
+MIGRATIONS: tuple[Sequence[str], ...] = (_version_1(), _VERSION_2)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

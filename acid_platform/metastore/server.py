@@ -20,7 +20,12 @@ from typing import Any
 import psutil
 
 from acid_platform.clock import Clock, SystemClock
-from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
+from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
+    MetastoreIncompatible,
+    MetastoreUnavailable,
+)
 from acid_platform.metastore import image
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.counters import Counters, histogram
@@ -70,6 +75,11 @@ class Server:
     ) -> None:
         """`service` is a TCP address `host:port` to listen on too, and the key of its clients."""
         refuse_network_file_system(home)
+        if home.unfinished.exists():
+            raise MetastoreIncompatible(
+                f"a restore into {home.path} was interrupted; run `acid metastore restore FILE"
+                " --replace` again"
+            )
         self._home, self._clock = home, clock or SystemClock()
         self._lock = os.stat(home.lock).st_ino
         self._store = Store(home.database)
@@ -103,8 +113,8 @@ class Server:
 
     def stop(self, *_: Any) -> None:
         """Ends `run` after the round that is going on; safe in a signal handler."""
-        self._stopping = True
         self._peers.ring()
+        self._stopping = True
 
     def _bind(self) -> socket.socket:
         # The name appears only when the socket listens, and replaces that of a dead process.
@@ -276,6 +286,7 @@ class Server:
             "waiting": sum(1 for entry in state.locks.values() if not entry.acquired),
             "tables": len(state.tables),
             "last_txn": state.last_txn,
+            "doubtful": sum(len(one.doubtful) for one in state.tables.values()),
             "journal": self._store.journal_length,
             "requests": done.requests,
             "commits": done.batches,
@@ -291,6 +302,26 @@ class Server:
             "cpu_seconds": time.process_time(),
             "resident_bytes": psutil.Process().memory_info().rss,
         }
+
+    def backup_begin(self, args: Json) -> Json:
+        """Begins a backup of what holds now."""
+        self._fold()
+        made = self._store.export()
+        return {"token": made.token, "meta": made.meta, "rows": made.rows}
+
+    def backup_part(self, args: Json) -> Json:
+        """Raises MetastoreUnavailable if the backup is not going on any more."""
+        made = self._store.exported(args["token"])
+        if made is None:
+            raise MetastoreUnavailable(
+                "the backup was interrupted: the metastore started again, or another backup began;"
+                " begin it again"
+            )
+        return {"part": made.part(args["table"], args["part"])}
+
+    def backup_end(self, args: Json) -> Json:
+        self._store.end_exports()
+        return {}
 
     def halt(self, args: Json) -> Json:
         self.stop()
@@ -369,7 +400,8 @@ class Server:
 
 _OWN = {
     "outcome": Server.outcome, "query": Server.query, "history": Server.history,
-    "status": Server.status, "stop": Server.halt,
+    "status": Server.status, "stop": Server.halt, "backup_begin": Server.backup_begin,
+    "backup_part": Server.backup_part, "backup_end": Server.backup_end,
 }
 
 

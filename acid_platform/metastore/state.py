@@ -53,6 +53,8 @@ class Table:
     by_txn: dict[int, int] = field(default_factory=dict)
     aborted: set[int] = field(default_factory=set)
     """Aborted write ids that a file may still carry (P4)."""
+    doubtful: set[int] = field(default_factory=set)
+    """Write ids given after the backup that was restored: hidden until they are resolved (P24)."""
     partitions: dict[str, PartitionRecord] = field(default_factory=dict)
     floors: dict[str, int] = field(default_factory=dict)
     """Highest write id when a partition of this name was dropped (P22)."""

@@ -24,6 +24,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore import image, schema
 from acid_platform.metastore.codec import decode
+from acid_platform.metastore.export import Export
 from acid_platform.metastore.records import HistoryRow
 from acid_platform.metastore.state import Ended, Outcome, State
 from acid_platform.metastore.turn import Event
@@ -54,6 +55,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection = _connect(path)
+        self._exports: dict[str, Export] = {}
         self._migrate()
         self._seq = self._scalar("SELECT coalesce(max(seq), 0) FROM journal")
 
@@ -159,16 +161,44 @@ class Store:
         """Counts the starts of the metastore."""
         epoch = int(self._meta().get("epoch", "0")) + 1
         with self._transaction():
-            self._set_meta({"epoch": str(epoch)})
+            self._set_meta({"epoch": str(epoch), **self._made_by()})
         return epoch
+
+    def _made_by(self) -> dict[str, str]:
+        """What reads and writes the file, for people who meet an old one (P8)."""
+        storage = self._scalar(
+            "SELECT tags['storage_version'] FROM duckdb_databases()"
+            " WHERE database_name = current_database()"
+        )
+        return {"duckdb_version": duckdb.__version__, "storage_version": str(storage)}
+
+    def export(self) -> Export:
+        """Begins a backup; an older one that was left is given up. Raises Error."""
+        self.end_exports()
+        made = Export(self._connection.cursor())
+        self._exports[made.token] = made
+        return made
+
+    def exported(self, token: str) -> Export | None:
+        return self._exports.get(token)
+
+    def forget_meta(self, key: str) -> None:
+        self._connection.execute("DELETE FROM meta WHERE key = $1", [key])
+
+    def end_exports(self) -> None:
+        for one in self._exports.values():
+            one.close()
+        self._exports = {}
 
     def reopen(self) -> None:
         """After a failed write: only what the file holds counts (P3). Raises Error."""
-        self._connection.close()
+        self.close()
         self._connection = _connect(self._path)
         self._seq = self._scalar("SELECT coalesce(max(seq), 0) FROM journal")
 
     def close(self) -> None:
+        # All cursors: the file is let go with the last of them.
+        self.end_exports()
         self._connection.close()
 
     # --- DuckDB -----------------------------------------------------------------------------
@@ -238,9 +268,7 @@ class Store:
             with self._transaction():
                 for statement in schema.MIGRATIONS[number]:
                     self._connection.execute(statement)
-                self._set_meta({
-                    "schema_version": str(number + 1), "duckdb_version": duckdb.__version__,
-                })
+                self._set_meta({"schema_version": str(number + 1), **self._made_by()})
 
 
 def _connect(path: Path) -> duckdb.DuckDBPyConnection:

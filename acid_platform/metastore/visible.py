@@ -37,6 +37,7 @@ def write_ids(table: Table, txns: ValidTxnList) -> ValidWriteIdList:
     aborted.update(by_txn[txn] for txn in txns.aborted if txn in by_txn and by_txn[txn] <= high)
     hidden = {by_txn[txn] for txn in txns.open if txn in by_txn and by_txn[txn] <= high}
     hidden.update(one for one in above if one < high)
+    hidden.update(one for one in table.doubtful if one <= high)
     return ValidWriteIdList.of(table.record.name, high, hidden - aborted, aborted)
 
 

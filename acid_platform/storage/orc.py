@@ -32,6 +32,20 @@ def open_orc(files: Files, path: str) -> orc.ORCFile:
                           " Restore it or drop its transaction") from error
 
 
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Arrow's errors inside the block become CorruptFile with the file and the next step."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CorruptFile(
+            f"{path} was listed but is gone; restore it, or read again if it was cleaned away"
+        ) from error
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(f"{path} can't be read: {error}; restore it or drop its transaction"
+                          ) from error
+
+
 def acid_columns(file: orc.ORCFile, path: str) -> list[str]:
     """The six root names as this file spells them (some writers use lower case).
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.transaction import Heartbeats
 from acid_platform.transactions import Operation, TxnType
 from acid_platform.transactions.locks import LockType
+from tests.metastore.processes import gone, until
 
 FORK = multiprocessing.get_context("fork")
 WRITE = LockRequest("t", LockType.SHARED_WRITE, Operation.INSERT)
@@ -60,22 +61,6 @@ def metastore(directory: Path) -> Iterator[Metastore]:
     with Metastore.connect(directory) as handle:
         handle.create_table("t", "/w/t", [("id", "int")])
         yield handle
-
-
-def until(condition: Callable[[], Any], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    state = Path(f"/proc/{pid}/stat")
-    return state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def kill(metastore: Metastore) -> int:

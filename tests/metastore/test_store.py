@@ -56,22 +56,84 @@ def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
     assert set(image.ended_rows(State())) == set(schema.KEPT)
 
 
-def test_P8_migration_from_nothing_to_version_1(path: Path) -> None:
-    assert len(schema.MIGRATIONS) == schema.VERSION == 1
+def test_P8_from_nothing_to_the_newest_version(path: Path) -> None:
+    assert len(schema.MIGRATIONS) == schema.VERSION == 2
     store = Store(path)
     names, rows = store.query("SELECT table_name FROM duckdb_tables()")
     assert names == ["table_name"]
     assert {row[0] for row in rows} == {"meta", "journal", *schema.LIVE, *schema.KEPT}
-    assert ["schema_version", "1"] in store.query("FROM meta")[1]
+    meta = dict(store.query("FROM meta")[1])
+    assert meta["schema_version"] == "2" and meta["duckdb_version"] == duckdb.__version__
+    assert meta["storage_version"].startswith("v2.")
     store.close()
     Store(path).close()
+
+
+def version_1(path: Path) -> None:
+    """A file as version 1 of the schema left it, with one table that has an aborted write id."""
+    with duckdb.connect(str(path)) as raw:
+        for statement in schema.MIGRATIONS[0]:
+            raw.execute(statement)
+        raw.execute("INSERT INTO meta VALUES ('schema_version', '1'), ('next_txn', '9')")
+        raw.execute("INSERT INTO databases VALUES ('default', 0)")
+        raw.execute("""INSERT INTO tables VALUES (1, 'default.t', '/w/t', '[["id","int"]]', '[]',
+            '{}', '[]', 0, 5, 0, 8, 7, 0, 0, '[[3, 4]]', '{}')""")
+
+
+def test_P8_version_1_to_2_keeps_what_it_finds(path: Path) -> None:
+    version_1(path)
+    store = Store(path)
+    state, _ = store.load()
+    assert state.next_txn == 9 and state.tables[1].next_write_id == 8
+    assert state.tables[1].aborted == {3, 4} and state.tables[1].doubtful == set()
+    assert ["schema_version", "2"] in store.query("FROM meta")[1]
+    store.close()
+
+
+def test_P8_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(path: Path) -> None:
+    version_1(path)
+    script = (
+        "import os, sys; from pathlib import Path\n"
+        "from acid_platform.metastore import schema\n"
+        "from acid_platform.metastore.store import Store\n"
+        "class Crash:\n"
+        "    def __iter__(self):\n"
+        "        yield from schema._VERSION_2\n"
+        "        yield 'CREATE TABLE half (id INTEGER)'\n"
+        "        os._exit(9)\n"
+        "schema.MIGRATIONS = (schema.MIGRATIONS[0], Crash())\n"
+        "Store(Path(sys.argv[1]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    assert done.returncode == 9
+    with duckdb.connect(str(path)) as raw:
+        assert raw.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchall() == [
+            ("1",)]
+        assert raw.execute("FROM duckdb_tables() WHERE table_name = 'half'").fetchall() == []
+    Store(path).close()
+
+
+def test_P8_a_migration_that_fails_changes_nothing_and_can_be_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version_1(path)
+    three = ("CREATE TABLE extra (id INTEGER)", "SELECT no_such_function()")
+    monkeypatch.setattr(schema, "VERSION", 3)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, three))
+    with pytest.raises(duckdb.Error):
+        Store(path)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:2], three[:1]))
+    store = Store(path)
+    assert ["schema_version", "3"] in store.query("FROM meta")[1]
+    assert store.query("SELECT count(*) FROM extra")[1] == [[0]]
+    store.close()
 
 
 def test_P8_a_newer_schema_is_refused(path: Path) -> None:
     Store(path).close()
     with duckdb.connect(str(path)) as raw:
-        raw.execute("UPDATE meta SET value = '2' WHERE key = 'schema_version'")
-    with pytest.raises(MetastoreIncompatible, match="version 2, this program knows 1"):
+        raw.execute("UPDATE meta SET value = '3' WHERE key = 'schema_version'")
+    with pytest.raises(MetastoreIncompatible, match="version 3, this program knows 2"):
         Store(path)
 
 

@@ -1,0 +1,238 @@
+"""A copy of the metastore in one file, made while it works, and a metastore made from it (P24).
+
+The copy is a DuckDB file with the same tables, everything folded. The server reads it out, since no
+other process may open its file; the client that asks writes it, wherever that is.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from acid_platform.errors import BackupRefused, MetastoreIncompatible
+from acid_platform.metastore import schema
+from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
+from acid_platform.metastore.machine import Machine
+from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.state import State
+from acid_platform.metastore.store import Store
+from acid_platform.metastore.turn import Event
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client import Metastore
+
+MADE = "backup_made"
+"""Key in `meta`: milliseconds UTC of the moment that a backup shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What was written."""
+
+    path: str
+    made: int
+    rows: int
+    bytes: int
+    last_txn: int
+
+
+def backup(metastore: Metastore, file: str | os.PathLike[str]) -> Backup:
+    """Writes everything that is committed now to a new file, while others work.
+
+    Raises BackupRefused if the file exists or can't be written, MetastoreUnavailable if the
+    metastore was restarted meanwhile.
+    """
+    path = Path(file).absolute()
+    if path.exists():
+        raise BackupRefused(f"{path} exists; name a new file")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with suppress(FileNotFoundError):
+        draft.unlink()
+    begun = metastore.backup_begin()
+    version = int(begun.meta["schema_version"])
+    if version > schema.VERSION:
+        raise MetastoreIncompatible(
+            f"the metastore has schema version {version}, this program knows {schema.VERSION}; use"
+            " the program that it runs with"
+        )
+    made = time.time_ns() // 1_000_000
+    try:
+        with duckdb.connect(str(draft)) as target:
+            draft.chmod(0o600)
+            for statements in schema.MIGRATIONS[:version]:
+                for statement in statements:
+                    target.execute(statement)
+            for table, count in begun.rows.items():
+                for part in metastore.backup_parts(begun, table):
+                    _write(target, table, part)
+                [(came,)] = target.execute(f'SELECT count(*) FROM "{table}"').fetchall()
+                if came != count:
+                    raise BackupRefused(f"{table} came with {came} rows instead of {count};"
+                                        " the backup was dropped, make it again")
+            meta = {**begun.meta, MADE: str(made)}
+            target.execute("INSERT INTO meta SELECT unnest($1), unnest($2)",
+                           [[*meta], [*meta.values()]])
+        _sync(draft)
+        os.link(draft, path)
+        _sync(path.parent)
+    except FileExistsError as error:
+        raise BackupRefused(f"{path} exists; name a new file") from error
+    except (OSError, duckdb.Error) as error:
+        raise BackupRefused(f"{path} can't be written: {error}; name another file") from error
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+        metastore.backup_end()
+    last = int(begun.meta.get("next_txn", "1")) - 1
+    return Backup(str(path), made, sum(begun.rows.values()), path.stat().st_size, last)
+
+
+def _write(target: duckdb.DuckDBPyConnection, table: str, part: str) -> None:
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(base64.b64decode(part)) as stream:
+        rows = stream.read_all()
+    target.register("part", rows)
+    target.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM part')
+    target.unregister("part")
+
+
+# --- restoring ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Highest:
+    """The highest ids that the directories of a table carry."""
+
+    write_id: int = 0
+    txn_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did."""
+
+    directory: str
+    made: int
+    """The moment that the backup shows, milliseconds UTC."""
+    tables: int
+    doubtful: dict[str, list[tuple[int, int]]]
+    """Ranges of write ids by table that no snapshot shows until they are resolved."""
+    open_txns: int
+    """Transactions that were open in the backup; they are gone."""
+    next_txn: int
+    kept: str
+    """Where the file that was replaced is now; empty if there was none."""
+
+
+def restore(
+    home: Home, file: str | os.PathLike[str], highest: Callable[[TableRecord], Highest],
+    replace: bool = False,
+) -> Restored:
+    """Makes the directory's metastore from a backup; `highest` looks into the tables' directories.
+
+    Raises MetastoreInUse while one runs there, BackupRefused if there is one and `replace` is
+    False or the file is no backup, MetastoreIncompatible for a newer schema.
+    """
+    path = Path(file).absolute()
+    made = _made(path)
+    home.prepare()
+    refuse_network_file_system(home)
+    with take_lock(home):
+        if (home.database.exists() or home.unfinished.exists()) and not replace:
+            raise BackupRefused(
+                f"{home.path} holds a metastore already; restore into another directory, or replace"
+                " it (--replace keeps the old file beside the new one)"
+            )
+        draft = home.path / f"restore.{os.getpid()}.duckdb"
+        try:
+            shutil.copyfile(path, draft)
+            draft.chmod(0o600)
+            opened, state = _advance(draft, highest)
+            # Until it is gone no metastore starts here: half of a restore is none.
+            home.unfinished.touch(0o600)
+            kept = _put_aside(home)
+            os.rename(draft, home.database)
+            _sync(home.path)
+            home.unfinished.unlink()
+            _sync(home.path)
+        finally:
+            for one in (draft, _wal(draft)):
+                with suppress(FileNotFoundError):
+                    one.unlink()
+    return Restored(
+        str(home.path), made, len(state.tables),
+        Machine(state).handle("doubtful", {}, "", 0).replies[0].value["value"]["tables"],
+        opened, state.next_txn, kept,
+    )
+
+
+def _made(path: Path) -> int:
+    """When the backup was made. Raises BackupRefused."""
+    if not path.is_file():
+        raise BackupRefused(f"{path} is no file; name one that `acid metastore backup` wrote")
+    try:
+        with duckdb.connect(str(path), read_only=True) as source:
+            rows = source.execute("SELECT value FROM meta WHERE key = $1", [MADE]).fetchall()
+    except duckdb.Error as error:
+        raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
+    if not rows:
+        raise BackupRefused(f"{path} was not written by `acid metastore backup`; a metastore's own"
+                            " file is never copied, since its log may hold the rest of it")
+    return int(rows[0][0])
+
+
+def _advance(draft: Path, highest: Callable[[TableRecord], Highest]) -> tuple[int, State]:
+    """Counters above everything that the tables' directories carry (P24)."""
+    store = Store(draft)
+    try:
+        state, events = store.load()
+        machine = Machine(state)
+        machine.replay(events)
+        opened = sum(1 for _ in state.open_txns())
+        found = {one.record.table_id: highest(one.record) for one in state.tables.values()}
+        now = time.time_ns() // 1_000_000
+        event = Event("restored", now, {
+            "tables": [[table_id, one.write_id] for table_id, one in found.items()],
+            "txn_id": max((one.txn_id for one in found.values()), default=0),
+        })
+        machine.replay([event])
+        store.append([event])
+        store.forget_meta(MADE)
+        store.checkpoint()
+    finally:
+        store.close()
+    _sync(draft)
+    return opened, state
+
+
+def _put_aside(home: Home) -> str:
+    """The old file and its log move together: each is worthless without the other."""
+    if not home.database.exists():
+        return ""
+    kept = home.path / f"replaced-{time.time_ns() // 1_000_000}.duckdb"
+    os.rename(home.database, kept)
+    with suppress(FileNotFoundError):
+        os.rename(_wal(home.database), _wal(kept))
+    return str(kept)
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(path.name + ".wal")
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,85 @@
+"""A metastore that was restored from an older backup (P24).
+
+Write ids that were given after the backup, or whose transaction was open in it, are doubtful: no
+snapshot sees them, no compaction passes them, no Cleaner removes their files, until somebody says
+which were committed and which aborted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from acid_platform.compaction.states import CompactionState
+from acid_platform.errors import InvalidDefinition
+from acid_platform.metastore.state import State, Table, ranges
+from acid_platform.metastore.turn import Body, Turn
+
+
+def doubtful(turn: Turn, args: Body) -> dict[str, Any]:
+    """Ranges of doubtful write ids by table."""
+    found = {one.record.name: ranges(one.doubtful) for one in turn.state.tables.values()}
+    return {"tables": {name: ids for name, ids in sorted(found.items()) if ids}}
+
+
+def resolve(turn: Turn, args: Body) -> dict[str, Any]:
+    """Says what became of doubtful write ids. Raises NoSuchTable, InvalidDefinition."""
+    table = turn.state.table(args["name"])
+    committed, aborted = set(args["committed"]), set(args["aborted"])
+    wrong = sorted((committed | aborted) - table.doubtful | (committed & aborted))
+    if wrong:
+        raise InvalidDefinition(
+            f"write ids {wrong} of {table.record.name} are not doubtful, or said to be both;"
+            f" doubtful are {ranges(table.doubtful)}"
+        )
+    turn.record(
+        "resolved", table_id=table.record.table_id, committed=sorted(committed),
+        aborted=sorted(aborted),
+    )
+    return {"left": ranges(table.doubtful)}
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+def _restored(state: State, at: int, body: Body) -> None:
+    """`tables`: per table id the highest write id found in its directories; `txn_id`: the highest
+    transaction found there."""
+    state.next_txn = max(state.next_txn, body["txn_id"] + 1)
+    for table_id, highest in body["tables"]:
+        table = state.tables[table_id]
+        table.doubtful.update(range(table.next_write_id, highest + 1))
+        table.next_write_id = max(table.next_write_id, highest + 1)
+    for txn in list(state.open_txns()):
+        for table_id in txn.wrote:
+            if table_id in state.tables:
+                _doubt(state.tables[table_id], txn.txn_id)
+        for kept in (state.txns, state.components, state.heartbeats, state.reads):
+            kept.pop(txn.txn_id, None)
+    for table in state.tables.values():
+        # What is doubtful has no transaction any more, and must not lift a watermark by itself.
+        table.purged = max(table.purged, table.last_write_id)
+    state.locks, state.locks_by_name, state.locks_by_txn = {}, {}, {}
+    state.cleaning = {}
+    for row in list(state.queue.values()):
+        if row.state is CompactionState.WORKING:
+            state.queue[row.id] = replace(
+                row, state=CompactionState.INITIATED, worker="", started=0, txn_id=0)
+
+
+def _doubt(table: Table, txn_id: int) -> None:
+    write_id = table.by_txn.pop(txn_id, None)
+    if write_id is not None:
+        table.doubtful.add(write_id)
+        table.writes = [row for row in table.writes if row.txn_id != txn_id]
+
+
+def _resolved(state: State, at: int, body: Body) -> None:
+    table = state.tables[body["table_id"]]
+    table.doubtful.difference_update(body["committed"], body["aborted"])
+    table.aborted.update(body["aborted"])
+
+
+APPLY = {"restored": _restored, "resolved": _resolved}
+
+HANDLERS = {"doubtful": doubtful, "resolve_doubtful": resolve}

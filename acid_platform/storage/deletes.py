@@ -1,0 +1,162 @@
+"""The keys that a snapshot's delete deltas delete in one entity, and which rows they hit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.layout import schema
+from acid_platform.layout.rowids import decode_bucket
+from acid_platform.snapshot.sources import Source
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import acid_columns, reading
+from acid_platform.storage.sources import open_source
+from acid_platform.transactions import ValidWriteIdList
+
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteKeys:
+    """Deleted keys of one entity: int64 arrays (n,), unique, by (write id, bucket, rowId)."""
+
+    write_ids: np.ndarray
+    buckets: np.ndarray
+    row_ids: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row_ids)
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Bucket numbers that occur."""
+        return frozenset(decode_bucket(int(one)).number for one in np.unique(self.buckets))
+
+    def may_touch(self, low: int, high: int, number: int | None) -> bool:
+        """Whether a file that holds write ids low..high of bucket `number` may have deleted rows.
+
+        `number` None: the file may hold any bucket.
+        """
+        first, last = np.searchsorted(self.write_ids, [low, high + 1])
+        if first == last:
+            return False
+        if number is None:
+            return True
+        found = np.unique(self.buckets[first:last])
+        return any(decode_bucket(int(one)).number == number for one in found)
+
+
+NO_DELETES = DeleteKeys(*(np.empty(0, np.int64) for _ in range(3)))
+
+
+def valid_ids(current: np.ndarray, write_ids: ValidWriteIdList) -> np.ndarray:
+    """Mask of events whose own currentTransaction the snapshot sees (storage.md section 8)."""
+    valid: np.ndarray = current <= write_ids.high_watermark
+    excepted = (*write_ids.open, *write_ids.aborted)
+    if excepted:
+        valid &= ~np.isin(current, np.array(excepted, np.int64))
+    return valid
+
+
+def load_keys(
+    files: Files, sources: Sequence[Source], write_ids: ValidWriteIdList
+) -> DeleteKeys:
+    """The keys that delete files delete for a snapshot.
+
+    An event counts when its own currentTransaction is valid (storage.md section 8). A listed file
+    that is gone is an error (trap 4). Raises CorruptFile, UnsupportedLayout.
+    """
+    if not sources:
+        return NO_DELETES
+    with ThreadPoolExecutor(_THREADS) as pool:
+        parts = list(pool.map(lambda one: _events(files, one, write_ids), sources))
+    keys = np.stack([np.concatenate(arrays) for arrays in zip(*parts, strict=True)])
+    order = np.lexsort(keys[::-1])
+    keys = keys[:, order]
+    fresh = np.ones(keys.shape[1], bool)
+    fresh[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    return DeleteKeys(*keys[:, fresh])
+
+
+def _events(
+    files: Files, source: Source, write_ids: ValidWriteIdList
+) -> tuple[np.ndarray, ...]:
+    path = source.path
+    with reading(path):
+        file = open_source(files, source)
+        columns = acid_columns(file, path)[:5]
+        table = file.read(columns=columns)
+        if any(table.column(name).null_count for name in columns):
+            raise CorruptFile(f"{path} has an event without a row key; restore the file")
+        operation, *keys = (
+            table.column(name).to_numpy().astype(np.int64, copy=False) for name in columns)
+    require_operation(operation, schema.DELETE_EVENT, path)
+    valid = valid_ids(keys[3], write_ids)
+    return keys[0][valid], keys[1][valid], keys[2][valid]
+
+
+def require_operation(operation: np.ndarray, expected: int, path: str) -> None:
+    """Insert files hold inserts alone, delete files deletes alone (storage.md section 11).
+
+    Raises UnsupportedLayout for what only ACID version 1 writes, CorruptFile for another number.
+    """
+    wrong = operation[operation != expected]
+    if not len(wrong):
+        return
+    if int(wrong[0]) in (0, 1, 2):
+        raise UnsupportedLayout(
+            f"{path} holds events of operation {int(wrong[0])} where all must be {expected}: a file"
+            " of ACID version 1; run a major compaction with Hive 2 and upgrade the table"
+        )
+    raise CorruptFile(f"{path} holds an event of operation {int(wrong[0])}; restore the file")
+
+
+class DeletedRows:
+    """Tests rows against the keys of one entity; immutable, so shared by threads."""
+
+    def __init__(self, keys: DeleteKeys) -> None:
+        self._write_ids = np.unique(keys.write_ids)
+        self._buckets = np.unique(keys.buckets)
+        self._row_ids = np.unique(keys.row_ids)
+        groups = self._group(keys.write_ids, keys.buckets)
+        self._groups = np.unique(groups)
+        self._keys = np.sort(
+            np.searchsorted(self._groups, groups) * len(self._row_ids)
+            + np.searchsorted(self._row_ids, keys.row_ids))
+
+    def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
+        """Mask (n,) of the rows (write id, bucket property, rowId) that are not deleted."""
+        keep = np.ones(len(r), bool)
+        if not len(r):
+            return keep
+        # Few runs of equal (write id, bucket) is the rule: what concerns both is done per run.
+        edges = np.flatnonzero((w[1:] != w[:-1]) | (b[1:] != b[:-1])) + 1
+        heads = np.concatenate([[0], edges])
+        group = _rank(self._groups, self._group(w[heads], b[heads]))
+        lengths = np.diff(heads, append=len(r))
+        candidates = np.flatnonzero(np.repeat(group >= 0, lengths))
+        rank = _rank(self._row_ids, r[candidates])
+        hit = rank >= 0
+        candidates, rank = candidates[hit], rank[hit]
+        of_row = np.repeat(group, lengths)[candidates]
+        gone = _rank(self._keys, of_row * len(self._row_ids) + rank) >= 0
+        keep[candidates[gone]] = False
+        return keep
+
+    def _group(self, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """A number per (write id, bucket), -1 where one of them has no deletes at all."""
+        at_write_id, at_bucket = _rank(self._write_ids, w), _rank(self._buckets, b)
+        return np.where((at_write_id >= 0) & (at_bucket >= 0),
+                        at_write_id * len(self._buckets) + at_bucket, -1)
+
+
+def _rank(known: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Position of each value in the sorted array, -1 where it is not in it."""
+    if not len(known):
+        return np.full(len(values), -1)
+    at = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    return np.where(known[at] == values, at, -1)

@@ -1,0 +1,35 @@
+"""What tests of real metastore processes share."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from acid_platform.metastore import Metastore
+
+
+def until(condition: Callable[[], Any], seconds: float = 10) -> None:
+    """Waits for it, and fails after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended; nobody need have waited for it."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def end(metastore: Metastore) -> None:
+    """Stops it, and waits until its files are let go."""
+    pid = metastore.stop()
+    until(lambda: gone(pid), 20)

@@ -1,0 +1,239 @@
+"""Backup while clients work, restore, and write ids that are in doubt (P24)."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from acid_platform.errors import (
+    BackupRefused,
+    InvalidDefinition,
+    MetastoreIncompatible,
+    MetastoreInUse,
+    MetastoreUnavailable,
+    NoSuchTxn,
+)
+from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
+from acid_platform.metastore import backup as module
+from acid_platform.metastore.backup import Highest, restore
+from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.transaction import Transaction
+from acid_platform.services.recovery import highest_ids
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import LockType
+from tests.cli.conftest import small
+from tests.cli.small import Small
+from tests.metastore.processes import end
+
+__all__ = ["small"]
+
+WRITE = LockRequest("t", LockType.SHARED_WRITE, Operation.INSERT)
+
+
+def insert(metastore: Metastore) -> int:
+    with metastore.begin(locks=[WRITE]) as txn:
+        commit(txn)
+    return txn.id
+
+
+def commit(txn: Transaction) -> None:
+    write_id = txn.write_ids["default.t"]
+    name = f"delta_{write_id:07d}_{write_id:07d}_0000"
+    txn.commit([WriteReport("t", None, Operation.INSERT, name, 1, 10, 1)])
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "metastore")
+
+
+def found(write_id: int, txn_id: int = 0) -> Highest:
+    return Highest(write_id, txn_id)
+
+
+def test_a_backup_is_one_moment_while_clients_work(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "copy.duckdb"
+    with Metastore.connect(home.path) as metastore:
+        metastore.create_table("t", "/w/t", [("id", "int")])
+        before = [insert(metastore) for _ in range(5)]
+        stop, during = threading.Event(), []
+
+        def work() -> None:
+            with Metastore.connect(home.path) as other:
+                while not stop.is_set():
+                    during.append(insert(other))
+                    other.query("SELECT 1")  # folds
+
+        worker = threading.Thread(target=work, daemon=True)
+        parts = Metastore.backup_parts
+
+        def slowly(self: Metastore, begun: object, table: str) -> object:
+            seen = len(during)
+            while len(during) == seen:
+                time.sleep(0.001)
+            return parts(self, begun, table)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Metastore, "backup_parts", slowly)
+        worker.start()
+        made = metastore.backup(file)
+        stop.set()
+        worker.join()
+        end(metastore)
+    with duckdb.connect(str(file), read_only=True) as copy:
+        ended = [row[0] for row in copy.execute("SELECT txn_id FROM txns ORDER BY 1").fetchall()]
+        written = [row[0] for row in copy.execute("SELECT txn FROM writes ORDER BY 1").fetchall()]
+        meta = dict(copy.execute("FROM meta").fetchall())
+    assert ended == written == list(range(1, made.last_txn + 1))
+    assert ended[:5] == before and len(during) > 15 > 0
+    assert made.last_txn < max(during) and meta["next_txn"] == str(made.last_txn + 1)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in tmp_path.iterdir() if one.is_file()] == [file.name]
+
+
+def test_P24_what_came_after_the_backup_is_in_doubt(home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "copy.duckdb"
+    with Metastore.connect(home.path) as metastore:
+        metastore.create_table("t", "/w/t", [("id", "int")])
+        first = insert(metastore)
+        open_one = metastore.begin(locks=[WRITE])
+        metastore.backup(file)
+        commit(open_one)
+        late = insert(metastore)
+        end(metastore)
+    done = restore(home, file, lambda record: found(4, 9), replace=True)
+    assert done.doubtful == {"default.t": [(2, 4)]}
+    assert (done.tables, done.open_txns, done.next_txn) == (1, 1, 10)
+    assert Path(done.kept).exists() and not home.unfinished.exists()
+    with Metastore.connect(home.path) as metastore:
+        assert metastore.status()["doubtful"] == 3
+        assert metastore.outcome(first)["state"] == "c"
+        for lost in (open_one.id, late):
+            with pytest.raises(NoSuchTxn):
+                metastore.outcome(lost)
+        seen = metastore.open_snapshot(["t"]).valid_write_ids("t")
+        assert [one for one in range(1, 6) if seen.is_valid(one)] == [1]
+        assert insert(metastore) == 11  # 10 is the snapshot above
+        assert metastore.history("t")[-1]["write_id"] == 5
+        seen = metastore.open_snapshot(["t"]).valid_write_ids("t")
+        assert [one for one in range(1, 6) if seen.is_valid(one)] == [1, 5]
+        assert seen.for_compactor().high_watermark == 1
+        with pytest.raises(InvalidDefinition, match=r"\[5\] of default.t are not doubtful"):
+            metastore.resolve_doubtful("t", [5])
+        metastore.resolve_doubtful("t", [2, 3], [4])
+        assert metastore.doubtful() == {}
+        seen = metastore.open_snapshot(["t"]).valid_write_ids("t")
+        assert [one for one in range(1, 6) if seen.is_valid(one)] == [1, 2, 3, 5]
+        assert seen.is_aborted(4)
+        end(metastore)
+    with Metastore.connect(home.path) as metastore:
+        assert metastore.doubtful() == {}
+        end(metastore)
+
+
+def test_P24_doubt_survives_a_restart_and_a_fold(home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "copy.duckdb"
+    with Metastore.connect(home.path) as metastore:
+        metastore.create_table("t", "/w/t", [("id", "int")])
+        metastore.backup(file)
+        end(metastore)
+    restore(home, file, lambda record: found(2), replace=True)
+    for _ in range(2):
+        with Metastore.connect(home.path) as metastore:
+            metastore.query("SELECT 1")
+            assert metastore.doubtful() == {"default.t": [(1, 2)]}
+            end(metastore)
+
+
+def test_restore_refuses_by_name(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, nothing = tmp_path / "copy.duckdb", lambda record: found(0)
+    with Metastore.connect(home.path) as metastore:
+        metastore.backup(file)
+        with pytest.raises(BackupRefused, match="exists; name a new file"):
+            metastore.backup(file)
+        with pytest.raises(BackupRefused, match="can't be written"):
+            metastore.backup(tmp_path / "missing" / "file")
+        with pytest.raises(MetastoreInUse, match="is served by process"):
+            restore(home, file, nothing, replace=True)
+        end(metastore)
+    monkeypatch.setattr("acid_platform.metastore.start.START_SECONDS", 5)
+    with pytest.raises(BackupRefused, match="holds a metastore already"):
+        restore(home, file, nothing)
+    torn = tmp_path / "torn"
+    torn.write_bytes(file.read_bytes()[:5000])
+    with pytest.raises(BackupRefused, match="no backup"):
+        restore(home, torn, nothing, replace=True)
+    with pytest.raises(BackupRefused, match="was not written by"):
+        restore(home, home.database, nothing, replace=True)
+    with duckdb.connect(str(file)) as raw:
+        raw.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
+    with pytest.raises(MetastoreIncompatible, match="version 99"):
+        restore(home, file, nothing, replace=True)
+    assert {one.name for one in home.path.iterdir()} == {
+        "authkey", "metastore.duckdb", "server.lock", "server.log"}
+
+
+def test_an_interrupted_restore_is_not_served(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "copy.duckdb"
+    with Metastore.connect(home.path) as metastore:
+        metastore.create_table("t", "/w/t", [("id", "int")])
+        metastore.backup(file)
+        end(metastore)
+    monkeypatch.setattr(module, "_put_aside", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        restore(home, file, lambda record: found(0), replace=True)
+    monkeypatch.undo()
+    with pytest.raises(MetastoreIncompatible, match="was interrupted"):
+        Metastore.connect(home.path)
+    restore(home, file, lambda record: found(0), replace=True)
+    with Metastore.connect(home.path) as metastore:
+        assert [one.name for one in metastore.tables()] == ["default.t"]
+        end(metastore)
+
+
+def test_a_backup_that_was_overtaken_says_so(home: Home) -> None:
+    with Metastore.connect(home.path) as metastore:
+        first = metastore.backup_begin()
+        metastore.backup_begin()
+        with pytest.raises(MetastoreUnavailable, match="begin it again"):
+            next(metastore.backup_parts(first, "txns"))
+        with pytest.raises(InvalidDefinition, match="out of turn"):
+            metastore._call("backup_part", token=metastore.backup_begin().token, table="txns",
+                            part=3)
+        end(metastore)
+
+
+def test_P24_highest_ids_come_from_the_names_of_directories(tmp_path: Path) -> None:
+    for name in ("p=1/delta_0000003_0000003_0000", "p=1/base_0000005_v0000021",
+                 "p=2/delete_delta_0000004_0000008_v0000019", "p=2/delta_nonsense",
+                 "p=2/_tmp_0000030_abc", "other/delta_0000099_0000099"):
+        (tmp_path / name).mkdir(parents=True)
+    record = TableRecord(1, "db.t", str(tmp_path), (("id", "int"),), (("p", "int"),))
+    assert highest_ids(record) == Highest(8, 30)
+
+
+def test_the_commands(small: Small, tmp_path: Path) -> None:
+    file = str(tmp_path / "copy.duckdb")
+    assert json.loads(small.acid("metastore", "backup", file, "--json").stdout)["last_txn"] == 1
+    small.insert((3, "C"))
+    refused = small.acid("metastore", "restore", file)
+    assert refused.exit_code == 1 and "is served by process" in refused.stderr
+    assert small.acid("metastore", "stop").exit_code == 0
+    assert "holds a metastore already" in small.acid("metastore", "restore", file).stderr
+    said = small.acid("metastore", "restore", file, "--replace").stdout
+    assert "db.t: write ids 2 are in doubt: hidden, and their files kept" in said
+    [line] = json.loads(small.acid("metastore", "resolve", "--json").stdout)
+    assert line == {"table": "db.t", "in doubt": "2"}
+    assert small.acid("metastore", "resolve", "db.t", "--committed", "x").exit_code == 2
+    assert small.acid("metastore", "resolve", "db.t", "--committed", "2").stdout == (
+        "no write id is in doubt\n")
