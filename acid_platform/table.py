@@ -22,6 +22,7 @@ from acid_platform.transaction import SnapshotOutdated, TransactionTable, partit
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from acid_platform.warehouse import Warehouse
@@ -99,6 +100,19 @@ class Table:
         record = self.record
         scan = self._warehouse.leased_scan(record, where, _parsed(snapshot))
         return filtered(self._warehouse.spark, scan, columns, where, row_id, self.name)
+
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, where: str | None = None,
+        snapshot: ValidWriteIdList | str | None = None, row_id: bool = False,
+    ) -> pa.Table:
+        """The rows of `read` as a pyarrow Table, without a JVM: for notebooks and small tables.
+
+        Only the wanted columns are decoded. `where` may compare columns with literals and each
+        other; what only Spark evaluates is refused. Timestamps have no zone: wall clock (P17).
+        Of insert-only tables ORC and Parquet are read. Raises UnknownColumn, InvalidExpression,
+        UnsupportedStatement, UnsupportedLayout, NotEnoughHistory, CorruptFile.
+        """
+        return self._warehouse.arrow_table(self.record, columns, where, _parsed(snapshot), row_id)
 
     def snapshot(self) -> TableSnapshot:
         """The current snapshot, held by a read lease like a frame's."""

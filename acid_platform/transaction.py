@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from acid_platform.config import Settings
 from acid_platform.engine import jobs
+from acid_platform.engine.arrow_read import arrow_scan
 from acid_platform.engine.dml import delete_events, insert_events, update_events
 from acid_platform.engine.incoming import Rows, as_frame, conform
 from acid_platform.engine.merge import Merge, MergeAction, MergeClause, MergeCounts, merge_clauses
@@ -33,6 +34,7 @@ from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from acid_platform.metastore.client import Transaction as MetastoreTransaction
@@ -191,6 +193,14 @@ class TransactionTable:
     ) -> DataFrame:
         """Rows as Table.read; valid until the transaction ends."""
         return filtered(self._spark, self._scan(where), columns, where, row_id, self.name)
+
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
+    ) -> pa.Table:
+        """Rows as Table.to_arrow, at the transaction's snapshot and with its own writes."""
+        write_ids, txns = self._txn._lists(self.name)
+        layout = own_partitions(self._layout(), self._txn.reports)
+        return arrow_scan(layout, write_ids, txns, columns, where, row_id).table()
 
     def insert(self, rows: Rows) -> int:
         """Append; partitions are made as the rows need them. Returns the number of rows.

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind, Layout
+from acid_platform.engine.arrow_read import arrow_scan
 from acid_platform.engine.open import TableLayout, open_scan, select_entities
 from acid_platform.errors import (
     AlreadyScheduled,
@@ -36,6 +37,7 @@ from acid_platform.transaction import Transaction
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from acid_platform.engine.scan import TableScan
@@ -239,6 +241,20 @@ class Warehouse:
         return TableSnapshot(record.name, write_ids, lease.valid_txns,
                              select_entities(layout, write_ids, lease.valid_txns))
 
+    def arrow_table(
+        self, record: TableRecord, columns: Sequence[str] | None, where: str | None,
+        explicit: ValidWriteIdList | None = None, row_id: bool = False,
+    ) -> pa.Table:
+        """Live rows at a fresh snapshot, whose lease ends here: the result needs no file more."""
+        lease = self.metastore.open_snapshot([record.name], self._info())
+        try:
+            write_ids = explicit or lease.valid_write_ids(record.name)
+            return arrow_scan(self.layout(record), write_ids, lease.valid_txns, columns, where,
+                              row_id).table()
+        finally:
+            with suppress(SnapshotExpired):
+                lease.commit()
+
     def _keep(self, lease: Lease, scans: list[TableScan]) -> None:
         """Hold the lease, unless an older one of ours protects the very same files already."""
         with self._guard:
@@ -376,6 +392,14 @@ class SnapshotTable:
         scan = open_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
                          where)
         return filtered(self._warehouse.spark, scan, columns, where, row_id, self._record.name)
+
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
+    ) -> pa.Table:
+        """As Table.to_arrow, at this snapshot. Raises SnapshotExpired after the block."""
+        write_ids = self._lease.valid_write_ids(self._record.name)
+        return arrow_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
+                          columns, where, row_id).table()
 
 
 def _full_name(name: str) -> str:

@@ -18,9 +18,8 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.directory import AcidDirectory, select
-from acid_platform.storage.deletes import load_keys
+from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
-from acid_platform.storage.sources import resolve
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 
@@ -82,8 +81,7 @@ def open_scan(
 
     def entity(name: str) -> EntityScan:
         directory = selected[name]
-        sources = resolve(table.files, directory)
-        deletes = load_keys(table.files, sources.deletes, write_ids)
+        sources, deletes = open_entity(table.files, directory, write_ids)
         return EntityScan(directory, sources, deletes, name, table.values(name))
 
     with ThreadPoolExecutor(8) as pool:

@@ -162,10 +162,13 @@ class ScanBuilder:
             self.scan.partition_columns, [Entity(one.partition, one.values) for one in group],
             self.scan.format, options)
         for branch, found in branches.items():
-            frames = ([frames_of.streamed(found)] if branch.streamed
-                      else frames_of.native(branch.kind, branch.positional, found))
+            if branch.streamed:
+                frames = [frames_of.streamed(found, self.scan.write_ids)]
+            else:
+                found_rows = frames_of.native(branch.kind, branch.positional, found)
+                frames = [self._valid(frame, branch) for frame in found_rows]
             for frame in frames:
-                rows = self._filtered(self._valid(frame, branch))
+                rows = self._filtered(frame)
                 if branch.test_deletes:
                     rows = self._without_deleted(rows, group)
                 yield rows.drop(ENTITY, CURRENT)

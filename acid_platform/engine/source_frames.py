@@ -21,14 +21,23 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from acid_platform.engine.formats import read_plain
-from acid_platform.engine.row_keys import BUCKET, CURRENT, ROW_ID, WRITE_ID
+from acid_platform.engine.row_keys import (
+    BUCKET,
+    CURRENT,
+    KEYS,
+    ROW_ID,
+    ROW_ID_COLUMN,
+    WRITE_ID,
+)
 from acid_platform.engine.types import event_schema, spark_schema, spark_type
 from acid_platform.layout import schema
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
+from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.deletes import NO_DELETES
 from acid_platform.storage.files import Files
-from acid_platform.storage.source_rows import source_batches
+from acid_platform.transactions import ValidWriteIdList
 
 ENTITY = "__e"
 """Ordinal of a row's entity in its scan."""
@@ -61,29 +70,40 @@ class SourceFrames:
     options: Mapping[str, str]
     """Of Spark's ORC reader: the search argument."""
 
-    def streamed(self, found: Sequence[Found]) -> DataFrame:
-        """Through Arrow in Spark tasks, one per file: identities by position, flush lengths."""
-        columns, table, location = self.columns, self.table, self.files.uri(found[0][1].path)
+    def streamed(self, found: Sequence[Found], write_ids: ValidWriteIdList) -> DataFrame:
+        """Through Arrow in Spark tasks, one per file: identities by position, flush lengths.
+
+        Rows of invalid write ids are left out already.
+        """
+        location, wanted = self.files.uri(found[0][1].path), tuple(c.name for c in self.columns)
+        table = self.table
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            system, _ = Files.of(location)
+            files, _ = Files.of(location)
             for batch in batches:
                 for index in batch.column(0).to_pylist():
                     ordinal, source = found[index]
-                    for rows in source_batches(system, source, columns, table):
+                    alone = EntityRead(EntitySources("", (source,), ()), NO_DELETES, {})
+                    scan = ArrowScan(files, table, (), (alone,), write_ids, wanted, row_id=True)
+                    for rows in scan.batches(threads=1):
                         entity = pa.array([ordinal] * rows.num_rows, pa.int32())
                         yield rows.append_column(ENTITY, entity)
 
-        fields = [*spark_schema(columns).fields, *key_fields(), T.StructField(ENTITY,
-                                                                             T.IntegerType())]
+        ids = T.StructType([T.StructField("writeid", T.LongType()),
+                            T.StructField("bucketid", T.IntegerType()),
+                            T.StructField("rowid", T.LongType())])
+        fields = [*spark_schema(self.columns).fields, T.StructField(ROW_ID_COLUMN, ids),
+                  T.StructField(ENTITY, T.IntegerType())]
         frame = self.spark.range(0, len(found), 1, len(found)).mapInArrow(
             read, T.StructType(fields))
         values = [
             F.get(F.array(*(self._literal(one, i) for one in self.entities)), F.col(ENTITY))
             for i in range(len(self.partition_columns))
         ]
-        return frame.select(*(F.col(f"`{one.name}`") for one in columns), *self._named(values),
-                            *(F.col(one.name) for one in key_fields()), ENTITY)
+        keys = [F.col(f"{ROW_ID_COLUMN}.{field.name}").alias(name)
+                for field, name in zip(ids.fields, KEYS, strict=True)]
+        return frame.select(*(F.col(f"`{name}`") for name in wanted), *self._named(values), *keys,
+                            F.lit(None).cast("bigint").alias(CURRENT), ENTITY)
 
     def native(self, kind: SourceKind, positional: bool, found: Sequence[Found]
                ) -> Iterator[DataFrame]:

@@ -9,7 +9,7 @@ from typing import Any
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import CompactionLost
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.compactions import being_cleaned, entity_of, to_history
+from acid_platform.metastore.compactions import entity_of, to_history
 from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
@@ -17,6 +17,7 @@ from acid_platform.metastore.records import (
     Holder,
 )
 from acid_platform.metastore.state import Component, Entity, Retry, State
+from acid_platform.metastore.tables import being_cleaned
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.visible import cleaner_lists, holders, low_mark, txn_list
 from acid_platform.transactions import Operation, ValidWriteIdList
@@ -81,7 +82,9 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
     location = row.properties.get("location")
     table = state.tables.get(row.table_id)
     if location is not None or table is None:
-        again = table is not None and row.partition in table.partitions
+        # A partition may be written again at any time, long before a commit registers it, and be
+        # read until long after its table was dropped as well.
+        again = row.partition is not None
         names = {one.record.location for one in state.tables.values()}
         return CleaningTask(
             row.id, "drop", row.table, row.table_id, row.partition, location or "",

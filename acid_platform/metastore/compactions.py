@@ -24,7 +24,7 @@ from acid_platform.metastore.records import (
     WriteReport,
 )
 from acid_platform.metastore.state import Component, Entity, State
-from acid_platform.metastore.tables import normal_partition
+from acid_platform.metastore.tables import being_cleaned, normal_partition
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.txns import granted, open_txn, require_open
 from acid_platform.metastore.visible import compactor_list
@@ -46,12 +46,6 @@ def rows_of(state: State, entity: Entity) -> list[CompactionTask]:
         row for row in state.queue.values()
         if entity_of(row) == entity and "location" not in row.properties
     ]
-
-
-def being_cleaned(state: State, entity: Entity, now: int) -> bool:
-    """Whether a Cleaner is at work there; one that died is waited for one transaction timeout."""
-    started = state.cleaning.get(entity)
-    return started is not None and now - started < state.settings.integer("hive.txn.timeout")
 
 
 # --- request, take ------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def _min_writer(state: State) -> int:
 def _forgettable(state: State, table: Table, low: int) -> set[int]:
     """Aborted write ids that every entity's base hides from whoever may still read (P4)."""
     entities = table.entities()
-    if not table.aborted or not entities:
+    if not table.aborted or not entities or _dropping(state, table):
         return set()
     top = min(_safe_base(state, entity, low) for entity in entities)
     mapped = {row.write_id for row in table.writes}
@@ -115,6 +115,14 @@ def _forgettable(state: State, table: Table, low: int) -> set[int]:
     unsettled = [row.write_id - 1 for row in table.writes if row.txn_id >= low]
     top = min(top, *unsettled) if unsettled else top
     return {one for one in table.aborted if one <= top} - mapped - waiting
+
+
+def _dropping(state: State, table: Table) -> bool:
+    """Whether snapshots from before the drop of a partition may still read its files (P22)."""
+    return any(
+        row.table_id == table.record.table_id and "location" in row.properties
+        for row in state.queue.values()
+    )
 
 
 def _safe_base(state: State, entity: Entity, low: int) -> int:

@@ -198,8 +198,9 @@ class CleaningTask:
     """What the Cleaner may do to one entity (C37 to C56).
 
     `kind`: `compaction` (remove obsolete and aborted directories), `abort` (the same for aborted
-    transactions without a compaction) or `drop` (remove `location`; when `reused`, only what has
-    write ids at or below `highest_write_id`). `write_ids` and `valid_txns` are the lists of S17.
+    transactions without a compaction) or `drop` (remove `location`; when `reused`, as a partition's
+    always is, only what has write ids at or below `highest_write_id`). `write_ids` and
+    `valid_txns` are the lists of S17.
     """
 
     id: int

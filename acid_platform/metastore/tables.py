@@ -8,6 +8,7 @@ from typing import Any
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import (
     InvalidDefinition,
+    LockNotAcquired,
     NoSuchPartition,
     NoSuchTable,
     TableExists,
@@ -22,7 +23,7 @@ from acid_platform.metastore.records import (
     TableRecord,
     WriteReport,
 )
-from acid_platform.metastore.state import Component, State, Table, table_name
+from acid_platform.metastore.state import Component, Entity, State, Table, table_name
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.transactions import Operation
 from acid_platform.transactions.conflicts import Committed
@@ -61,7 +62,8 @@ def drop_database(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def create_table(turn: Turn, args: Body) -> dict[str, Any]:
-    """Raises TableExists, InvalidDefinition."""
+    """Raises TableExists, InvalidDefinition, LockNotAcquired while the location is being removed.
+    """
     record = decode(TableRecord, {"table_id": 0, **args["table"]})
     name = table_name(record.name)
     if name in turn.state.names:
@@ -69,6 +71,7 @@ def create_table(turn: Turn, args: Body) -> dict[str, Any]:
             return {"table": encode(turn.state.table(name).record)}
         raise TableExists(f"table {name} exists; use if_not_exists, or another name")
     _check_declaration(turn.state, name, record)
+    _check_cleaning(turn, record.location)
     floor = _floor_of_location(turn.state, record.location)
     record = replace(
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
@@ -117,6 +120,23 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
             raise InvalidDefinition(
                 f"{name}: {record.location} is the location of {other.record.name}"
             )
+
+
+def _check_cleaning(turn: Turn, location: str) -> None:
+    """A Cleaner that is removing a dropped table there would take the new one's files too (P22)."""
+    for row in turn.state.queue.values():
+        if row.properties.get("location") == location and being_cleaned(
+            turn.state, (row.table_id, row.partition), turn.now
+        ):
+            raise LockNotAcquired(
+                f"{location} is being removed after the drop of {row.table}; try again in a moment"
+            )
+
+
+def being_cleaned(state: State, entity: Entity, now: int) -> bool:
+    """Whether a Cleaner is at work there; one that died is waited for one transaction timeout."""
+    started = state.cleaning.get(entity)
+    return started is not None and now - started < state.settings.integer("hive.txn.timeout")
 
 
 def _check_columns(name: str, record: TableRecord) -> list[str]:

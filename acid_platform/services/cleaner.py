@@ -133,7 +133,8 @@ def _forgotten(plans: list[CleaningPlan]) -> list[int] | None:
 
 
 def _remove_dropped(task: CleaningTask) -> tuple[str, ...]:
-    """The location of a dropped table or partition; of a reused one only what is below the drop."""
+    """The location of a dropped table; of a partition, and where another table is by now, only
+    what is below the drop: somebody may be writing there."""
     files, path = Files.of(task.location)
     if not task.reused:
         files.delete_directory(path)
@@ -141,8 +142,8 @@ def _remove_dropped(task: CleaningTask) -> tuple[str, ...]:
     seen = select(files.entity(path), task.write_ids, task.valid_txns,
                   floor=task.highest_write_id, cleaning=True)
     removed = []
-    for one in seen.obsolete:
-        if one.rule == "P22":
+    for one in (*seen.obsolete, *seen.aborted):
+        if one.rule == "P22" or one in seen.aborted:
             target = f"{path}/{one.path}"
             (files.delete_directory if files.is_directory(target) else files.delete_file)(target)
             removed.append(f"{target} (P22: {one.reason})")

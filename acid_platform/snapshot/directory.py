@@ -143,7 +143,7 @@ def select(
     and NotEnoughHistory when compacted bases are all newer than the snapshot (not if `cleaning`).
     """
     found = _children(listing)
-    # A floor of forgotten write ids is aborted in an older list, and covers them there as well (P4).
+    # A floor of forgotten write ids is aborted in an older list, and covers them there too (P4).
     settled = write_ids.is_valid(floor) or write_ids.is_aborted(floor)
     work = _Selection(listing, write_ids, txns, floor if settled else 0, cleaning, insert_only)
     base = work.choose_base(found.bases)

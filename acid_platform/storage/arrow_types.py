@@ -1,11 +1,25 @@
-"""Hive types as Arrow types."""
+"""Hive types as Arrow types, and file values as their column's declared type."""
 
 from __future__ import annotations
 
-import pyarrow as pa
+import datetime
+import re
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acid_platform.errors import UnsupportedLayout
 from acid_platform.layout.types import HiveType
 
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
+_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
+_BOOLEANS = {
+    **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
+    **dict.fromkeys(("f", "false", "n", "no", "0"), False),
+}
 _ARROW: dict[str, pa.DataType] = {
     "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(),
     "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(), "string": pa.string(),
@@ -29,3 +43,131 @@ def arrow_type(hive: HiveType, timestamps: str = "us") -> pa.DataType:
             return pa.timestamp(timestamps)
         case kind:
             return _ARROW[kind]
+
+
+_WIDENED = {
+    "smallint": ("tinyint",), "int": ("tinyint", "smallint"),
+    "bigint": ("tinyint", "smallint", "int"),
+    "double": ("tinyint", "smallint", "int", "bigint", "float"),
+    "float": ("tinyint", "smallint", "int", "bigint"),
+}
+_TEXT = ("string", "char", "varchar")
+
+
+def conform(array: pa.Array, hive: HiveType, path: str) -> pa.Array:
+    """File values as a column's declared type (storage.md 8.1): the same values, or an error.
+
+    Struct fields are matched by name, case-insensitively; missing ones are NULL. Numbers widen,
+    whole numbers become text, char is padded to its length and varchar cut to it. Raises
+    UnsupportedLayout for any other change of type, naming `path`.
+    """
+    target = arrow_type(hive)
+    if array.type == target and not any(one.kind in ("char", "varchar") for one in hive.walk()):
+        return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    found = array.type
+    match hive.kind:
+        case "struct" if pa.types.is_struct(found):
+            return _struct(array, hive, path)
+        case "array" if pa.types.is_list(found):
+            values = conform(array.values, hive.children[0][1], path)
+            return pa.ListArray.from_arrays(_offsets(array), values, mask=_nulls(array))
+        case "map" if pa.types.is_map(found):
+            (_, key), (_, item) = hive.children
+            return pa.MapArray.from_arrays(
+                _offsets(array), conform(array.keys, key, path), conform(array.items, item, path),
+                mask=_nulls(array))
+        case "timestamp" if pa.types.is_timestamp(found):
+            return _microseconds(array, target)
+        case "timestamp with local time zone" if pa.types.is_timestamp(found):
+            return _microseconds(array, target)
+        case "char" if pa.types.is_string(found):
+            stripped = pc.utf8_slice_codeunits(pc.utf8_rtrim(array, " "), 0, hive.sizes[0])
+            return pc.utf8_rpad(stripped, hive.sizes[0], " ")
+        case "varchar" if pa.types.is_string(found):
+            return pc.utf8_slice_codeunits(array, 0, hive.sizes[0])
+        case "decimal" if _widens_to_decimal(found, hive):
+            return array.cast(target)
+        case kind if kind in _WIDENED and any(found == _ARROW[one] for one in _WIDENED[kind]):
+            return array.cast(target, safe=False)  # a long as a double may lose its last digits
+        case kind if kind in _TEXT and pa.types.is_integer(found):
+            return conform(array.cast(pa.string()), hive, path)
+    raise UnsupportedLayout(
+        f"{path} holds {found} where the table says {hive}; declare the column as it is stored, or"
+        " try read()"
+    )
+
+
+def _widens_to_decimal(found: pa.DataType, hive: HiveType) -> bool:
+    precision, scale = hive.sizes
+    if pa.types.is_decimal(found):
+        return bool(found.scale <= scale and found.precision - found.scale <= precision - scale)
+    digits = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}.get(str(found))
+    return digits is not None and digits <= precision - scale
+
+
+def _struct(array: pa.StructArray, hive: HiveType, path: str) -> pa.StructArray:
+    target = arrow_type(hive)
+    present = {array.type.field(i).name.lower(): i for i in range(array.type.num_fields)}
+    children = [
+        pa.nulls(len(array), field.type) if name not in present
+        else conform(pc.struct_field(array, [present[name]]), child, path)
+        for (name, child), field in zip(hive.children, target, strict=True)
+    ]
+    mask = pc.is_null(array) if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    found = array.offsets
+    return pa.array(found.to_numpy()) if found.offset else found
+
+
+def _nulls(array: pa.Array) -> pa.Array | None:
+    return pc.is_null(array) if array.null_count else None
+
+
+def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Spark and Hive in Spark keep microseconds and cut what is below, also before 1970."""
+    if array.type.unit == "ns":
+        nanos = array.cast(pa.timestamp("ns", target.tz)).cast(pa.int64())
+        whole = np.floor_divide(nanos.fill_null(0).to_numpy(zero_copy_only=False), 1000)
+        mask = pc.is_null(array).to_numpy(zero_copy_only=False) if array.null_count else None
+        return pa.array(whole, pa.int64(), mask=mask).cast(target)
+    return array.cast(target)
+
+
+def partition_value(text: str | None, hive: HiveType) -> Any:
+    """A partition value as Spark's try_cast reads it: None for NULL and for what does not parse.
+
+    storage.md 1.4: the text is the unescaped one.
+    """
+    if text is None:
+        return None
+    if hive.kind in _TEXT:
+        return conform(pa.array([text]), hive, "a partition")[0].as_py()
+    stripped = text.strip()
+    try:
+        match hive.kind:
+            case "tinyint" | "smallint" | "int" | "bigint":
+                if not _WHOLE_NUMBER.fullmatch(stripped):
+                    return None
+                return pa.scalar(int(stripped), arrow_type(hive)).as_py()
+            case "decimal":
+                scale = Decimal(1).scaleb(-hive.sizes[1])
+                with localcontext(prec=76):
+                    value = Decimal(stripped).quantize(scale, ROUND_HALF_UP)
+                return pa.scalar(value, arrow_type(hive)).as_py()
+            case "date":
+                parts = _DATE.fullmatch(stripped)
+                return datetime.date(*map(int, parts.groups())) if parts else None
+            case "boolean":
+                return _BOOLEANS.get(stripped.lower())
+            case "timestamp":
+                return datetime.datetime.fromisoformat(stripped).replace(tzinfo=None)
+            case "float" | "double":
+                return pa.scalar(float(stripped), arrow_type(hive)).as_py()
+    except (ValueError, ArithmeticError, pa.ArrowException):
+        return None
+    return text.encode() if hive.kind == "binary" else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Iterator
+import io
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -99,6 +100,66 @@ def _readable(path: str) -> Iterator[None]:
     except pyorc.ParseError as error:
         raise CorruptFile(f"{path} can't be read as ORC: {error}; was its writer killed?"
                           " Restore it or drop its transaction") from error
+
+
+def stripe_rows(files: Files, path: str) -> list[int]:
+    """Rows of each stripe, from the footer. Raises CorruptFile."""
+    with _readable(path), files.system.open_input_file(path) as stream:
+        return [len(stripe) for stripe in pyorc.Reader(stream).iter_stripes()]
+
+
+def wide_timestamps(
+    files: Files, path: str, length: int | None, stripe: int, schema: pa.Schema,
+    names: Sequence[str],
+) -> pa.RecordBatch:
+    """What `ORCFile.read_stripe(stripe, names)` gives, with timestamps in microseconds.
+
+    Row by row, for years that Arrow's nanoseconds can't hold. `schema` is the file's in Arrow;
+    `names` are root columns or `root.field`; `length` cuts the file. Raises CorruptFile.
+    """
+    wanted: dict[str, list[str]] = {}
+    for name in names:
+        root, _, field = name.partition(".")
+        whole = root not in schema.names or not field
+        wanted.setdefault(name if whole else root, []).extend([] if whole else [field])
+    with _readable(path), files.system.open_input_file(path) as stream:
+        content = io.BytesIO(stream.read(length))
+        reader = pyorc.Reader(content, struct_repr=pyorc.StructRepr.DICT)
+        rows = list(reader.read_stripe(stripe))
+    arrays = []
+    for root, fields in wanted.items():
+        kind = schema.field(root).type
+        if fields:
+            kind = pa.struct([kind.field(name) for name in fields])
+        kind = _in_microseconds(kind)
+        arrays.append(pa.array([_for_arrow(row[root], kind) for row in rows], kind))
+    return pa.RecordBatch.from_arrays(arrays, list(wanted))
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_struct(kind):
+        return pa.struct([(one.name, _in_microseconds(one.type)) for one in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_in_microseconds(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_in_microseconds(kind.key_type), _in_microseconds(kind.item_type))
+    return kind
+
+
+def _for_arrow(value: Any, kind: pa.DataType) -> Any:
+    """Arrow takes maps as pairs, and of a struct only the fields of its type."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {one.name: _for_arrow(value[one.name], one.type) for one in kind}
+    if pa.types.is_list(kind):
+        return [_for_arrow(one, kind.value_type) for one in value]
+    if pa.types.is_map(kind):
+        return [(_for_arrow(key, kind.key_type), _for_arrow(one, kind.item_type))
+                for key, one in value.items()]
+    return value
 
 
 def orc_schema(files: Files, path: str) -> str:

@@ -8,6 +8,7 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import (
     CompactionLost,
     InvalidDefinition,
+    LockNotAcquired,
     NoSuchPartition,
     NoSuchTable,
     Terminal,
@@ -448,3 +449,44 @@ def test_P22_dropping_needs_the_lock_and_ends_compactions(world: World) -> None:
     (row,) = world.rows()
     assert row["state"] == CompactionState.READY_FOR_CLEANING.text
     assert world.take_task() is None and not world.state.directories
+
+
+def test_P22_a_dropped_partition_is_never_removed_whole() -> None:
+    """Somebody may have published there already, and commit only after the Cleaner came by."""
+    world = World()
+    world.create(partitioned=True)
+    world.insert(partition="p=1")
+    drop(world, partition="p=1")
+    writer = world.write(partition="p=1")
+    (task,) = world.ready()
+    assert (task.reused, task.highest_write_id) == (True, 2)
+    world.commit(writer, world.report(writer, "t", "p=1"))
+    drop(world)
+    assert [one.reused for one in world.ready() if one.partition == "p=1"] == [True]
+
+
+def test_P22_no_table_is_created_where_one_is_being_removed(world: World) -> None:
+    drop(world)
+    (task,) = world.ready()
+    world.cleaning("start_cleaning", task)
+    with pytest.raises(LockNotAcquired, match="is being removed"):
+        world.create()
+    world.cleaning("mark_cleaned", task, removed=None)
+    world.create()
+
+
+def test_P4_nothing_is_forgotten_while_a_dropped_partition_may_be_read() -> None:
+    world = World()
+    world.create(partitioned=True)
+    world.insert(partition="p=1")
+    world.abort(world.write(partition="p=1"))
+    reader = world.read(["t"])
+    drop(world, partition="p=1")
+    world.overwrite(partition="p=2")
+    world.state.components.clear()
+    world.tick(61_000)
+    assert world.state.table("t").aborted == {2}
+    world.commit(reader)
+    world.clean(world.ready()[0])
+    world.tick(61_000)
+    assert world.state.table("t").aborted == set()

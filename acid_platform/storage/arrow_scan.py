@@ -1,0 +1,334 @@
+"""The JVM-free reader: files of a snapshot → record batches of live rows.
+
+Only the ORC columns that the reader wants, that its predicate reads and that the row tests need are
+decoded. A batch is a stripe; threads work ahead by a few, so that memory stays at some stripes
+however large the table is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import orc, parquet
+
+from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.layout import schema
+from acid_platform.layout.types import Column
+from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
+from acid_platform.storage.arrow_types import arrow_type, conform
+from acid_platform.storage.deletes import (
+    DeletedRows,
+    DeleteKeys,
+    require_operation,
+    valid_ids,
+)
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import acid_columns, reading, stripe_rows, wide_timestamps
+from acid_platform.storage.sources import is_positional, open_source
+from acid_platform.transactions import ValidWriteIdList
+
+ROW_ID_COLUMN = "row__id"
+ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
+SMALL_BYTES = 16 << 20
+"""Files up to this size are one piece of work; of larger ones each stripe is."""
+
+Values: TypeAlias = Mapping[str, pa.Array | pa.Scalar]
+_Arrays: TypeAlias = Mapping[str, pa.Array]
+
+
+class Predicate(Protocol):
+    """Rows to keep: those where `mask` is true, not those where it is NULL."""
+
+    @property
+    def columns(self) -> frozenset[str]: ...
+
+    def mask(self, values: Values) -> pa.Array | pa.Scalar: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRead:
+    """One entity of a snapshot: its files, its deleted keys, its typed partition values."""
+
+    sources: EntitySources
+    deletes: DeleteKeys
+    partition: Mapping[str, pa.Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowScan:
+    """A read of one table at one snapshot; a plain value."""
+
+    files: Files
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    entities: tuple[EntityRead, ...]
+    write_ids: ValidWriteIdList
+    wanted: tuple[str, ...]
+    """Names of the result's columns, in its order; lower case, all known."""
+    predicate: Predicate | None = None
+    row_id: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        types = {column.name: arrow_type(column.type)
+                 for column in (*self.columns, *self.partition_columns)}
+        fields = [(name, types[name]) for name in self.wanted]
+        return pa.schema([*fields, (ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
+
+    def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Live rows in the order of the files. Raises CorruptFile, UnsupportedLayout."""
+        workers = threads or min(8, os.cpu_count() or 1)
+        with ThreadPoolExecutor(workers) as pool:
+            ahead: deque[Future[list[pa.RecordBatch]]] = deque()
+            try:
+                for work in self._work():
+                    ahead.append(pool.submit(work))
+                    if len(ahead) > workers:
+                        yield from ahead.popleft().result()
+                while ahead:
+                    yield from ahead.popleft().result()
+            finally:  # also when the reader stops in the middle
+                for future in ahead:
+                    future.cancel()
+
+    def table(self, threads: int | None = None) -> pa.Table:
+        return pa.Table.from_batches(self.batches(threads), schema=self.schema)
+
+    def _work(self) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
+        for entity in self.entities:
+            deleted = DeletedRows(entity.deletes) if len(entity.deletes) else None
+            for source in entity.sources.inserts:
+                one = _SourceRead(self, entity, source, deleted)
+                if source.size <= SMALL_BYTES or source.kind is SourceKind.PLAIN:
+                    yield one.whole
+                else:
+                    with reading(source.path):
+                        stripes = open_source(self.files, source).nstripes
+                    for index in range(stripes):
+                        yield one.stripe_work(index)
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceRead:
+    scan: ArrowScan
+    entity: EntityRead
+    source: Source
+    deleted: DeletedRows | None
+
+    def whole(self) -> list[pa.RecordBatch]:
+        with reading(self.source.path):
+            if self.source.kind is SourceKind.PLAIN:
+                return list(self._plain())
+            file = open_source(self.scan.files, self.source)
+            return [self._stripe(file, index) for index in range(file.nstripes)]
+
+    def stripe_work(self, index: int) -> Callable[[], list[pa.RecordBatch]]:
+        def work() -> list[pa.RecordBatch]:
+            with reading(self.source.path):
+                return [self._stripe(open_source(self.scan.files, self.source), index)]
+
+        return work
+
+    # --- decoding ------------------------------------------------------------------------------
+
+    def _stripe(self, file: orc.ORCFile, index: int) -> pa.RecordBatch:
+        if self.source.kind is SourceKind.ACID:
+            return self._acid(file, index)
+        return self._raw(file, index)
+
+    def _acid(self, file: orc.ORCFile, index: int) -> pa.RecordBatch:
+        source, path = self.source, self.source.path
+        roots = acid_columns(file, path)
+        row = roots[5]
+        row_type = file.schema.field(row).type
+        if not pa.types.is_struct(row_type):
+            raise CorruptFile(f"{path}: the column row is {row_type} and no struct; restore it")
+        found = self._find([row_type.field(i).name for i in range(row_type.num_fields)])
+        tested = [0]
+        if self._touched or self.scan.row_id:
+            tested += [1, 2, 3]
+        if source.test_rows or source.above >= 0:
+            tested.append(4)
+
+        def fields(columns: Sequence[Column], *keys: str) -> tuple[pa.RecordBatch, _Arrays]:
+            there = [one.name for one in columns if one.name in found]
+            batch = self._decode(file, index, [*keys, *(f"{row}.{found[name]}" for name in there)])
+            if not there:
+                return batch, {}
+            inner = batch.column(row)
+            return batch, {
+                name: pc.struct_field(inner, [inner.type.get_field_index(found[name])])
+                for name in there}
+
+        early, late = self._phases()
+        batch, stored = fields(early, *(roots[i] for i in tested))
+        ids = {i: _numbers(batch.column(roots[i]), path) for i in tested}
+        require_operation(ids[0], schema.INSERT_EVENT, path)
+        keep = np.ones(batch.num_rows, bool)
+        if source.test_rows:
+            keep &= valid_ids(ids[4], self.scan.write_ids)
+        if source.above >= 0:
+            keep &= ids[4] > source.above
+        identity = tuple(ids[i] for i in (1, 2, 3) if i in ids)
+        if self._touched and self.deleted is not None:
+            keep &= self.deleted.survivors(*identity)
+        keep, values = self._accepted(keep, stored, early)
+        if late and keep.any():
+            values |= self._conformed(fields(late)[1], len(keep), late)
+        return self._result(values, keep, identity)
+
+    def _raw(self, file: orc.ORCFile, index: int) -> pa.RecordBatch:
+        source = self.source
+        names = list(file.schema.names)
+        found = self._find(names)
+
+        def fields(columns: Sequence[Column]) -> tuple[pa.RecordBatch, _Arrays]:
+            there = {one.name: found[one.name] for one in columns if one.name in found}
+            batch = self._decode(file, index, list(there.values()) or names[:1])
+            return batch, {name: batch.column(inside) for name, inside in there.items()}
+
+        early, late = self._phases()
+        batch, stored = fields(early)
+        rows = batch.num_rows
+        keep = np.ones(rows, bool)
+        identity: tuple[np.ndarray, ...] = ()
+        if self._touched or self.scan.row_id:
+            first = source.first_row_id
+            if index:
+                first += sum(stripe_rows(self.scan.files, source.path)[:index])
+            identity = (np.full(rows, source.write_id), np.full(rows, source.bucket),
+                        np.arange(first, first + rows))
+            if self._touched and self.deleted is not None:
+                keep = self.deleted.survivors(*identity)
+        keep, values = self._accepted(keep, stored, early)
+        if late and keep.any():
+            values |= self._conformed(fields(late)[1], rows, late)
+        return self._result(values, keep, identity)
+
+    def _decode(self, file: orc.ORCFile, index: int, names: list[str]) -> pa.RecordBatch:
+        source = self.source
+        try:
+            return file.read_stripe(index, columns=names)
+        except pa.ArrowInvalid as error:
+            if "nanosecond" not in str(error):
+                raise
+        # Arrow holds ORC timestamps in nanoseconds, which end in 2262: row by row then.
+        return wide_timestamps(self.scan.files, source.path, source.length, index, file.schema,
+                               names)
+
+    def _plain(self) -> Iterator[pa.RecordBatch]:
+        """Files of insert-only tables say themselves which format they have."""
+        if self.scan.row_id:
+            raise UnsupportedLayout(
+                f"{self.source.path} belongs to an insert-only table: its rows have no row__id;"
+                " leave row_id away"
+            )
+        with self.scan.files.system.open_input_file(self.source.path) as stream:
+            magic = bytes(stream.read(4))
+        if magic[:3] == b"ORC":
+            file = open_source(self.scan.files, self.source)
+            for index in range(file.nstripes):
+                yield self._raw(file, index)
+        elif magic == b"PAR1":
+            with self.scan.files.system.open_input_file(self.source.path) as stream:
+                table = parquet.ParquetFile(stream)
+                found = self._find(table.schema_arrow.names)
+                for batch in table.iter_batches(columns=list(found.values())):
+                    stored = {name: batch.column(inside) for name, inside in found.items()}
+                    keep = np.ones(batch.num_rows, bool)
+                    keep, values = self._accepted(keep, stored, self._needed())
+                    yield self._result(values, keep, ())
+        else:
+            raise UnsupportedLayout(
+                f"{self.source.path} is neither ORC nor Parquet; to_arrow reads no other format,"
+                " use read()"
+            )
+
+    # --- what leaves ---------------------------------------------------------------------------
+
+    @property
+    def _touched(self) -> bool:
+        """Whether rows of the file may be deleted."""
+        return self.deleted is not None and self.entity.deletes.may_touch(
+            self.source.low, self.source.high, self.source.number)
+
+    def _needed(self) -> tuple[Column, ...]:
+        """Stored columns that the result or the predicate needs."""
+        predicate = self.scan.predicate
+        names = {*self.scan.wanted, *(predicate.columns if predicate else ())}
+        return tuple(column for column in self.scan.columns if column.name in names)
+
+    def _phases(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+        """Columns to decode at once, and those to decode if the predicate leaves a row."""
+        needed, predicate = self._needed(), self.scan.predicate
+        if predicate is None:
+            return needed, ()
+        return (tuple(one for one in needed if one.name in predicate.columns),
+                tuple(one for one in needed if one.name not in predicate.columns))
+
+    def _find(self, stored: Sequence[str]) -> dict[str, str]:
+        """Needed column → its name in the file, without those that the file lacks.
+
+        By name, case-insensitively; by position where an old writer knew no names.
+        """
+        if is_positional(list(stored)):
+            names = dict(zip((one.name for one in self.scan.columns), stored, strict=False))
+        else:
+            names = {name.lower(): name for name in stored}
+        return {one.name: names[one.name] for one in self._needed() if one.name in names}
+
+    def _conformed(
+        self, stored: _Arrays, rows: int, columns: Sequence[Column]
+    ) -> dict[str, pa.Array | pa.Scalar]:
+        return {
+            one.name: conform(stored[one.name], one.type, f"{self.source.path}, column {one.name}")
+            if one.name in stored else pa.nulls(rows, arrow_type(one.type))
+            for one in columns
+        }
+
+    def _accepted(
+        self, keep: np.ndarray, stored: _Arrays, columns: Sequence[Column]
+    ) -> tuple[np.ndarray, dict[str, pa.Array | pa.Scalar]]:
+        """Rows that the predicate leaves, and the values so far by column."""
+        values = {**self.entity.partition, **self._conformed(stored, len(keep), columns)}
+        if self.scan.predicate is not None:
+            mask = self.scan.predicate.mask(values)
+            if isinstance(mask, pa.Scalar):
+                keep = keep & bool(mask.as_py())
+            else:
+                keep = keep & mask.fill_null(False).to_numpy(zero_copy_only=False)
+        return keep, values
+
+    def _result(
+        self, values: Values, keep: np.ndarray, identity: Sequence[np.ndarray]
+    ) -> pa.RecordBatch:
+        target = self.scan.schema
+        if not keep.any():
+            return pa.RecordBatch.from_arrays(
+                [pa.nulls(0, one.type) for one in target], schema=target)
+        arrays = [
+            one if isinstance(one := values[name], pa.Array) else pa.repeat(one, len(keep))
+            for name in self.scan.wanted
+        ]
+        if self.scan.row_id:
+            w, b, r = identity
+            arrays.append(pa.StructArray.from_arrays(
+                [pa.array(w), pa.array(b.astype(np.int32)), pa.array(r)],
+                fields=list(ROW_ID_TYPE)))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=target)
+        return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def _numbers(array: pa.Array, path: str) -> np.ndarray:
+    if array.null_count:
+        raise CorruptFile(f"{path} has a row without {schema.ACID_COLUMNS}; restore the file")
+    found: np.ndarray = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return found

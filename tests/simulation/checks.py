@@ -1,0 +1,110 @@
+"""What has to hold of the state between any two steps, whatever led to it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from acid_platform.metastore.state import Table as StateTable
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from tests.simulation.model import claim
+from tests.simulation.rules import Resource, Table, Txn, waits
+
+if TYPE_CHECKING:
+    from tests.simulation.simulator import Simulation
+
+
+def check_fast(sim: Simulation) -> None:
+    """After every write: ids go on, and the queues are as long as they have to be."""
+    state, model = sim.process.machine.state, sim.model
+    claim("T3", state.last_txn == model.last_txn, f"{state.last_txn}, not {model.last_txn} txns")
+    claim("L2", [(one.txn_id, one.acquired) for one in state.locks.values()]
+          == [(one.txn, one.granted) for one in model.queue],
+          f"locks {list(state.locks.values())}, not {model.queue}")
+
+
+def check_whole(sim: Simulation) -> None:
+    """Every transaction, lock and write id, and what every open snapshot finds on disk."""
+    state, model = sim.process.machine.state, sim.model
+    opened = {one.txn_id for one in state.open_txns()}
+    claim("T10 T11 T13", opened == set(model.open), f"open {sorted(opened ^ set(model.open))}")
+    claim("T7", set(state.heartbeats) == opened, "heartbeats of others than the open ones")
+    _outcomes(sim)
+    held = [
+        (entry.txn_id, Resource(one.db, one.table, one.partition, one.lock.value))
+        for entry in state.locks.values() if entry.acquired for one in entry.components
+    ]
+    for (txn, one), (other_txn, other) in combinations(held, 2):
+        claim("L2", txn == other_txn or not (waits(one, other) and waits(other, one)),
+              f"{txn} holds {one} and {other_txn} {other}")
+    claim("T22", {one.record.name: key for key, one in state.tables.items()} == model.names,
+          "tables")
+    for table_id, table in state.tables.items():
+        _write_ids(sim, table, model.tables[table_id])
+
+
+def _outcomes(sim: Simulation) -> None:
+    """P3: how a transaction ended is known, and is what the client was told."""
+    ids = list(sim.acknowledged)
+    if len(ids) > 40:
+        ids = sim.random.sample(ids, 20) + ids[-20:]
+    states = sim.process.machine.handle("txn_states", {"txns": ids}, "", sim.clock.now_ms())
+    for key, found in states.replies[0].value["value"]["states"].items():
+        told = sim.acknowledged[int(key)]
+        claim("P3", found == told == sim.model.txns[int(key)].state,
+              f"transaction {key} was acknowledged as {told} and is {found}")
+
+
+def _write_ids(sim: Simulation, table: StateTable, known: Table) -> None:
+    """T18, T22: each write id has one owner, and none is used twice; P4: aborted ones stay so."""
+    claim("T22", table.next_write_id == known.next_write_id,
+          f"{known.name}: next {table.next_write_id}, not {known.next_write_id}")
+    ids = [row.write_id for row in table.writes]
+    claim("T19", ids == sorted(set(ids)), f"{known.name}: {ids}")
+    for row in table.writes:
+        claim("T18", known.owners[row.write_id] == row.txn_id, f"{known.name}: {row}")
+    claim("P22", set(table.partitions) == known.partitions,
+          f"partitions of {known.name}: {sorted(table.partitions)}, not {sorted(known.partitions)}")
+
+
+def check_readers(sim: Simulation, table_ids: set[int]) -> None:
+    """C41, P4, P5: every open snapshot that asked for the table finds what it has to find."""
+    for actor in sim.actors:
+        for reader in actor.readers():
+            txn = sim.model.txns.get(reader.txn)
+            if txn is None or txn.state != "o":
+                continue
+            for table_id, listed in reader.lists.items():
+                if table_id in table_ids:
+                    check_read(sim, txn, sim.model.tables[table_id], listed, reader.valid_txns)
+
+
+def check_read(
+    sim: Simulation, txn: Txn, table: Table, listed: ValidWriteIdList, txns: ValidTxnList
+) -> None:
+    """What the files of the table say under these lists is what was committed and is seen.
+
+    While something is decided and not yet written, the model is behind: then another time.
+    """
+    if sim.process.batch:
+        return
+    known = sim.process.machine.state.tables.get(table.id)
+    for partition in ([None] if not table.partitioned else
+                      sorted({str(one) for key, one in sim.model.entities if key == table.id})):
+        floor = table.floor
+        if known is None:
+            # Whoever opened the table before its drop has the floors of then.
+            floor = max((one.up_to for one in sim.model.entity(table.id, partition).drops
+                         if sim.model.sees(txn, sim.model.txns[one.txn])), default=floor)
+        elif partition is not None:
+            record = known.partitions.get(partition)
+            if record is None:
+                continue
+            floor = record.floor or table.floor
+        expected = sim.model.content(txn, table, partition)
+        found = sim.disk.read((table.location, partition), listed, txns, floor, txn.id)
+        sim.counts["read"] += 1
+        claim("C41 P4 P5 S9", found == expected,
+              f"{txn} reads {table.name} {partition} (floor {floor}) by {listed} and {txns}:"
+              f" missing {sorted(expected - found)}, too much {sorted(found - expected)};"
+              f" files {sorted(sim.disk.places.get((table.location, partition), {}))}")

@@ -1,0 +1,107 @@
+"""The metastore process as the simulator runs it: decide, write, answer, and die in between.
+
+It does what server.py does in one round, without sockets and threads, so that a crash can be put
+between any two of these.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from acid_platform.clock import ManualClock
+from acid_platform.metastore import image
+from acid_platform.metastore.machine import Handled, Machine
+from acid_platform.metastore.state import State
+from acid_platform.metastore.turn import Event
+from tests.simulation.storage import Storage
+
+Json = dict[str, Any]
+NO_FORGETTING = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A client's message; sent again it keeps its id."""
+
+    id: str
+    client: int
+    op: str
+    args: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What one request, or a tick (no request), led to; `at` is when."""
+
+    request: Request | None
+    handled: Handled
+    at: int
+    alive: frozenset[str] = frozenset()
+    """Of a tick: the waiting requests whose client is still connected."""
+
+
+class Process:
+    """One metastore over its storage; `batch` is what is decided and not yet written."""
+
+    def __init__(self, store: Storage, clock: ManualClock) -> None:
+        self.store, self.clock = store, clock
+        self.connected: set[str] = set()
+        """Requests whose client waits for the answer."""
+        self.batch: list[Decided] = []
+        self.start()
+
+    def start(self) -> None:
+        """Memory as the file has it; whoever waited has lost its connection."""
+        self.batch = []
+        state, events = self.store.load()
+        self.machine = Machine(state, self.store.past_txn)
+        self.machine.replay(events)
+        self.machine.wake(self.clock.now_ms())
+        self.connected.clear()
+
+    def submit(self, request: Request) -> None:
+        now = self.clock.now_ms()
+        self.connected.add(request.id)
+        handled = self.machine.handle(request.op, request.args, request.id, now)
+        self.batch.append(Decided(request, handled, now))
+
+    def tick(self) -> None:
+        now, state = self.clock.now_ms(), self.machine.state
+        alive = set()
+        for entry in state.locks.values():
+            if not entry.acquired and entry.request_id in self.connected:
+                state.heartbeats[entry.txn_id] = now
+                alive.add(entry.request_id)
+        self.batch.append(Decided(None, self.machine.tick(now), now, frozenset(alive)))
+
+    def write(self) -> list[Decided]:
+        """Makes the batch durable, and hands it over to be answered."""
+        events: list[Event] = [one for decided in self.batch for one in decided.handled.events]
+        if events:
+            self.store.append(events)
+        done, self.batch = self.batch, []
+        return done
+
+    def fold(self) -> None:
+        self.store.fold(self.machine.state, NO_FORGETTING)
+        image.forget_ended(self.machine.state)
+
+    def outcome(self, request_id: str) -> Json:
+        """What a client learns of an answer that it lost (P3)."""
+        if self.machine.waits(request_id):
+            return {"seen": "waiting"}
+        kept = self.machine.state.outcomes.get(request_id) or self.store.past_outcome(request_id)
+        if kept is None:
+            return {"seen": "unseen"}
+        return {"seen": "done", "answer": self.machine.expand(kept.op, kept.reply)}
+
+
+def picture(state: State) -> Json:
+    """Everything that has to survive a crash, in an order of its own."""
+    rows = image.live_rows(state) | image.ended_rows(state)
+    text = {
+        name: sorted(json.dumps(one, sort_keys=True) for one in part) for name, part in rows.items()
+    }
+    return {**text, "counters": image.counters(state)}

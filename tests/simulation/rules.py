@@ -1,0 +1,134 @@
+"""The rules as the model knows them: written down a second time, from the specification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+WAIT_FOR = {"r": "e", "w": "xe", "x": "wxe", "e": "rwxe"}
+"""Requested lock: the earlier ones that it waits for (the 4.x matrix)."""
+
+CHANGES = ("u", "d")
+WRITES = ("i", "u", "d")
+STRICTEST = {"r": "s", "w": "u", "x": "u", "e": "s"}
+
+DEFAULT, READ_ONLY, COMPACTION = 0, 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What one component of a lock request names, and how it wants it."""
+
+    db: str
+    table: str | None
+    partition: str | None
+    lock: str
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    table_id: int
+    partition: str | None
+    operation: str
+    dynamic: bool
+
+
+@dataclass(slots=True)
+class Lock:
+    """A request in the queue; its place in the list is its place in the line."""
+
+    txn: int
+    request_id: str
+    begun: bool
+    resources: list[Resource]
+    touches: list[Touch]
+    tables: dict[str, int]
+    deadline: int
+    granted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A committed directory of one entity."""
+
+    write_id: int
+    txn: int
+    deletes: bool
+    overwrite: bool
+    committed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a commit can conflict with: an update, a delete, an overwrite or a drop."""
+
+    txn: int
+    write_id: int
+    overwrite: bool
+    committed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A dropped partition: who sees the drop sees nothing up to this write id."""
+
+    txn: int
+    committed: int
+    up_to: int
+
+
+@dataclass(slots=True)
+class Entity:
+    writes: list[Write] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    drops: list[Drop] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Txn:
+    """Moments are numbers of one sequence that counts everything that happens."""
+
+    id: int
+    kind: int
+    opened: int
+    beat: int
+    read: int
+    all_tables: bool
+    state: str = "o"
+    committed: int = 0
+    snapshot: int = 0
+    """When its snapshot was taken; 0 while it has none."""
+    unseen: frozenset[int] = frozenset()
+    """Writers that were open then."""
+    write_ids: dict[int, int] = field(default_factory=dict)
+    touches: list[Touch] = field(default_factory=list)
+    needs: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Table:
+    id: int
+    name: str
+    location: str
+    partitioned: bool
+    floor: int
+    next_write_id: int
+    owners: dict[int, int] = field(default_factory=dict)
+    """Write id to transaction."""
+    cleaned_up_to: int = 0
+    dropped: int = 0
+    partitions: set[str] = field(default_factory=set)
+
+
+def meet(one: Resource, other: Resource) -> bool:
+    """Whether both name the same thing (L4), and neither is a mere guard of the database (L6)."""
+    if one.db != other.db:
+        return False
+    if (one.table is None) != (other.table is None):
+        return (one if one.table is None else other).lock != "r"
+    if one.table != other.table:
+        return False
+    return one.partition is None or other.partition is None or one.partition == other.partition
+
+
+def waits(asked: Resource, earlier: Resource) -> bool:
+    return earlier.lock in WAIT_FOR[asked.lock] and meet(asked, earlier)

@@ -1,0 +1,239 @@
+"""Clients, a Cleaner, time and accidents, drawn from one seed, against the model (model.py).
+
+A step is one thing that happens: a client does something, time passes, the process dies. Whatever
+was decided is told to the model once it is durable. The same seed gives the same run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+from acid_platform.clock import ManualClock
+from tests.simulation.actors import Actor, Admin, Cleaner, Worker, Writer
+from tests.simulation.checks import check_fast, check_whole
+from tests.simulation.disk import Directory, Disk, Place
+from tests.simulation.model import Broken, Model, claim
+from tests.simulation.process import Decided, Process, Request, picture
+from tests.simulation.storage import MemoryStore, Storage
+
+Json = dict[str, Any]
+
+TABLES = {"t": False, "u": True, "v": True}
+"""Name, and whether it is partitioned."""
+PARTITIONS = ("p=1", "p=2", "p=3")
+
+SETTINGS = {
+    "hive.txn.timeout": "30s",
+    "hive.timedout.txn.reaper.start": "4s",
+    "hive.timedout.txn.reaper.interval": "3s",
+    "hive.writeset.reaper.interval": "5s",
+    "hive.compactor.aborted.txn.time.threshold": "0s",
+    "hive.compactor.cleaner.retry.retention.time": "5s",
+    "acid.read.lease.max": "40s",
+    "hive.txn.xlock.write": "false",
+    "acid.cleaner.watermark": "table",
+}
+
+_PAUSES = (0, 0, 1000, 1000, 1000, 2000, 3000, 7000, 20000)
+
+
+class Failure(AssertionError):
+    """What broke, with all that is needed to see it again."""
+
+
+class Simulation:
+    """One seeded run. `run(n)` raises Failure with the seed, the step and the last steps."""
+
+    def __init__(self, seed: int, store: Callable[[], Storage] = MemoryStore) -> None:
+        self.seed, self.random = seed, random.Random(seed)
+        self.clock = ManualClock(1_000_000_000)
+        self.settings = dict(SETTINGS)
+        if self.random.random() < 0.25:
+            self.settings["hive.txn.xlock.write"] = "true"
+        if self.random.random() < 0.2:
+            self.settings["acid.cleaner.watermark"] = "global"
+        self.process = Process(store(), self.clock)
+        self.model = Model(self.settings)
+        self.disk = Disk()
+        self.late: list[tuple[Place, Directory]] = []
+        """What writers that are taken for dead may still publish."""
+        self.durable: set[str] = set()
+        """Requests whose effects are in the journal."""
+        self.acknowledged: dict[int, str] = {}
+        """How transactions ended, as far as a client was told."""
+        self.steps = self.requests = 0
+        self.trace: deque[tuple[object, ...]] = deque(maxlen=40)
+        self.counts: Counter[str] = Counter()
+        self.actors: list[Actor] = [Writer(self, number) for number in range(9)]
+        self.actors += [Worker(self, 9), Worker(self, 10), Cleaner(self, 11), Admin(self, 12)]
+        self.weights = [6] * 9 + [5, 5, 6, 1]
+        self._prepare()
+
+    def _prepare(self) -> None:
+        for name, value in self.settings.items():
+            self.call("set", name=name, value=value)
+        self.model.wake(self.clock.now_ms())
+        for name in TABLES:
+            self.call("create_table", table=declared(name), if_not_exists=False)
+
+    # --- the run ----------------------------------------------------------------------------
+
+    def run(self, steps: int) -> None:
+        try:
+            for _ in range(steps):
+                self.step()
+            self.write()
+            self._restart("at the end")
+            check_whole(self)
+        except Exception as error:
+            lines = "\n".join("  " + " ".join(map(str, one)) for one in self.trace)
+            raise Failure(
+                f"seed {self.seed}, step {self.steps}: {type(error).__name__}: {error}\n"
+                f"replay: make sim SEED={self.seed} N={self.steps}\nlast steps:\n{lines}"
+            ) from error
+
+    def step(self) -> None:
+        self.steps += 1
+        chance = self.random.random()
+        if chance < 0.85:
+            (actor,) = self.random.choices(self.actors, self.weights)
+            actor.act()
+        elif chance < 0.95:
+            self._pass_time()
+        elif chance < 0.97:
+            self._publish_late()
+        elif chance < 0.982:
+            self._fold()
+        elif chance < 0.992:
+            self._crash()
+        if self.process.batch and self.random.random() < 0.75:
+            self.write()
+
+    def note(self, *what: object) -> None:
+        self.trace.append((self.steps, *what))
+
+    # --- requests ---------------------------------------------------------------------------
+
+    def send(self, client: int, op: str, **args: Any) -> Request:
+        self.requests += 1
+        request = Request(f"{client}-{self.requests}", client, op, args)
+        self.submit(request)
+        return request
+
+    def submit(self, request: Request) -> None:
+        self.note("client", request.client, request.op, request.args, request.id)
+        self.counts[request.op] += 1
+        self.process.submit(request)
+
+    def call(self, op: str, **args: Any) -> Json:
+        """A request outside of the play."""
+        request = self.send(-1, op, **args)
+        replies = {one.request_id: one.value for one in self.process.batch[-1].handled.replies}
+        self.write()
+        return replies[request.id]
+
+    def write(self) -> None:
+        """The batch becomes durable; then it is answered, unless an answer is lost."""
+        written = self.process.write()
+        for decided in written:
+            self._tell_model(decided)
+        for decided in written:
+            for reply in decided.handled.replies:
+                if reply.request_id not in self.process.connected:
+                    continue
+                self.process.connected.discard(reply.request_id)
+                client = int(reply.request_id.rpartition("-")[0])
+                if client < 0:
+                    continue
+                if self.random.random() < 0.02:
+                    self.note("answer lost", reply.request_id)
+                    self.counts["lost"] += 1
+                    self.actors[client].disconnected()
+                    continue
+                self.note("answer", reply.request_id, reply.value)
+                self.actors[client].answered(reply.request_id, reply.value)
+        check_fast(self)
+        if self.random.random() < 0.02:
+            check_whole(self)
+
+    def _tell_model(self, decided: Decided) -> None:
+        replies = {one.request_id: one.value for one in decided.handled.replies}
+        request = decided.request
+        if request is None:
+            self.model.tick(decided.at, decided.alive, replies)
+            return
+        repeated = request.id in self.durable
+        if decided.handled.events:
+            self.durable.add(request.id)
+        self.model.apply(request.id, request.op, request.args, replies, decided.at, repeated)
+
+    def outcome(self, request: Request) -> Json:
+        """Asked after a lost answer; what is durable is known, what is not is not (P3)."""
+        found = self.process.outcome(request.id)
+        expected = ("done", "waiting") if request.id in self.durable else ("unseen",)
+        claim("P3", found["seen"] in expected, f"outcome of {request} is {found}")
+        return found
+
+    # --- time and accidents -----------------------------------------------------------------
+
+    def _pass_time(self) -> None:
+        pause = self.random.choice(_PAUSES)
+        self.clock.advance(pause)
+        self.note("tick", pause)
+        self.process.tick()
+
+    def _publish_late(self) -> None:
+        """P4: whoever was taken for dead was only slow."""
+        if self.late and self.random.random() < 0.5:
+            place, one = self.late.pop(self.random.randrange(len(self.late)))
+            self.note("late", place, one.name)
+            self.counts["late"] += 1
+            self.disk.publish(place, one)
+
+    def _fold(self) -> None:
+        self.write()
+        self.note("fold")
+        self.counts["fold"] += 1
+        self.process.fold()
+
+    def _crash(self) -> None:
+        """Between any two things that the process does."""
+        where = self.random.choice(("before writing", "before answering", "failed write",
+                                    "before a fold", "after a fold", "idle"))
+        self.counts[where] += 1
+        if where == "before answering":
+            for decided in self.process.write():
+                self._tell_model(decided)
+        elif where in ("after a fold", "before a fold", "idle"):
+            self.write()
+        before = picture(self.process.machine.state) if where in ("idle", "before a fold") else None
+        if where == "after a fold":
+            self.process.store.fold(self.process.machine.state, 0)
+        self._restart(where)
+        if before is not None:
+            after = picture(self.process.machine.state)
+            for name in before:
+                claim("P3", before[name] == after[name],
+                      f"{name} after replay: {after[name]}, before: {before[name]}")
+
+    def _restart(self, where: str) -> None:
+        self.note("crash", where)
+        for actor in self.actors:
+            actor.disconnected()
+        self.process.start()
+        self.model.wake(self.clock.now_ms())
+        check_fast(self)
+        check_whole(self)
+
+
+def declared(name: str) -> Json:
+    return {
+        "name": name, "location": f"/w/{name}", "columns": [["id", "int"]],
+        "partition_columns": [["p", "int"]] if TABLES[name] else [],
+    }
+
+
+__all__ = ["PARTITIONS", "TABLES", "Broken", "Failure", "Simulation", "declared"]

@@ -1,0 +1,61 @@
+"""The journal and its tables in memory, with what the DuckDB file does: append, fold, load.
+
+Everything goes through JSON, as it does in the file, so that nothing of the process's memory
+survives a crash by being shared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from acid_platform.metastore import image
+from acid_platform.metastore.codec import decode
+from acid_platform.metastore.state import Ended, Outcome, State
+from acid_platform.metastore.turn import Event
+
+
+class Storage(Protocol):
+    """What the simulated process needs; `metastore.store.Store` has it too."""
+
+    def append(self, events: Sequence[Event]) -> None: ...
+    def load(self) -> tuple[State, list[Event]]: ...
+    def fold(self, state: State, forget_before: int) -> None: ...
+    def past_txn(self, txn_id: int) -> Ended | None: ...
+    def past_outcome(self, request_id: str) -> Outcome | None: ...
+
+
+class MemoryStore:
+    """As durable as the simulator wants it to be: what was appended is there after a crash."""
+
+    def __init__(self) -> None:
+        self._journal: list[tuple[str, int, str]] = []
+        self._live = ""
+        self._txns: dict[int, dict[str, Any]] = {}
+        self._outcomes: dict[str, dict[str, Any]] = {}
+
+    def append(self, events: Sequence[Event]) -> None:
+        self._journal += [(one.kind, one.at, json.dumps(one.body)) for one in events]
+
+    def load(self) -> tuple[State, list[Event]]:
+        events = [Event(kind, at, json.loads(body)) for kind, at, body in self._journal]
+        if not self._live:
+            return State(), events
+        rows, numbers = json.loads(self._live)
+        return image.restore(rows, numbers), events
+
+    def fold(self, state: State, forget_before: int) -> None:
+        over = json.loads(json.dumps(image.ended_rows(state)))
+        self._txns |= {row["txn_id"]: row for row in over["txns"]}
+        self._outcomes |= {row["request_id"]: row for row in over["outcomes"]}
+        self._live = json.dumps([image.live_rows(state), image.counters(state)])
+        self._journal = []
+
+    def past_txn(self, txn_id: int) -> Ended | None:
+        row = self._txns.get(txn_id)
+        return decode(Ended, row) if row else None
+
+    def past_outcome(self, request_id: str) -> Outcome | None:
+        row = self._outcomes.get(request_id)
+        return decode(Outcome, row) if row else None
