@@ -39,6 +39,8 @@ def survey(state: State, now: int) -> tuple[list[CleaningTask], list[BlockedClea
                 reason = "a compaction of it is working (P21)"
             elif being_cleaned(state, entity, now):
                 reason = "a Cleaner is at work on it"
+            elif _earlier_table(state, one):
+                reason = f"a table that was dropped from {one.location} is still to be removed (C41)"
             if not reason:
                 ready.append(one)
                 continue
@@ -46,6 +48,16 @@ def survey(state: State, now: int) -> tuple[list[CleaningTask], list[BlockedClea
         assert isinstance(blocked, BlockedCleaning)
         waiting.append(blocked)
     return ready[: state.settings.integer("hive.compactor.fetch.size")], waiting
+
+
+def _earlier_table(state: State, task: CleaningTask) -> bool:
+    """Whether snapshots may still need files there of a table of before (P22)."""
+    places = [
+        row.properties["location"] for row in state.queue.values()
+        if "location" in row.properties and row.table_id < task.table_id
+    ]
+    mine = f"{task.location}/"
+    return any(mine.startswith(f"{one}/") or f"{one}/".startswith(mine) for one in places)
 
 
 def _rows(state: State, now: int) -> Iterator[CleaningTask | BlockedCleaning]:

@@ -85,7 +85,7 @@ def purge(turn: Turn) -> None:
         or any(row.txn_id < low for table in state.tables.values() for row in table.writes)
         or any(not state.components.get(txn.txn_id) for txn in state.aborted_txns())
         or any(_forgettable(state, table, low) for table in state.tables.values())
-        or any(_outlived(state, txn.txn_id) for txn in state.aborted_txns())
+        or any(_outlived(state, txn.txn_id, low) for txn in state.aborted_txns())
     )
     if needed:
         turn.record("purged", low=low, writers=writers)
@@ -134,17 +134,16 @@ def _safe_base(state: State, entity: Entity, low: int) -> int:
     )
 
 
-def _outlived(state: State, txn_id: int) -> bool:
-    """Whether a later base hides what an aborted compaction could still publish (P4)."""
+def _outlived(state: State, txn_id: int, low: int) -> bool:
+    """Whether a later base hides what an aborted compaction could still publish (P4).
+
+    It has to hide it from those too who are open and take their snapshot only when they are granted
+    their locks.
+    """
     return any(
-        one.cleaned and _base_above(state, (one.table_id, one.partition), one.write_id)
+        one.cleaned and _safe_base(state, (one.table_id, one.partition), low) > one.write_id
         for one in state.components.get(txn_id, ()) if one.operation is Operation.COMPACT
     )
-
-
-def _base_above(state: State, entity: Entity, write_id: int) -> bool:
-    known = state.directories.get(entity, {}).values()
-    return any(one.base and one.high > write_id for one in known)
 
 
 def _purged(state: State, at: int, body: Body) -> None:
@@ -170,11 +169,11 @@ def _purged(state: State, at: int, body: Body) -> None:
             table.aborted -= forgotten
             table.forgotten = max(table.forgotten, *forgotten)
     for txn in list(state.aborted_txns()):
-        if _outlived(state, txn.txn_id):
+        if _outlived(state, txn.txn_id, low):
             state.components[txn.txn_id] = [
                 one for one in state.components[txn.txn_id]
                 if not one.cleaned
-                or not _base_above(state, (one.table_id, one.partition), one.write_id)
+                or _safe_base(state, (one.table_id, one.partition), low) <= one.write_id
             ]
         if not state.components.get(txn.txn_id):
             state.components.pop(txn.txn_id, None)

@@ -31,7 +31,7 @@ from acid_platform.storage.deletes import (
     valid_ids,
 )
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import acid_columns, reading, stripe_rows, wide_timestamps
+from acid_platform.storage.orc import acid_columns, read_stripe, reading, stripe_rows
 from acid_platform.storage.sources import is_positional, open_source
 from acid_platform.transactions import ValidWriteIdList
 
@@ -214,15 +214,8 @@ class _SourceRead:
         return self._result(values, keep, identity)
 
     def _decode(self, file: orc.ORCFile, index: int, names: list[str]) -> pa.RecordBatch:
-        source = self.source
-        try:
-            return file.read_stripe(index, columns=names)
-        except pa.ArrowInvalid as error:
-            if "nanosecond" not in str(error):
-                raise
-        # Arrow holds ORC timestamps in nanoseconds, which end in 2262: row by row then.
-        return wide_timestamps(self.scan.files, source.path, source.length, index, file.schema,
-                               names)
+        return read_stripe(self.scan.files, self.source.path, self.source.length, file, index,
+                           names)
 
     def _plain(self) -> Iterator[pa.RecordBatch]:
         """Files of insert-only tables say themselves which format they have."""

@@ -24,7 +24,6 @@ _ARROW: dict[str, pa.DataType] = {
     "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(),
     "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(), "string": pa.string(),
     "varchar": pa.string(), "char": pa.string(), "binary": pa.binary(), "date": pa.date32(),
-    "timestamp with local time zone": pa.timestamp("us", "UTC"),
 }
 
 
@@ -41,6 +40,8 @@ def arrow_type(hive: HiveType, timestamps: str = "us") -> pa.DataType:
             return pa.struct([(name, arrow_type(one, timestamps)) for name, one in hive.children])
         case "timestamp":
             return pa.timestamp(timestamps)
+        case "timestamp with local time zone":
+            return pa.timestamp(timestamps, "UTC")
         case kind:
             return _ARROW[kind]
 
@@ -54,14 +55,15 @@ _WIDENED = {
 _TEXT = ("string", "char", "varchar")
 
 
-def conform(array: pa.Array, hive: HiveType, path: str) -> pa.Array:
+def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") -> pa.Array:
     """File values as a column's declared type (storage.md 8.1): the same values, or an error.
 
     Struct fields are matched by name, case-insensitively; missing ones are NULL. Numbers widen,
-    whole numbers become text, char is padded to its length and varchar cut to it. Raises
-    UnsupportedLayout for any other change of type, naming `path`.
+    whole numbers become text, char is padded to its length and varchar cut to it. `timestamps` is
+    the unit that they get; microseconds cut what is below. Raises UnsupportedLayout for any other
+    change of type, naming `path`.
     """
-    target = arrow_type(hive)
+    target = arrow_type(hive, timestamps)
     if array.type == target and not any(one.kind in ("char", "varchar") for one in hive.walk()):
         return array
     if pa.types.is_null(array.type):
@@ -69,14 +71,15 @@ def conform(array: pa.Array, hive: HiveType, path: str) -> pa.Array:
     found = array.type
     match hive.kind:
         case "struct" if pa.types.is_struct(found):
-            return _struct(array, hive, path)
+            return _struct(array, hive, path, timestamps)
         case "array" if pa.types.is_list(found):
-            values = conform(array.values, hive.children[0][1], path)
+            values = conform(array.values, hive.children[0][1], path, timestamps)
             return pa.ListArray.from_arrays(_offsets(array), values, mask=_nulls(array))
         case "map" if pa.types.is_map(found):
             (_, key), (_, item) = hive.children
             return pa.MapArray.from_arrays(
-                _offsets(array), conform(array.keys, key, path), conform(array.items, item, path),
+                _offsets(array), conform(array.keys, key, path, timestamps),
+                conform(array.items, item, path, timestamps),
                 mask=_nulls(array))
         case "timestamp" if pa.types.is_timestamp(found):
             return _microseconds(array, target)
@@ -92,7 +95,7 @@ def conform(array: pa.Array, hive: HiveType, path: str) -> pa.Array:
         case kind if kind in _WIDENED and any(found == _ARROW[one] for one in _WIDENED[kind]):
             return array.cast(target, safe=False)  # a long as a double may lose its last digits
         case kind if kind in _TEXT and pa.types.is_integer(found):
-            return conform(array.cast(pa.string()), hive, path)
+            return conform(array.cast(pa.string()), hive, path, timestamps)
     raise UnsupportedLayout(
         f"{path} holds {found} where the table says {hive}; declare the column as it is stored, or"
         " try read()"
@@ -107,12 +110,14 @@ def _widens_to_decimal(found: pa.DataType, hive: HiveType) -> bool:
     return digits is not None and digits <= precision - scale
 
 
-def _struct(array: pa.StructArray, hive: HiveType, path: str) -> pa.StructArray:
-    target = arrow_type(hive)
+def _struct(
+    array: pa.StructArray, hive: HiveType, path: str, timestamps: str
+) -> pa.StructArray:
+    target = arrow_type(hive, timestamps)
     present = {array.type.field(i).name.lower(): i for i in range(array.type.num_fields)}
     children = [
         pa.nulls(len(array), field.type) if name not in present
-        else conform(pc.struct_field(array, [present[name]]), child, path)
+        else conform(pc.struct_field(array, [present[name]]), child, path, timestamps)
         for (name, child), field in zip(hive.children, target, strict=True)
     ]
     mask = pc.is_null(array) if array.null_count else None
@@ -130,7 +135,7 @@ def _nulls(array: pa.Array) -> pa.Array | None:
 
 def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Spark and Hive in Spark keep microseconds and cut what is below, also before 1970."""
-    if array.type.unit == "ns":
+    if (array.type.unit, target.unit) == ("ns", "us"):
         nanos = array.cast(pa.timestamp("ns", target.tz)).cast(pa.int64())
         whole = np.floor_divide(nanos.fill_null(0).to_numpy(zero_copy_only=False), 1000)
         mask = pc.is_null(array).to_numpy(zero_copy_only=False) if array.null_count else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,17 +20,29 @@ from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey
 from acid_platform.storage.files import Files
 
-KEY_COLUMNS = 3
+_ROWS_AT_ONCE = 10_000
+"""Python objects are large: so many rows before they become Arrow's."""
 
 
-def open_orc(files: Files, path: str) -> orc.ORCFile:
-    """Raises CorruptFile when the file is missing its ORC tail."""
+def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
+    """The ORC file, or what its first `length` bytes are (storage.md section 3.4).
+
+    Raises CorruptFile when there is no ORC tail; FileNotFoundError when there is no file.
+    """
     try:
-        return orc.ORCFile(files.system.open_input_file(path))
+        if length is None:
+            return orc.ORCFile(files.system.open_input_file(path))
+        with files.system.open_input_file(path) as stream:
+            content = stream.read_buffer(length)
+        if content.size < length:
+            raise CorruptFile(
+                f"{path} has fewer than the {length} bytes that were committed; restore the file")
+        return orc.ORCFile(pa.BufferReader(content))
     except (pa.ArrowInvalid, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
-        raise CorruptFile(f"{path} can't be opened as ORC: {error}; was its writer killed?"
+        where = "" if length is None else f" at byte {length}, where its side file says it ends"
+        raise CorruptFile(f"{path} can't be opened as ORC{where}: {error}; was its writer killed?"
                           " Restore it or drop its transaction") from error
 
 
@@ -56,6 +69,20 @@ def acid_columns(file: orc.ORCFile, path: str) -> list[str]:
     if [name.lower() for name in found] != [name.lower() for name in schema.ACID_COLUMNS]:
         raise CorruptFile(f"{path} lacks the six ACID columns; it has {', '.join(found)}")
     return found
+
+
+def read_stripe(
+    files: Files, path: str, length: int | None, file: orc.ORCFile, index: int,
+    names: Sequence[str],
+) -> pa.RecordBatch:
+    """These columns (`root` or `root.field`) of one stripe, in whatever timestamp unit they fit."""
+    try:
+        return file.read_stripe(index, columns=list(names))
+    except pa.ArrowInvalid as error:
+        if "nanosecond" not in str(error):
+            raise
+    # Arrow holds ORC timestamps in nanoseconds, which end in 2262: row by row then.
+    return wide_timestamps(files, path, length, index, file.schema, names)
 
 
 def read_keys(file: orc.ORCFile, path: str, with_current: bool = False) -> tuple[np.ndarray, ...]:
@@ -124,16 +151,16 @@ def wide_timestamps(
         wanted.setdefault(name if whole else root, []).extend([] if whole else [field])
     with _readable(path), files.system.open_input_file(path) as stream:
         content = io.BytesIO(stream.read(length))
-        reader = pyorc.Reader(content, struct_repr=pyorc.StructRepr.DICT)
-        rows = list(reader.read_stripe(stripe))
-    arrays = []
-    for root, fields in wanted.items():
-        kind = schema.field(root).type
-        if fields:
-            kind = pa.struct([kind.field(name) for name in fields])
-        kind = _in_microseconds(kind)
-        arrays.append(pa.array([_for_arrow(row[root], kind) for row in rows], kind))
-    return pa.RecordBatch.from_arrays(arrays, list(wanted))
+        kinds = {root: _in_microseconds(
+            pa.struct([schema.field(root).type.field(name) for name in fields]) if fields
+            else schema.field(root).type) for root, fields in wanted.items()}
+        rows = iter(pyorc.Reader(content, struct_repr=pyorc.StructRepr.DICT).read_stripe(stripe))
+        parts = []
+        while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
+            parts.append(pa.RecordBatch.from_arrays(
+                [pa.array([_for_arrow(row[root], kind) for row in some], kind)
+                 for root, kind in kinds.items()], list(kinds)))
+    return pa.concat_batches(parts)
 
 
 def _in_microseconds(kind: pa.DataType) -> pa.DataType:
@@ -162,10 +189,14 @@ def _for_arrow(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def orc_schema(files: Files, path: str) -> str:
-    """The file's type in ORC's form, e.g. `struct<operation:int,…>`. Raises CorruptFile."""
+def orc_schema(files: Files, path: str, length: int | None = None) -> str:
+    """The file's type in ORC's form, e.g. `struct<operation:int,…>`; `length` cuts the file.
+
+    Raises CorruptFile.
+    """
     with _readable(path), files.system.open_input_file(path) as stream:
-        return str(pyorc.Reader(stream).schema)
+        return str(pyorc.Reader(
+            stream if length is None else io.BytesIO(stream.read(length))).schema)
 
 
 def events(files: Files, path: str) -> Iterator[dict[str, Any]]:

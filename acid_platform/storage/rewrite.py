@@ -16,12 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
+from acid_platform.errors import UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.storage.arrow_types import arrow_type, conform
+from acid_platform.storage.deletes import DeletedRows, load_keys, require_operation, valid_ids
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import acid_columns, finish_file, open_orc
+from acid_platform.storage.orc import acid_columns, finish_file, open_orc, read_stripe, reading
+from acid_platform.storage.sources import is_positional
+from acid_platform.transactions import ValidWriteIdList
 
 STRIPE_BYTES = 64 << 20
 
@@ -32,6 +37,20 @@ class Input:
 
     path: str
     above: int = -1
+    length: int | None = None
+    """Only so many bytes count (storage.md section 3.4)."""
+    first: RowKey | None = None
+    """Of a file without ACID columns: the identity of its first row; rowIds run on from there."""
+
+    @classmethod
+    def of(cls, source: Source) -> Input:
+        """Raises UnsupportedLayout for a file of an insert-only table."""
+        if source.kind is SourceKind.PLAIN:
+            raise UnsupportedLayout(f"{source.path} belongs to an insert-only table: its rows have"
+                                    " no identity to keep")
+        first = (source.write_id, source.bucket, source.first_row_id)
+        return cls(source.path, source.above, source.length,
+                   first if source.kind is SourceKind.RAW else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +60,7 @@ class Rewrite:
     location: str
     """Any path or URI of the warehouse's file system."""
     inputs: tuple[Input, ...]
-    deletes: tuple[str, ...]
+    deletes: tuple[Input, ...]
     """Delete files whose events are applied: rows with these keys are dropped."""
     output: str
     columns: tuple[Column, ...]
@@ -52,64 +71,71 @@ class Rewrite:
     """The inputs are delete deltas: `row` stays NULL."""
     most_inputs: int = 500
     """More are first merged in groups of so many (C34)."""
+    timestamps: str = "ns"
+    """Unit in which timestamps pass through: a merge that meets years beyond 2262 takes `us`, which
+    is what Spark writes and reads."""
+
+    @property
+    def write_ids(self) -> ValidWriteIdList:
+        return ValidWriteIdList.of("", self.high_watermark, aborted=self.aborted)
 
 
-def keep_valid(current: np.ndarray, high_watermark: int, aborted: tuple[int, ...]) -> np.ndarray:
-    """Mask of events whose own transaction is valid (storage.md section 8)."""
-    keep: np.ndarray = current <= high_watermark
-    if aborted:
-        keep &= ~np.isin(current, np.array(aborted, np.int64))
-    return keep
-
-
-class _Deletes:
-    """Deleted rowIds by (write id, bucket property), each sorted."""
-
-    def __init__(self, files: Files, rewrite: Rewrite) -> None:
-        groups: dict[tuple[int, int], list[np.ndarray]] = {}
-        for path in rewrite.deletes:
-            for batch in _stripes(open_orc(files, path), path, keys_only=True):
-                w, b, r, current = _keys(batch)
-                keep = keep_valid(current, rewrite.high_watermark, rewrite.aborted)
-                for start, end in _runs(w[keep], b[keep]):
-                    key = (int(w[keep][start]), int(b[keep][start]))
-                    groups.setdefault(key, []).append(r[keep][start:end])
-        self.groups = {key: np.unique(np.concatenate(rows)) for key, rows in groups.items()}
-
-    def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
-        keep = np.ones(len(r), bool)
-        for start, end in _runs(w, b):
-            gone = self.groups.get((int(w[start]), int(b[start])))
-            if gone is not None:
-                rows = r[start:end]
-                at = np.minimum(np.searchsorted(gone, rows), len(gone) - 1)
-                keep[start:end] = gone[at] != rows
-        return keep
-
-
-def _runs(w: np.ndarray, b: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Index ranges of equal (write id, bucket)."""
-    if not len(w):
-        return
-    edges = np.flatnonzero((np.diff(w) != 0) | (np.diff(b) != 0)) + 1
-    yield from zip([0, *edges], [*edges, len(w)], strict=True)
+class _WideTimestamps(Exception):
+    """An input holds timestamps that don't fit nanoseconds."""
 
 
 def _keys(batch: pa.RecordBatch) -> tuple[np.ndarray, ...]:
-    """originalTransaction, bucket, rowId, currentTransaction of a batch of the four or six."""
-    first = 1 if batch.num_columns == len(schema.ACID_COLUMNS) else 0
-    return tuple(batch.column(first + i).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    """originalTransaction, bucket, rowId, currentTransaction of a batch of five or six columns."""
+    return tuple(batch.column(1 + i).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
                  for i in range(4))
 
 
 def _stripes(
-    file: orc.ORCFile, path: str, keys_only: bool = False
+    files: Files, one: Input, rewrite: Rewrite, keys_only: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    columns = acid_columns(file, path)
+    """The six columns of each stripe, or the first five. Raises CorruptFile."""
+    with reading(one.path):
+        file = open_orc(files, one.path, one.length)
+        names = list(file.schema.names)
+        wanted = names[:1] if one.first and keys_only else names
+        if one.first is None:
+            wanted = acid_columns(file, one.path)[:5 if keys_only else 6]
+    operation = schema.DELETE_EVENT if rewrite.delete_events else schema.INSERT_EVENT
+    start = 0
     for index in range(file.nstripes):
-        batch = file.read_stripe(index, columns=columns[1:5] if keys_only else None)
-        if batch.num_rows:
-            yield batch
+        with reading(one.path):
+            batch = _stripe(files, one, file, index, wanted, rewrite.timestamps)
+        if not batch.num_rows:
+            continue
+        if one.first is not None:
+            batch = _with_identity(batch, one.first, start)
+            start += batch.num_rows
+        require_operation(batch.column(0).to_numpy(zero_copy_only=False), operation, one.path)
+        yield batch
+
+
+def _stripe(
+    files: Files, one: Input, file: orc.ORCFile, index: int, names: list[str], timestamps: str
+) -> pa.RecordBatch:
+    if timestamps == "us":
+        return read_stripe(files, one.path, one.length, file, index, names)
+    try:
+        return file.read_stripe(index, columns=names)
+    except pa.ArrowInvalid as error:
+        if "nanosecond" in str(error):
+            raise _WideTimestamps from error
+        raise
+
+
+def _with_identity(rows: pa.RecordBatch, first: RowKey, start: int) -> pa.RecordBatch:
+    """Rows without ACID columns as insert events (storage.md section 7.1)."""
+    count = rows.num_rows
+    write_ids = np.full(count, first[0])
+    row = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
+    arrays = [pa.array(np.full(count, schema.INSERT_EVENT, np.int32)), pa.array(write_ids),
+              pa.array(np.full(count, first[1], np.int32)),
+              pa.array(np.arange(start, start + count) + first[2]), pa.array(write_ids), row]
+    return pa.RecordBatch.from_arrays(arrays, list(schema.ACID_COLUMNS))
 
 
 def _last(keys: tuple[np.ndarray, ...]) -> RowKey:
@@ -126,12 +152,12 @@ def _not_above(keys: tuple[np.ndarray, ...], bound: RowKey) -> int:
 class _Source:
     """A file's batches in key order; one buffered batch at a time."""
 
-    def __init__(self, files: Files, one: Input) -> None:
-        self.files, self.path, self.above = files, one.path, one.above
+    def __init__(self, files: Files, one: Input, rewrite: Rewrite) -> None:
+        self.files, self.input, self.rewrite = files, one, rewrite
         self.first: RowKey | None = None
         self.ascending = True
         previous: RowKey | None = None
-        for batch in _stripes(open_orc(files, one.path), one.path, keys_only=True):
+        for batch in _stripes(files, one, rewrite, keys_only=True):
             w, b, r, _ = _keys(batch)
             order = np.lexsort((r, b, w))
             self.ascending &= bool((np.diff(order) > 0).all())
@@ -144,8 +170,7 @@ class _Source:
         self.keys: tuple[np.ndarray, ...] = ()
 
     def start(self) -> None:
-        file = open_orc(self.files, self.path)
-        self.batches = _stripes(file, self.path)
+        self.batches = _stripes(self.files, self.input, self.rewrite)
         if not self.ascending:  # some older compactions sorted by bucket first: sort it whole
             table = pa.Table.from_batches(list(self.batches)).combine_chunks()
             batch = table.to_batches()[0]
@@ -173,14 +198,14 @@ class _Source:
 
 @dataclass(slots=True)
 class _Merge:
-    """Batches of all inputs in key order; `above` travels with each piece."""
+    """Batches of all inputs in key order; each piece knows its input."""
 
     files: Files
-    inputs: tuple[Input, ...]
+    rewrite: Rewrite
     active: list[_Source] = field(default_factory=list)
 
-    def pieces(self) -> Iterator[list[tuple[pa.RecordBatch, tuple[np.ndarray, ...], int]]]:
-        sources = [_Source(self.files, one) for one in self.inputs]
+    def pieces(self) -> Iterator[list[tuple[pa.RecordBatch, tuple[np.ndarray, ...], Input]]]:
+        sources = [_Source(self.files, one, self.rewrite) for one in self.rewrite.inputs]
         waiting = sorted((s for s in sources if s.first is not None),
                          key=lambda s: s.first or (0, 0, 0), reverse=True)
         while waiting or self.active:
@@ -194,7 +219,7 @@ class _Merge:
             for source in self.active:
                 taken = source.take(bound)
                 if taken:
-                    group.append((*taken, source.above))
+                    group.append((*taken, source.input))
             self.active = [s for s in self.active if s.batch is not None]
             yield group
 
@@ -205,26 +230,31 @@ class _Merge:
             self.active.append(source)
 
 
-def output_schema(columns: tuple[Column, ...]) -> pa.Schema:
-    row = pa.struct([(column.name, arrow_type(column.type, "ns")) for column in columns])
+def output_schema(columns: tuple[Column, ...], timestamps: str = "ns") -> pa.Schema:
+    row = pa.struct([(column.name, arrow_type(column.type, timestamps)) for column in columns])
     kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64(), row)
     return pa.schema(list(zip(schema.ACID_COLUMNS, kinds, strict=True)))
 
 
-def _conform(batch: pa.RecordBatch, target: pa.Schema, delete_events: bool) -> pa.RecordBatch:
+def _conform(
+    batch: pa.RecordBatch, target: pa.Schema, rewrite: Rewrite, path: str
+) -> pa.RecordBatch:
     """The batch with the table's present columns: matched by name, missing ones NULL."""
     ids = [batch.column(i).cast(target.field(i).type) for i in range(5)]
     row_type = target.field(5).type
-    if delete_events:
+    if rewrite.delete_events:
         return pa.RecordBatch.from_arrays([*ids, pa.nulls(batch.num_rows, row_type)], schema=target)
     row = batch.column(5)
-    present = {row.type.field(i).name.lower(): i for i in range(row.type.num_fields)}
-    children = []
-    for i in range(row_type.num_fields):
-        wanted = row_type.field(i)
-        at = present.get(wanted.name)
-        children.append(pa.nulls(batch.num_rows, wanted.type) if at is None
-                        else pc.struct_field(row, [at]).cast(wanted.type))
+    names = [row.type.field(i).name for i in range(row.type.num_fields)]
+    present = {name: i for i, name in enumerate(
+        (column.name for column in rewrite.columns) if is_positional(names)
+        else (name.lower() for name in names)) if i < len(names)}
+    children = [
+        pa.nulls(batch.num_rows, wanted.type) if column.name not in present
+        else conform(pc.struct_field(row, [present[column.name]]), column.type,
+                     f"{path}, column {column.name}", rewrite.timestamps)
+        for column, wanted in zip(rewrite.columns, row_type, strict=True)
+    ]
     struct = pa.StructArray.from_arrays(children, fields=list(row_type))
     return pa.RecordBatch.from_arrays([*ids, struct], schema=target)
 
@@ -236,6 +266,13 @@ def rewrite_bucket(rewrite: Rewrite) -> tuple[int, int]:
     Raises CorruptFile for inputs that can't be read.
     """
     files, _ = Files.of(rewrite.location)
+    try:
+        return _rewrite(files, rewrite)
+    except _WideTimestamps:
+        return _rewrite(files, replace(rewrite, timestamps="us"))
+
+
+def _rewrite(files: Files, rewrite: Rewrite) -> tuple[int, int]:
     if len(rewrite.inputs) <= rewrite.most_inputs:
         return _merge(files, rewrite)
     where, _, name = rewrite.output.rpartition("/")
@@ -246,7 +283,7 @@ def rewrite_bucket(rewrite: Rewrite) -> tuple[int, int]:
             stages.append(stage)
             if not _merge(files, replace(rewrite, inputs=group, deletes=(), output=stage.path))[0]:
                 stages.pop()
-        return rewrite_bucket(replace(rewrite, inputs=tuple(stages)))
+        return _rewrite(files, replace(rewrite, inputs=tuple(stages)))
     finally:
         for stage in stages:
             files.delete_file(stage.path)
@@ -257,31 +294,36 @@ def _groups(inputs: tuple[Input, ...], size: int) -> Iterator[tuple[Input, ...]]
         yield inputs[start:start + size]
 
 
+def _delete_source(one: Input) -> Source:
+    return Source(one.path, SourceKind.ACID, 0, "", 0, 0, length=one.length)
+
+
 def _merge(files: Files, rewrite: Rewrite) -> tuple[int, int]:
-    deletes = _Deletes(files, rewrite)
-    target = output_schema(rewrite.columns)
+    keys = load_keys(files, [_delete_source(one) for one in rewrite.deletes], rewrite.write_ids)
+    deleted = DeletedRows(keys) if len(keys) else None
+    target = output_schema(rewrite.columns, rewrite.timestamps)
     writer: orc.ORCWriter | None = None
     stream = None
     try:
-        for group in _Merge(files, rewrite.inputs).pieces():
-            batches, keys = [], []
-            for batch, one, above in group:
-                w, b, r, current = one
-                keep = keep_valid(current, rewrite.high_watermark, rewrite.aborted)
-                if above >= 0:
-                    keep &= current > above
-                if deletes.groups:
-                    keep &= deletes.survivors(w, b, r)
+        for group in _Merge(files, rewrite).pieces():
+            batches, order = [], []
+            for batch, ids, one in group:
+                w, b, r, current = ids
+                keep = valid_ids(current, rewrite.write_ids)
+                if one.above >= 0:
+                    keep &= current > one.above
+                if deleted is not None:
+                    keep &= deleted.survivors(w, b, r)
                 if keep.any():
                     whole = bool(keep.all())
                     batches.append(_conform(batch if whole else batch.filter(pa.array(keep)),
-                                            target, rewrite.delete_events))
-                    keys.append(np.stack([w[keep], b[keep], r[keep]]))
+                                            target, rewrite, one.path))
+                    order.append(np.stack([w[keep], b[keep], r[keep]]))
             if not batches:
                 continue
             table = pa.Table.from_batches(batches, schema=target)
             if len(batches) > 1:
-                w, b, r = np.concatenate(keys, axis=1)
+                w, b, r = np.concatenate(order, axis=1)
                 table = table.take(pa.array(np.lexsort((r, b, w))))
             if writer is None:
                 stream = files.system.open_output_stream(rewrite.output)

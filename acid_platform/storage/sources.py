@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
 
-import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.snapshot.directory import AcidDirectory
 from acid_platform.snapshot.sources import (
@@ -64,17 +61,5 @@ def is_positional(names: list[str]) -> bool:
 
 
 def open_source(files: Files, source: Source) -> orc.ORCFile:
-    """The ORC file of a source, cut at its flush length. Raises CorruptFile."""
-    if source.length is None:
-        return open_orc(files, source.path)
-    with files.system.open_input_file(source.path) as stream:
-        content = stream.read_buffer(source.length)
-    if content.size < source.length:
-        raise CorruptFile(f"{source.path} has fewer than the {source.length} bytes that were"
-                          " committed; restore the file")
-    try:
-        return orc.ORCFile(cast("pa.NativeFile", pa.BufferReader(content)))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptFile(
-            f"{source.path} has no ORC tail at byte {source.length}, where its side file says it"
-            f" ends: {error}; restore both files") from error
+    """The ORC file of a source, cut at its flush length. Raises as `open_orc`."""
+    return open_orc(files, source.path, source.length)

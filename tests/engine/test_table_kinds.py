@@ -193,3 +193,25 @@ def test_a_search_argument_skips_row_groups(warehouse: Warehouse, spark: SparkSe
     # The predicate comes before the delete test.
     text = plan.toString()
     assert text.index(">= 100000") < text.index("ubquery")
+
+
+@pytest.mark.parametrize("name", ["orc", "text"])
+def test_storage10_insert_only_tables_are_compacted(warehouse: Warehouse, name: str) -> None:
+    table = warehouse.create_table(f"db.merged_{name}", "id int, v string", properties={
+        "transactional_properties": "insert_only", "acid.format": name})
+    rows = [{"id": i, "v": f"v{i}"} for i in range(6)]
+    for row in rows[:3]:
+        table.insert([row])
+    txn = warehouse.transaction()
+    txn.table(table.name).insert([{"id": 99, "v": "never"}])
+    txn.abort("enough")
+    table.compact("minor")
+    seen = table.snapshot().directories[""]
+    assert [one.directory[:23] for one in seen.deltas] == ["delta_0000001_0000003_v"]
+    table.insert(rows[3:])
+    table.compact("major")
+    base = table.snapshot().directories[""].base
+    assert base is not None and base.directory.startswith("base_0000005_v")
+    assert {path.name for path in Path(table.location, base.directory).iterdir()} == {
+        "000000_0", "_orc_acid_version"}
+    assert [row.asDict() for row in table.read().orderBy("id").collect()] == rows

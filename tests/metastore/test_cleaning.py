@@ -14,7 +14,7 @@ from acid_platform.errors import (
     Terminal,
 )
 from acid_platform.metastore.records import LockRequest
-from acid_platform.transactions import TxnType
+from acid_platform.transactions import TxnType, ValidTxnList
 from tests.metastore.world import DELETE, INSERT, E, R, World
 
 SECOND = 1000
@@ -316,11 +316,36 @@ def test_P4_an_aborted_compaction_stays_excluded_until_a_later_base(world: World
     world.compact()
     world.clean(world.ready()[0])
     world.tick(61_000)
-    assert world.begin().valid_txns.is_aborted(lost) and world.entity().aborted == 0
+    early = world.begin()
+    assert early.valid_txns.is_aborted(lost) and world.entity().aborted == 0
+    world.commit(early)
     world.insert()
     world.compact()
     world.tick(61_000)
     assert not world.begin().valid_txns.is_aborted(lost)
+
+
+def test_P4_an_aborted_compaction_stays_excluded_for_those_who_do_not_see_the_later_base(
+    world: World,
+) -> None:
+    """Who waits for a lock takes the snapshot later, but sees nothing above its own id."""
+    world.create("u")
+    world.insert()
+    world.request()
+    task = world.take_task()
+    assert task is not None
+    lost, _ = world.begin_compaction(task)
+    world.call("fail_compaction", **world.owner(task), txn=lost, error="killed")
+    world.compact()
+    world.clean(world.ready()[0])
+    holder = world.begin(LockRequest("u", E))
+    waiting = world.begin_request(LockRequest("u", R), zero_wait=False, wait=600)
+    world.insert()
+    world.compact()
+    world.tick(61_000)
+    world.commit(holder)
+    answer = world.answer(waiting)
+    assert ValidTxnList.parse(answer["valid_txns"]).is_aborted(lost)
 
 
 # --- dropped tables and partitions -------------------------------------------------------------
@@ -463,6 +488,25 @@ def test_P22_a_dropped_partition_is_never_removed_whole() -> None:
     world.commit(writer, world.report(writer, "t", "p=1"))
     drop(world)
     assert [one.reused for one in world.ready() if one.partition == "p=1"] == [True]
+
+
+def test_P22_what_is_dropped_at_one_place_goes_in_the_order_of_the_drops(world: World) -> None:
+    """The files of the first table are still read when the second one is gone as well."""
+    world.insert()
+    reader = world.read(["t"])
+    drop(world)
+    world.create()
+    world.insert()
+    world.compact()
+    assert world.ready() == []
+    assert any("dropped from /w/t is still" in one["reason"] for one in world.blocked())
+    drop(world)
+    assert world.ready() == []
+    world.commit(reader)
+    (first,) = world.ready()
+    assert first.table_id == 1
+    world.clean(first)
+    assert [one.table_id for one in world.ready()] == [2]
 
 
 def test_P22_no_table_is_created_where_one_is_being_removed(world: World) -> None:

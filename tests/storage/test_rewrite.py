@@ -43,7 +43,7 @@ def merged(
     aborted: tuple[int, ...] = (), above: int = -1, most: int = 500,
 ) -> list[Event]:
     paths = [write(root / f"in{i}", keys) for i, keys in enumerate(inputs)]
-    gone = [write(root / "gone", deletes, deletes=True)] if deletes else []
+    gone = [Input(write(root / "gone", deletes, deletes=True))] if deletes else []
     output = str(root / "out")
     rows, size = rewrite_bucket(Rewrite(
         str(root), tuple(Input(path, above) for path in paths), tuple(gone), output, COLUMNS, high,

@@ -1,0 +1,290 @@
+"""Three stores that do the same transaction: the metastore, SQLite and PostgreSQL.
+
+A transaction is: open, write id, shared-write lock on one partition, snapshot; heartbeat; commit
+with conflict check and report. The metastore gets it in three calls; the databases in thirteen SQL
+statements in three durable transactions, as Hive's metastore does it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import duckdb
+import psutil
+
+from acid_platform.errors import WriteConflict
+from acid_platform.metastore import LockRequest, Metastore, WriteReport
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import LockType
+from benchmarks.libpq import Postgres, library
+
+TABLES, PARTITIONS = 100, 10
+
+Session = Callable[[int, int], int | None]
+"""One transaction on a table and a partition: its id once the commit is acknowledged, None after a
+write conflict."""
+
+
+class Contender(Protocol):
+    """A store. `open_session` is called in each client process."""
+
+    name: str
+
+    def start(self) -> None: ...
+
+    def open_session(self) -> Session: ...
+
+    def processes(self) -> list[psutil.Process]:
+        """What serves; empty when clients do all the work themselves."""
+
+    def stop(self) -> set[int]:
+        """Ends it and answers the ids of all committed transactions in its files."""
+
+
+class OurMetastore:
+    name = "metastore"
+
+    def __init__(self, directory: Path) -> None:
+        self.home = directory
+
+    def start(self) -> None:
+        with Metastore.connect(self.home) as client:
+            client.create_database("bench", if_not_exists=True)
+            if not client.tables():
+                for number in range(TABLES):
+                    client.create_table(f"bench.t{number}", f"{self.home}/t{number}",
+                                        [("id", "int")], [("p", "int")])
+
+    def open_session(self) -> Session:
+        client = Metastore.connect(self.home)
+
+        def transaction(table: int, partition: int) -> int | None:
+            name, part = f"bench.t{table}", f"p={partition}"
+            txn = client.begin(
+                locks=[LockRequest(name, LockType.SHARED_WRITE, Operation.UPDATE, part)])
+            txn.heartbeat()
+            write_id = txn.write_ids[name]
+            directory = f"delta_{write_id:07d}_{write_id:07d}_0000"
+            try:
+                txn.commit([WriteReport(name, part, Operation.UPDATE, directory, 1, 100, 1)])
+            except WriteConflict:
+                return None
+            return txn.id
+
+        return transaction
+
+    def status(self) -> dict[str, Any]:
+        with Metastore.connect(self.home) as client:
+            return client.status()
+
+    def processes(self) -> list[psutil.Process]:
+        return [psutil.Process(self.status()["pid"])]
+
+    def stop(self) -> set[int]:
+        with Metastore.connect(self.home) as client:
+            process = psutil.Process(client.status()["pid"])
+            client.stop()
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.05)
+        # It has ended: now another process may open its file.
+        with duckdb.connect(str(self.home / "metastore.duckdb"), read_only=True) as file:
+            states = file.execute("SELECT txn_id FROM txns WHERE state = 'c'").fetchall()
+            written = file.execute("SELECT DISTINCT txn FROM writes").fetchall()
+        return {row[0] for row in states} & {row[0] for row in written}
+
+
+# --- databases ----------------------------------------------------------------------------------
+
+_TABLES_SQL = """
+CREATE TABLE txns (txn_id {serial}, state TEXT, started BIGINT, heartbeat BIGINT);
+CREATE INDEX open_txns ON txns (txn_id) WHERE state = 'o';
+CREATE TABLE next_write_id (table_id INTEGER PRIMARY KEY, next BIGINT);
+CREATE TABLE txn_to_write_id (table_id INTEGER, write_id BIGINT, txn_id BIGINT);
+CREATE TABLE locks (txn_id BIGINT, table_id INTEGER, part TEXT, kind TEXT);
+CREATE INDEX locks_by_entity ON locks (table_id, part);
+CREATE INDEX locks_by_txn ON locks (txn_id);
+CREATE TABLE components (txn_id BIGINT, table_id INTEGER, part TEXT, write_id BIGINT);
+CREATE INDEX components_by_txn ON components (txn_id);
+CREATE TABLE write_set (table_id INTEGER, part TEXT, txn_id BIGINT, commit_id BIGINT);
+CREATE INDEX write_set_by_entity ON write_set (table_id, part, commit_id);
+CREATE TABLE writes (txn_id BIGINT, table_id INTEGER, part TEXT, write_id BIGINT, directory TEXT);
+"""
+_OPEN = ("INSERT INTO txns (state, started, heartbeat) VALUES ('o', $1, $2) RETURNING txn_id")
+_WRITE_ID = "UPDATE next_write_id SET next = next + 1 WHERE table_id = $1 RETURNING next"
+_MAP = "INSERT INTO txn_to_write_id VALUES ($1, $2, $3)"
+_BLOCKED = "SELECT count(*) FROM locks WHERE table_id = $1 AND part = $2 AND kind <> 'w'"
+_LOCK = "INSERT INTO locks VALUES ($1, $2, $3, 'w')"
+_COMPONENT = "INSERT INTO components VALUES ($1, $2, $3, $4)"
+_SNAPSHOT = "SELECT txn_id FROM txns WHERE state = 'o'"
+_BEAT = "UPDATE txns SET heartbeat = $1 WHERE txn_id = $2 AND state = 'o'"
+_END = "UPDATE txns SET state = $1 WHERE txn_id = $2 AND state = 'o' RETURNING txn_id"
+_CONFLICT = ("SELECT count(*) FROM write_set WHERE table_id = $1 AND part = $2"
+             " AND commit_id >= $3")
+_WRITE_SET = ("INSERT INTO write_set VALUES"
+              " ($1, $2, $3, (SELECT max(txn_id) FROM txns))")
+_REPORT = "INSERT INTO writes VALUES ($1, $2, $3, $4, $5)"
+_UNLOCK = "DELETE FROM locks WHERE txn_id = $1"
+_FORGET = "DELETE FROM components WHERE txn_id = $1"
+
+Execute = Callable[..., Any]
+
+
+def _session(run: Execute, begin: str) -> Session:
+    def transaction(table: int, partition: int) -> int | None:
+        now, part = time.time_ns() // 1_000_000, f"p={partition}"
+        run(begin)
+        txn = int(run(_OPEN, (now, now))[0][0])
+        write_id = int(run(_WRITE_ID, (table,))[0][0])
+        run(_MAP, (table, write_id, txn))
+        assert int(run(_BLOCKED, (table, part))[0][0]) == 0
+        run(_LOCK, (txn, table, part))
+        run(_COMPONENT, (txn, table, part, write_id))
+        run(_SNAPSHOT)
+        run("COMMIT")
+        run(_BEAT, (now, txn))
+        run(begin)
+        conflict = int(run(_CONFLICT, (table, part, txn))[0][0])
+        if not conflict:
+            run(_WRITE_SET, (table, part, txn))
+            run(_REPORT, (txn, table, part, write_id, f"delta_{write_id:07d}_{write_id:07d}_0000"))
+        run(_UNLOCK, (txn,))
+        run(_FORGET, (txn,))
+        run(_END, ("a" if conflict else "c", txn))
+        run("COMMIT")
+        return None if conflict else txn
+
+    return transaction
+
+
+class Sqlite:
+    """Each client writes the file itself: WAL, synchronous=FULL."""
+
+    name = "sqlite"
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "sqlite.db"
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._file, timeout=120, isolation_level=None)
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    def start(self) -> None:
+        connection = self._connect()
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(
+            _TABLES_SQL.format(serial="INTEGER PRIMARY KEY AUTOINCREMENT"))
+        connection.executemany("INSERT INTO next_write_id VALUES (?, 0)",
+                               [(one,) for one in range(TABLES)])
+        connection.close()
+
+    def open_session(self) -> Session:
+        connection = self._connect()
+
+        def run(sql: str, values: tuple[object, ...] = ()) -> list[Any]:
+            return connection.execute(sql.replace("$", "?"), values).fetchall()
+
+        return _session(run, "BEGIN IMMEDIATE")
+
+    def processes(self) -> list[psutil.Process]:
+        return []
+
+    def stop(self) -> set[int]:
+        connection = self._connect()
+        rows = connection.execute(
+            "SELECT txn_id FROM txns JOIN writes USING (txn_id) WHERE state = 'c'").fetchall()
+        connection.close()
+        return {row[0] for row in rows}
+
+
+class PostgresServer:
+    """PostgreSQL as it comes (fsync on), over its Unix socket, prepared statements."""
+
+    name = "postgresql"
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / "postgres"
+        self._info = f"host={self._directory} dbname=postgres user=bench"
+        self._server: subprocess.Popen[bytes] | None = None
+
+    @staticmethod
+    def missing() -> str:
+        """Why it can't run here; empty if it can."""
+        if _binary("postgres") is None:
+            return "postgres is not in PATH nor below /usr/lib/postgresql"
+        if library() is None:
+            return "libpq is not installed"
+        if os.getuid() == 0 and _account() is None:
+            return "postgres does not run as root, and there is no user postgres"
+        return ""
+
+    def start(self) -> None:
+        self._directory.mkdir()
+        who = _account() if os.getuid() == 0 else None
+        if who is not None:
+            os.chown(self._directory, who.pw_uid, who.pw_gid)
+        as_user: dict[str, Any] = {} if who is None else {"user": who.pw_uid, "group": who.pw_gid}
+        data = self._directory / "data"
+        subprocess.run(
+            [str(_binary("initdb")), "-D", data, "-U", "bench", "-A", "trust", "-E", "UTF8",
+             "--no-instructions"],
+            check=True, stdout=subprocess.DEVNULL, cwd="/", **as_user)
+        self._server = subprocess.Popen(
+            [str(_binary("postgres")), "-D", data, "-k", self._directory,
+             "-c", "listen_addresses="],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **as_user)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                connection = Postgres(self._info)
+                break
+            except Exception:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+        connection.script(_TABLES_SQL.format(
+            serial="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"))
+        connection.script(f"INSERT INTO next_write_id SELECT n, 0 FROM generate_series(0,"
+                          f" {TABLES - 1}) n")
+        connection.close()
+
+    def open_session(self) -> Session:
+        return _session(Postgres(self._info).execute, "BEGIN")
+
+    def processes(self) -> list[psutil.Process]:
+        assert self._server is not None
+        parent = psutil.Process(self._server.pid)
+        return [parent, *parent.children()]
+
+    def stop(self) -> set[int]:
+        connection = Postgres(self._info)
+        rows = connection.execute(
+            "SELECT txn_id FROM txns JOIN writes USING (txn_id) WHERE state = 'c'")
+        connection.close()
+        assert self._server is not None
+        self._server.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._server.wait(30)
+        return {int(row[0]) for row in rows}
+
+
+def _account() -> pwd.struct_passwd | None:
+    with suppress(KeyError):
+        return pwd.getpwnam("postgres")
+    return None
+
+
+def _binary(name: str) -> str | None:
+    """In PATH, else the newest below /usr/lib/postgresql."""
+    below = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"),
+                   key=lambda one: int(one.parts[-3]))
+    return shutil.which(name) or (str(below[-1]) if below else None)

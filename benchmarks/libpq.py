@@ -1,0 +1,81 @@
+"""PostgreSQL's own client library, as much of it as prepared statements need.
+
+A benchmark wants no driver among the dependencies, and nothing slower than the library itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from typing import Any
+
+_COMMAND_OK, _TUPLES_OK = 1, 2
+_CONNECTION_OK = 0
+
+
+class PostgresError(Exception):
+    """What the server said."""
+
+
+def library() -> ctypes.CDLL | None:
+    """libpq, or None where it is not installed."""
+    name = ctypes.util.find_library("pq")
+    if name is None:
+        return None
+    found = ctypes.CDLL(name)
+    pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    texts = ctypes.POINTER(ctypes.c_char_p)
+    for function, result, arguments in (
+        ("PQconnectdb", pointer, [text]), ("PQstatus", number, [pointer]),
+        ("PQerrorMessage", text, [pointer]), ("PQfinish", None, [pointer]),
+        ("PQexec", pointer, [pointer, text]), ("PQclear", None, [pointer]),
+        ("PQprepare", pointer, [pointer, text, text, number, pointer]),
+        ("PQexecPrepared", pointer,
+         [pointer, text, number, texts, pointer, pointer, number]),
+        ("PQresultStatus", number, [pointer]), ("PQntuples", number, [pointer]),
+        ("PQnfields", number, [pointer]), ("PQgetvalue", text, [pointer, number, number]),
+    ):
+        one = getattr(found, function)
+        one.restype, one.argtypes = result, arguments
+    return found
+
+
+class Postgres:
+    """One connection. Statements are prepared when they are first used."""
+
+    def __init__(self, conninfo: str) -> None:
+        found = library()
+        assert found is not None
+        self._pq: Any = found
+        self._connection = found.PQconnectdb(conninfo.encode())
+        self._prepared: dict[str, bytes] = {}
+        if found.PQstatus(self._connection) != _CONNECTION_OK:
+            raise PostgresError(self._pq.PQerrorMessage(self._connection).decode())
+
+    def execute(self, sql: str, values: tuple[object, ...] = ()) -> list[list[str]]:
+        name = self._prepared.get(sql)
+        if name is None:
+            name = self._prepared[sql] = f"s{len(self._prepared)}".encode()
+            self._rows(self._pq.PQprepare(self._connection, name, sql.encode(), 0, None))
+        given = (ctypes.c_char_p * len(values))(*(str(one).encode() for one in values))
+        return self._rows(self._pq.PQexecPrepared(
+            self._connection, name, len(values), given, None, None, 0))
+
+    def script(self, sql: str) -> None:
+        self._rows(self._pq.PQexec(self._connection, sql.encode()))
+
+    def close(self) -> None:
+        self._pq.PQfinish(self._connection)
+
+    def _rows(self, result: int) -> list[list[str]]:
+        try:
+            status = self._pq.PQresultStatus(result)
+            if status not in (_COMMAND_OK, _TUPLES_OK):
+                raise PostgresError(self._pq.PQerrorMessage(self._connection).decode())
+            width = range(self._pq.PQnfields(result))
+            return [
+                [self._pq.PQgetvalue(result, row, column).decode() for column in width]
+                for row in range(self._pq.PQntuples(result))
+            ]
+        finally:
+            self._pq.PQclear(result)
