@@ -17,6 +17,7 @@ var/env.mk: .env
 ACID_HOME ?= var
 ACID_WAREHOUSE ?= $(ACID_HOME)/warehouse
 PORT ?= 3000
+DURATION ?= 600
 
 # A URI or an absolute path stays; anything else is relative to this directory.
 absolute = $(if $(findstring ://,$(1))$(filter /%,$(1)),$(1),$(CURDIR)/$(1))
@@ -108,6 +109,10 @@ test: setup ## all tests but the slow ones, and the notebooks (ARGS="-k name" na
 test-full: setup ## all tests and notebooks, the slow ones too
 	@$(TEST_STATE) exec $(PY) -m pytest $(ARGS)
 
+.PHONY: sim
+sim: packages ## the metastore's simulator: one run (SEED=, N= steps), or many (N= steps in all)
+	@$(PY) -m tests.simulation $(or $(SEED),0) $(or $(N),0)
+
 .PHONY: check
 check: lint types layers ## lint, types and layers
 
@@ -126,8 +131,8 @@ layers: packages ## which module may import which
 ##@ Measure
 
 .PHONY: bench-metastore
-bench-metastore: setup ## transactions per second of the metastore
-	@$(TEST_STATE) exec $(PY) -m benchmarks.metastore_rate $(ARGS)
+bench-metastore: setup ## the metastore beside SQLite and PostgreSQL (DURATION= seconds of the long run)
+	@$(TEST_STATE) exec $(PY) -m benchmarks.metastore --duration $(DURATION) $(ARGS)
 
 ##@ Operate
 

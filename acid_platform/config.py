@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from acid_platform.errors import SettingRefused
 from acid_platform.transactions.locks import LockSettings
@@ -299,6 +300,12 @@ def setting(name: str) -> Setting:
     return found
 
 
+@lru_cache(maxsize=1024)
+def _parsed(name: str, text: str) -> Value:
+    """Read for every request, changed hardly ever."""
+    return setting(name).parse(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Values in force: defaults, overridden by what was set (as text, checked)."""
@@ -332,7 +339,7 @@ class Settings:
 
     def value(self, name: str) -> Value:
         """The typed value; times in milliseconds."""
-        return setting(name).parse(self.text(name))
+        return _parsed(name, self.text(name))
 
     def integer(self, name: str) -> int:
         """A whole number, or a time in milliseconds."""

@@ -176,6 +176,10 @@ class LockTimeout(Transient):
     """The lock was not granted within the wait that was asked for (L11)."""
 
 
+class NoSuchLock(Terminal):
+    """The lock request has ended, or never was (L12)."""
+
+
 class OutcomeUnknown(Transient):
     """The reply was lost and the outcome can't be learnt; it does not mean "not committed" (P3)."""
 

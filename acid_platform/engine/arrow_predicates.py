@@ -72,6 +72,7 @@ class _Builder:
     # --- truth ---------------------------------------------------------------------------------
 
     def condition(self, node: exp.Expr) -> Evaluate:
+        self._refuse_unknown_parts(node)
         match node:
             case exp.Paren():
                 return self.condition(node.this)
@@ -143,7 +144,12 @@ class _Builder:
         if term.kind not in ("string", "varchar") or term.evaluate is None or "\\" in pattern:
             raise self._unsupported(node)
         evaluate = term.evaluate
-        return lambda values: _applied(lambda one: pc.match_like(one, pattern), evaluate(values))
+
+        def like(values: Values) -> Datum:
+            found = _applied(lambda one: pc.match_like(one, pattern), evaluate(values))
+            return pc.invert(found) if node.args.get("negate") else found
+
+        return like
 
     # --- comparisons ---------------------------------------------------------------------------
 
@@ -158,6 +164,7 @@ class _Builder:
         return lambda values: _ordered(order, get_a(values), get_b(values), floating)
 
     def _term(self, node: exp.Expr) -> _Term:
+        self._refuse_unknown_parts(node)
         match node:
             case exp.Paren():
                 return self._term(node.this)
@@ -171,7 +178,10 @@ class _Builder:
                 inner = self._term(node.this)
                 if inner.evaluate is None and isinstance(inner.value, int | float | Decimal):
                     return _Term(inner.kind, None, -inner.value)
-            case exp.Cast() if isinstance(node.this, exp.Literal) and node.this.is_string:
+            case exp.Cast() if (
+                type(node) is exp.Cast and isinstance(node.this, exp.Literal)
+                and node.this.is_string
+            ):
                 for kind, parser in (("date", _date), ("timestamp", _timestamp)):
                     if node.to.this.name in _CASTS[kind]:
                         return _Term(kind, None, parser(node.this.this, node.sql("spark")))
@@ -201,6 +211,12 @@ class _Builder:
                 lambda one: pc.struct_field(one, path), values[name]))
         return _Term(kind.kind, kind, evaluate=lambda values: values[name])
 
+    def _refuse_unknown_parts(self, node: exp.Expr) -> None:
+        """The parser may say NOT, SAFE and the like by a flag that the code below does not read."""
+        known = _PARTS | ({"negate"} if isinstance(node, exp.Like) else set())
+        if any(part and name not in known for name, part in node.args.items()):
+            raise self._unsupported(node)
+
     def _unsupported(self, node: exp.Expr) -> UnsupportedStatement:
         return UnsupportedStatement(
             f"to_arrow can't evaluate {node.sql('spark')!r}: it knows comparisons of columns and"
@@ -208,6 +224,8 @@ class _Builder:
         )
 
 
+_PARTS = frozenset(("this", "expression", "expressions", "low", "high", "to", "is_string", "table",
+                    "db", "catalog", "quoted"))
 _CASTS = {"date": ("DATE",), "timestamp": ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ")}
 
 
@@ -253,12 +271,12 @@ def _common(a: _Term, b: _Term, shown: str) -> tuple[Evaluate, Evaluate, bool]:
             return _side(a, kind), _side(b, kind), False
         return _side(a, pa.int64()), _side(b, pa.int64()), False
     if kinds <= {"string", "varchar", "char"}:
-        width = max((one.type.sizes[0] if one.type else len(str(one.value)))
-                    for one in (a, b)) if "char" in kinds and kinds <= {"char", "string"} else 0
-        if "char" in kinds and (not width or any(
-                one.kind == "string" and one.evaluate is not None for one in (a, b))):
-            raise UnsupportedStatement(f"to_arrow can't evaluate {shown!r}: char is compared with"
-                                       " char and literals alone; use read()")
+        width = 0
+        if "char" in kinds:  # as Spark: the shorter side is padded
+            if any(one.kind != "char" and one.type is not None for one in (a, b)):
+                raise UnsupportedStatement(f"to_arrow can't evaluate {shown!r}: char is compared"
+                                           " with char and literals alone; use read()")
+            width = max(one.type.sizes[0] if one.type else len(str(one.value)) for one in (a, b))
         return _padded(_side(a, pa.string()), width), _padded(_side(b, pa.string()), width), False
     if kinds == {"boolean"}:
         return _side(a, pa.bool_()), _side(b, pa.bool_()), False

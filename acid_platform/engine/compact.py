@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -82,21 +82,15 @@ def execute(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> 
     if work.plain and work.plain.name == "avro":
         raise CompactionRefused(f"{plan.location}: avro files can't be compacted here yet; read and"
                                 " overwrite the partition instead")
-    sources, _ = open_entity(work.files, work.directory, work.write_ids)
-    found = {one.path: one for one in (*sources.inserts, *sources.deletes)}
-    if work.plain is None:
-        _refuse_lossy_types(work, found.values())
-    if plan.kind is CompactionKind.MINOR:
-        _refuse_raw(found.values())
+    tasks = rewrites(plan, work) if work.plain is None else []
     staging = f"{plan.location}/{names.temporary_name(plan.txn_id, uuid.uuid4().hex[:8])}"
     try:
-        for name in plan.outputs:
-            work.files.make_directory(f"{staging}/{name}")
+        make_outputs(plan, work, staging)
         if work.plain is None:
-            _run(spark, list(_tasks(plan, work, staging, found)))
+            _run(spark, [task.into(staging) for task in tasks])
         else:
             _copy_plain(spark, plan, work, staging)
-        outputs = tuple(_finish(plan, work, staging))
+        outputs = tuple(finish(plan, work, staging))
         return StagedCompaction(plan, staging, outputs, _expected(spark, plan, work),
                                 _actual(spark, plan, work, staging, outputs))
     except BaseException:
@@ -121,10 +115,17 @@ def discard(files: Files, staging: str) -> None:
         files.delete_directory(staging)
 
 
-def _tasks(
-    plan: CompactionPlan, work: CompactionWork, staging: str, found: Mapping[str, Source]
-) -> Iterator[Rewrite]:
+def rewrites(plan: CompactionPlan, work: CompactionWork) -> list[Rewrite]:
+    """One per output file; their outputs are relative to the staging directory.
+
+    Raises CompactionRefused, CorruptFile.
+    """
+    sources, _ = open_entity(work.files, work.directory, work.write_ids)
+    found = {one.path: one for one in (*sources.inserts, *sources.deletes)}
+    _refuse_lossy_types(work, found.values())
     major = plan.kind is CompactionKind.MAJOR
+    if not major:
+        _refuse_raw(found.values())
 
     def read(files: Iterable[InputFile]) -> tuple[Input, ...]:
         """Without those of which nothing was committed yet (storage.md section 3.4)."""
@@ -135,20 +136,26 @@ def _tasks(
         inputs: tuple[Input, ...], gone: tuple[Input, ...], output: str, delete_events: bool
     ) -> Rewrite:
         return Rewrite(
-            work.files.uri(plan.location), inputs, gone, f"{staging}/{output}", work.columns,
+            work.files.uri(plan.location), inputs, gone, output, work.columns,
             work.write_ids.high_watermark, work.write_ids.aborted, work.compression, delete_events,
             work.most_inputs)
 
+    tasks = []
     for number, inputs in plan.inputs_by_bucket().items():
-        data = read(inputs.data)
+        data, events = read(inputs.data), read(inputs.deletes)
         name = plan.output_base or plan.output_delta
         if data and name:
             gone = read(inputs.every_delete) if major else ()
-            yield rewrite(data, gone, f"{name}/{BucketFile(number)}", delete_events=False)
-        events = read(inputs.deletes)
+            tasks.append(rewrite(data, gone, f"{name}/{BucketFile(number)}", delete_events=False))
         if events and plan.output_delete_delta:
-            yield rewrite(events, (), f"{plan.output_delete_delta}/{BucketFile(number)}",
-                          delete_events=True)
+            output = f"{plan.output_delete_delta}/{BucketFile(number)}"
+            tasks.append(rewrite(events, (), output, delete_events=True))
+    return tasks
+
+
+def make_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> None:
+    for name in plan.outputs:
+        work.files.make_directory(f"{staging}/{name}")
 
 
 def _run(spark: SparkSession, tasks: Sequence[Rewrite]) -> None:
@@ -167,7 +174,7 @@ def _run(spark: SparkSession, tasks: Sequence[Rewrite]) -> None:
         frame.mapInArrow(merge, "rows long, bytes long").collect()
 
 
-def _finish(plan: CompactionPlan, work: CompactionWork, staging: str) -> Iterator[Written]:
+def finish(plan: CompactionPlan, work: CompactionWork, staging: str) -> Iterator[Written]:
     """Markers and sizes; a delta without a row is dropped, a base stays (storage.md section 10)."""
     for name in plan.outputs:
         where = f"{staging}/{name}"

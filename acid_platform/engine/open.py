@@ -17,7 +17,7 @@ from acid_platform.errors import CorruptFile
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column
-from acid_platform.snapshot.directory import AcidDirectory, select
+from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -67,7 +67,7 @@ def select_entities(
     listings = table.files.entities([f"{table.path}/{name}".rstrip("/") for name in names])
     return {
         name: select(listing, write_ids, txns,
-                     floor=table.partitions.get(name, 0) or table.floor,
+                     floor=highest_floor(write_ids, table.partitions.get(name, 0), table.floor),
                      insert_only=table.insert_only)
         for name, listing in zip(names, listings, strict=True)
     }

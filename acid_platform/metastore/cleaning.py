@@ -40,7 +40,7 @@ def survey(state: State, now: int) -> tuple[list[CleaningTask], list[BlockedClea
             elif being_cleaned(state, entity, now):
                 reason = "a Cleaner is at work on it"
             elif _earlier_table(state, one):
-                reason = f"a table that was dropped from {one.location} is still to be removed (C41)"
+                reason = f"a table dropped from {one.location} is still to be removed (C41)"
             if not reason:
                 ready.append(one)
                 continue
@@ -97,7 +97,10 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
         # A partition may be written again at any time, long before a commit registers it, and be
         # read until long after its table was dropped as well.
         again = row.partition is not None
-        names = {one.record.location for one in state.tables.values()}
+        names = {one.record.location for one in state.tables.values()} | {
+            one.properties["location"] for one in state.queue.values()
+            if "location" in one.properties and one.table_id > row.table_id
+        }
         return CleaningTask(
             row.id, "drop", row.table, row.table_id, row.partition, location or "",
             row.highest_write_id, row.next_txn_id, txn_list(state),

@@ -62,6 +62,7 @@ def reap(turn: Turn) -> None:
     for txn in list(turn.state.open_txns()):
         if beats[txn.txn_id] < turn.now - timeout:
             end(turn, txn.txn_id, f"no heartbeat for {timeout / 1000:g} s")
+    locking.expire_alone(turn, timeout)
 
 
 def end_leases(turn: Turn) -> None:

@@ -1,4 +1,8 @@
-"""The lock queue: first come, first served, all components of a request or none (L1 to L14)."""
+"""The lock queue: first come, first served, all components of a request or none (L1 to L16).
+
+A lock without a transaction (transaction id 0) is held until it is unlocked or has no heartbeat for
+the timeout (T16); it competes with all others, also of its own client (L5).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from acid_platform.errors import (
     InvalidDefinition,
     LockNotAcquired,
     LockTimeout,
+    NoSuchLock,
     NoSuchTable,
     ReadOnlyTxn,
     SnapshotExpired,
@@ -29,7 +34,7 @@ from acid_platform.metastore.state import (
 from acid_platform.metastore.tables import normal_partition
 from acid_platform.metastore.turn import Body, Parked, Turn, error_reply
 from acid_platform.metastore.visible import txn_list
-from acid_platform.transactions import Operation, TxnType
+from acid_platform.transactions import Operation, TxnState, TxnType
 from acid_platform.transactions.conflicts import CONFLICTING, Touched, overlaps
 from acid_platform.transactions.locks import LockComponent, LockType, blocked_by, zero_wait_reads
 
@@ -147,7 +152,7 @@ def first_block(state: State, entry: LockEntry) -> tuple[LockComponent, str] | N
     """
     for component in entry.components:
         for other in _rivals(state, component):
-            if other.ext >= entry.ext or other.txn_id == entry.txn_id:
+            if other.ext >= entry.ext or 0 != other.txn_id == entry.txn_id:
                 continue
             for existing in other.components:
                 if reason := blocked_by(component, existing):
@@ -184,8 +189,7 @@ def settle(turn: Turn) -> None:
         elif first_block(turn.state, entry) is None:
             grant(turn, entry)
             reply = {"value": {"txn": entry.txn_id, "ext": entry.ext}}
-            op = "begin" if entry.begun else "lock"
-            turn.answer_parked(entry.request_id, entry.txn_id, op, reply)
+            turn.answer_parked(entry.request_id, entry.txn_id, _op(entry), reply)
 
 
 def _dropped_meanwhile(state: State, entry: LockEntry) -> str | None:
@@ -210,8 +214,70 @@ def expire_waits(turn: Turn) -> None:
 def end_wait(turn: Turn, entry: LockEntry, error: AcidError) -> None:
     """Takes a waiting request out and answers its client with the error (L15)."""
     turn.record("unlock", ext=entry.ext)
-    op = "begin" if entry.begun else "lock"
-    turn.answer_parked(entry.request_id, entry.txn_id, op, error_reply(error))
+    turn.answer_parked(entry.request_id, entry.txn_id, _op(entry), error_reply(error))
+
+
+def _op(entry: LockEntry) -> str:
+    """The request that asked for it."""
+    if not entry.txn_id:
+        return "lock_alone"
+    return "begin" if entry.begun else "lock"
+
+
+# --- locks without a transaction --------------------------------------------------------------
+
+
+def lock_alone(turn: Turn, args: Body) -> dict[str, Any]:
+    """Locks that no transaction holds, for what is done outside of one; nothing may be written.
+
+    Waits like others, but is never refused for a wait of zero only because it reads (L10). The
+    answer's `ext` is for `heartbeat_lock` and `unlock`. Raises what `enqueue` raises.
+    """
+    nobody = Txn(0, TxnType.READ_ONLY, TxnState.OPEN, turn.now, all_tables=True)
+    enqueue(turn, nobody, {**args, "zero_wait": False}, begun=False)
+    return {"txn": 0, "ext": turn.state.next_lock - 1}
+
+
+def heartbeat_lock(turn: Turn, args: Body) -> dict[str, Any]:
+    """Keeps a lock without a transaction for another timeout (L12). Raises NoSuchLock."""
+    entry = turn.state.locks.get(args["ext"])
+    if entry is None or entry.txn_id:
+        raise NoSuchLock(f"there is no lock {args['ext']} without a transaction; lock again")
+    turn.state.lock_beats[entry.ext] = turn.now
+    return {}
+
+
+def unlock(turn: Turn, args: Body) -> dict[str, Any]:
+    """Gives up a lock without a transaction, or any request that waits; an unknown id is no error.
+
+    Raises InvalidDefinition for what a transaction holds: that ends with it (L15).
+    """
+    entry = turn.state.locks.get(args["ext"])
+    if entry is None:
+        return {}
+    if entry.txn_id and entry.acquired:
+        raise InvalidDefinition(
+            f"unlock of lock {entry.ext} is not permitted: transaction {entry.txn_id} holds it to"
+            " its end; commit or abort"
+        )
+    if entry.acquired:
+        turn.record("unlock", ext=entry.ext)
+    else:
+        end_wait(turn, entry, LockNotAcquired(f"lock request {entry.ext} was withdrawn"))
+        if entry.begun:
+            turn.record("abort", txn=entry.txn_id, reason="its lock request was withdrawn")
+    return {}
+
+
+def expire_alone(turn: Turn, timeout: int) -> None:
+    """T16: locks without a transaction and without a heartbeat for the timeout are removed."""
+    for entry in list(turn.state.locks.values()):
+        if not entry.txn_id and turn.state.lock_beats[entry.ext] < turn.now - timeout:
+            if entry.acquired:
+                turn.record("unlock", ext=entry.ext)
+            else:
+                error = LockTimeout(f"lock {entry.ext} had no heartbeat for {timeout / 1000:g} s")
+                end_wait(turn, entry, error)
 
 
 def stale(state: State, entry: LockEntry) -> bool:
@@ -241,7 +307,8 @@ def describe(entry: LockEntry, state: State) -> list[dict[str, Any]]:
             "blocked_by": blocked[1] if blocked else None,
             "lock_type": one.lock.name,
             "transaction_id": entry.txn_id,
-            "last_heartbeat": state.heartbeats.get(entry.txn_id),
+            "last_heartbeat": (state.heartbeats if txn else state.lock_beats).get(
+                entry.txn_id or entry.ext),
             "acquired_at": entry.acquired_at or None,
             "user": txn.user if txn else "",
             "hostname": txn.host if txn else "",
@@ -258,6 +325,9 @@ def _lock(state: State, at: int, body: Body) -> None:
     entry = decode(LockEntry, body)
     state.next_lock = entry.ext + 1
     add_lock(state, entry)
+    if not entry.txn_id:
+        state.lock_beats[entry.ext] = at
+        return
     txn = state.txns[entry.txn_id]
     for name in body["needs"]:
         txn.needs.setdefault(name, entry.tables[name])
@@ -276,6 +346,7 @@ def _names(entry: LockEntry) -> set[str]:
 
 def remove_lock(state: State, ext: int) -> None:
     entry = state.locks.pop(ext)
+    state.lock_beats.pop(ext, None)
     for name in _names(entry):
         del state.locks_by_name[name][ext]
         if not state.locks_by_name[name]:
@@ -299,6 +370,8 @@ def _grant(state: State, at: int, body: Body) -> None:
     state.locks[entry.ext] = entry
     for name in _names(entry):
         state.locks_by_name[name][entry.ext] = entry
+    if not entry.txn_id:
+        return
     known = state.components.setdefault(entry.txn_id, [])
     known.extend(one for one in touches if one not in known)
     txn = state.txns[entry.txn_id]
@@ -319,3 +392,5 @@ def _unlock(state: State, at: int, body: Body) -> None:
 
 
 APPLY = {"lock": _lock, "grant": _grant, "unlock": _unlock}
+
+HANDLERS = {"lock_alone": lock_alone, "heartbeat_lock": heartbeat_lock, "unlock": unlock}

@@ -32,8 +32,8 @@ APPLY: dict[str, Apply] = {
 """What each kind of event does to the state."""
 
 HANDLERS = {
-    **tables.HANDLERS, **txns.HANDLERS, **commits.HANDLERS, **compactions.HANDLERS,
-    **cleaning.HANDLERS, **restoring.HANDLERS, **shows.HANDLERS,
+    **tables.HANDLERS, **txns.HANDLERS, **locking.HANDLERS, **commits.HANDLERS,
+    **compactions.HANDLERS, **cleaning.HANDLERS, **restoring.HANDLERS, **shows.HANDLERS,
 }
 """What each request decides."""
 
@@ -44,7 +44,7 @@ EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
 
 REPEATABLE = {
     *shows.HANDLERS, "doubtful", "heartbeat", "heartbeat_one", "valid_write_ids", "allocate",
-    "granted",
+    "granted", "heartbeat_lock",
 }
 """Requests that may simply be sent again; of all others the outcome is kept (P3)."""
 
@@ -85,12 +85,15 @@ class Machine:
         for txn in self.state.open_txns():
             self.state.heartbeats[txn.txn_id] = now
             self.state.reads[txn.txn_id] = now
+        for entry in self.state.locks.values():
+            if not entry.txn_id:
+                self.state.lock_beats[entry.ext] = now
         self._schedule = housekeeping.Schedule(started=now)
 
     def handle(self, op: str, args: dict[str, Any], request_id: str, now: int) -> Handled:
         """Decides one request; errors are answers. A request seen before gets its old answer."""
         turn = Turn(self.state, now, request_id, op, APPLY, self._past_txn)
-        if op in ("begin", "lock") and self.waits(request_id):
+        if op in ("begin", "lock", "lock_alone") and self.waits(request_id):
             return Handled([], [])
         known = self.state.outcomes.get(request_id) if op not in REPEATABLE else None
         if known is not None:

@@ -15,7 +15,10 @@ VERSION = 2
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
 
-JOURNAL: Columns = {
+JOURNAL: Columns = {"seq": _I, "events": _J}
+"""A row for each batch: the number of its last event, and all as `[kind, at, body]`."""
+
+_JOURNAL_1: Columns = {
     "seq": _I, "at": _I, "kind": _S, "txn_id": _I, "request_id": _S, "body": _J,
 }
 
@@ -114,11 +117,21 @@ def _version_1() -> Sequence[str]:
         name: {key: kind for key, kind in columns.items() if key not in _LATER.get(name, ())}
         for name, columns in {**LIVE, **KEPT}.items()
     }
-    every = {"meta": {"key": _S, "value": _S}, "journal": JOURNAL, **first}
+    every = {"meta": {"key": _S, "value": _S}, "journal": _JOURNAL_1, **first}
     return [*(_create(name, columns) for name, columns in every.items()), *_VIEWS]
 
 
-_VERSION_2 = ("""ALTER TABLE "tables" ADD COLUMN doubtful VARCHAR DEFAULT '[]'""",)
+_VERSION_2 = (
+    """ALTER TABLE "tables" ADD COLUMN doubtful VARCHAR DEFAULT '[]'""",
+    "ALTER TABLE journal RENAME TO journal_1",
+    _create("journal", JOURNAL),
+    """INSERT INTO journal SELECT seq,
+        '[["' || kind || '",' || "at" || ',' || body || ']]' FROM journal_1 ORDER BY seq""",
+    "DROP TABLE journal_1",
+    """CREATE VIEW v_journal AS
+    SELECT seq, (e->>'$[1]')::BIGINT AS "at", e->>'$[0]' AS kind, e->'$[2]' AS body
+    FROM (SELECT seq, unnest(from_json(events, '["JSON"]')) AS e FROM journal)""",
+)
 
 MIGRATIONS: tuple[Sequence[str], ...] = (_version_1(), _VERSION_2)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

@@ -44,6 +44,8 @@ from acid_platform.metastore.wire import PROTOCOL
 _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
 _LONGEST_REQUEST_ID = 64
+_WRONG_ARGUMENTS = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 Json = dict[str, Any]
 
@@ -146,7 +148,7 @@ class Server:
     def _send(self, request_id: str, value: Json) -> None:
         peer = self._waiting.pop(request_id, None)
         if peer is not None:
-            self._peers.send(peer, json.dumps(value, separators=(",", ":")).encode())
+            self._peers.send(peer, _ENCODE(value).encode())
 
     # --- requests ---------------------------------------------------------------------------
 
@@ -185,7 +187,7 @@ class Server:
                 continue
             try:
                 handled = self._machine.handle(message.op, message.args, message.id, now)
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            except _WRONG_ARGUMENTS as error:
                 raise BadRequest(message) from error
             events += handled.events
             replies += handled.replies
@@ -231,10 +233,12 @@ class Server:
     def _keep_waiting_alive(self, now: int) -> None:
         """A client that waits for a lock is alive while its connection is (L12)."""
         self._waiting = {one: peer for one, peer in self._waiting.items() if not peer.closed}
+        state = self._machine.state
         if self._waiting:
-            for entry in self._machine.state.locks.values():
+            for entry in state.locks.values():
                 if not entry.acquired and entry.request_id in self._waiting:
-                    self._machine.state.heartbeats[entry.txn_id] = now
+                    beats = state.heartbeats if entry.txn_id else state.lock_beats
+                    beats[entry.txn_id or entry.ext] = now
 
     def _own(self, op: str, args: Json) -> Json:
         """Requests about the process or the file rather than the state."""
@@ -242,7 +246,7 @@ class Server:
             return {"value": _OWN[op](self, args)}
         except AcidError as error:
             return error_reply(error)
-        except (KeyError, TypeError, ValueError) as error:
+        except _WRONG_ARGUMENTS as error:
             return error_reply(InvalidDefinition(f"{op} lacks an argument, or has a wrong one:"
                                                  f" {error!r}"))
         except Error as error:

@@ -210,6 +210,8 @@ class State:
     written: list[HistoryRow] = field(default_factory=list)
 
     heartbeats: dict[int, int] = field(default_factory=dict)
+    lock_beats: dict[int, int] = field(default_factory=dict)
+    """Of locks without a transaction, by their id (T16)."""
     reads: dict[int, int] = field(default_factory=dict)
     gauge: Gauge = field(default_factory=Gauge)
 

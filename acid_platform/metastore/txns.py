@@ -13,6 +13,7 @@ from acid_platform.errors import (
     SnapshotExpired,
     TooManyOpenTxns,
     TxnAborted,
+    UnsupportedStatement,
 )
 from acid_platform.metastore import locking
 from acid_platform.metastore.records import ClientInfo
@@ -39,7 +40,7 @@ def begin(turn: Turn, args: Body) -> dict[str, Any]:
     `locking.enqueue` raises, after aborting the transaction.
     """
     check_limit(turn.state, turn.now, 1)
-    txn = open_txn(turn, TxnType(args["kind"]), args["info"], args["tables"] is None)
+    txn = open_txn(turn, kind_of(args["kind"]), args["info"], args["tables"] is None)
     try:
         if args["locks"]:
             locking.enqueue(turn, txn, args, begun=True)
@@ -65,7 +66,7 @@ def open_batch(turn: Turn, args: Body) -> dict[str, Any]:
     check_limit(turn.state, turn.now, count)
     ids = []
     for _ in range(count):
-        txn = open_txn(turn, TxnType(args["kind"]), args["info"], False)
+        txn = open_txn(turn, kind_of(args["kind"]), args["info"], False)
         turn.record("snapshot", txn=txn.txn_id, needs={})
         ids.append(txn.txn_id)
     return {"txns": ids}
@@ -87,6 +88,23 @@ def check_limit(state: State, now: int, count: int) -> None:
             f"{gauge.open} transactions are open (limit {limit}); {count} more are accepted below"
             f" {limit * 0.9:g}: end some, see SHOW TRANSACTIONS"
         )
+
+
+_NOT_BUILT = {
+    1: "REPL_CREATED", 3: "MATER_VIEW_REBUILD", 5: "SOFT_DELETE", 6: "REBALANCE_COMPACTION",
+}
+"""Hive's other types, by their number."""
+
+
+def kind_of(number: int) -> TxnType:
+    """What a client may begin. Raises UnsupportedStatement for the types that are not built (P1),
+    and for COMPACTION, which a Worker begins with its task (C28)."""
+    if number in (TxnType.DEFAULT.value, TxnType.READ_ONLY.value):
+        return TxnType(number)
+    name = "COMPACTION" if number == TxnType.COMPACTION.value else _NOT_BUILT.get(number, "unknown")
+    raise UnsupportedStatement(
+        f"a transaction of type {name} ({number}) can't be begun here; begin DEFAULT or READ_ONLY"
+    )
 
 
 def open_txn(turn: Turn, kind: TxnType, info: Body, all_tables: bool) -> Txn:
@@ -160,6 +178,28 @@ def allocate(turn: Turn, args: Body) -> dict[str, Any]:
             needs=[table.record.name] if locking.may_read(txn, table) else [],
         )
     return {"write_id": write_id}
+
+
+def allocate_many(turn: Turn, args: Body) -> dict[str, Any]:
+    """Write ids of one table for several transactions, ascending with their ids (T17 to T19).
+
+    All of them get new ones, or all have them already. Raises TxnAborted, NoSuchTxn, ReadOnlyTxn
+    and InvalidDefinition, and then allocates none.
+    """
+    txns = [require_open(turn, one) for one in sorted(set(args["txns"]))]
+    table = turn.state.table(args["table"])
+    bad = [txn.txn_id for txn in txns if txn.kind is not TxnType.DEFAULT]
+    if bad:
+        raise ReadOnlyTxn(f"transactions {bad} get no write id of {table.record.name} (T17)")
+    have = [txn.txn_id for txn in txns if txn.txn_id in table.by_txn]
+    if have and len(have) < len(txns):
+        raise InvalidDefinition(
+            f"transactions {have} have write ids of {table.record.name} and the others none (T18);"
+            " ask for either"
+        )
+    for txn in txns:
+        allocate(turn, {"txn": txn.txn_id, "table": args["table"]})
+    return {"write_ids": [[txn.txn_id, table.by_txn[txn.txn_id]] for txn in txns]}
 
 
 # --- alive or not -------------------------------------------------------------------------------
@@ -238,6 +278,7 @@ APPLY = {"open": _open, "snapshot": _snapshot, "write_id": _write_id}
 
 HANDLERS = {
     "begin": begin, "open_batch": open_batch, "lock": lock, "allocate": allocate,
+    "allocate_many": allocate_many,
     "granted": granted_now,
     "valid_write_ids": valid_write_ids, "heartbeat": heartbeat, "heartbeat_one": heartbeat_one,
 }

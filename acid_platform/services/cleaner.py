@@ -14,7 +14,7 @@ from acid_platform.errors import CompactionLost
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import temporary_owner
 from acid_platform.metastore.records import CleaningTask
-from acid_platform.snapshot.directory import AcidDirectory, select
+from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.storage.files import Files
 from acid_platform.transactions import TxnState
 
@@ -82,7 +82,7 @@ def _plans(metastore: Metastore, task: CleaningTask) -> list[CleaningPlan]:
         kind = (CleaningKind.AFTER_COMPACTION if task.kind == "compaction"
                 else CleaningKind.ABORTED)
     floors = {one.name: one.floor for one in metastore.partition_records(task.table)} \
-        if record.partitioned else {"": record.floor}
+        if record.partitioned else {}
     plans = []
     if kind is CleaningKind.DYNAMIC_ABORT:  # statements stage their files at the table's root
         nothing = AcidDirectory(root, None, (), (), (), ())
@@ -90,8 +90,9 @@ def _plans(metastore: Metastore, task: CleaningTask) -> list[CleaningPlan]:
                                    _temporaries(metastore, files, root)))
     for name in names:
         listing = files.entity(f"{root}/{name}".rstrip("/"))
-        seen = select(listing, task.write_ids, task.valid_txns, floor=floors.get(name, 0),
-                      cleaning=True, insert_only=is_insert_only(record.properties))
+        floor = highest_floor(task.write_ids, floors.get(name, 0), record.floor)
+        seen = select(listing, task.write_ids, task.valid_txns, floor=floor, cleaning=True,
+                      insert_only=is_insert_only(record.properties))
         temporary = _temporaries(metastore, files, listing.location)
         plans.append(plan_cleaning(seen, kind, task.write_ids, task.highest_write_id, temporary))
     return plans

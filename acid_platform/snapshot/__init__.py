@@ -6,6 +6,7 @@ from acid_platform.snapshot.directory import (
     Removable,
     VisibleBase,
     VisibleDelta,
+    highest_floor,
     select,
 )
 from acid_platform.snapshot.listing import EntityListing, FileEntry
@@ -13,5 +14,6 @@ from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 
 __all__ = [
     "AcidDirectory", "EntityListing", "EntitySources", "FileEntry", "Invisible", "Removable",
-    "Source", "SourceKind", "VisibleBase", "VisibleDelta", "select",
+    "Source", "SourceKind", "VisibleBase", "VisibleDelta", "highest_floor",
+    "select",
 ]

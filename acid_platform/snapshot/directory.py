@@ -143,9 +143,8 @@ def select(
     and NotEnoughHistory when compacted bases are all newer than the snapshot (not if `cleaning`).
     """
     found = _children(listing)
-    # A floor of forgotten write ids is aborted in an older list, and covers them there too (P4).
-    settled = write_ids.is_valid(floor) or write_ids.is_aborted(floor)
-    work = _Selection(listing, write_ids, txns, floor if settled else 0, cleaning, insert_only)
+    work = _Selection(listing, write_ids, txns, highest_floor(write_ids, floor), cleaning,
+                      insert_only)
     base = work.choose_base(found.bases)
     originals = work.choose_originals(found.originals, base)
     deltas = work.choose_deltas(found.deltas, base)
@@ -153,6 +152,15 @@ def select(
         listing.location, base, deltas, originals, tuple(work.obsolete), tuple(work.aborted),
         tuple(work.invisible), tuple(work.zero_length), insert_only,
     )
+
+
+def highest_floor(write_ids: ValidWriteIdList, *floors: int) -> int:
+    """Of the floors of a partition and its table the highest that the snapshot sees (P22).
+
+    One of forgotten write ids is aborted in an older list, and covers them there too (P4).
+    """
+    return max((one for one in floors if write_ids.is_valid(one) or write_ids.is_aborted(one)),
+               default=0)
 
 
 _Name = TypeVar("_Name", BaseName, DeltaName, AcidName)

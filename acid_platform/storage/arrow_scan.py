@@ -106,7 +106,8 @@ class ArrowScan:
         for entity in self.entities:
             deleted = DeletedRows(entity.deletes) if len(entity.deletes) else None
             for source in entity.sources.inserts:
-                one = _SourceRead(self, entity, source, deleted)
+                touched = entity.deletes.may_touch(source.low, source.high, source.number)
+                one = _SourceRead(self, entity, source, deleted if touched else None)
                 if source.size <= SMALL_BYTES or source.kind is SourceKind.PLAIN:
                     yield one.whole
                 else:
@@ -122,6 +123,7 @@ class _SourceRead:
     entity: EntityRead
     source: Source
     deleted: DeletedRows | None
+    """None: no row of the file can be deleted."""
 
     def whole(self) -> list[pa.RecordBatch]:
         with reading(self.source.path):
@@ -153,7 +155,7 @@ class _SourceRead:
             raise CorruptFile(f"{path}: the column row is {row_type} and no struct; restore it")
         found = self._find([row_type.field(i).name for i in range(row_type.num_fields)])
         tested = [0]
-        if self._touched or self.scan.row_id:
+        if self.deleted is not None or self.scan.row_id:
             tested += [1, 2, 3]
         if source.test_rows or source.above >= 0:
             tested.append(4)
@@ -178,7 +180,7 @@ class _SourceRead:
         if source.above >= 0:
             keep &= ids[4] > source.above
         identity = tuple(ids[i] for i in (1, 2, 3) if i in ids)
-        if self._touched and self.deleted is not None:
+        if self.deleted is not None:
             keep &= self.deleted.survivors(*identity)
         keep, values = self._accepted(keep, stored, early)
         if late and keep.any():
@@ -200,13 +202,13 @@ class _SourceRead:
         rows = batch.num_rows
         keep = np.ones(rows, bool)
         identity: tuple[np.ndarray, ...] = ()
-        if self._touched or self.scan.row_id:
+        if self.deleted is not None or self.scan.row_id:
             first = source.first_row_id
             if index:
                 first += sum(stripe_rows(self.scan.files, source.path)[:index])
             identity = (np.full(rows, source.write_id), np.full(rows, source.bucket),
                         np.arange(first, first + rows))
-            if self._touched and self.deleted is not None:
+            if self.deleted is not None:
                 keep = self.deleted.survivors(*identity)
         keep, values = self._accepted(keep, stored, early)
         if late and keep.any():
@@ -246,12 +248,6 @@ class _SourceRead:
             )
 
     # --- what leaves ---------------------------------------------------------------------------
-
-    @property
-    def _touched(self) -> bool:
-        """Whether rows of the file may be deleted."""
-        return self.deleted is not None and self.entity.deletes.may_touch(
-            self.source.low, self.source.high, self.source.number)
 
     def _needed(self) -> tuple[Column, ...]:
         """Stored columns that the result or the predicate needs."""

@@ -34,7 +34,7 @@ def _numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySour
     if not raw or not len(keys):
         return sources
     meant = keys.buckets[np.isin(keys.write_ids, np.array(sorted(raw), np.int64))]
-    codecs = {int(one) for one in np.unique((meant >> 29) & 7)}
+    codecs = set(((meant >> 29) & 7).tolist())
     if len(codecs) > 1:
         raise CorruptFile(
             f"{sources.location}: delete events call rows of files without ACID columns by two"

@@ -129,6 +129,21 @@ def _readable(path: str) -> Iterator[None]:
                           " Restore it or drop its transaction") from error
 
 
+_TIMESTAMPS = (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT)
+
+
+class _Microseconds(pyorc.converters.ORCConverter):
+    """Since 1970, as an integer: Python's datetime ends with the year 9999."""
+
+    @staticmethod
+    def from_orc(seconds: int, nanoseconds: int, _: object) -> int:
+        return seconds * 1_000_000 + nanoseconds // 1000
+
+    @staticmethod
+    def to_orc(value: int, _: object) -> tuple[int, int]:
+        return value // 1_000_000, value % 1_000_000 * 1000
+
+
 def stripe_rows(files: Files, path: str) -> list[int]:
     """Rows of each stripe, from the footer. Raises CorruptFile."""
     with _readable(path), files.system.open_input_file(path) as stream:
@@ -154,7 +169,10 @@ def wide_timestamps(
         kinds = {root: _in_microseconds(
             pa.struct([schema.field(root).type.field(name) for name in fields]) if fields
             else schema.field(root).type) for root, fields in wanted.items()}
-        rows = iter(pyorc.Reader(content, struct_repr=pyorc.StructRepr.DICT).read_stripe(stripe))
+        reader = pyorc.Reader(
+            content, struct_repr=pyorc.StructRepr.DICT,
+            converters=dict.fromkeys(_TIMESTAMPS, _Microseconds))
+        rows = iter(reader.read_stripe(stripe))
         parts = []
         while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
             parts.append(pa.RecordBatch.from_arrays(

@@ -504,9 +504,9 @@ def test_P22_what_is_dropped_at_one_place_goes_in_the_order_of_the_drops(world: 
     assert world.ready() == []
     world.commit(reader)
     (first,) = world.ready()
-    assert first.table_id == 1
+    assert (first.table_id, first.highest_write_id, first.reused) == (1, 1, True)
     world.clean(first)
-    assert [one.table_id for one in world.ready()] == [2]
+    assert [(one.table_id, one.reused) for one in world.ready()] == [(2, False)]
 
 
 def test_P22_no_table_is_created_where_one_is_being_removed(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import stat
@@ -12,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,15 +84,47 @@ def _pid(directory: Path, answers: Any) -> None:
         answers.put(handle.status()["pid"])
 
 
-def test_six_clients_start_one_metastore(directory: Path) -> None:
+def test_twelve_clients_start_one_metastore_also_after_a_kill(directory: Path) -> None:
     answers = FORK.Queue()
-    clients = [FORK.Process(target=_pid, args=(directory, answers)) for _ in range(6)]
+    for killed in (False, True):
+        if killed:
+            with Metastore.connect(directory, autostart=False) as handle:
+                kill(handle)  # leaves its endpoint, socket and lock file behind
+        clients = [FORK.Process(target=_pid, args=(directory, answers)) for _ in range(12)]
+        for one in clients:
+            one.start()
+        pids = {answers.get(timeout=60) for _ in clients}
+        for one in clients:
+            one.join()
+        assert len(pids) == 1
+
+
+def _come_and_go(directory: Path, number: int, answers: Any) -> None:
+    chance, done = random.Random(number), 0
+    for _ in range(6):
+        with Metastore.connect(directory) as handle:
+            handle.begin().commit()
+            done += 1
+        # About as long as a metastore without clients waits: some come just then.
+        time.sleep(0.15 + chance.random() * 0.25)
+    answers.put(done)
+
+
+def test_clients_that_meet_a_metastore_on_its_way_out_find_the_next(directory: Path) -> None:
+    with Metastore.connect(directory) as handle:
+        handle.set("acid.metastore.idle.exit", "0s")
+    answers = FORK.Queue()
+    clients = [FORK.Process(target=_come_and_go, args=(directory, one, answers))
+               for one in range(2)]
     for one in clients:
         one.start()
-    pids = {answers.get(timeout=60) for _ in clients}
+    assert [answers.get(timeout=60) for _ in clients] == [6] * 2
     for one in clients:
         one.join()
-    assert len(pids) == 1
+    with Metastore.connect(directory) as handle:
+        assert handle.status()["epoch"] > 2
+        assert handle.query("SELECT count(*) FROM txns WHERE state = 'c'")[1] == [[12]]
+        handle.set("acid.metastore.idle.exit", "600s")
 
 
 def test_a_second_metastore_is_refused_and_names_the_first(metastore: Metastore) -> None:
@@ -172,51 +204,6 @@ def test_P3_a_kill_between_two_calls_goes_unnoticed(metastore: Metastore) -> Non
     assert answer["list"] == before
     assert metastore.history("t")[0]["txn"] == txn.id
     assert metastore.outcome(txn.id)["state"] == "c"
-
-
-def _writer(directory: Path, stop: Any, answers: Any) -> None:
-    """Commits until told to stop; tells which commits were acknowledged, and which are open."""
-    done: list[int] = []
-    unknown: list[int] = []
-    with Metastore.connect(directory) as handle:
-        while not stop.is_set():
-            try:
-                txn = handle.begin(locks=[WRITE])
-            except OutcomeUnknown:
-                continue
-            try:
-                txn.commit([report(txn)])
-                done.append(txn.id)
-            except OutcomeUnknown:
-                unknown.append(txn.id)
-    answers.put((done, unknown))
-
-
-def _beyond(metastore: Metastore, txn: int) -> bool:
-    return bool(metastore.status()["last_txn"] > txn)
-
-
-def test_P3_no_acknowledged_commit_is_lost(metastore: Metastore, directory: Path) -> None:
-    answers, stop = FORK.Queue(), FORK.Event()
-    writers = [FORK.Process(target=_writer, args=(directory, stop, answers)) for _ in range(3)]
-    for one in writers:
-        one.start()
-    for _ in range(4):
-        enough = metastore.status()["last_txn"] + 5
-        until(partial(_beyond, metastore, enough), 30)
-        kill(metastore)
-    stop.set()
-    results = [answers.get(timeout=60) for _ in writers]
-    for one in writers:
-        one.join()
-    acknowledged = [txn for done, _ in results for txn in done]
-    unknown = {txn for _, open_ones in results for txn in open_ones}
-    rows = metastore.history("t")
-    written = [row["txn"] for row in rows]
-    assert len(acknowledged) > 20 and metastore.status()["epoch"] >= 5
-    assert len(written) == len(set(written)) == len({row["write_id"] for row in rows})
-    assert set(acknowledged) <= set(written) <= {*acknowledged, *unknown}
-    assert metastore.query("SELECT count(*) FROM txns")[1][0][0] >= len(written)
 
 
 def test_P3_a_waiting_request_survives_a_kill(metastore: Metastore, directory: Path) -> None:

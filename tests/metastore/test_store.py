@@ -78,12 +78,21 @@ def version_1(path: Path) -> None:
         raw.execute("INSERT INTO databases VALUES ('default', 0)")
         raw.execute("""INSERT INTO tables VALUES (1, 'default.t', '/w/t', '[["id","int"]]', '[]',
             '{}', '[]', 0, 5, 0, 8, 7, 0, 0, '[[3, 4]]', '{}')""")
+        raw.execute("""INSERT INTO journal VALUES
+            (5, 6, 'database', NULL, NULL, '{"name":"a\\"b"}'),
+            (6, 7, 'database_dropped', NULL, NULL, '{"name":"a\\"b"}')""")
 
 
 def test_P8_version_1_to_2_keeps_what_it_finds(path: Path) -> None:
     version_1(path)
     store = Store(path)
-    state, _ = store.load()
+    state, events = store.load()
+    assert events == [Event("database", 6, {"name": 'a"b'}),
+                      Event("database_dropped", 7, {"name": 'a"b'})]
+    assert store.journal_length == 2
+    store.append([Event("database", 8, {"name": "c"})])
+    assert [row[:3] for row in store.query("SELECT * FROM v_journal ORDER BY seq")[1]] == [
+        [5, 6, "database"], [6, 7, "database_dropped"], [7, 8, "database"]]
     assert state.next_txn == 9 and state.tables[1].next_write_id == 8
     assert state.tables[1].aborted == {3, 4} and state.tables[1].doubtful == set()
     assert ["schema_version", "2"] in store.query("FROM meta")[1]
@@ -305,6 +314,48 @@ def test_P9_a_store_error_that_matches_is_tried_again(
     serving.fail_next(monkeypatch, durable=False, times=9)
     with pytest.raises(MetastoreUnavailable, match="nothing was changed"):
         serving.client.begin()
+
+
+_opened: list[str] = []
+_watching: list[str] = []
+
+
+def _watch(event: str, args: tuple[Any, ...]) -> None:
+    if _watching and event in ("open", "os.rename", "shutil.copyfile") and args:
+        _opened.extend(str(one) for one in args[:2] if str(one).startswith(_watching[0]))
+
+
+def test_nobody_in_the_server_opens_the_database_beside_duckdb(
+    serving: Serving, tmp_path: Path
+) -> None:
+    """Closing a second handle would drop DuckDB's lock (metastore.md, pitfall 1)."""
+    sys.addaudithook(_watch)
+    path = str(serving.server._home.database)
+    _watching.append(path)
+    try:
+        open(path, "rb").close()
+        assert _opened == [path]  # the watch works
+        _opened.clear()
+        serving.client.begin().commit()
+        serving.client.query("SELECT 1")
+        serving.client.backup(tmp_path / "copy")
+        serving.client.status()
+    finally:
+        _watching.clear()
+    assert _opened == []
+
+
+def test_only_the_store_names_the_database_to_duckdb() -> None:
+    package = Path(schema.__file__).parents[1]
+    texts = {str(one.relative_to(package)): one.read_text() for one in package.rglob("*.py")}
+    connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
+    assert connecting == {"metastore/store.py", "metastore/backup.py"}
+    naming = {name for name, text in texts.items() if re.search(r"\.database\b", text)}
+    assert naming == {"metastore/endpoint.py", "metastore/server.py", "metastore/backup.py"}
+    named = re.findall(r"(\w+)\([^()]*home\.database\b", texts["metastore/server.py"])
+    assert named == ["Store"]
+    used = re.findall(r"duckdb\.connect\(str\((\w+)\)", texts["metastore/backup.py"])
+    assert sorted(used) == ["draft", "path"]
 
 
 def test_a_broken_request_harms_nobody_else(serving: Serving) -> None:

@@ -7,7 +7,7 @@ only sends again what was never seen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.metastore.codec import decode, encode
@@ -15,7 +15,7 @@ from acid_platform.metastore.records import CleaningTask, LockRequest, WriteRepo
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.simulation.checks import check_read, check_readers
-from tests.simulation.disk import Directory, Place, select
+from tests.simulation.disk import Directory, Place, select, settled
 from tests.simulation.process import Request
 from tests.simulation.rules import COMPACTION, DEFAULT, READ_ONLY
 
@@ -46,6 +46,8 @@ class Session(Reader):
     plans: list[LockRequest] = field(default_factory=list)
     """What its locks allow it to write."""
     published: list[tuple[Place, Directory]] = field(default_factory=list)
+    slow: bool = False
+    """Mostly it only says that it is alive."""
 
 
 class Actor:
@@ -147,8 +149,14 @@ class Writer(Actor):
         if self.session is None:
             self._begin()
             return
+        if self.session.slow and self.chance < 0.7:
+            self._beat(self.session)
+            return
         chance = self.chance
-        if chance < 0.3:
+        if self.session.kind == DEFAULT and not self.session.plans and chance < 0.5:
+            # Begun without locks: a write id now, and the lock perhaps after others wrote (P6).
+            (self._lock if self.session.write_ids else self._allocate)(self.session)
+        elif chance < 0.3:
             self._end(self.session)
         elif chance < 0.6:
             self._read(self.session)
@@ -156,11 +164,11 @@ class Writer(Actor):
             self._beat(self.session)
         elif chance < 0.82 and self.session.kind == DEFAULT:
             self._lock(self.session)
-        elif chance < 0.86 and self.session.kind == DEFAULT:
+        elif chance < 0.9 and self.session.kind == DEFAULT:
             self._allocate(self.session)
-        elif chance < 0.9:
+        elif chance < 0.93:
             self._publish(self.session)
-        elif chance < 0.915:
+        elif chance < 0.945:
             self.sim.note("client", self.number, "dies")
             self.lost()
 
@@ -203,7 +211,8 @@ class Writer(Actor):
         if "value" in reply:
             value = reply["value"]
             self.session = Session(value["txn"], ValidTxnList.parse(value["valid_txns"]),
-                                   kind=kind, write_ids=dict(value["write_ids"]), plans=list(plans))
+                                   kind=kind, write_ids=dict(value["write_ids"]), plans=list(plans),
+                                   slow=self.chance < 0.2)
             self._learn(self.session, value["lists"])
 
     def _plans(self) -> list[LockRequest]:
@@ -233,6 +242,10 @@ class Writer(Actor):
 
     def _lock(self, session: Session) -> None:
         plans = self._plans()
+        held = [name.removeprefix("default.") for name in session.write_ids]
+        if held and self.chance < 0.5:
+            fitting = [one for one in (self._plan() for _ in range(4)) if one.table in held]
+            plans = fitting[:1] or plans
 
         def then(reply: Json) -> None:
             if "value" in reply:
@@ -373,7 +386,10 @@ class Worker(Actor):
         self.seen: tuple[ValidTxnList, ValidWriteIdList] | None = None
 
     def lost(self) -> None:
-        self.sim.late += [one for one in self.output if self.chance < 0.5]
+        """What still comes of it is not even whole."""
+        for place, one in self.output:
+            if self.chance < 0.7:
+                self.sim.late.append((place, replace(one, tags=frozenset({(one.high, 0, False)}))))
         self._forget()
 
     def _forget(self) -> None:
@@ -446,7 +462,7 @@ class Worker(Actor):
         known = self.sim.process.machine.state.tables.get(self.task["table_id"])
         if known is not None:
             record = known.partitions.get(partition) if partition else None
-            floor = (record.floor if record else 0) or known.record.floor
+            floor = settled(merge, record.floor if record else 0, known.record.floor)
         files = [one for one in self.sim.disk.places.get(place, {}).values() if one.high <= high]
         found = select(files, merge, txns, floor)
         tags = found.tags(merge)
@@ -532,7 +548,7 @@ class Cleaner(Actor):
         for partition in (sorted(disk.partitions(location), key=str) if unknown
                           else [task.partition]):
             record = known.partitions.get(partition) if partition else None
-            floor = (record.floor if record else 0) or known.record.floor
+            floor = settled(task.write_ids, record.floor if record else 0, known.record.floor)
             names = disk.removable((location, partition), task.write_ids, task.valid_txns, floor,
                                    task.highest_write_id, unknown)
             self.sim.note("removes", partition, names)

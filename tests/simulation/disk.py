@@ -87,8 +87,7 @@ class Disk:
     def read(
         self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
     ) -> set[Tag]:
-        """The writes of others that transaction `me` finds. A floor counts when its write id is
-        settled (P22)."""
+        """The writes of others that transaction `me` finds."""
         known = [one for one in self.places.get(place, {}).values()
                  if one.visibility or all(tag[1] != me for tag in one.tags)]
         return select(known, write_ids, txns, floor).tags(write_ids)
@@ -108,13 +107,18 @@ class Disk:
         return gone
 
 
+def settled(write_ids: ValidWriteIdList, *floors: int) -> int:
+    """P22: who sees a drop sees nothing of before it; who does not, sees what he saw."""
+    return max(
+        (one for one in floors
+         if one <= write_ids.high_watermark and not write_ids.open_between(one, one)), default=0)
+
+
 def select(
     known: Iterable[Directory], write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int
 ) -> Selection:
     """The best base, the deltas above it, and what these make superfluous."""
     found = Selection()
-    open_or_above = floor > write_ids.high_watermark or bool(write_ids.open_between(floor, floor))
-    floor = 0 if open_or_above else floor
     bases, deltas = [], []
     for one in known:
         if one.visibility:

@@ -29,7 +29,7 @@ SETTINGS = {
     "hive.txn.timeout": "30s",
     "hive.timedout.txn.reaper.start": "4s",
     "hive.timedout.txn.reaper.interval": "3s",
-    "hive.writeset.reaper.interval": "5s",
+    "hive.writeset.reaper.interval": "1s",
     "hive.compactor.aborted.txn.time.threshold": "0s",
     "hive.compactor.cleaner.retry.retention.time": "5s",
     "acid.read.lease.max": "40s",
@@ -37,7 +37,7 @@ SETTINGS = {
     "acid.cleaner.watermark": "table",
 }
 
-_PAUSES = (0, 0, 1000, 1000, 1000, 2000, 3000, 7000, 20000)
+_PAUSES = (0, 0, 1000, 1000, 1000, 1000, 2000, 3000, 5000)
 
 
 class Failure(AssertionError):
@@ -55,6 +55,10 @@ class Simulation:
             self.settings["hive.txn.xlock.write"] = "true"
         if self.random.random() < 0.2:
             self.settings["acid.cleaner.watermark"] = "global"
+        tidy = self.random.random() < 0.6
+        if tidy:
+            # Compactions and drops keep the Cleaner busy, rather than every single abort.
+            self.settings["hive.compactor.aborted.txn.time.threshold"] = "600s"
         self.process = Process(store(), self.clock)
         self.model = Model(self.settings)
         self.disk = Disk()
@@ -69,7 +73,7 @@ class Simulation:
         self.counts: Counter[str] = Counter()
         self.actors: list[Actor] = [Writer(self, number) for number in range(9)]
         self.actors += [Worker(self, 9), Worker(self, 10), Cleaner(self, 11), Admin(self, 12)]
-        self.weights = [6] * 9 + [5, 5, 6, 1]
+        self.weights = [6] * 9 + ([8, 8, 10, 2] if tidy else [5, 5, 6, 1])
         self._prepare()
 
     def _prepare(self) -> None:
@@ -98,16 +102,21 @@ class Simulation:
     def step(self) -> None:
         self.steps += 1
         chance = self.random.random()
-        if chance < 0.85:
+        if chance < 0.1:
+            for actor in self.random.sample(self.actors, 4):
+                if actor.next is not None:
+                    actor.act()
+                    break
+        elif chance < 0.88:
             (actor,) = self.random.choices(self.actors, self.weights)
             actor.act()
         elif chance < 0.95:
             self._pass_time()
         elif chance < 0.97:
             self._publish_late()
-        elif chance < 0.982:
+        elif chance < 0.976:
             self._fold()
-        elif chance < 0.992:
+        elif chance < 0.982:
             self._crash()
         if self.process.batch and self.random.random() < 0.75:
             self.write()
@@ -174,7 +183,7 @@ class Simulation:
         """Asked after a lost answer; what is durable is known, what is not is not (P3)."""
         found = self.process.outcome(request.id)
         expected = ("done", "waiting") if request.id in self.durable else ("unseen",)
-        claim("P3", found["seen"] in expected, f"outcome of {request} is {found}")
+        claim("P3", found["seen"] in expected, "outcome of", request, "is", found)
         return found
 
     # --- time and accidents -----------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acid_platform.errors import AcidError
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
-from acid_platform.snapshot import AcidDirectory, EntityListing, select
+from acid_platform.snapshot import AcidDirectory, EntityListing, highest_floor, select
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 from tests.notation import listing, txns
 from tests.strategies import MAX_ID, entity_listings, txn_lists, write_id_lists
@@ -195,3 +195,9 @@ def test_P4_P22_a_floor_of_forgotten_writes_covers_them_in_an_older_list_too() -
     result = select(listing("b3v9 d4 d6"), older, txns(), floor=5)
     assert result.base is None
     assert [one.directory for one in result.deltas] == list(listing("d6").directories)
+
+
+def test_P22_who_does_not_see_the_drop_of_a_partition_sees_that_of_the_table_before() -> None:
+    lists = {high: ValidWriteIdList.of("db.t", high) for high in (2, 5, 9)}
+    assert [highest_floor(lists[high], 7, 3) for high in (2, 5, 9)] == [0, 3, 7]
+    assert highest_floor(lists[9], 0, 0) == 0

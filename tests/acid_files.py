@@ -1,0 +1,152 @@
+"""ACID tables written file by file, without Spark: what a test says is what lies on disk.
+
+Paths are in the notation of `tests.notation`: `d1` is `d1/bucket_00000`, `d1.1/bucket_00003_0` is
+that file of statement 1, `o` is the original file 000000_0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import orc
+
+from acid_platform.compaction.plan import CompactionPlan, plan_compaction
+from acid_platform.compaction.states import CompactionKind
+from acid_platform.engine import compact
+from acid_platform.engine.arrow_read import arrow_scan
+from acid_platform.engine.open import TableLayout
+from acid_platform.layout.names import VERSION_FILE
+from acid_platform.layout.types import parse_columns
+from acid_platform.snapshot import select
+from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.files import Files
+from acid_platform.storage.rewrite import output_schema, rewrite_bucket
+from acid_platform.transactions import ValidTxnList
+from tests.notation import names, txns, write_ids
+
+P = 536870912
+"""Bucket property of bucket 0, statement 0."""
+B1, B2 = P + (1 << 16), P + (2 << 16)
+
+Row = tuple[Any, ...]
+"""originalTransaction, bucket property, rowId, then the values of the columns."""
+
+
+def full(path: str) -> str:
+    """`d1` → `delta_0000001_0000001_0000/bucket_00000`; `month=3/d1` works too."""
+    parts = path.split("/")
+    spelled = [part if "=" in part else names(part)[0] for part in parts]
+    if parts[-1] == "o" or spelled[-1] == parts[-1]:
+        return "/".join(spelled)
+    return "/".join([*spelled, "bucket_00000"])
+
+
+@dataclass(frozen=True)
+class AcidTable:
+    """A table below `root`."""
+
+    root: Path
+    columns: str = "v string"
+    partitioned_by: str = ""
+    insert_only: bool = False
+
+    def inserts(
+        self, path: str, rows: Sequence[Row], current: int | None = None, columns: str = "",
+        operation: int = 0, **options: Any,
+    ) -> AcidTable:
+        """An insert file; `current` is None: as originalTransaction."""
+        kinds = parse_columns(columns or self.columns)
+        values = [{column.name: value for column, value in zip(kinds, row[3:], strict=True)}
+                  for row in rows]
+        return self._events(path, rows, values, [current or row[0] for row in rows], operation,
+                            columns or self.columns, options)
+
+    def deletes(
+        self, path: str, keys: Sequence[tuple[int, int, int]], current: int | Sequence[int],
+        operation: int = 2, **options: Any,
+    ) -> AcidTable:
+        currents = [current] * len(keys) if isinstance(current, int) else list(current)
+        return self._events(path, keys, [None] * len(keys), currents, operation, self.columns,
+                            options)
+
+    def _events(
+        self, path: str, keys: Sequence[Row], rows: Sequence[Mapping[str, Any] | None],
+        current: Sequence[int], operation: int, columns: str, options: Mapping[str, Any],
+    ) -> AcidTable:
+        target = output_schema(parse_columns(columns))
+        w, b, r = ([key[i] for key in keys] for i in range(3))
+        table = pa.table([[operation] * len(keys), w, b, r, list(current), list(rows)],
+                         schema=target)
+        return self._write(path, table, options)
+
+    def raw(self, path: str, rows: Sequence[Any], columns: str = "", **options: Any) -> AcidTable:
+        """A file without ACID columns; a row of one column need be no tuple."""
+        kinds = parse_columns(columns or self.columns)
+        given = [row if isinstance(row, tuple) else (row,) for row in rows]
+        target = pa.schema([(one.name, arrow_type(one.type)) for one in kinds])
+        arrays = [pa.array([row[i] for row in given], field.type)
+                  for i, field in enumerate(target)]
+        return self._write(path, pa.table(arrays, schema=target), options)
+
+    def _write(self, path: str, table: pa.Table, options: Mapping[str, Any]) -> AcidTable:
+        file = self.file(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        orc.write_table(table, str(file), **options)
+        return self
+
+    def marker(self, directory: str, name: str = VERSION_FILE, content: bytes = b"2") -> AcidTable:
+        where = self.root / names(directory)[0]
+        where.mkdir(parents=True, exist_ok=True)
+        (where / name).write_bytes(content)
+        return self
+
+    def file(self, path: str) -> Path:
+        return self.root / full(path)
+
+    # --- reading -------------------------------------------------------------------------------
+
+    @property
+    def layout(self) -> TableLayout:
+        files, where = Files.of(str(self.root))
+        keys = parse_columns(self.partitioned_by) if self.partitioned_by else ()
+        partitions = files.partition_directories(where, len(keys)) if keys else []
+        return TableLayout("db.t", files, where, parse_columns(self.columns), keys,
+                           dict.fromkeys(partitions, 0), insert_only=self.insert_only)
+
+    def read(self, w: str = "99:M::", x: str = "", **options: Any) -> pa.Table:
+        """What `to_arrow` gives at the lists of section 13's notation."""
+        return arrow_scan(self.layout, write_ids(w), txns(x), **options).table()
+
+    def values(self, w: str = "99:M::", x: str = "", **options: Any) -> list[Any]:
+        """The first column, sorted, NULLs last."""
+        found = self.read(w, x, **options).column(0).to_pylist()
+        return sorted(found, key=lambda one: (one is None, one))
+
+    def ids(self, w: str = "99:M::", x: str = "") -> list[tuple[int, int, int]]:
+        found = self.read(w, x, row_id=True).column("row__id").to_pylist()
+        return sorted((one["writeid"], one["bucketid"], one["rowid"]) for one in found)
+
+    # --- compacting ----------------------------------------------------------------------------
+
+    def compact(self, kind: str, w: str, txn_id: int = 50) -> CompactionPlan:
+        """Plan and run a compaction as the engine does, in this process, and publish it."""
+        layout = self.layout
+        lists = write_ids(w).for_compactor()
+        open_self = ValidTxnList.of(2000, open=[txn_id])
+        directory = select(layout.files.entity(layout.path), lists, open_self)
+        plan = plan_compaction(directory, CompactionKind(kind), lists, txn_id)
+        assert isinstance(plan, CompactionPlan), str(plan)
+        work = compact.CompactionWork(layout.files, directory, layout.columns, lists, "", "zlib")
+        staging = f"{plan.location}/_tmp_{txn_id:07d}_test"
+        tasks = compact.rewrites(plan, work)
+        compact.make_outputs(plan, work, staging)
+        for task in tasks:
+            rewrite_bucket(task.into(staging))
+        for output in compact.finish(plan, work, staging):
+            layout.files.publish(f"{staging}/{output.directory}",
+                                 f"{plan.location}/{output.directory}")
+        return plan

@@ -1,0 +1,407 @@
+"""Who may speak to the metastore, and what: Unix socket and TCP, keys, sizes, malformed bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from acid_platform.cli import main
+from acid_platform.errors import (
+    InvalidDefinition,
+    MetastoreIncompatible,
+    MetastoreRefused,
+    MetastoreUnavailable,
+    Terminal,
+)
+from acid_platform.location import Location
+from acid_platform.metastore import LockRequest, Metastore, peers, rpc, target, wire
+from acid_platform.metastore.counters import Histogram
+from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import LockType
+from tests.metastore.processes import end, gone, until
+
+KEY = "0123456789abcdef-the-key"
+WRITE = LockRequest("t", LockType.SHARED_WRITE, Operation.INSERT)
+
+
+class Service:
+    """A metastore that listens on a port of this machine."""
+
+    def __init__(self, home: Path, port: int = 0) -> None:
+        self.home = home
+        command = [sys.executable, "-m", "acid_platform.metastore", "--dir", str(home), "--listen",
+                   f"127.0.0.1:{port}"]
+        environment = {**os.environ, target.KEY: KEY}
+        self.process = subprocess.Popen(command, env=environment)
+        until(self._published, 30)
+        with Metastore.connect(home, autostart=False) as local:
+            self.address = local.status()["listen"]
+
+    def _published(self) -> bool:
+        found = Endpoint.read(Home(self.home))
+        return found is not None and found.pid == self.process.pid
+
+    @property
+    def uri(self) -> str:
+        return f"tcp://{self.address}"
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    made = Service(tmp_path_factory.mktemp("service") / "metastore")
+    yield made
+    made.process.terminate()
+    made.process.wait()
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(target.KEY_FILE, raising=False)
+    monkeypatch.setenv(target.KEY, KEY)
+
+
+Connect = Callable[[], socket.socket]
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def raw(request: pytest.FixtureRequest, service: Service) -> Connect:
+    """Connects without any handshake."""
+
+    def connect() -> socket.socket:
+        if request.param == "tcp":
+            made = socket.create_connection(("127.0.0.1", service.port))
+        else:
+            found = Endpoint.read(Home(service.home))
+            assert found is not None
+            made = socket.socket(socket.AF_UNIX)
+            made.connect(found.address)
+        made.settimeout(15)
+        return made
+
+    return connect
+
+
+def greeted(raw: Connect, request: pytest.FixtureRequest, service: Service) -> socket.socket:
+    """After the handshake."""
+    peer = raw()
+    unix = peer.family == socket.AF_UNIX
+    secret = Home(service.home).authkey() if unix else KEY.encode()
+    wire.Channel(peer, secret)
+    peer.settimeout(15)
+    return peer
+
+
+def ended(peer: socket.socket) -> bool:
+    """Whether the other end closes the connection without any more answer."""
+    try:
+        while data := peer.recv(4096):
+            assert len(data) < 4096
+        return True
+    except ConnectionResetError:
+        return True
+
+
+# --- TCP ----------------------------------------------------------------------------------------
+
+
+def test_a_service_serves_over_tcp_what_it_serves_at_home(service: Service) -> None:
+    with Metastore.connect(service.uri) as far, Metastore.connect(service.home) as near:
+        far.create_table("shared", "/w/shared", [("id", "int")])
+        assert near.table("shared") == far.table("shared")
+        with far.begin(locks=[LockRequest("shared", LockType.SHARED_WRITE)]) as txn:
+            assert near.status()["open"] == 1
+        assert near.outcome(txn.id)["state"] == "c"
+        far.drop_table("shared")
+
+
+def test_a_key_may_be_in_a_file(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(target.KEY)
+    with pytest.raises(MetastoreRefused, match="ACID_METASTORE_KEY"):
+        Metastore.connect(service.uri)
+    file = tmp_path / "key"
+    monkeypatch.setenv(target.KEY_FILE, str(file))
+    with pytest.raises(MetastoreRefused, match="can't be read"):
+        Metastore.connect(service.uri)
+    file.write_text("short\n")
+    with pytest.raises(MetastoreRefused, match="5 characters; a key needs 16"):
+        Metastore.connect(service.uri)
+    file.write_text(f"{KEY}\n")
+    Metastore.connect(service.uri).close()
+
+
+def test_a_wrong_key_is_refused_and_named(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(target.KEY, KEY + "x")
+    with pytest.raises(MetastoreRefused, match="the key is wrong"):
+        Metastore.connect(service.uri)
+
+
+def test_nobody_there_is_said_at_once_and_how_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(MetastoreUnavailable, match=rf"--listen 127\.0\.0\.1:{port}"):
+        Metastore.connect(f"tcp://127.0.0.1:{port}")
+
+
+def test_something_else_that_listens_is_no_metastore() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        import threading
+
+        def answer() -> None:
+            peer, _ = other.accept()
+            peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            peer.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(MetastoreIncompatible, match="no metastore listens at"):
+            Metastore.connect(f"tcp://127.0.0.1:{other.getsockname()[1]}")
+
+
+def test_another_protocol_version_is_refused_by_both_ends(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_connection(("127.0.0.1", service.port)) as peer:
+        frames = wire.Frames(wire.LARGEST_GREETING)
+        asked = json.loads(next(frames.feed(peer.recv(4096))))
+        said = {"acid": 1, "challenge": "0", "proof": wire.proof(
+            KEY.encode(), "client", asked["challenge"], "0")}
+        peer.sendall(wire.frame(json.dumps(said).encode()))
+        assert b"protocol 1 is not 2" in peer.recv(4096)
+    monkeypatch.setattr(wire, "PROTOCOL", 3)
+    with pytest.raises(MetastoreIncompatible, match="speaks protocol 2, this program 3"):
+        Metastore.connect(service.uri)
+
+
+@pytest.mark.parametrize("text", ["tcp://", "tcp://host", "tcp://host:x", "tcp://:1", "tcp://::1:5",
+                                  "tcp://host:70000"])
+def test_an_address_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InvalidDefinition, match="write host:port"):
+        Metastore.connect(text)
+
+
+def test_addresses() -> None:
+    assert target.parse_address("[::1]:5") == ("::1", 5)
+    assert target.show_address("::1", 5) == "[::1]:5"
+    place = Location.of("/w", "tcp://h:1")
+    assert place.metastore == "tcp://h:1" and place.shared and place.made
+
+
+def test_P3_a_client_waits_for_a_service_that_comes_back(tmp_path: Path) -> None:
+    first = Service(tmp_path / "m")
+    with Metastore.connect(first.uri) as client:
+        client.create_table("t", "/w/t", [("id", "int")])
+        txn = client.begin(locks=[WRITE])
+        first.kill()
+        second = Service(tmp_path / "m", first.port)
+        txn.commit()
+        assert client.outcome(txn.id)["state"] == "c"
+        client.stop()
+    assert second.process.wait(10) == 0
+
+
+def test_the_commands_of_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACID_WAREHOUSE", str(tmp_path / "w"))
+
+    def acid(*arguments: str) -> Any:
+        return CliRunner().invoke(main, ["metastore", *arguments])
+
+    started = json.loads(acid("start", "--listen", "127.0.0.1:0", "--json").stdout)
+    busy = acid("start", "--listen", started["listen"])
+    assert busy.exit_code == 0 and f"listens on {started['listen']}" in busy.stdout
+    monkeypatch.setenv("ACID_METASTORE", f"tcp://{started['listen']}")
+    assert json.loads(acid("status", "--json").stdout)["pid"] == started["pid"]
+    assert "is a service: start it on its machine" in acid("start").stderr
+    assert "is a service: restore on its machine" in acid("restore", __file__).stderr
+    text = acid("status", "--prometheus").stdout
+    assert "\nacid_metastore_up 1\n" in text and "\nacid_metastore_open_transactions 0\n" in text
+    assert f"process {started['pid']} has ended" in acid("stop").stdout
+    until(lambda: gone(started["pid"]))
+    assert acid("status", "--prometheus").stdout.endswith("acid_metastore_up 0\n")
+    monkeypatch.delenv("ACID_METASTORE")
+    acid("start")
+    assert "does not listen on" in acid("start", "--listen", "127.0.0.1:0").stderr
+    acid("stop")
+
+
+# --- both transports ----------------------------------------------------------------------------
+
+
+def test_the_socket_is_for_its_owner_only(service: Service) -> None:
+    found = Endpoint.read(Home(service.home))
+    assert found is not None
+    assert stat.S_IMODE(os.stat(found.address).st_mode) == 0o600
+
+
+def test_a_request_without_handshake_is_refused(raw: Connect, service: Service) -> None:
+    peer = raw()
+    request = {"id": "1", "op": "create_database", "args": {"name": "x", "if_not_exists": False}}
+    peer.sendall(wire.frame(json.dumps(request).encode()))
+    assert ended(peer)
+    with Metastore.connect(service.home) as client:
+        assert "x" not in client.databases()
+
+
+def test_a_length_is_refused_before_anything_is_kept(
+    raw: Connect, request: pytest.FixtureRequest, service: Service
+) -> None:
+    with Metastore.connect(service.home) as client:
+        before = client.status()
+        stranger = raw()
+        stranger.sendall((wire.LARGEST_GREETING + 1).to_bytes(4, "big"))
+        assert ended(stranger)
+        known = greeted(raw, request, service)
+        known.sendall((0xFFFFFFFF).to_bytes(4, "big") + b"x")
+        assert ended(known)
+        after = client.status()
+    assert after["refused"] == before["refused"] + 2
+    assert after["resident_bytes"] < before["resident_bytes"] + (8 << 20)
+
+
+@pytest.mark.parametrize("payload", [
+    b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"id": 1, "op": "tables", "args": {}}',
+    b'{"id": [], "op": "tables", "args": {}}', b'{"id": "1", "op": "tables", "args": []}',
+    b'{"id": "1", "op": ["tables"], "args": {}}', b"[" * 100_000, b'{"id": "' + b"1" * 65 + b'"}',
+    b'{"op": "tables", "args": {}}',
+])
+def test_a_malformed_message_ends_its_connection_and_no_other(
+    raw: Connect, request: pytest.FixtureRequest, service: Service, payload: bytes
+) -> None:
+    with Metastore.connect(service.home) as client:
+        pid = client.status()["pid"]
+        peer = greeted(raw, request, service)
+        peer.sendall(wire.frame(payload))
+        assert ended(peer)
+        assert client.status()["pid"] == pid
+
+
+@pytest.mark.parametrize("op", ["begin", "commit", "query", "backup_part", "heartbeat", "outcome",
+                                "history", "nonsense", "lock", "set", "create_table"])
+def test_wrong_arguments_are_answered(service: Service, op: str) -> None:
+    with Metastore.connect(service.home) as client:
+        txn = client.begin()
+        for args in ({}, {"txn": [], "sql": 1, "txns": 5, "name": {}, "request_id": []}):
+            with pytest.raises(Terminal):
+                client._call(op, **args)
+        txn.heartbeat()
+        txn.commit()
+
+
+def test_a_silent_or_slow_peer_keeps_nobody_waiting(
+    raw: Connect, request: pytest.FixtureRequest, service: Service
+) -> None:
+    silent = [raw() for _ in range(20)]
+    half = greeted(raw, request, service)
+    half.sendall((5000).to_bytes(4, "big") + b'{"id"')
+    greedy = greeted(raw, request, service)
+    sql = "SELECT repeat('x', 100) FROM range(99999)"
+    question = {"id": "g", "op": "query", "args": {"sql": sql}}
+    greedy.sendall(wire.frame(json.dumps(question).encode()))  # and reads nothing of the answer
+    with Metastore.connect(service.uri) as client, Metastore.connect(service.home) as other:
+        for one in (client, other):
+            one.begin().commit()
+    for peer in (*silent, half, greedy):
+        peer.close()
+
+
+def test_strangers_are_bounded_and_late_ones_dropped(
+    raw: Connect, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = raw()
+    crowd = [raw() for _ in range(peers.MOST_STRANGERS)]
+    assert ended(first)
+    Metastore.connect(service.home).close()
+    for peer in crowd:
+        peer.close()
+
+
+def test_a_stranger_is_dropped_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "GREETING_SECONDS", 0.05)
+    monkeypatch.setattr(peers, "SLOW_READER_SECONDS", 0.05)
+    listener = socket.create_server(("127.0.0.1", 0))
+    served = peers.Peers([(listener, KEY.encode())])
+    stranger = socket.create_connection(listener.getsockname())
+    until(lambda: served.wait(0.01) == [] and served.any)
+    until(lambda: served.wait(0.01) == [] and not served.any)
+    assert served.refused == 1
+    stranger.close()
+    served.close()
+
+
+def test_P3_an_interrupted_call_never_gets_the_answer_of_another(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Metastore.connect(service.home) as client:
+        receive = wire.Channel._receive
+
+        def interrupted(*_: object) -> bytes:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(wire.Channel, "_receive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.databases()
+        monkeypatch.setattr(wire.Channel, "_receive", receive)
+        assert client.tables() == []
+
+
+def test_a_message_that_is_too_large_is_refused_here(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc, "LARGEST_MESSAGE", 1000)
+    with Metastore.connect(service.home) as client:
+        with pytest.raises(Terminal, match="takes 1,000; report fewer"):
+            client.create_database("x" * 1000)
+        client.begin().commit()
+
+
+def test_a_stale_endpoint_and_socket_are_replaced(tmp_path: Path) -> None:
+    home = Home(tmp_path / "m")
+    home.prepare()
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(str(home.socket()))
+    dead.close()  # the name stays, nobody listens
+    Endpoint(str(home.socket()), 2**22 - 1, 7, wire.PROTOCOL).publish(home)
+    with Metastore.connect(home.path) as client:
+        assert client.status()["pid"] != 2**22 - 1
+        end(client)
+    old = {"address": "", "pid": 2**22 - 1, "epoch": 1, "protocol": 1}
+    home.endpoint.write_text(json.dumps(old))
+    with Metastore.connect(home.path) as client:
+        end(client)
+    home.endpoint.write_text(json.dumps({**old, "pid": os.getpid()}))
+    with pytest.raises(MetastoreIncompatible, match="speaks protocol 1, this program 2"):
+        Metastore.connect(home.path)
+
+
+# --- counters -----------------------------------------------------------------------------------
+
+
+def test_quantiles_and_prometheus_counts() -> None:
+    one = Histogram()
+    for seconds in (0.0004, 0.0015, 0.0016, 0.03, 7.0):
+        one.add(seconds)
+    assert (one.quantile(0.2), one.quantile(0.5), one.quantile(1.0)) == (0.0005, 0.002, 5.0)
+    counts = one.cumulative()
+    assert (counts["0.0005"], counts["0.002"], counts["0.05"], counts["5.0"]) == (1, 3, 4, 4)
+    assert counts["+Inf"] == one.count == 5

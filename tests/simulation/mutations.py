@@ -1,0 +1,239 @@
+"""Rules of the metastore, each deliberately broken in one place.
+
+The simulator has to catch every one of them (test_mutations.py): that shows that its invariants
+bite. A mutation names the rule, the function, the text in it and what stands there instead; it
+fails to apply when the text is gone, so that the list can't go stale unnoticed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+from acid_platform.metastore import (
+    cleaning,
+    commits,
+    compactions,
+    housekeeping,
+    image,
+    locking,
+    machine,
+    tables,
+    txns,
+    visible,
+)
+from acid_platform.transactions import Operation, conflicts, lists, locks
+from acid_platform.transactions.locks import LockType
+
+_PACKAGES = ("acid_platform.metastore.", "acid_platform.transactions.")
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """`old` becomes `new` in the source of a function, or of a method as `Class.method`."""
+
+    rule: str
+    what: str
+    module: ModuleType
+    function: str
+    old: str
+    new: str
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        owner, _, name = self.function.rpartition(".")
+        holder: Any = getattr(self.module, owner) if owner else self.module
+        real: FunctionType = getattr(holder, name)
+        source = textwrap.dedent(inspect.getsource(real))
+        assert source.count(self.old) == 1, f"{self.function} has {self.old!r} not exactly once"
+        scope = vars(self.module)
+        made: dict[str, Any] = {}
+        exec("from __future__ import annotations\n" + source.replace(self.old, self.new), scope,
+             made)
+        places = list(_places(real)) if not owner else [(holder, name)]
+        _put(places, made[name])
+        try:
+            yield
+        finally:
+            _put(places, real)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a literal table has the other value."""
+
+    rule: str
+    what: str
+    table: dict[Any, bool]
+    key: tuple[Any, Any]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        self.table[self.key] = not self.table[self.key]
+        try:
+            yield
+        finally:
+            self.table[self.key] = not self.table[self.key]
+
+
+def _places(real: FunctionType) -> Iterator[tuple[Any, str]]:
+    """Wherever the function is known by a name, also in tables of handlers and effects."""
+    for module_name, module in list(sys.modules.items()):
+        if not module_name.startswith(_PACKAGES):
+            continue
+        for key, value in list(vars(module).items()):
+            if value is real:
+                yield module, key
+            elif key in ("APPLY", "HANDLERS", "EXPAND"):
+                for op, handler in value.items():
+                    if handler is real:
+                        yield value, op
+
+
+def _put(places: list[tuple[Any, str]], function: Any) -> None:
+    for holder, key in places:
+        if isinstance(holder, dict):
+            holder[key] = function
+        else:
+            setattr(holder, key, function)
+
+
+_R, _W, _X, _E = (
+    LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCL_WRITE, LockType.EXCLUSIVE,
+)
+_I, _U, _D = Operation.INSERT, Operation.UPDATE, Operation.DELETE
+
+_EARLY_WRITE_IDS = """\
+for one in entry.touches:
+        if txn.txn_id not in turn.state.tables[one.table_id].by_txn:
+            turn.record("write_id", txn=txn.txn_id, table_id=one.table_id, needs=[],
+                        write_id=turn.state.tables[one.table_id].next_write_id)
+    if blocked:
+        raise Parked"""
+
+_RULE_S10 = """\
+mapped = [row.write_id for row in table.writes if row.write_id <= high]
+    if mapped and all(one in aborted or one in hidden for one in mapped):
+        return ValidWriteIdList.of(table.record.name, min(mapped), (), (min(mapped),))
+    return ValidWriteIdList.of("""
+
+MUTATIONS: tuple[Edit | Cell, ...] = (
+    Edit("T7", "a heartbeat revives what was aborted", txns, "heartbeat",
+         "if txn and txn.is_open:\n", "if txn:\n            txn.state = TxnState.OPEN\n"),
+    Edit("T10", "a commit of an aborted transaction counts", txns, "require_open",
+         "if txn is not None and txn.is_open:", "if txn is not None:"),
+    Edit("T11", "an abort keeps the locks", commits, "close",
+         "for ext in list(state.locks_by_txn.get(txn_id, ())):",
+         "for ext in list(state.locks_by_txn.get(txn_id, ())) if commit_id else ():"),
+    Edit("T13", "the reaper takes those at the timeout too", housekeeping, "reap",
+         "beats[txn.txn_id] < turn.now - timeout", "beats[txn.txn_id] <= turn.now - timeout"),
+    Edit("T18", "a second allocation gives another write id", txns, "allocate",
+         "if write_id is None:", "if True:"),
+    Edit("T22", "a write id is used twice", locking, "add_write_id",
+         "table.next_write_id = write_id + 1", "table.next_write_id = max(write_id, 2)"),
+    Edit("T27", "the partitions of a dynamic write are not looked at", commits, "_touched",
+         "if one not in final:", "if one not in final and not cover[0].dynamic:"),
+    Edit("T31", "a commit without the conflict check", commits, "commit",
+         "_check_conflicts(turn, txn, components)", "pass"),
+    Edit("T32", "who opened at the commit id does not overlap", conflicts, "overlaps",
+         "mine.txn_id <= theirs.commit_id", "mine.txn_id < theirs.commit_id"),
+    Cell("T31", "two deletes do not conflict", conflicts.CONFLICTING, (_D, _D)),
+    Cell("T31", "an update does not conflict with a delete", conflicts.CONFLICTING, (_U, _D)),
+    Cell("T31", "an insert conflicts with an update", conflicts.CONFLICTING, (_I, _U)),
+    Edit("T37", "all partitions are one", conflicts, "same_entity",
+         "mine.table_id == theirs.table_id and mine.partition == theirs.partition",
+         "mine.table_id == theirs.table_id and mine.partition != theirs.partition"),
+    Edit("T44", "the write set is purged one commit early", housekeeping, "_purged",
+         "row.commit_id >= writers", "row.commit_id > writers"),
+    Edit("T45", "the mapping is purged under open snapshots", visible, "low_mark",
+         "marks.append(txn.snapshot.min_open)", "pass"),
+    Edit("S1", "open transactions are left out of the snapshot", visible, "txn_list",
+         "if txn.kind is not TxnType.READ_ONLY", "if txn.kind is TxnType.COMPACTION"),
+    Edit("S2", "a snapshot reaches above its own transaction", lists, "ValidTxnList.for_reader",
+         "min(me, self.high_watermark)", "self.high_watermark"),
+    Edit("S4", "each lock takes a new snapshot", locking, "_grant",
+         "if txn.snapshot is None:", "if True:"),
+    Edit("S8", "write ids above the snapshot are not hidden", visible, "write_ids",
+         "hidden.update(one for one in above if one < high)", "pass"),
+    Edit("L2", "nobody waits for those who wait", locking, "first_block",
+         "if other.ext >= entry.ext", "if not other.acquired"),
+    Edit("L2", "who waits is never granted", locking, "settle",
+         "elif first_block(turn.state, entry) is None:", "elif not turn.state.locks:"),
+    Edit("L3", "the first component decides for all", locking, "first_block",
+         "for component in entry.components:", "for component in entry.components[:1]:"),
+    Edit("L5", "own locks block", locking, "first_block",
+         " or 0 != other.txn_id == entry.txn_id", ""),
+    Edit("L6", "a lock of the database guards nothing", locks, "same_resource",
+         "return True\n    if one.table != other.table:",
+         "return False\n    if one.table != other.table:"),
+    Edit("L10", "no read is refused at once", locking, "enqueue",
+         "if zero_wait and component.lock", "if False and component.lock"),
+    Edit("L11", "a wait is never over", locking, "expire_waits",
+         "entry.acquired or entry.deadline > turn.now", "True or entry.acquired"),
+    Cell("L2", "an update goes in beside an exclusive writer", locks.WAITS, (_W, _X)),
+    Cell("L2", "two exclusive writers", locks.WAITS, (_X, _X)),
+    Cell("L2", "a reader beside a drop", locks.WAITS, (_R, _E)),
+    Cell("L2", "a drop beside a reader", locks.WAITS, (_E, _R)),
+    Cell("L2", "readers wait for writers", locks.WAITS, (_R, _W)),
+    Edit("P3", "the outcome is not kept", machine, "Machine.handle",
+         "if turn.events and op not in REPEATABLE:", "if False:"),
+    Edit("P3", "replay skips the grants", machine, "Machine.replay",
+         "for event in events:",
+         "for event in (one for one in events if one.kind != 'grant'):"),
+    Edit("P3", "replay skips the aborts", machine, "Machine.replay",
+         "for event in events:",
+         "for event in (one for one in events if one.kind != 'abort'):"),
+    Edit("P3", "replay skips the purges", machine, "Machine.replay",
+         "for event in events:",
+         "for event in (one for one in events if one.kind != 'purged'):"),
+    Edit("P3", "a fold drops an ended transaction", image, "ended_rows",
+         "_encoded(state.ended.values())", "_encoded(list(state.ended.values())[1:])"),
+    Edit("P3", "a fold drops the waiting locks", image, "live_rows",
+         "_encoded(state.locks.values())",
+         "_encoded(one for one in state.locks.values() if one.acquired)"),
+    Edit("P3", "a fold forgets the aborted write ids", image, "live_rows",
+         'ranges(one.aborted), "floors"', '[], "floors"'),
+    Edit("P4", "aborted write ids are forgotten early", housekeeping, "_forgettable",
+         "if one <= top} - mapped - waiting", "}"),
+    Edit("P4", "an aborted compaction is forgotten with its files", cleaning, "_cleaned",
+         "kept.append(replace(one, cleaned=True))", "pass"),
+    Edit("P5", "rule S10 instead of the purged watermark", visible, "write_ids",
+         "return ValidWriteIdList.of(", _RULE_S10),
+    Edit("P5", "what was purged is not counted", visible, "write_ids",
+         "high, above = table.purged, []", "high, above = 0, []"),
+    Edit("P6", "write ids come before the locks", locking, "enqueue",
+         "if blocked:\n        raise Parked", _EARLY_WRITE_IDS),
+    Edit("P6", "nothing is said about writes below an overwrite", conflicts, "conflicts",
+         "if theirs.overwrite and", "if False and"),
+    Edit("P7", "no fresh timeout after a restart", machine, "Machine.wake",
+         "self.state.heartbeats[txn.txn_id] = now", "pass"),
+    Edit("P11", "who asks after a cleaning is not told", locking, "may_read",
+         "return asked or", "return True or"),
+    Edit("P12", "a lease never ends", housekeeping, "end_leases",
+         "txn.kind is TxnType.READ_ONLY and", "False and"),
+    Edit("P21", "a compaction begins under the Cleaner's hands", compactions, "take",
+         " and not being_cleaned(state, entity, turn.now)", ""),
+    Edit("P21", "a cleaning begins while a compaction works", cleaning, "survey",
+         "if entity in working:", "if False:"),
+    Edit("P21", "a compaction that was taken away is published", compactions, "owned",
+         "row.state is not _W or (row.worker, row.attempt) != owner", "row.worker is None"),
+    Edit("P22", "a partition made again shows what was dropped", tables, "_dropped",
+         "table.floors[row.partition] = row.highest_write_id", "pass"),
+    Edit("C40", "the Cleaner waits for nobody", visible, "holders",
+         "if txn.txn_id < below and", "if False and"),
+    Edit("C41", "the next transaction id without + 1", compactions, "_finish",
+         "next_txn=turn.state.next_txn", "next_txn=turn.state.last_txn"),
+    Edit("C41", "the next transaction id of a drop without + 1", tables, "drop",
+         "next_txn_id=state.next_txn", "next_txn_id=state.last_txn"),
+    Edit("C42", "leases of all tables do not count", visible, "holders",
+         "txn.all_tables or", ""),
+    Edit("S17", "the Cleaner trusts compactions that not all see", visible, "cleaner_lists",
+         "opened = {txn.txn_id for txn in state.open_txns() if txn.txn_id <= high} | unsafe",
+         "opened, high = set(), state.last_txn"),
+)

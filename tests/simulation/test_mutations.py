@@ -1,0 +1,45 @@
+"""Every deliberately broken rule is caught: the simulator's invariants bite."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.mutations import MUTATIONS, Cell, Edit
+from tests.simulation.simulator import Failure, Simulation
+
+SEEDS, STEPS = range(1, 41), 1500
+"""At most 60,000 steps; nearly all are caught within the first few hundred."""
+
+
+def caught(mutation: Edit | Cell) -> tuple[int, Failure] | None:
+    """How many steps it took, and how it failed."""
+    done = 0
+    with mutation.applied():
+        for seed in SEEDS:
+            simulation = None
+            try:
+                simulation = Simulation(seed)
+                simulation.run(STEPS)
+            except Failure as failure:
+                assert simulation is not None
+                return done + simulation.steps, failure
+            done += STEPS
+    return None
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: f"{one.rule}: {one.what}")
+def test_a_broken_rule_is_caught(mutation: Edit | Cell) -> None:
+    found = caught(mutation)
+    assert found is not None, f"{mutation.rule} broken ({mutation.what}), and nobody noticed"
+
+
+def test_the_list_is_long_and_names_each_rule_once_per_way_of_breaking_it() -> None:
+    assert len(MUTATIONS) >= 12
+    assert len({(one.rule, one.what) for one in MUTATIONS}) == len(MUTATIONS)
+
+
+def test_a_mutation_leaves_nothing_behind() -> None:
+    for mutation in MUTATIONS[:3]:
+        with mutation.applied():
+            pass
+    Simulation(1).run(300)

@@ -1,0 +1,109 @@
+"""The metastore keeps its promises under whatever a seed brings: clients, crashes, restarts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from acid_platform.metastore.store import Store
+from tests.simulation.mutations import MUTATIONS
+from tests.simulation.simulator import Failure, Simulation
+
+STEPS = 1500
+
+
+@pytest.mark.parametrize("first", range(1, 41, 10))
+def test_P3_every_invariant_holds_after_every_step(first: int) -> None:
+    """Snapshots, commits, locks, write ids, cleaning and replay: see model.py and checks.py."""
+    for seed in range(first, first + 10):
+        Simulation(seed).run(STEPS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("part", range(4))
+def test_P3_a_million_steps(part: int) -> None:
+    steps = 0
+    for seed in range(1000 * (part + 1), 1000 * (part + 1) + 170):
+        simulation = Simulation(seed)
+        simulation.run(STEPS)
+        steps += simulation.steps
+    assert steps >= 250_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_P3_long_runs() -> None:
+    """More history than a short run has: purges, forgotten write ids, many folds."""
+    for seed in range(1, 6):
+        Simulation(seed).run(12_000)
+
+
+def _with_the_file(seed: int, steps: int) -> None:
+    with TemporaryDirectory() as directory:
+        opened: list[Store] = []
+
+        def store() -> Store:
+            opened.append(Store(Path(directory) / "metastore.duckdb"))
+            return opened[0]
+
+        try:
+            Simulation(seed, store).run(steps)
+        finally:
+            opened[0].close()
+
+
+def test_P3_the_same_with_the_real_file() -> None:
+    _with_the_file(1, 300)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_P3_the_same_with_the_real_file_at_length(seed: int) -> None:
+    _with_the_file(seed, STEPS)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    one, other = Simulation(7), Simulation(7)
+    one.run(600)
+    other.run(600)
+    assert one.trace == other.trace and one.counts == other.counts
+    assert Simulation(8).settings is not one.settings
+
+
+def test_a_failure_names_its_seed_and_step_and_comes_again() -> None:
+    mutation = next(one for one in MUTATIONS if one.what == "a commit without the conflict check")
+    with mutation.applied():
+        failures = []
+        for _ in range(2):
+            for seed in range(1, 41):
+                try:
+                    Simulation(seed).run(STEPS)
+                except Failure as failure:
+                    failures.append(str(failure))
+                    break
+    first, second = failures
+    assert first == second and "make sim SEED=" in first and "last steps:" in first
+
+
+def test_everything_happens() -> None:
+    """A simulator in which nothing happens would find nothing wrong."""
+    seen: Counter[str] = Counter()
+    for seed in range(1, 41):
+        simulation = Simulation(seed)
+        simulation.run(500)
+        seen += simulation.counts
+    for what in (
+        "begin", "open_batch", "lock", "allocate", "valid_write_ids", "commit", "abort",
+        "abort_many", "heartbeat", "heartbeat_one", "drop", "create_table", "add_partitions",
+        "begin_compaction", "commit_compaction", "fail_compaction", "revoke_workers",
+        "cleaning compaction", "cleaning abort", "cleaning drop", "mark_cleaned", "removed", "late",
+        "read", "fold", "lost", "outcome done", "outcome unseen", "outcome waiting",
+        "before writing", "before answering", "failed write", "before a fold", "after a fold",
+        "idle",
+    ):
+        assert seen[what] >= 5, f"{what}: {seen[what]}"
