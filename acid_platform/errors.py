@@ -59,6 +59,14 @@ class UnsupportedStatement(Terminal):
     """A SQL statement outside the supported set; the text lists what is supported."""
 
 
+class BucketColumnUpdate(Terminal):
+    """UPDATE can't move a row to another bucket."""
+
+
+class SourceRowsAmbiguous(Terminal):
+    """MERGE: several source rows would change one row of the table."""
+
+
 class SettingRefused(Terminal):
     """A setting, or a value of one, that the platform refuses (P7, P9)."""
 

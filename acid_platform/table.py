@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.config import Settings
-from acid_platform.engine.dml import Rows
+from acid_platform.engine.incoming import Rows
+from acid_platform.engine.merge import MergeClause, MergeCounts
 from acid_platform.engine.read import filtered
 from acid_platform.errors import CompactionRefused, LockTimeout, UnknownColumn
 from acid_platform.layout.partitions import partition_name
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from acid_platform.warehouse import Warehouse
+
+
+_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +150,30 @@ class Table:
         """Delete where the predicate holds, everything without one; returns the rows deleted."""
         return self._autocommit(lambda table: table.delete(where))
 
+    def merge(
+        self, source: Rows, on: str, when_matched_update: Mapping[str, str] | None = None,
+        when_matched_delete: str | None = None,
+        when_not_matched_insert: Mapping[str, str] | Literal["*"] | None = None,
+        clauses: Sequence[MergeClause] | None = None,
+    ) -> MergeCounts:
+        """MERGE INTO this table `t` USING `source` `s` ON `on`.
+
+        `when_matched_update={"v": "s.v"}` sets columns of matched rows, but for those that the
+        condition `when_matched_delete` (`"true"` for all) deletes; `when_not_matched_insert` adds
+        source rows without a match (`"*"`: all columns by name). `clauses` gives any list of
+        conditional clauses, of which the first that applies to a row counts.
+
+        Raises SourceRowsAmbiguous when several source rows change one row, PartitionColumnUpdate,
+        BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression, WriteConflict.
+        """
+        return self._autocommit(lambda table: table.merge(
+            source, on, when_matched_update, when_matched_delete, when_not_matched_insert,
+            clauses))
+
+    def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
+        """Remove all rows, or those of one partition. Raises NoSuchPartition, WriteConflict."""
+        self._autocommit(lambda table: table.truncate(partition))
+
     def add_columns(self, columns: str) -> None:
         """`"note string"`; rows written before have NULL there. No file is touched."""
         record = self.record
@@ -184,7 +212,7 @@ class Table:
             targets = list(self.partitions())
         return self._warehouse.compact(self._name, targets, wanted, wait)
 
-    def _autocommit(self, verb: Callable[[TransactionTable], int]) -> int:
+    def _autocommit(self, verb: Callable[[TransactionTable], _Done]) -> _Done:
         settings = Settings.of(self._warehouse.metastore.settings())
         for _ in range(settings.integer("hive.txn.max.retrysnapshot.count")):  # T40
             txn = self._warehouse.transaction(restart_if_stale=True)

@@ -6,24 +6,26 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from acid_platform.config import Settings
 from acid_platform.engine import jobs
 from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.engine.dml import (
-    Rows,
-    conform,
-    delete_events,
-    insert_events,
-    update_events,
-)
+from acid_platform.engine.dml import delete_events, insert_events, update_events
+from acid_platform.engine.incoming import Rows, as_frame, conform
+from acid_platform.engine.merge import Merge, MergeAction, MergeClause, MergeCounts, merge_clauses
 from acid_platform.engine.open import TableLayout, open_scan
-from acid_platform.engine.predicates import columns_of
 from acid_platform.engine.read import filtered
 from acid_platform.engine.scan import TableScan
-from acid_platform.engine.write import WriteTarget, Written, write_statement
-from acid_platform.errors import NoSuchPartition, OverwriteThenWrite, Transient, TxnAborted
+from acid_platform.engine.write import WriteTarget, Written, write_statement, write_truncation
+from acid_platform.errors import (
+    NoSuchPartition,
+    OverwriteThenWrite,
+    Transient,
+    TxnAborted,
+    UnsupportedStatement,
+)
+from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partitions import parse_partition, partition_name
 from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
@@ -119,20 +121,24 @@ class Transaction:
     def _lists(self, table: str) -> tuple[ValidWriteIdList, ValidTxnList]:
         return self._begun.valid_write_ids(table), self._begun.valid_txns
 
+    def _target(self, record: TableRecord, layout: TableLayout) -> WriteTarget:
+        """Of the next statement."""
+        statement = self._statements
+        self._statements += 1  # a failed statement's id is not used again (P19)
+        return WriteTarget(
+            layout.files, layout.path, tuple(c.name for c in layout.partition_columns),
+            self.id, self._begun.write_ids[record.name], statement, compression(record),
+            self._begun.heartbeat, layout.buckets, layout.format if layout.insert_only else None,
+        )
+
     @contextmanager
     def _statement(
         self, record: TableRecord, layout: TableLayout
     ) -> Iterator[WriteTarget]:
         """The target of the next statement; its Spark jobs carry the transaction's tag (P4)."""
-        statement = self._statements
-        self._statements += 1  # a failed statement's id is not used again (P19)
-        target = WriteTarget(
-            layout.files, layout.path, tuple(c.name for c in layout.partition_columns),
-            self.id, self._begun.write_ids[record.name], statement, compression(record),
-            self._begun.heartbeat,
-        )
+        target = self._target(record, layout)
         spark = self._session = self._context.spark
-        if statement == 0:
+        if target.statement == 0:
             self._begun.when_lost(lambda reason: jobs.cancel(spark, self.id))
         try:
             with jobs.tagged(spark, self.id):
@@ -226,12 +232,59 @@ class TransactionTable:
                 empty_partitions=empty)
         return self._txn._record(self._record, Operation.UPDATE, written, overwrite=True)
 
+    def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
+        """Remove all rows of the table, or of one partition, whose directory stays.
+
+        Raises NoSuchPartition, OverwriteThenWrite.
+        """
+        self._txn._lock(self._record, Statement.TRUNCATE)
+        self._txn._refuse_after_overwrite(self._record)
+        layout = own_partitions(self._layout(), self._txn.reports)
+        partitions = sorted(layout.partitions) if self._partition_columns else [""]
+        if partition is not None:
+            name = partition_name(self._fixed(partition))
+            if name not in partitions:
+                raise NoSuchPartition(f"{self.name} has no partition {name}")
+            partitions = [name]
+        written = write_truncation(self._txn._target(self._record, layout), partitions)
+        self._txn._record(self._record, Operation.UPDATE, written, overwrite=True)
+
+    def merge(
+        self, source: Rows, on: str, when_matched_update: Mapping[str, str] | None = None,
+        when_matched_delete: str | None = None,
+        when_not_matched_insert: Mapping[str, str] | Literal["*"] | None = None,
+        clauses: Sequence[MergeClause] | None = None,
+    ) -> MergeCounts:
+        """MERGE INTO this table `t` USING `source` `s` ON `on`; see Table.merge."""
+        chosen = [*(clauses or ()), *merge_clauses(
+            when_matched_update, when_matched_delete, when_not_matched_insert)]
+        only_inserts = all(one.action is MergeAction.INSERT for one in chosen)
+        self._refuse_insert_only("MERGE")
+        self._txn._lock(self._record, Statement.MERGE_INSERT if only_inserts else Statement.UPDATE)
+        self._txn._refuse_after_overwrite(self._record)
+        scan = self._scan(None)
+        with self._txn._statement(self._record, self._layout()) as target:
+            frame = as_frame(self._spark, source, self._all_columns, self.name)
+            events, counts = Merge(
+                self._spark, scan, target, self.name, on, chosen).events(frame)
+            written = write_statement(events, target)
+        operation = Operation.INSERT if only_inserts else Operation.UPDATE
+        self._txn._record(self._record, operation, written)
+        return counts
+
+    def _refuse_insert_only(self, statement: str) -> None:
+        if is_insert_only(self._record.properties):
+            raise UnsupportedStatement(
+                f"{statement} needs rows with an identity, and {self.name} is insert-only:"
+                " overwrite its partitions, or make a table without transactional_properties")
+
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> int:
         """Set columns to SQL expressions over the row where the predicate holds.
 
         Returns the number of rows changed. Raises PartitionColumnUpdate, UnknownColumn, WrongType,
         InvalidExpression.
         """
+        self._refuse_insert_only("UPDATE")
         self._txn._lock(self._record, Statement.UPDATE)
         self._txn._refuse_after_overwrite(self._record)
         scan = self._scan(where)
@@ -242,13 +295,12 @@ class TransactionTable:
 
     def delete(self, where: str | None = None) -> int:
         """Delete the rows where the predicate holds, all without one; returns how many."""
+        self._refuse_insert_only("DELETE")
         self._txn._lock(self._record, Statement.DELETE)
         self._txn._refuse_after_overwrite(self._record)
         scan = self._scan(where)
-        needed = columns_of(where) if where else frozenset[str]()
-        columns = None if needed is None else sorted(needed)
         with self._txn._statement(self._record, self._layout()) as target:
-            events = delete_events(self._spark, scan, target, where, columns)
+            events = delete_events(self._spark, scan, target, where)
             written = write_statement(events, target)
         self._txn._record(self._record, Operation.DELETE, written)
         return sum(one.rows for one in written)

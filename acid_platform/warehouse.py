@@ -23,6 +23,8 @@ from acid_platform.errors import (
     SnapshotExpired,
     WarehouseNotWritable,
 )
+from acid_platform.layout.bucketing import refuse_unhashable
+from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.types import parse_columns
 from acid_platform.location import Location
 from acid_platform.metastore import show_columns
@@ -128,15 +130,16 @@ class Warehouse:
         that is not there is made. Raises InvalidDefinition, TableExists.
         """
         full = _full_name(name)
-        if clustered_by is not None:
-            raise InvalidDefinition(
-                f"{full}: bucketed tables can't be written yet; leave clustered_by away")
         given = dict(properties or {})
         Layout.of(given)
-        if given.get("transactional_properties", "default").lower() != "default":
+        kind = given.get("transactional_properties", "default").lower()
+        if kind not in ("default", "insert_only"):
             raise InvalidDefinition(
-                f"{full}: transactional_properties={given['transactional_properties']!r};"
-                " insert-only tables can't be written yet, leave the property away")
+                f"{full}: transactional_properties={kind!r}; it is default or insert_only")
+        if kind == "default" and FileFormat.of(given) != ORC:
+            raise InvalidDefinition(
+                f"{full}: {FileFormat.of(given).name} files hold no row identities; set"
+                " transactional_properties=insert_only, or store the table as orc")
         given.setdefault("transactional", "true")
         if given["transactional"].lower() != "true":
             raise InvalidDefinition(f"{full}: every table here is transactional=true")
@@ -149,6 +152,15 @@ class Warehouse:
                 raise InvalidDefinition(
                     f"{full}: column {column.name!r} {column.type} can't be declared;"
                     + (" use string or timestamp" if bad else " the name is reserved"))
+        FileFormat.of(given).refuse(own)
+        clustered, buckets = clustered_by or ((), 0)
+        if clustered:
+            given.setdefault("bucketing_version", "2")
+            for name in clustered:
+                found = next((one for one in own if one.name == name.lower()), None)
+                if found is None:
+                    raise InvalidDefinition(f"{full}: there is no column {name!r} to cluster by")
+                refuse_unhashable(found.type)
         for column in keys:
             if column.type.nested or column.name.startswith(("_", ".")):
                 raise InvalidDefinition(f"{full}: {column} can't be a partition column: its"
@@ -158,7 +170,8 @@ class Warehouse:
         self.metastore.create_database(database, if_not_exists=True)
         record = self.metastore.create_table(
             full, where, [(c.name, str(c.type)) for c in own],
-            [(c.name, str(c.type)) for c in keys], given, if_not_exists=if_not_exists)
+            [(c.name, str(c.type)) for c in keys], given, [one.lower() for one in clustered],
+            buckets, if_not_exists=if_not_exists)
         Files.of(record.location)[0].make_directory(Files.of(record.location)[1])
         return Table(self, record.name)
 

@@ -13,28 +13,34 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan, InputFile
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.compaction.validation import Profile
-from acid_platform.engine.deletes import NO_DELETES, DeleteKeys, load_deletes
 from acid_platform.engine.failures import raise_as_ours
+from acid_platform.engine.formats import write_plain
 from acid_platform.engine.profile import delete_checksum, profile_rows
 from acid_platform.engine.scan import EntityScan, ScanBuilder, TableScan
 from acid_platform.engine.write import Written
 from acid_platform.errors import CompactionRefused
 from acid_platform.layout import names
+from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc, orc_schema
+from acid_platform.storage.orc import orc_schema
+from acid_platform.storage.plain import count_rows
 from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket
 from acid_platform.transactions import CompactorWriteIdList
+
+PLAIN_FILE_BYTES = 256 << 20
+"""Of insert-only files: about so many input bytes go into one output."""
 
 _UNKEPT = ("char(", "varchar(", "timestamp with local time zone", "uniontype")
 
@@ -52,6 +58,8 @@ class CompactionWork:
     compression: str
     most_inputs: int = 500
     """`hive.compactor.max.num.delta`: files that one task merges at a time (C34)."""
+    plain: FileFormat | None = None
+    """Of an insert-only table; None for full ACID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +76,20 @@ class StagedCompaction:
 def execute(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> StagedCompaction:
     """Merge into a `_tmp_` directory and profile inputs and output. Nothing is published.
 
-    Raises CompactionRefused for types that Arrow can't carry through ORC unchanged, CorruptFile.
+    Raises CorruptFile, and CompactionRefused for types that Arrow can't carry through ORC unchanged
+    and for avro.
     """
-    tasks = rewrites(plan, work)
+    if work.plain and work.plain.name == "avro":
+        raise CompactionRefused(f"{plan.location}: avro files can't be compacted here yet; read and"
+                                " overwrite the partition instead")
+    tasks = rewrites(plan, work) if work.plain is None else []
     staging = f"{plan.location}/{names.temporary_name(plan.txn_id, uuid.uuid4().hex[:8])}"
     try:
         make_outputs(plan, work, staging)
-        _run(spark, [task.into(staging) for task in tasks])
+        if work.plain is None:
+            _run(spark, [task.into(staging) for task in tasks])
+        else:
+            _copy_plain(spark, plan, work, staging)
         outputs = tuple(finish(plan, work, staging))
         return StagedCompaction(plan, staging, outputs, _expected(spark, plan, work),
                                 _actual(spark, plan, work, staging, outputs))
@@ -172,32 +187,63 @@ def finish(plan: CompactionPlan, work: CompactionWork, staging: str) -> Iterator
             work.files.write(
                 f"{where}/{names.METADATA_FILE}",
                 json.dumps({"thisFileVersion": "0", "dataFormat": "compacted"}).encode())
-        rows = sum(int(open_orc(work.files, info.path).nrows) for info in data)
+        rows = sum(count_rows(work.files, info.path, work.plain or ORC) for info in data)
         yield Written(work.partition, str(name), isinstance(name, DeltaName) and name.deletes,
                       rows, sum(info.size for info in data), len(data))
 
 
-def _profile(
-    spark: SparkSession, work: CompactionWork, directory: AcidDirectory,
-    deletes: DeleteKeys, events: DeleteKeys,
-) -> Profile:
-    entity = EntityScan(directory, deletes, "", ())
-    scan = TableScan(work.files, directory.location, work.columns, (), (entity,), work.write_ids)
-    rows = profile_rows(ScanBuilder(spark, scan, None).events(), work.columns)
-    return replace(rows, delete_events=len(events), delete_event_checksum=delete_checksum(events))
+def _copy_plain(
+    spark: SparkSession, plan: CompactionPlan, work: CompactionWork, staging: str
+) -> None:
+    """Rows of an insert-only table into few files; nothing is deleted, aborted ids are no input."""
+    assert work.plain is not None
+    (name,) = plan.outputs
+    rows, _ = _rows(spark, work, _inputs(plan, work), apply_deletes=False)
+    files = -(-plan.input_bytes // PLAIN_FILE_BYTES)
+    names_of = [one.name for one in work.columns]
+    with raise_as_ours():
+        write_plain(rows.select(*names_of).coalesce(max(1, files)), work.plain, names_of, [],
+                    work.compression, work.files.uri(f"{staging}/out"))
+    written = [one for one in work.files.children(f"{staging}/out")
+               if one.base_name.startswith("part-")]
+    for number, info in enumerate(sorted(written, key=lambda one: str(one.base_name))):
+        work.files.system.move(info.path, f"{staging}/{name}/{number:06d}_0")
 
 
-def _expected(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> Profile:
-    """What the inputs say must come out, read through the ordinary scan."""
+def _inputs(plan: CompactionPlan, work: CompactionWork) -> AcidDirectory:
+    """The directory as the compaction reads it: a minor one leaves the base alone."""
     directory = work.directory
     if work.write_ids.aborted:  # the compactor's list never answers SOME (S16): test each row
         directory = replace(
             directory, base=replace(directory.base, test_rows=True) if directory.base else None,
             deltas=tuple(replace(delta, test_rows=True) for delta in directory.deltas))
-    deletes = load_deletes(work.files, directory, work.write_ids)
     if plan.kind is CompactionKind.MAJOR:
-        return _profile(spark, work, directory, deletes, NO_DELETES)
-    return _profile(spark, work, replace(directory, base=None), NO_DELETES, deletes)
+        return directory
+    return replace(directory, base=None, originals=())
+
+
+def _rows(
+    spark: SparkSession, work: CompactionWork, directory: AcidDirectory, apply_deletes: bool
+) -> tuple[DataFrame, DeleteKeys]:
+    """Insert events, and the delete events that were not applied to them."""
+    sources, keys = open_entity(work.files, directory, work.write_ids)
+    entity = EntityScan(directory, sources, keys if apply_deletes else NO_DELETES, "", ())
+    scan = TableScan(work.files, directory.location, work.columns, (), (entity,), work.write_ids,
+                     work.plain or ORC)
+    return ScanBuilder(spark, scan, None).rows(), NO_DELETES if apply_deletes else keys
+
+
+def _profile(
+    spark: SparkSession, work: CompactionWork, directory: AcidDirectory, apply_deletes: bool
+) -> Profile:
+    rows, events = _rows(spark, work, directory, apply_deletes)
+    return replace(profile_rows(rows, work.columns), delete_events=len(events),
+                   delete_event_checksum=delete_checksum(events))
+
+
+def _expected(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> Profile:
+    """What the inputs say must come out, read through the ordinary scan."""
+    return _profile(spark, work, _inputs(plan, work), plan.kind is CompactionKind.MAJOR)
 
 
 def _actual(
@@ -213,12 +259,12 @@ def _actual(
             if not names.is_hidden(info.base_name))
         name = names.parse_directory(output.directory)
         if isinstance(name, BaseName):
-            base = VisibleBase(name, output.directory, found)
+            base = VisibleBase(name, output.directory, found, compacted=True)
         elif isinstance(name, DeltaName):
-            deltas.append(VisibleDelta(name, output.directory, found))
-    directory = AcidDirectory(staging, base, tuple(deltas), (), (), ())
-    events = load_deletes(work.files, directory, work.write_ids)
-    return _profile(spark, work, directory, NO_DELETES, events)
+            deltas.append(VisibleDelta(name, output.directory, found, compacted=True))
+    directory = AcidDirectory(staging, base, tuple(deltas), (), (), (),
+                              insert_only=work.plain is not None)
+    return _profile(spark, work, directory, apply_deletes=False)
 
 
 def _refuse_lossy_types(work: CompactionWork, found: Iterable[Source]) -> None:

@@ -16,24 +16,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.layout import schema
-from acid_platform.snapshot.directory import AcidDirectory
-from acid_platform.storage.deletes import NO_DELETES, DeleteKeys, load_keys
-from acid_platform.storage.files import Files
-from acid_platform.storage.sources import resolve
-from acid_platform.transactions import ValidWriteIdList
-
-__all__ = ["NO_DELETES", "DeleteBitmap", "DeleteKeys", "keys_frame", "load_deletes"]
+from acid_platform.engine.row_keys import BUCKET, ROW_ID, WRITE_ID
+from acid_platform.storage.deletes import DeleteKeys
 
 MAX_WORDS = 1 << 23
 """64 MB of bitmap; above it, or with as many slots, the scan joins instead."""
 
-
-def load_deletes(
-    files: Files, directory: AcidDirectory, write_ids: ValidWriteIdList
-) -> DeleteKeys:
-    """The keys that the snapshot's delete deltas delete in one entity; see `load_keys`."""
-    return load_keys(files, resolve(files, directory).deletes, write_ids)
+FEW_GROUPS = 8
+"""So many are compared one after another; more are found through a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +73,34 @@ class DeleteBitmap:
         return cls(words, starts, lows, spans, low, span, tuple(properties))
 
     def deleted(self, spark: SparkSession, ordinal: Column) -> Column:
-        """Whether a row of the raw scan is deleted; never NULL.
+        """Whether a row of the scan is deleted; never NULL.
 
         `ordinal` is the row's entity. The arrays reach the plan as uncorrelated scalar subqueries:
         evaluated once, then each test is an array load.
         """
-        def scalar(values: np.ndarray, kind: pa.DataType) -> Column:
-            column = pa.array([values.tolist()], pa.list_(kind))
-            return spark.createDataFrame(pa.table({"a": column})).scalar()
+        groups = np.flatnonzero(self.starts >= 0)
+        test = self._by_group if len(groups) <= FEW_GROUPS else self._by_slot
+        return F.coalesce(test(spark, ordinal, groups), F.lit(False))
 
-        write_id, bucket = F.col(schema.ORIGINAL_TRANSACTION), F.col(schema.BUCKET)
-        row_id = F.col(schema.ROW_ID)
+    def _by_group(self, spark: SparkSession, ordinal: Column, groups: np.ndarray) -> Column:
+        """A comparison per group, the largest first: half the work where there are few."""
+        tests = F.lit(False)
+        several = len(np.unique(groups // (self.write_id_span * len(self.properties)))) > 1
+        for slot in sorted(groups.tolist(), key=lambda one: int(self.spans[one])):
+            rest, position = divmod(slot, len(self.properties))
+            entity, write_id = divmod(rest, self.write_id_span)
+            same = ((F.col(WRITE_ID) == self.low_write_id + write_id)
+                    & (F.col(BUCKET) == self.properties[position]))
+            if several:
+                same = (ordinal == entity) & same
+            start, span = int(self.starts[slot]), int(self.spans[slot])
+            words = _scalar(spark, self.words[start:start + span])
+            word = F.shiftright(F.col(ROW_ID), 6) - F.lit(int(self.lows[slot]))
+            tests = F.when(same, _bit(F.get(words, word.cast("int")))).otherwise(tests)
+        return tests
+
+    def _by_slot(self, spark: SparkSession, ordinal: Column, groups: np.ndarray) -> Column:
+        write_id, bucket = F.col(WRITE_ID), F.col(BUCKET)
         position = F.array_position(F.array(*map(F.lit, self.properties)), bucket) - 1
         if len(self.properties) == 1:
             position = F.lit(0)
@@ -101,14 +108,21 @@ class DeleteBitmap:
                 * len(self.properties) + position).cast("int")
         inside = (write_id.between(self.low_write_id, self.low_write_id + self.write_id_span - 1)
                   & bucket.isin(*self.properties))
-        word = F.shiftright(row_id, 6) - F.get(scalar(self.lows, pa.int64()), slot)
-        covered = (word >= 0) & (word < F.get(scalar(self.spans, pa.int64()), slot))
-        index = F.get(scalar(self.starts, pa.int64()), slot) + word
-        bits = F.get(scalar(self.words, pa.int64()), index.cast("int"))
-        bit = F.call_function(
-            "shiftrightunsigned", bits, row_id.bitwiseAND(F.lit(63)).cast("int"))
-        hit = bit.bitwiseAND(F.lit(1)) == 1
-        return F.coalesce(F.when(inside, F.when(covered, hit)), F.lit(False))
+        word = F.shiftright(F.col(ROW_ID), 6) - F.get(_scalar(spark, self.lows), slot)
+        covered = (word >= 0) & (word < F.get(_scalar(spark, self.spans), slot))
+        index = F.get(_scalar(spark, self.starts), slot) + word
+        hit = _bit(F.get(_scalar(spark, self.words), index.cast("int")))
+        return F.when(inside, F.when(covered, hit))
+
+
+def _scalar(spark: SparkSession, values: np.ndarray) -> Column:
+    column = pa.ListArray.from_arrays([0, len(values)], pa.array(values, pa.int64()))
+    return spark.createDataFrame(pa.table({"a": column})).scalar()
+
+
+def _bit(bits: Column) -> Column:
+    place = F.col(ROW_ID).bitwiseAND(F.lit(63)).cast("int")
+    return F.call_function("shiftrightunsigned", bits, place).bitwiseAND(F.lit(1)) == 1
 
 
 def keys_frame(spark: SparkSession, entities: Sequence[DeleteKeys]) -> DataFrame:

@@ -17,6 +17,7 @@ from acid_platform.errors import (
     InvalidExpression,
     SnapshotExpired,
     UnknownColumn,
+    UnsupportedLayout,
     WrongType,
 )
 
@@ -28,6 +29,10 @@ _VALUE_ERROR = re.compile(
 )
 
 
+_NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
+_TEXT_LOST = re.compile(r"\[TEXT_VALUE_LOST\] ([^\n]*)")
+
+
 def translated(error: BaseException) -> AcidError | None:
     """The platform's error that a Spark exception stands for, or None."""
     text = str(error)
@@ -36,6 +41,12 @@ def translated(error: BaseException) -> AcidError | None:
             f"{path[0]} is gone: the read lease of this DataFrame has ended and the"
             " Cleaner removed what newer snapshots do not need; call read() again"
         )
+    if _NO_SOURCE.search(text):
+        return UnsupportedLayout(
+            "avro files need a package that Spark does not bring: put"
+            " org.apache.spark:spark-avro_2.13 of your Spark version into spark.jars.packages")
+    if lost := _TEXT_LOST.search(text):
+        return WrongType(f"{lost[1]}; store the table as json, orc or parquet")
     if value := _VALUE_ERROR.search(text):
         return WrongType(f"a value does not fit its column: {value[0]}")
     if isinstance(error, ParseException):

@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from acid_platform.engine.deletes import load_deletes
+from acid_platform.engine.buckets import Bucketing
 from acid_platform.engine.predicates import may_match
 from acid_platform.engine.scan import EntityScan, TableScan
 from acid_platform.errors import CorruptFile
+from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
+from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -34,6 +36,8 @@ class TableLayout:
     floor: int = 0
     insert_only: bool = False
     """Files in the table's own format, without ACID columns (storage.md section 9)."""
+    format: FileFormat = ORC
+    buckets: Bucketing | None = None
 
     def values(self, partition: str) -> tuple[str | None, ...]:
         """Raises CorruptFile when a registered partition does not have the table's columns."""
@@ -74,12 +78,13 @@ def open_scan(
 ) -> TableScan:
     """The scan of a table at a snapshot; `where` only prunes partitions here."""
     selected = select_entities(table, write_ids, txns, where)
+
+    def entity(name: str) -> EntityScan:
+        directory = selected[name]
+        sources, deletes = open_entity(table.files, directory, write_ids)
+        return EntityScan(directory, sources, deletes, name, table.values(name))
+
     with ThreadPoolExecutor(8) as pool:
-        deletes = pool.map(lambda one: load_deletes(table.files, one, write_ids),
-                           selected.values())
-        entities = tuple(
-            EntityScan(directory, keys, name, table.values(name))
-            for (name, directory), keys in zip(selected.items(), deletes, strict=True)
-        )
+        entities = tuple(pool.map(entity, selected))
     return TableScan(table.files, table.path, table.columns, table.partition_columns, entities,
-                     write_ids)
+                     write_ids, table.format)

@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from acid_platform.compaction.validation import Profile
-from acid_platform.engine.deletes import DeleteKeys
-from acid_platform.engine.scan import BUCKET, ROW_ID, ROWS, WRITE_ID
+from acid_platform.engine.row_keys import KEYS
 from acid_platform.layout.types import Column as TableColumn
+from acid_platform.storage.deletes import DeleteKeys
 
 _MODULUS = 2_147_483_647
 """Hashes are reduced to it, so that a sum of 4 thousand million rows fits a bigint."""
@@ -23,20 +23,20 @@ def _checksum(value: Column) -> Column:
 
 def _hashable(column: TableColumn) -> Column:
     """Spark hashes no maps: nested types go through their JSON text."""
-    value = F.col(f"{ROWS}.`{column.name}`")
+    value = F.col(f"`{column.name}`")
     return F.to_json(F.struct(value)) if column.type.nested else value
 
 
-def profile_rows(events: DataFrame, columns: Sequence[TableColumn]) -> Profile:
-    """Of a frame of `ScanBuilder.events()`: rows, row ids, and each column's values and NULLs."""
+def profile_rows(rows: DataFrame, columns: Sequence[TableColumn]) -> Profile:
+    """Of a frame of `ScanBuilder.rows()`: rows, row ids, and each column's values and NULLs."""
     values = [_hashable(column) for column in columns]
     aggregates = [
         F.count(F.lit(1)),
-        F.coalesce(F.sum(F.pmod(F.xxhash64(WRITE_ID, BUCKET, ROW_ID), F.lit(_MODULUS))), F.lit(0)),
+        F.coalesce(F.sum(F.pmod(F.xxhash64(*KEYS), F.lit(_MODULUS))), F.lit(0)),
         *(_checksum(value) for value in values),
-        *(F.count_if(F.col(f"{ROWS}.`{column.name}`").isNull()) for column in columns),
+        *(F.count_if(F.col(f"`{column.name}`").isNull()) for column in columns),
     ]
-    found = events.agg(*(one.alias(f"a{i}") for i, one in enumerate(aggregates))).head()
+    found = rows.agg(*(one.alias(f"a{i}") for i, one in enumerate(aggregates))).head()
     assert found is not None  # an aggregate without groups always has its row
     names = [column.name for column in columns]
     checksums, nulls = found[2:2 + len(names)], found[2 + len(names):]

@@ -1,29 +1,41 @@
-"""The read path: AcidDirectory per partition → a DataFrame of live rows (spark.md sections 1, 2).
+"""The read path: the sources of each partition → a DataFrame of live rows (spark.md sections 1, 2).
 
-A scan reads explicit files with the explicit six-column schema. ORC recognises ACID files and
-wraps any other requested root schema a second time, so all six columns stay referenced by one
-predicate that the optimiser can neither remove nor push; pruning inside `row` still works.
+Files are grouped by the tests that their rows need; in each group first comes what hides rows of
+invalid write ids, then the reader's predicate, last the test for deletes.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from acid_platform.engine.deletes import DeleteBitmap, DeleteKeys, keys_frame
-from acid_platform.engine.types import spark_schema, spark_type
-from acid_platform.errors import UnsupportedLayout
+from acid_platform.engine.deletes import DeleteBitmap, keys_frame
+from acid_platform.engine.failures import raise_as_ours
+from acid_platform.engine.predicates import columns_of
+from acid_platform.engine.row_keys import BUCKET, CURRENT, KEYS, ROW_ID, ROW_ID_COLUMN, WRITE_ID
+from acid_platform.engine.sarg import search_argument
+from acid_platform.engine.source_frames import (
+    ENTITY,
+    Entity,
+    Found,
+    SourceFrames,
+    key_fields,
+    never_pushed,
+)
+from acid_platform.engine.types import spark_schema
 from acid_platform.layout import schema
-from acid_platform.layout.names import BaseName, parse_bucket_file
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.names import parse_bucket_file
+from acid_platform.layout.rowids import decode_bucket
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
+from acid_platform.snapshot.directory import AcidDirectory
+from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
+from acid_platform.storage.deletes import DeleteKeys
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 
@@ -33,15 +45,13 @@ UNION_BYTES = 8 << 20
 together, with values out of the file's path, which costs 0.1 to 0.2 microseconds per row while a
 branch of a union costs 25 to 100 milliseconds of planning. Both give equal rows."""
 
-WRITE_ID, BUCKET, ROW_ID, CURRENT, ROWS = "__w", "__b", "__r", "__c", "__row"
-"""Columns of `events()`; the rest are partition columns."""
-
 
 @dataclass(frozen=True, slots=True)
 class EntityScan:
     """One entity of a snapshot, ready to be read."""
 
     directory: AcidDirectory
+    sources: EntitySources
     deletes: DeleteKeys
     partition: str
     """`month=3`, or empty for an unpartitioned table."""
@@ -59,232 +69,174 @@ class TableScan:
     partition_columns: tuple[TableColumn, ...]
     entities: tuple[EntityScan, ...]
     write_ids: ValidWriteIdList
+    format: FileFormat = ORC
 
     @property
     def read_bytes(self) -> int:
         """Size of the insert files that the scan opens, before column pruning."""
-        return sum(entry.size for entity in self.entities
-                   for source in _sources(entity.directory) for entry in source.files)
-
+        return sum(one.size for entity in self.entities for one in entity.sources.inserts)
 
     @property
     def highest_bucket(self) -> int:
-        """Of the bucket numbers in the names of the files that are read; 0 without any."""
-        found = (parse_bucket_file(entry.name) for entity in self.entities
-                 for source in _sources(entity.directory) for entry in source.files)
-        return max((bucket.bucket for bucket in found if bucket), default=0)
+        """Of the bucket numbers that rows of the scan may have; 0 without any row."""
+        return max((_highest_bucket(one) for entity in self.entities
+                    for one in entity.sources.inserts), default=0)
 
 
-def _sources(directory: AcidDirectory) -> Iterator[VisibleBase | VisibleDelta]:
-    if directory.base:
-        yield directory.base
-    yield from directory.inserts
+def _highest_bucket(source: Source) -> int:
+    if source.kind is SourceKind.RAW:
+        return decode_bucket(source.bucket).number
+    name = parse_bucket_file(source.path.rpartition("/")[2])
+    return name.bucket if name else 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """Files that need the same tests. `above` -1: no straddling delta (storage.md section 7)."""
+    """Files that are read alike and need the same tests.
 
+    `above` -1: no straddling delta (storage.md section 7).
+    """
+
+    kind: SourceKind
+    streamed: bool
+    """Through Arrow: rows that need an identity by position, or files cut at a flush length."""
+    positional: bool
     test_rows: bool
     test_deletes: bool
     above: int
 
 
-def _write_id_range(name: object) -> tuple[int, int]:
-    if isinstance(name, BaseName):
-        return 0, max(name.write_id, 0)
-    return name.low, name.high  # type: ignore[attr-defined]
-
-
-def _branches(entity: EntityScan) -> dict[_Branch, list[str]]:
-    """The entity's insert files by the tests that their rows need."""
-    directory = entity.directory
-    if directory.originals or any(source.raw for source in _sources(directory)):
-        raise UnsupportedLayout(
-            f"{directory.location} holds files without ACID columns (a converted table or LOAD"
-            " DATA); run a major compaction in Hive first"
-        )
-    found: dict[_Branch, list[str]] = {}
-    for source in _sources(directory):
-        low, high = _write_id_range(source.name)
-        for entry in source.files:
-            bucket = parse_bucket_file(entry.name)
-            # Only a plain delta is sure to hold one bucket property number per file.
-            plain = low == high and not isinstance(source.name, BaseName)
-            number = bucket.bucket if bucket and plain else None
-            branch = _Branch(source.test_rows, entity.deletes.may_touch(low, high, number),
-                             source.above)
-            found.setdefault(branch, []).append(f"{directory.location}/{entry.path}")
-    return found
-
-
 class ScanBuilder:
-    """Builds the frame of one TableScan."""
+    """Builds the frame of one TableScan: only the wanted columns, only rows that `where` accepts.
 
-    def __init__(self, spark: SparkSession, scan: TableScan, wanted: Sequence[str] | None) -> None:
+    `wanted` None: all columns. Columns that `where` reads are added to them. The predicate comes
+    before the delete test, and as search argument before decoding. Without `identities`, `KEYS`
+    may be NULL where they would have to be counted.
+    """
+
+    def __init__(
+        self, spark: SparkSession, scan: TableScan, wanted: Sequence[str] | None,
+        where: str | None = None, identities: bool = True,
+    ) -> None:
         self.spark = spark
         self.scan = scan
-        names = None if wanted is None else {name.lower() for name in wanted}
-        self.columns = tuple(c for c in scan.columns if names is None or c.name in names)
+        self.where = where
+        read = columns_of(where) if where else frozenset[str]()
+        self.filters_ids = read is None or ROW_ID_COLUMN in read
+        self.identities = identities or self.filters_ids
+        if wanted is None or read is None:
+            self.columns = scan.columns
+        else:
+            names = {*(name.lower() for name in wanted), *read}
+            self.columns = tuple(c for c in scan.columns if c.name in names)
         if not self.columns:  # a leaf is read in any case
-            leaf = schema.cheapest(scan.columns) or scan.columns[0]
-            self.columns = (leaf,)
-        self.schema = T.StructType([
-            T.StructField(schema.OPERATION, T.IntegerType()),
-            T.StructField(schema.ORIGINAL_TRANSACTION, T.LongType()),
-            T.StructField(schema.BUCKET, T.IntegerType()),
-            T.StructField(schema.ROW_ID, T.LongType()),
-            T.StructField(schema.CURRENT_TRANSACTION, T.LongType()),
-            T.StructField(schema.ROW, spark_schema(self.columns)),
-        ])
+            self.columns = (schema.cheapest(scan.columns) or scan.columns[0],)
 
-    def events(self) -> DataFrame:
-        """Live insert events: __w, __b, __r, __c, __row struct, then the partition columns."""
+    def rows(self) -> DataFrame:
+        """Live rows: the columns, the partition columns, then `KEYS` (their identity).
+
+        Raises InvalidExpression and UnknownColumn for `where`.
+        """
         entities = self.scan.entities
         large = self.scan.read_bytes >= UNION_BYTES * len(entities)
         if len(entities) < 2 or (large and len(entities) <= UNION_LIMIT):
             groups = [[entity] for entity in entities]
         else:
             groups = [list(entities)]
-        frames = [frame for group in groups for frame in self._group(group)]
-        return reduce(DataFrame.union, frames) if frames else self._empty()
+        options: dict[str, str] = {}
+        if self.where is not None:
+            options = search_argument(
+                self.spark, self.columns, self.scan.partition_columns, self.where)
+        frames = [frame for group in groups for frame in self._group(group, options)]
+        if not frames:
+            return self._filtered(self._empty())
+        return reduce(DataFrame.union, frames)
 
-    def _group(self, group: list[EntityScan]) -> Iterator[DataFrame]:
-        merged: dict[_Branch, list[str]] = {}
-        for entity in group:
-            for branch, paths in _branches(entity).items():
-                merged.setdefault(branch, []).extend(paths)
-        for branch, paths in merged.items():
-            frame = self._raw(paths)
-            paths_of = _PathValues(frame, group, self.scan) if len(group) > 1 else None
-            if branch.test_rows:
-                frame = frame.filter(self._valid_row())
-            if branch.above >= 0:
-                frame = frame.filter(F.col(schema.CURRENT_TRANSACTION) > branch.above)
-            if branch.test_deletes:
-                ordinal = paths_of.ordinal() if paths_of else F.lit(0)
-                frame = self._without_deleted(frame, group, ordinal)
-            yield frame.select(
-                F.col(schema.ORIGINAL_TRANSACTION).alias(WRITE_ID),
-                F.col(schema.BUCKET).alias(BUCKET),
-                F.col(schema.ROW_ID).alias(ROW_ID),
-                F.col(schema.CURRENT_TRANSACTION).alias(CURRENT),
-                F.col(schema.ROW).alias(ROWS),
-                *(
-                    (paths_of.value(i) if paths_of else self._literal(group[0].values[i], column))
-                    .alias(column.name)
-                    for i, column in enumerate(self.scan.partition_columns)
-                ),
-            )
+    def _group(self, group: list[EntityScan], options: dict[str, str]) -> Iterator[DataFrame]:
+        branches: dict[_Branch, list[Found]] = {}
+        for ordinal, entity in enumerate(group):
+            for source in entity.sources.inserts:
+                branches.setdefault(self._branch(entity, source), []).append((ordinal, source))
+        frames_of = SourceFrames(
+            self.spark, self.scan.files, self.scan.columns, self.columns,
+            self.scan.partition_columns, [Entity(one.partition, one.values) for one in group],
+            self.scan.format, options)
+        for branch, found in branches.items():
+            if branch.streamed:
+                frames = [frames_of.streamed(found, self.scan.write_ids)]
+            else:
+                found_rows = frames_of.native(branch.kind, branch.positional, found)
+                frames = [self._valid(frame, branch) for frame in found_rows]
+            for frame in frames:
+                rows = self._filtered(frame)
+                if branch.test_deletes:
+                    rows = self._without_deleted(rows, group)
+                yield rows.drop(ENTITY, CURRENT)
 
-    def _raw(self, paths: Sequence[str]) -> DataFrame:
-        reader = (
-            self.spark.read.schema(self.schema)
-            .option("ignoreMissingFiles", "false")
-            .option("ignoreCorruptFiles", "false")
-        )
-        frame = reader.orc([self.scan.files.uri(path) for path in sorted(paths)])
-        leaf = schema.cheapest(self.columns) or self.columns[0]
-        absent = F.col(f"{schema.ROW}.`{leaf.name}`").isNull().cast("bigint")
-        # True for every row of a valid file. One comparison, so that no filter of the reader's
-        # can imply it and let the optimiser drop one of the six root columns from the scan.
-        return frame.filter(
-            sum((F.col(name) for name in schema.ACID_COLUMNS[:5]), absent) >= 0
-        )
+    def _branch(self, entity: EntityScan, source: Source) -> _Branch:
+        test_deletes = entity.deletes.may_touch(source.low, source.high, source.number)
+        counted = source.kind is SourceKind.RAW and (self.identities or test_deletes)
+        return _Branch(source.kind, counted or source.length is not None, source.positional,
+                       source.test_rows and source.kind is SourceKind.ACID, test_deletes,
+                       source.above)
 
-    def _valid_row(self) -> Column:
-        current = F.col(schema.CURRENT_TRANSACTION)
-        write_ids = self.scan.write_ids
-        excepted = sorted({*write_ids.open, *write_ids.aborted})
-        valid = current <= write_ids.high_watermark
-        return valid & ~current.isin(*excepted) if excepted else valid
+    def _valid(self, frame: DataFrame, branch: _Branch) -> DataFrame:
+        current = never_pushed(CURRENT)
+        if branch.test_rows:
+            write_ids = self.scan.write_ids
+            excepted = sorted({*write_ids.open, *write_ids.aborted})
+            valid = current <= write_ids.high_watermark
+            frame = frame.filter(valid & ~current.isin(*excepted) if excepted else valid)
+        if branch.above >= 0:
+            frame = frame.filter(current > branch.above)
+        return frame
 
-    def _without_deleted(
-        self, frame: DataFrame, group: list[EntityScan], ordinal: Column
-    ) -> DataFrame:
+    def _filtered(self, frame: DataFrame) -> DataFrame:
+        if self.where is None:
+            return frame
+        with raise_as_ours():
+            if not self.filters_ids:
+                return frame.filter(self.where)
+            with_id = frame.withColumn(ROW_ID_COLUMN, row_id_struct())
+            return with_id.filter(self.where).drop(ROW_ID_COLUMN)
+
+    def _without_deleted(self, frame: DataFrame, group: list[EntityScan]) -> DataFrame:
         keys = [entity.deletes for entity in group]
         bitmap = DeleteBitmap.build(keys)
         if bitmap is not None:
-            return frame.filter(~bitmap.deleted(self.spark, ordinal))
+            return frame.filter(~bitmap.deleted(self.spark, F.col(ENTITY)))
         gone = keys_frame(self.spark, keys)
         same = (
-            (F.col(schema.ORIGINAL_TRANSACTION) == gone["w"]) & (F.col(schema.BUCKET) == gone["b"])
-            & (F.col(schema.ROW_ID) == gone["r"]) & (ordinal == gone["e"])
+            (F.col(WRITE_ID) == gone["w"]) & (F.col(BUCKET) == gone["b"])
+            & (F.col(ROW_ID) == gone["r"]) & (F.col(ENTITY) == gone["e"])
         )
         return frame.join(gone, same, "left_anti")
 
-    def _literal(self, value: str | None, column: TableColumn) -> Column:
-        return F.lit(value).try_cast(spark_type(column.type))
-
     def _empty(self) -> DataFrame:
-        fields = [
-            T.StructField(WRITE_ID, T.LongType()), T.StructField(BUCKET, T.IntegerType()),
-            T.StructField(ROW_ID, T.LongType()), T.StructField(CURRENT, T.LongType()),
-            T.StructField(ROWS, spark_schema(self.columns)),
-            *spark_schema(self.scan.partition_columns).fields,
-        ]
-        return self.spark.createDataFrame([], T.StructType(fields))
+        fields = [*spark_schema(self.columns).fields,
+                  *spark_schema(self.scan.partition_columns).fields, *key_fields()]
+        return self.spark.createDataFrame([], T.StructType(fields)).drop(CURRENT)
 
 
-class _PathValues:
-    """Partition values and entity ordinals out of `_metadata.file_path` (P16).
-
-    The path is URI-encoded, so literal maps go from the encoded partition path, as Spark itself
-    spells it, to the typed value. Spark prunes files by filters on such an expression.
-    """
-
-    def __init__(self, frame: DataFrame, group: Sequence[EntityScan], scan: TableScan) -> None:
-        self.scan = scan
-        self.group = group
-        segments = "/".join(["[^/]+"] * len(scan.partition_columns))
-        self.pattern = f"({segments})/(?:base|delta|delete_delta)_[^/]*/[^/]*$"
-        encoded: dict[str, str] = {}
-        for uri in frame.inputFiles():
-            match = re.search(self.pattern, uri)
-            if match:
-                encoded[unquote(match[1])] = match[1]
-        self.segments = [encoded.get(entity.partition, entity.partition) for entity in group]
-
-    def _segment(self) -> Column:
-        # Not a regular expression: it is evaluated per row, several times where deletes are tested.
-        depth = len(self.scan.partition_columns)
-        end = F.substring_index(F.col("_metadata.file_path"), "/", -(depth + 2))
-        return F.substring_index(end, "/", depth)
-
-    def _lookup(self, values: Sequence[Column]) -> Column:
-        pairs = zip(self.segments, values, strict=True)
-        return F.try_element_at(
-            F.create_map(*(part for segment, value in pairs for part in (F.lit(segment), value))),
-            self._segment(),
-        )
-
-    def ordinal(self) -> Column:
-        return self._lookup([F.lit(i) for i in range(len(self.group))])
-
-    def value(self, position: int) -> Column:
-        kind = spark_type(self.scan.partition_columns[position].type)
-        return self._lookup(
-            [F.lit(entity.values[position]).try_cast(kind) for entity in self.group])
+def row_id_struct() -> Column:
+    """The virtual column `row__id` out of `KEYS`."""
+    write_id, bucket, row_id = (F.col(name) for name in KEYS)
+    return F.struct(write_id.alias("writeid"), bucket.alias("bucketid"), row_id.alias("rowid"))
 
 
 def read_frame(
-    spark: SparkSession, scan: TableScan, columns: Sequence[str] | None = None, row_id: bool = False
+    spark: SparkSession, scan: TableScan, columns: Sequence[str] | None = None,
+    row_id: bool = False, where: str | None = None,
 ) -> DataFrame:
     """Live rows: table columns, then partition columns, then `row__id` when asked for.
 
-    `columns` limits the result to these names, in this order; they must exist.
+    `columns` limits the result to these names, in this order; they must exist. Raises
+    InvalidExpression and UnknownColumn for `where`.
     """
-    frame = ScanBuilder(spark, scan, columns).events()
+    frame = ScanBuilder(spark, scan, columns, where, identities=row_id).rows()
     partition = [column.name for column in scan.partition_columns]
     names = list(columns) if columns is not None else [c.name for c in scan.columns] + partition
-    lower = [name.lower() for name in names]
-    chosen = [
-        F.col(name) if name in partition else F.col(f"{ROWS}.`{name}`").alias(name)
-        for name in lower
-    ]
+    chosen = [F.col(f"`{name.lower()}`") for name in names]
     if row_id:
-        chosen.append(F.struct(
-            F.col(WRITE_ID).alias("writeid"), F.col(BUCKET).alias("bucketid"),
-            F.col(ROW_ID).alias("rowid"),
-        ).alias("row__id"))
+        chosen.append(row_id_struct().alias(ROW_ID_COLUMN))
     return frame.select(*chosen)

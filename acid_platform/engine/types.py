@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pyspark.sql import types as T
 
 from acid_platform.errors import InvalidDefinition
+from acid_platform.layout import schema
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
 
 _SPARK: dict[str, T.DataType] = {
@@ -95,3 +96,10 @@ def refusal(source: T.DataType, target: HiveType) -> str | None:
     if target.kind == "timestamp":
         return None if isinstance(source, T.TimestampNTZType | T.DateType) else verdict
     return verdict
+
+
+def event_schema(row: T.StructType) -> T.StructType:
+    """The six columns of ACID files."""
+    kinds = (T.IntegerType(), T.LongType(), T.IntegerType(), T.LongType(), T.LongType(), row)
+    return T.StructType([T.StructField(name, kind)
+                         for name, kind in zip(schema.ACID_COLUMNS, kinds, strict=True)])

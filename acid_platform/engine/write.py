@@ -7,23 +7,27 @@ which transaction owns it.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
+from acid_platform.engine.buckets import Bucketing
 from acid_platform.engine.failures import raise_as_ours
+from acid_platform.engine.formats import write_plain
 from acid_platform.errors import InvalidDefinition, PublicationFailed
 from acid_platform.layout import names, schema
+from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
 from acid_platform.layout.rowids import MAX_BUCKET, MAX_STATEMENT, ROW_ID_MASK
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import finish_file
+from acid_platform.storage.plain import count_rows
 
 KIND = "__kind"
 INSERTS, DELETES = "i", "d"
@@ -44,6 +48,9 @@ class WriteTarget:
     compression: str
     still_open: Callable[[], object]
     """A heartbeat: raises when the transaction is no longer open. Called before publishing (P4)."""
+    buckets: Bucketing | None = None
+    plain: FileFormat | None = None
+    """Of an insert-only table; None for full ACID."""
 
     def __post_init__(self) -> None:
         if self.statement > MAX_STATEMENT:
@@ -91,10 +98,12 @@ def numbered(
     """Insert events of a frame that has the table's columns, sorted as `partitionBy` needs it."""
     if target.partition_columns:
         frame = frame.sortWithinPartitions(*target.partition_columns)
-    row = F.struct(*(F.col(f"`{name}`") for name in columns))
+    values = [F.col(f"`{name}`") for name in columns]
     keep = [F.col(f"`{name}`") for name in target.partition_columns]
-    return frame.select(F.lit(INSERTS).alias(KIND), *keep,
-                        *insert_columns(target.write_id, target.statement, row))
+    if target.plain is not None:
+        return frame.select(F.lit(INSERTS).alias(KIND), *keep, *values)
+    return frame.select(F.lit(INSERTS).alias(KIND), *keep, *insert_columns(
+        target.write_id, target.statement, F.struct(*values)))
 
 
 def write_statement(
@@ -103,15 +112,14 @@ def write_statement(
 ) -> list[Written]:
     """Write the events of one statement in one Spark job and publish them.
 
-    `events`: __kind ('i' or 'd'), the partition columns, the six ACID columns. `overwrite` makes
-    base directories of the inserts; `empty_partitions` get an empty base even without a row.
-    Raises PublicationFailed, CorruptFile, WrongType (a value that overflows), TxnAborted.
+    `events`: __kind ('i' or 'd'), the partition columns, the six ACID columns; for an insert-only
+    table __kind, the partition columns and the table's columns. `overwrite` makes base directories
+    of the inserts; `empty_partitions` get an empty base even without a row. Raises
+    PublicationFailed, CorruptFile, WrongType (a value that overflows), TxnAborted.
     """
-    token = names.temporary_name(target.txn_id, uuid.uuid4().hex[:8])
-    staging = f"{target.location}/{token}"
-    try:
+    with _staging(target) as staging:
         counted = _run(events, target, f"{staging}/out")
-        built = list(_build(target, staging, overwrite, empty_partitions))
+        built = list(_build(target, staging, overwrite, empty_partitions, events.sparkSession))
         total = sum(one.rows for one in built)
         if total != counted:
             raise PublicationFailed(
@@ -121,9 +129,40 @@ def write_statement(
         target.still_open()
         _publish(target, staging, built)
         return built
+
+
+def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[Written]:
+    """An empty base for each partition ('' for an unpartitioned table); needs no Spark.
+
+    Raises PublicationFailed, TxnAborted.
+    """
+    with _staging(target) as staging:
+        built = []
+        for partition in partitions:
+            ready = _ready(staging, partition, target.base())
+            target.files.make_directory(ready)
+            content = {"thisFileVersion": "0", "dataFormat": "truncated"}
+            target.files.write(f"{ready}/{names.METADATA_FILE}", json.dumps(content).encode())
+            _mark(target, ready)
+            built.append(Written(partition, target.base(), False, 0, 0, 0))
+        target.still_open()
+        _publish(target, staging, built)
+        return built
+
+
+@contextmanager
+def _staging(target: WriteTarget) -> Iterator[str]:
+    token = names.temporary_name(target.txn_id, uuid.uuid4().hex[:8])
+    staging = f"{target.location}/{token}"
+    try:
+        yield staging
     finally:
         with suppress(OSError):  # the Cleaner removes what is left, through its owner's state
             target.files.delete_directory(staging)
+
+
+def _ready(staging: str, partition: str, directory: str) -> str:
+    return f"{staging}/ready/{partition}/{directory}".replace("//", "/")
 
 
 def _publish(target: WriteTarget, staging: str, built: Sequence[Written]) -> None:
@@ -143,14 +182,21 @@ def _publish(target: WriteTarget, staging: str, built: Sequence[Written]) -> Non
 def _run(events: DataFrame, target: WriteTarget, path: str) -> int:
     observation = Observation()
     watched = events.observe(observation, F.count(F.lit(1)).alias("events"))
-    writer = watched.write.mode("errorifexists").option("compression", target.compression)
+    partition = [KIND, *target.partition_columns]
+    uri = target.files.uri(path)
     with raise_as_ours():
-        writer.partitionBy(KIND, *target.partition_columns).orc(target.files.uri(path))
+        if target.plain is None:
+            writer = watched.write.mode("errorifexists").option("compression", target.compression)
+            writer.partitionBy(*partition).orc(uri)
+        else:
+            columns = [name for name in watched.columns if name not in partition]
+            write_plain(watched, target.plain, columns, partition, target.compression, uri)
         return int(observation.get["events"])
 
 
 def _build(
-    target: WriteTarget, staging: str, overwrite: bool, empty_partitions: Sequence[str]
+    target: WriteTarget, staging: str, overwrite: bool, empty_partitions: Sequence[str],
+    spark: SparkSession,
 ) -> Iterator[Written]:
     """Arrange Spark's files as finished ACID directories below `<staging>/ready`."""
     depth = len(target.partition_columns)
@@ -163,8 +209,9 @@ def _build(
             directory = (target.base() if overwrite and kind == INSERTS
                          else target.delta(deletes=kind == DELETES))
             where = f"{root}/{partition}".rstrip("/")
-            ready = f"{staging}/ready/{partition}/{directory}".replace("//", "/")
-            written = _arrange(target.files, where, ready, partition, directory, kind == DELETES)
+            ready = _ready(staging, partition, directory)
+            written = _arrange(target, where, ready, Written(
+                partition, directory, kind == DELETES, 0, 0, 0), spark)
             if written.rows:
                 seen.add(partition)
                 yield written
@@ -173,19 +220,21 @@ def _build(
     if overwrite:
         for partition in empty_partitions:
             if partition not in seen:
-                ready = f"{staging}/ready/{partition}/{target.base()}".replace("//", "/")
+                ready = _ready(staging, partition, target.base())
                 target.files.make_directory(ready)
-                _mark(target.files, ready)
+                _mark(target, ready)
                 yield Written(partition, target.base(), False, 0, 0, 0)
 
 
-def _mark(files: Files, directory: str) -> None:
-    files.write(f"{directory}/{names.VERSION_FILE}", names.VERSION)
+def _mark(target: WriteTarget, directory: str) -> None:
+    """The version file; an empty directory of an insert-only table gets it too, to be kept."""
+    target.files.write(f"{directory}/{names.VERSION_FILE}", names.VERSION)
 
 
 def _arrange(
-    files: Files, source: str, ready: str, partition: str, directory: str, deletes: bool
+    target: WriteTarget, source: str, ready: str, empty: Written, spark: SparkSession
 ) -> Written:
+    files = target.files
     files.make_directory(ready)
     moves: dict[str, str] = {}
     for info in files.children(source):
@@ -194,29 +243,31 @@ def _arrange(
         number = int(info.base_name.removeprefix(_PART).partition("-")[0])
         if number > MAX_BUCKET:
             raise InvalidDefinition(
-                f"{directory} would need more than {MAX_BUCKET + 1} files: coalesce the frame to"
-                f" at most {MAX_BUCKET + 1} partitions"
+                f"{empty.directory} would need more than {MAX_BUCKET + 1} files: coalesce the frame"
+                f" to at most {MAX_BUCKET + 1} partitions"
             )
-        name = str(BucketFile(number))
+        name = str(BucketFile(number)) if target.plain is None else f"{number:06d}_0"
         if name in moves:
-            raise PublicationFailed(f"two files for {partition}/{directory}/{name}: a task ran"
-                                    " twice; nothing was published, run the statement again")
+            raise PublicationFailed(f"two files for {ready}/{name}: a task ran twice; nothing was"
+                                    " published, run the statement again")
         moves[name] = info.path
+
+    def finish(path: str) -> int:
+        if target.plain is None:
+            return finish_file(files, path, empty.deletes)
+        if target.plain.name == "avro":
+            return spark.read.format("avro").load(files.uri(path)).count()
+        return count_rows(files, path, target.plain)
+
     rows = total = kept = 0
     with ThreadPoolExecutor(8) as pool:
-        counts = pool.map(lambda path: finish_file(files, path, deletes), moves.values())
+        counts = pool.map(finish, moves.values())
         for (name, path), count in zip(moves.items(), counts, strict=True):
             if count:
                 files.system.move(path, f"{ready}/{name}")
                 total += files.system.get_file_info(f"{ready}/{name}").size
                 rows += count
                 kept += 1
-    _mark(files, ready)
-    return Written(partition, directory, deletes, rows, total, kept)
-
-
-def event_schema(row: T.StructType) -> T.StructType:
-    """The six columns as Spark types."""
-    kinds = (T.IntegerType(), T.LongType(), T.IntegerType(), T.LongType(), T.LongType(), row)
-    return T.StructType([T.StructField(name, kind)
-                         for name, kind in zip(schema.ACID_COLUMNS, kinds, strict=True)])
+    if target.plain is None:
+        _mark(target, ready)
+    return replace(empty, rows=rows, bytes=total, files=kept)

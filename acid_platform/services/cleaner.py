@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.compaction.cleaner import CleaningKind, CleaningPlan, no_cleanup, plan_cleaning
 from acid_platform.errors import CompactionLost
+from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import temporary_owner
 from acid_platform.metastore.records import CleaningTask
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
@@ -90,7 +91,8 @@ def _plans(metastore: Metastore, task: CleaningTask) -> list[CleaningPlan]:
     for name in names:
         listing = files.entity(f"{root}/{name}".rstrip("/"))
         floor = highest_floor(task.write_ids, floors.get(name, 0), record.floor)
-        seen = select(listing, task.write_ids, task.valid_txns, floor=floor, cleaning=True)
+        seen = select(listing, task.write_ids, task.valid_txns, floor=floor, cleaning=True,
+                      insert_only=is_insert_only(record.properties))
         temporary = _temporaries(metastore, files, listing.location)
         plans.append(plan_cleaning(seen, kind, task.write_ids, task.highest_write_id, temporary))
     return plans

@@ -7,7 +7,9 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from acid_platform.engine.buckets import Bucketing
 from acid_platform.engine.open import TableLayout
+from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
@@ -52,12 +54,16 @@ def table_layout(metastore: Metastore, record: TableRecord) -> TableLayout:
     partitions = {one.name: one.floor for one in metastore.partition_records(record.name)} \
         if partition_columns else {}
     return TableLayout(record.name, files, path, columns, partition_columns, partitions,
-                       record.floor, insert_only(record))
+                       record.floor, is_insert_only(record.properties),
+                       FileFormat.of(record.properties), bucketing(record))
 
 
-def insert_only(record: TableRecord) -> bool:
-    """`transactional_properties=insert_only`: plain files in base and delta directories."""
-    return record.properties.get("transactional_properties", "default").lower() == "insert_only"
+def bucketing(record: TableRecord) -> Bucketing | None:
+    """CLUSTERED BY of the table; Hive's version is 1 where the property is absent."""
+    if not record.bucket_count:
+        return None
+    version = int(record.properties.get("bucketing_version", "1"))
+    return Bucketing(record.bucket_columns, record.bucket_count, version)
 
 
 def worker_id() -> str:

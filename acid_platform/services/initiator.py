@@ -22,6 +22,7 @@ from acid_platform.compaction.initiator import (
 )
 from acid_platform.compaction.states import Layout
 from acid_platform.errors import AcidError, AlreadyScheduled
+from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore.records import EntityState
 from acid_platform.services.context import worker_id
 
@@ -88,6 +89,7 @@ def _candidate(entity: EntityState, now_ms: int) -> Candidate:
         aborted_txns=entity.aborted,
         oldest_abort_age_ms=now_ms - entity.oldest_abort if entity.oldest_abort else None,
         minor_refused=_minor_refused(entity),
+        insert_only=is_insert_only(entity.properties),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from acid_platform.layout.formats import is_insert_only
 from acid_platform.snapshot.directory import select
 from acid_platform.snapshot.timeline import DirectoryLine, timeline
 from acid_platform.storage.files import Files
@@ -31,5 +32,6 @@ def directories(metastore: Metastore, table: str, below: str = "") -> list[Direc
             line
             for (name, floor), listing in zip(floors.items(), listings, strict=True)
             for line in timeline(
-                listing, select(listing, write_ids, lease.valid_txns, floor=floor), name)
+                listing, select(listing, write_ids, lease.valid_txns, floor=floor,
+                                insert_only=is_insert_only(record.properties)), name)
         ]

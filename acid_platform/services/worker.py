@@ -79,7 +79,7 @@ class CompactionRun:
         seen = select_entities(layout, self.txn.compactor_list, self.txn.valid_txns,
                                only=partition)[partition]
         plan = plan_compaction(seen, self.task.kind, self.txn.compactor_list, self.txn.id,
-                               Layout.of(record.properties))
+                               Layout.of(record.properties), insert_only=layout.insert_only)
         if isinstance(plan, NothingToDo):
             metastore.compaction_nothing_to_do(self.task, self.txn, plan.to_cleaning, plan.reason)
             return plan
@@ -87,7 +87,8 @@ class CompactionRun:
         settings = Settings.of(metastore.settings())
         self._work = CompactionWork(
             layout.files, seen, columns, self.txn.compactor_list, partition, compression(record),
-            settings.integer("hive.compactor.max.num.delta"))
+            settings.integer("hive.compactor.max.num.delta"),
+            layout.format if layout.insert_only else None)
         self._queue = record.properties.get(f"compactor.{_QUEUE}", settings.text(_QUEUE))
         self.plan = plan
         return plan

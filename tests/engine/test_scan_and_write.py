@@ -108,7 +108,9 @@ def test_P15_row_ids_are_unique_and_ascend_in_every_file(table: Table) -> None:
     assert checked > 8
 
 
-def test_the_bitmap_answers_every_key_and_nothing_else(spark: SparkSession) -> None:
+def test_the_bitmap_answers_every_key_and_nothing_else(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = np.random.default_rng(7)
     entities, keys = [], set()
     for entity in range(3):
@@ -131,10 +133,11 @@ def test_the_bitmap_answers_every_key_and_nothing_else(spark: SparkSession) -> N
             for key in zip(one.write_ids, one.buckets, one.row_ids, strict=True)}
     near = {(e, w + dw, b, max(0, r + dr)) for e, w, b, r in sorted(gone)[::7]
             for dw in (-1, 0, 1, 50) for dr in (-64, -1, 0, 1, 64)} | {(1, 3, 5, 0), (0, 0, 7, 0)}
-    frame = spark.createDataFrame(
-        sorted(gone | near), "e int, originalTransaction long, bucket int, rowId long")
-    found = frame.filter(bitmap.deleted(spark, F.col("e"))).collect()
-    assert {tuple(row) for row in found} == gone
+    frame = spark.createDataFrame(sorted(gone | near), "e int, __w long, __b int, __r long")
+    for most in (0, 1000):  # through the table of groups, and group by group
+        monkeypatch.setattr(deletes, "FEW_GROUPS", most)
+        found = frame.filter(bitmap.deleted(spark, F.col("e"))).collect()
+        assert {tuple(row) for row in found} == gone
 
 
 def test_P19_a_count_that_differs_publishes_nothing(
@@ -153,12 +156,14 @@ def test_P19_a_count_that_differs_publishes_nothing(
     assert [row.id for row in table.read().collect()] == [1]
 
 
-def test_P19_two_files_for_one_bucket_are_refused(tmp_path: Path) -> None:
+def test_P19_two_files_for_one_bucket_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     files, root = Files.of(str(tmp_path))
+    target = write.WriteTarget(files, root, (), 1, 1, 0, "zlib", lambda: None)
+    nothing = write.Written("", target.delta(deletes=False), False, 0, 0, 0)
     for token in ("a", "b"):
         (tmp_path / f"part-00003-{token}.orc").write_bytes(b"")
     with pytest.raises(PublicationFailed, match="two files"):
-        write._arrange(files, root, f"{root}/ready", "", "delta_0000001_0000001_0000", False)
+        write._arrange(target, root, f"{root}/ready", nothing, spark)
 
 
 def test_P19_a_failed_rename_takes_back_the_others(

@@ -2,112 +2,31 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import hashlib
-import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.engine.open import TableLayout
 from acid_platform.errors import NotEnoughHistory
-from acid_platform.layout.partitions import partition_name
-from acid_platform.layout.types import Column, parse_type
-from acid_platform.storage.files import Files
-from acid_platform.storage.orc import orc_schema
-from acid_platform.transactions import ValidTxnList, ValidWriteIdList
-
-HERE = Path(__file__).parent.parent / "fixtures" / "hive"
-MORE = Path(os.environ.get("ACID_FIXTURES", HERE.parents[3] / "shared" / "fixtures" / "hive"))
+from acid_platform.transactions import ValidTxnList
+from tests.hive_tables import HERE, MORE, assert_expected, opened, snapshots, tables
 
 
-def _tables() -> list[Path]:
-    found = {path.parent.name: path.parent for root in (MORE, HERE)
-             for path in root.glob("*/expected.json")}
-    return [found[name] for name in sorted(found)]
-
-
-def _snapshots() -> list[Any]:
-    return [
-        pytest.param(table, snapshot, id=f"{table.name}-{name}")
-        for table in _tables()
-        for name, snapshot in json.loads((table / "expected.json").read_text())["snapshots"].items()
-    ]
-
-
-def _layout(root: Path) -> TableLayout:
-    files, path = Files.of(str(root))
-    partitions = sorted(one.name for one in root.iterdir() if one.is_dir() and "=" in one.name)
-    original = next(root.glob("00000?_0"), None)
-    some = original or next(root.rglob("*delta_*/bucket_*"), None) or next(
-        root.rglob("base_*/bucket_*"))
-    kind = parse_type(orc_schema(files, str(some)))
-    fields = kind.children if original else kind.children[5][1].children
-    keys = (Column("p", parse_type("string")),) if partitions else ()
-    return TableLayout(root.name, files, path, tuple(Column(*field) for field in fields), keys,
-                       dict.fromkeys(partitions, 0))
-
-
-def _canonical(value: Any) -> Any:
-    match value:
-        case dict():
-            return [_canonical(one) for one in value.values()]
-        case list() if value and isinstance(value[0], tuple):
-            return {str(key): _canonical(one) for key, one in value}
-        case list():
-            return [_canonical(one) for one in value]
-        case datetime.datetime():
-            return value.strftime("%Y-%m-%d %H:%M:%S.%f")
-        case datetime.date() | decimal.Decimal():
-            return str(value)
-        case float():
-            return repr(value)
-        case _:
-            return value
-
-
-def _canonical_row(table: TableLayout, row: dict[str, Any]) -> str:
-    """The table's columns, then the partition's directory name."""
-    values = [
-        {} if column.type.kind == "map" and row[column.name] == [] else _canonical(row[column.name])
-        for column in table.columns
-    ]
-    values += [partition_name({"p": row[one.name]}) for one in table.partition_columns]
-    return json.dumps(values, separators=(",", ":"), sort_keys=True)
-
-
-def _sha(lines: list[str]) -> str:
-    return hashlib.sha256("".join(line + "\n" for line in lines).encode()).hexdigest()
-
-
-@pytest.mark.parametrize(("root", "snapshot"), _snapshots())
+@pytest.mark.parametrize(("root", "snapshot"), snapshots())
 def test_S_every_snapshot_of_hives_tables_without_a_jvm(
     tmp_path: Path, root: Path, snapshot: dict[str, Any]
 ) -> None:
-    # A stray file beside originals would rightly be refused.
-    root = shutil.copytree(root, tmp_path / root.name,
-                           ignore=shutil.ignore_patterns("expected.json"))
-    write_ids = ValidWriteIdList.of(
-        "d.t", snapshot["high_watermark"], aborted=snapshot["invalid_write_ids"])
-    table = _layout(root)
+    table, write_ids = opened(root, tmp_path, snapshot)
     if "error" in snapshot:
         with pytest.raises(NotEnoughHistory, match="read a newer snapshot"):
             arrow_scan(table, write_ids, ValidTxnList.everything())
         return
     found = arrow_scan(table, write_ids, ValidTxnList.everything(), row_id=True).table()
-    assert found.num_rows == snapshot["rows"]
-    ids = sorted(tuple(one.values()) for one in found.column("row__id").to_pylist())
-    assert _sha([f"{w},{b},{r}" for w, b, r in ids]) == snapshot["sha256_row_ids"]
-    rows = [_canonical_row(table, row) for row in found.drop_columns("row__id").to_pylist()]
-    assert _sha(sorted(rows)) == snapshot["sha256_rows"]
+    assert_expected(found, table, snapshot)
 
 
 def test_fixtures_beyond_the_committed_ones_are_found_or_said_to_be_absent() -> None:
     if not MORE.is_dir():
         pytest.skip(f"{MORE} is absent: only the committed tables of Hive are read")
-    assert len(_tables()) > len(list(HERE.glob("*/expected.json")))
+    assert len(tables()) > len(list(HERE.glob("*/expected.json")))

@@ -1,0 +1,46 @@
+"""Bucketed tables: every row goes to the writer task whose number Hive's hash gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+
+from acid_platform.layout.bucketing import bucket_ids
+from acid_platform.layout.types import Column as TableColumn
+
+BUCKET_OF_ROW = "__bucket"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucketing:
+    """CLUSTERED BY (columns) INTO `count` BUCKETS; `version` is the property bucketing_version."""
+
+    columns: tuple[str, ...]
+    count: int
+    version: int = 2
+
+
+def bucket_of_row(buckets: Bucketing, columns: Sequence[TableColumn]) -> Column:
+    """The bucket number of a frame's row; `columns` are the table's (storage.md section 6)."""
+    kinds = [next(c.type for c in columns if c.name == name) for name in buckets.columns]
+    count, version = buckets.count, buckets.version
+
+    def numbers(*values: pa.Array) -> pa.Array:
+        return pa.array(bucket_ids(values, kinds, count, version), pa.int32())
+
+    hash_of = arrow_udf(numbers, "int")  # type: ignore[call-overload]
+    hashed: Column = hash_of(*(F.col(f"`{one}`") for one in buckets.columns))
+    return hashed
+
+
+def place_by_hash(
+    frame: DataFrame, buckets: Bucketing, columns: Sequence[TableColumn]
+) -> DataFrame:
+    """The frame with bucket n in partition n."""
+    placed = frame.withColumn(BUCKET_OF_ROW, bucket_of_row(buckets, columns))
+    return placed.repartitionById(buckets.count, F.col(BUCKET_OF_ROW)).drop(BUCKET_OF_ROW)

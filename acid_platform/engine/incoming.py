@@ -1,0 +1,164 @@
+"""Rows that a caller gives, as a frame with exactly the table's columns: lossless, or an error."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from acid_platform.engine.types import refusal, spark_schema, spark_type
+from acid_platform.errors import UnknownColumn, WrongType
+from acid_platform.layout.types import INTEGRAL
+from acid_platform.layout.types import Column as TableColumn
+from acid_platform.storage.arrow_types import arrow_type
+
+Rows: TypeAlias = DataFrame | pd.DataFrame | pa.Table | Sequence[Mapping[str, object]]
+"""What a write accepts; columns match by name."""
+
+ROWS_PER_LOCAL_TASK = 1_000_000
+
+
+def unknown_column(name: str, table: str, columns: Sequence[TableColumn]) -> UnknownColumn:
+    known = ", ".join(column.name for column in columns)
+    return UnknownColumn(f"{table} has no column {name!r}; its columns are {known}")
+
+
+def conform(
+    spark: SparkSession, rows: Rows, columns: Sequence[TableColumn], table: str,
+    fixed: Mapping[str, str | None] | None = None,
+) -> DataFrame:
+    """`rows` with exactly the table's columns and types; missing columns become NULL.
+
+    `columns` are the table's columns and partition columns; `fixed` gives values of partition
+    columns that the rows need not carry. Raises UnknownColumn, WrongType.
+    """
+    fixed = fixed or {}
+    frame = as_frame(spark, rows, columns, table)
+    known = {column.name: column for column in columns}
+    given: dict[str, T.StructField] = {}
+    for field in frame.schema.fields:
+        name = field.name.lower()
+        if name not in known:
+            raise unknown_column(field.name, table, columns)
+        if name in given:
+            raise UnknownColumn(f"column {name!r} of {table} is given twice")
+        given[name] = field
+    chosen: list[Column] = []
+    for column in columns:
+        kind = spark_type(column.type)
+        if column.name in fixed:
+            chosen.append(F.lit(fixed[column.name]).cast(kind).alias(column.name))
+        elif column.name not in given:
+            chosen.append(F.lit(None).cast(kind).alias(column.name))
+        else:
+            field = given[column.name]
+            if why := refusal(field.dataType, column.type):
+                raise WrongType(f"column {column.name!r} of {table}: {why}")
+            chosen.append(F.col(f"`{field.name}`").cast(kind).alias(column.name))
+    return frame.select(*chosen)
+
+
+def as_frame(
+    spark: SparkSession, rows: Rows, columns: Sequence[TableColumn], table: str
+) -> DataFrame:
+    if isinstance(rows, DataFrame):
+        return rows
+    if isinstance(rows, pd.DataFrame | pa.Table):
+        return _from_local(spark, rows, columns, table)
+    return _from_local(spark, _from_dicts(rows, columns, table), columns, table)
+
+
+def _from_dicts(
+    rows: Sequence[Mapping[str, object]], columns: Sequence[TableColumn], table: str
+) -> pa.Table:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    known = {column.name: column for column in columns}
+    arrays = []
+    for name in names:
+        if name.lower() not in known:
+            raise unknown_column(name, table, columns)
+        arrays.append(_array([row.get(name) for row in rows], known[name.lower()], table))
+    if not names:
+        return pa.table({columns[0].name: pa.array([], arrow_type(columns[0].type))})
+    return pa.table(dict(zip(names, arrays, strict=True)))
+
+
+def _array(values: object, column: TableColumn, table: str) -> pa.Array:
+    wanted = arrow_type(column.type)
+    try:
+        if isinstance(values, pa.ChunkedArray):
+            return values.cast(wanted)
+        array = pa.array(values, type=wanted, from_pandas=True)
+        # Arrow cuts Python's own values in silence: 1.5 to 1, a datetime to a date.
+        if _may_be_cut(column) and getattr(getattr(values, "dtype", None), "kind", "O") in "OM":
+            for given, stored in zip(values, array.to_pylist(), strict=True):  # type: ignore[call-overload]
+                if not _kept(given, stored):
+                    raise pa.ArrowInvalid(f"{given!r} would be stored as {stored!r}")
+        return array
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError,
+            OverflowError) as error:
+        raise WrongType(
+            f"column {column.name!r} of {table} is {column.type}: {error}; convert it first"
+        ) from error
+
+
+def _may_be_cut(column: TableColumn) -> bool:
+    return any(one.kind in (*INTEGRAL, "date", "float") for one in column.type.walk())
+
+
+def _kept(given: object, stored: object) -> bool:
+    """Whether Arrow stored all of a Python value; a NaN may become NULL."""
+    match stored:
+        case None | bool():
+            return True
+        case int():
+            return given == stored
+        case float():
+            return math.isfinite(stored) or not math.isfinite(given)  # type: ignore[arg-type]
+        case datetime.datetime():
+            return True
+        case datetime.date():
+            midnight = datetime.time()
+            return not isinstance(given, datetime.datetime) or given.time() == midnight
+        case dict() if isinstance(given, Mapping):
+            return all(_kept(given.get(name), one) for name, one in stored.items())
+        case list() if isinstance(given, Mapping):  # a map, stored as pairs
+            return all(_kept(pair, one) for pair, one in zip(given.items(), stored, strict=True))
+        case list() | tuple():
+            return all(_kept(left, right) for left, right in zip(given, stored, strict=True))  # type: ignore[call-overload]
+    return True
+
+
+def _from_local(
+    spark: SparkSession, rows: pd.DataFrame | pa.Table, columns: Sequence[TableColumn], table: str
+) -> DataFrame:
+    """A pandas or Arrow table through Arrow, lossless or WrongType, in few writer tasks."""
+    known = {column.name: column for column in columns}
+    names = [str(name) for name in
+             (rows.column_names if isinstance(rows, pa.Table) else rows.columns)]
+    arrays = []
+    for name in names:
+        if name.lower() not in known:
+            raise unknown_column(name, table, columns)
+        values = rows.column(name) if isinstance(rows, pa.Table) else rows[name]
+        if isinstance(values, pa.ChunkedArray) and _surprising(values.type, known[name.lower()]):
+            raise WrongType(f"column {name!r} of {table} is {known[name.lower()].type}, the rows"
+                            f" have {values.type}; convert it first")
+        arrays.append(_array(values, known[name.lower()], table))
+    fields = spark_schema([known[name.lower()] for name in names])
+    local = pa.table(dict(zip([n.lower() for n in names], arrays, strict=True)))
+    frame = spark.createDataFrame(local, schema=fields)
+    return frame.coalesce(max(1, min(64, local.num_rows // ROWS_PER_LOCAL_TASK + 1)))
+
+
+def _surprising(given: pa.DataType, column: TableColumn) -> bool:
+    """Arrow would parse text into numbers: a table of text columns is a mistake, not an offer."""
+    text = pa.types.is_string(given) or pa.types.is_large_string(given)
+    return text and column.type.kind not in ("string", "char", "varchar")

@@ -1,0 +1,223 @@
+"""MERGE: source rows matched against the table once, then one job of events (P20).
+
+The source and the matches are materialised first: what decides a row's fate is computed once, so
+that a volatile source or expression can't answer differently for its delete and its insert event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from acid_platform.engine.buckets import bucket_of_row
+from acid_platform.engine.dml import NEW, assigned, both_events, bucket_number, computed, writers
+from acid_platform.engine.failures import raise_as_ours
+from acid_platform.engine.incoming import unknown_column
+from acid_platform.engine.predicates import columns_of
+from acid_platform.engine.row_keys import KEYS
+from acid_platform.engine.scan import ScanBuilder, TableScan
+from acid_platform.engine.types import spark_schema, spark_type
+from acid_platform.engine.write import DELETES, INSERTS, WriteTarget
+from acid_platform.errors import InvalidExpression, SourceRowsAmbiguous
+from acid_platform.layout.types import Column as TableColumn
+
+ROWS_PER_WRITER = 1_000_000
+_SOURCE_ROW, _CLAUSE, _PLACE, _KINDS = "__sid", "__clause", "__place", "__kinds"
+
+
+class MergeAction(Enum):
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeClause:
+    """WHEN [NOT] MATCHED [AND condition] THEN action; of those that apply the first one counts.
+
+    `values`: column → SQL over `t` and `s`; of an INSERT None means all columns by name.
+    """
+
+    action: MergeAction
+    values: Mapping[str, str] | None = None
+    condition: str | None = None
+
+
+def merge_clauses(
+    update: Mapping[str, str] | None, delete: str | None,
+    insert: Mapping[str, str] | Literal["*"] | None,
+) -> Iterator[MergeClause]:
+    """Clauses of the short form: a row that the delete's condition accepts is not updated."""
+    if delete is not None:
+        yield MergeClause(MergeAction.DELETE, None, delete)
+    if update is not None:
+        yield MergeClause(MergeAction.UPDATE, update)
+    if insert is not None:
+        yield MergeClause(MergeAction.INSERT, None if insert == "*" else insert)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCounts:
+    """Rows that a MERGE changed."""
+
+    updated: int = 0
+    deleted: int = 0
+    inserted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """One MERGE against one scan. `alias` and `source_alias` name both sides in expressions."""
+
+    spark: SparkSession
+    scan: TableScan
+    target: WriteTarget
+    table: str
+    on: str
+    clauses: Sequence[MergeClause]
+    alias: str = "t"
+    source_alias: str = "s"
+
+    def events(self, source: DataFrame) -> tuple[DataFrame, MergeCounts]:
+        """The events of the statement, and what they do.
+
+        Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
+        WrongType, InvalidExpression.
+        """
+        if not self.clauses:
+            raise InvalidExpression(f"MERGE into {self.table} has no WHEN clause")
+        matched_clauses = [c for c in self.clauses if c.action is not MergeAction.INSERT]
+        inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
+        rows = self._kept_once(source.withColumn(_SOURCE_ROW, F.monotonically_increasing_id()))
+        matched = self._kept_once(self._matched(rows, matched_clauses))
+        changed = matched.filter(F.col(_CLAUSE).isNotNull())
+        if matched_clauses:
+            self._require_one_source_row(changed)
+        counts = dict.fromkeys(MergeAction, 0)
+        for number, count in changed.groupBy(_CLAUSE).count().collect():
+            counts[matched_clauses[number].action] += count
+        placed = changed.select(
+            *self._partition(), *KEYS, NEW, self._kinds(matched_clauses).alias(_KINDS),
+            bucket_number().alias(_PLACE))
+        number_of_writers = writers(self.scan)
+        if inserts:
+            fresh = self._kept_once(self._inserted(rows, matched, inserts))
+            counts[MergeAction.INSERT] = fresh.count()
+            if self.target.buckets:
+                number_of_writers = self.target.buckets.count
+            else:
+                needed = counts[MergeAction.INSERT] // ROWS_PER_WRITER + 1
+                number_of_writers = max(number_of_writers, min(needed, 64))
+            placed = placed.union(self._placed(fresh, number_of_writers))
+        placed = placed.repartitionById(number_of_writers, F.col(_PLACE))
+        events = both_events(placed, F.col(_KINDS), self.scan, self.target)
+        return events, MergeCounts(*(counts[one] for one in MergeAction))
+
+    def _kept_once(self, frame: DataFrame) -> DataFrame:
+        with raise_as_ours():
+            return frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
+
+    def _partition(self) -> list[Column]:
+        return [F.col(f"`{name}`") for name in self.target.partition_columns]
+
+    def _matched(self, rows: DataFrame, clauses: Sequence[MergeClause]) -> DataFrame:
+        """Per pair that ON joins: partition columns, KEYS, NEW, the clause's number, source row."""
+        wanted = None if any(c.action is MergeAction.UPDATE for c in clauses) else self._needed()
+        target = ScanBuilder(self.spark, self.scan, wanted).rows().alias(self.alias)
+        with raise_as_ours():
+            pairs = target.join(rows.alias(self.source_alias), F.expr(self.on), "inner")
+            number, new = F.lit(None).cast("int"), self._nothing()
+            for index, clause in reversed(list(enumerate(clauses))):
+                applies = self._condition(clause)
+                values = (self._updated(pairs, clause) if clause.action is MergeAction.UPDATE
+                          else self._nothing())
+                new = F.when(applies, values).otherwise(new)
+                number = F.when(applies, F.lit(index)).otherwise(number)
+            partition = [F.col(f"{self.alias}.`{name}`") for name in self.target.partition_columns]
+            return pairs.select(*partition, *KEYS, new.alias(NEW), number.alias(_CLAUSE),
+                                F.col(_SOURCE_ROW))
+
+    def _needed(self) -> list[str] | None:
+        """Columns of the table that ON and conditions may read."""
+        names: set[str] = set()
+        for text in (self.on, *(c.condition for c in self.clauses if c.condition)):
+            found = columns_of(text)
+            if found is None:
+                return None
+            names |= found
+        return [one.name for one in self.scan.columns if one.name in names]
+
+    def _nothing(self) -> Column:
+        return F.lit(None).cast(spark_schema(self.scan.columns))
+
+    def _condition(self, clause: MergeClause) -> Column:
+        return F.lit(True) if clause.condition is None else F.coalesce(
+            F.expr(clause.condition), F.lit(False))
+
+    def _updated(self, pairs: DataFrame, clause: MergeClause) -> Column:
+        own = {one.name: F.col(f"{self.alias}.`{one.name}`") for one in self.scan.columns}
+        return F.struct(*assigned(
+            pairs, self.scan, self.target, clause.values or {}, own, self.table))
+
+    def _kinds(self, clauses: Sequence[MergeClause]) -> Column:
+        updates = [i for i, c in enumerate(clauses) if c.action is MergeAction.UPDATE]
+        both = F.array(F.lit(DELETES), F.lit(INSERTS))
+        return F.when(F.col(_CLAUSE).isin(*updates), both).otherwise(F.array(F.lit(DELETES)))
+
+    def _require_one_source_row(self, changed: DataFrame) -> None:
+        twice = changed.groupBy(*self._partition(), *KEYS).count().filter("count > 1")
+        found = twice.head()
+        if found is not None:
+            raise SourceRowsAmbiguous(
+                f"MERGE into {self.table}: {found['count']} source rows match one row of it"
+                f" (row__id {tuple(found[key] for key in KEYS)}); make the source unique in the"
+                f" columns of {self.on!r}"
+            )
+
+    def _inserted(
+        self, rows: DataFrame, matched: DataFrame, clauses: Sequence[MergeClause]
+    ) -> DataFrame:
+        """Source rows without a match as values of the table: its columns, partition columns."""
+        known = (*self.scan.columns, *self.scan.partition_columns)
+        joined = rows.join(matched.select(_SOURCE_ROW).distinct(), _SOURCE_ROW, "left_anti")
+        unmatched = joined.alias(self.source_alias)
+        with raise_as_ours():
+            number, values = F.lit(None).cast("int"), F.lit(None).cast(spark_schema(known))
+            for index, clause in reversed(list(enumerate(clauses))):
+                applies = self._condition(clause)
+                row = F.struct(*self._values(unmatched, clause, known))
+                values = F.when(applies, row).otherwise(values)
+                number = F.when(applies, F.lit(index)).otherwise(number)
+            chosen = unmatched.select(values.alias(NEW), number.alias(_CLAUSE), _SOURCE_ROW)
+            return chosen.filter(F.col(_CLAUSE).isNotNull()).select(f"{NEW}.*", _SOURCE_ROW)
+
+    def _values(
+        self, unmatched: DataFrame, clause: MergeClause, known: Sequence[TableColumn]
+    ) -> list[Column]:
+        by_name = {name.lower(): f"`{name}`" for name in unmatched.columns if name != _SOURCE_ROW}
+        given = by_name if clause.values is None else {
+            name.lower(): text for name, text in clause.values.items()}
+        for name in given:
+            if name not in {one.name for one in known}:
+                raise unknown_column(name, self.table, known)
+        return [
+            computed(unmatched, given[one.name], one, self.table) if one.name in given
+            else F.lit(None).cast(spark_type(one.type)).alias(one.name)
+            for one in known
+        ]
+
+    def _placed(self, fresh: DataFrame, number_of_writers: int) -> DataFrame:
+        buckets = self.target.buckets
+        place = (bucket_of_row(buckets, self.scan.columns) if buckets
+                 else F.pmod(F.col(_SOURCE_ROW), F.lit(number_of_writers)).cast("int"))
+        keys = [F.lit(None).cast(kind).alias(name)
+                for name, kind in zip(KEYS, ("bigint", "int", "bigint"), strict=True)]
+        new = F.struct(*(F.col(f"`{one.name}`") for one in self.scan.columns)).alias(NEW)
+        return fresh.select(*self._partition(), *keys, new,
+                            F.array(F.lit(INSERTS)).alias(_KINDS), place.alias(_PLACE))

@@ -1,0 +1,11 @@
+"""Names of the columns that carry a row's identity through the engine's frames."""
+
+from __future__ import annotations
+
+WRITE_ID, BUCKET, ROW_ID, CURRENT = "__w", "__b", "__r", "__c"
+"""Write id of the insert, bucket property, rowId; and the write id of the event itself."""
+
+KEYS = (WRITE_ID, BUCKET, ROW_ID)
+
+ROW_ID_COLUMN = "row__id"
+"""The virtual column as users name it: struct<writeid,bucketid,rowid>."""

@@ -1,0 +1,235 @@
+"""The files of a scan as frames: rows with their keys, their partition and their entity.
+
+A scan of ACID files reads explicit files with the explicit six-column schema. ORC recognises ACID
+files and wraps any other requested root schema a second time, so all six columns stay referenced by
+one predicate that the optimiser can neither remove nor push; pruning inside `row` still works.
+Files without ACID columns are read as they are, or through Arrow where their rows need an identity
+by position (storage.md section 7.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from acid_platform.engine.formats import read_plain
+from acid_platform.engine.row_keys import (
+    BUCKET,
+    CURRENT,
+    KEYS,
+    ROW_ID,
+    ROW_ID_COLUMN,
+    WRITE_ID,
+)
+from acid_platform.engine.types import event_schema, spark_schema, spark_type
+from acid_platform.layout import schema
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.types import Column as TableColumn
+from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
+from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.deletes import NO_DELETES
+from acid_platform.storage.files import Files
+from acid_platform.transactions import ValidWriteIdList
+
+ENTITY = "__e"
+"""Ordinal of a row's entity in its scan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """An entity as far as its rows carry it. `values`: as written in the directory name."""
+
+    partition: str
+    values: tuple[str | None, ...]
+
+
+Found = tuple[int, Source]
+"""Ordinal of the entity, and one of its files."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFrames:
+    """Frames over files of one table: columns, partition columns, the four keys, ENTITY."""
+
+    spark: SparkSession
+    files: Files
+    table: tuple[TableColumn, ...]
+    columns: tuple[TableColumn, ...]
+    """Those to read, at least one."""
+    partition_columns: tuple[TableColumn, ...]
+    entities: Sequence[Entity]
+    format: FileFormat
+    options: Mapping[str, str]
+    """Of Spark's ORC reader: the search argument."""
+
+    def streamed(self, found: Sequence[Found], write_ids: ValidWriteIdList) -> DataFrame:
+        """Through Arrow in Spark tasks, one per file: identities by position, flush lengths.
+
+        Rows of invalid write ids are left out already.
+        """
+        location, wanted = self.files.uri(found[0][1].path), tuple(c.name for c in self.columns)
+        table = self.table
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            files, _ = Files.of(location)
+            for batch in batches:
+                for index in batch.column(0).to_pylist():
+                    ordinal, source = found[index]
+                    alone = EntityRead(EntitySources("", (source,), ()), NO_DELETES, {})
+                    scan = ArrowScan(files, table, (), (alone,), write_ids, wanted, row_id=True)
+                    for rows in scan.batches(threads=1):
+                        entity = pa.array([ordinal] * rows.num_rows, pa.int32())
+                        yield rows.append_column(ENTITY, entity)
+
+        ids = T.StructType([T.StructField("writeid", T.LongType()),
+                            T.StructField("bucketid", T.IntegerType()),
+                            T.StructField("rowid", T.LongType())])
+        fields = [*spark_schema(self.columns).fields, T.StructField(ROW_ID_COLUMN, ids),
+                  T.StructField(ENTITY, T.IntegerType())]
+        frame = self.spark.range(0, len(found), 1, len(found)).mapInArrow(
+            read, T.StructType(fields))
+        values = [
+            F.get(F.array(*(self._literal(one, i) for one in self.entities)), F.col(ENTITY))
+            for i in range(len(self.partition_columns))
+        ]
+        keys = [F.col(f"{ROW_ID_COLUMN}.{field.name}").alias(name)
+                for field, name in zip(ids.fields, KEYS, strict=True)]
+        return frame.select(*(F.col(f"`{name}`") for name in wanted), *self._named(values), *keys,
+                            F.lit(None).cast("bigint").alias(CURRENT), ENTITY)
+
+    def native(self, kind: SourceKind, positional: bool, found: Sequence[Found]
+               ) -> Iterator[DataFrame]:
+        """By Spark's own readers; rows without ACID columns get no keys but their write id."""
+        ordinals = {ordinal for ordinal, _ in found}
+        if len(ordinals) > 1 and not all(_regular(source) for _, source in found):
+            # Paths that don't tell the partition by their depth: entity by entity.
+            for ordinal in sorted(ordinals):
+                own = [one for one in found if one[0] == ordinal]
+                yield from self.native(kind, positional, own)
+            return
+        uris = [self.files.uri(path) for path in sorted(source.path for _, source in found)]
+        frame = self._read(kind, positional, uris)
+        if len(ordinals) > 1:
+            paths = _PathValues(uris, frame, self)
+            entity, values = paths.ordinal(), paths.values()
+        else:
+            (ordinal,) = ordinals
+            entity = F.lit(ordinal)
+            values = [self._literal(self.entities[ordinal], i)
+                      for i in range(len(self.partition_columns))]
+        acid = kind is SourceKind.ACID
+        prefix = f"{schema.ROW}." if acid else ""
+        yield frame.select(
+            *(F.col(f"{prefix}`{one.name}`").alias(one.name) for one in self.columns),
+            *self._named(values), *(_stored_keys() if acid else _no_keys()), entity.alias(ENTITY))
+
+    def _read(self, kind: SourceKind, positional: bool, uris: list[str]) -> DataFrame:
+        reader = (
+            self.spark.read
+            .option("ignoreMissingFiles", "false")
+            .option("ignoreCorruptFiles", "false")
+        )
+        if kind is SourceKind.ACID:
+            rows = spark_schema(self.columns)
+            return _with_all_six(
+                reader.options(**self.options).schema(event_schema(rows)).orc(uris), self.columns)
+        if kind is SourceKind.RAW:
+            # Files with names like `_col0` are matched by the position in the whole table.
+            columns = self.table if positional else self.columns
+            return reader.schema(spark_schema(columns)).orc(uris)
+        return read_plain(reader, uris, self.format, self.table)
+
+    def _literal(self, entity: Entity, position: int) -> Column:
+        kind = spark_type(self.partition_columns[position].type)
+        return F.lit(entity.values[position]).try_cast(kind)
+
+    def _named(self, values: Sequence[Column]) -> list[Column]:
+        return [value.alias(column.name)
+                for value, column in zip(values, self.partition_columns, strict=True)]
+
+
+def key_fields() -> list[T.StructField]:
+    return [T.StructField(WRITE_ID, T.LongType()), T.StructField(BUCKET, T.IntegerType()),
+            T.StructField(ROW_ID, T.LongType()), T.StructField(CURRENT, T.LongType())]
+
+
+def never_pushed(name: str) -> Column:
+    """A root column for a filter that must stay in Spark.
+
+    Of a plain comparison Spark pushes at least `IS NOT NULL` into ORC, which looks for a column of
+    that name inside the row: rows vanish where the user has one (`operation`, `bucket`) that is
+    NULL, and our own search argument is replaced.
+    """
+    return F.coalesce(F.col(name), F.lit(-1))
+
+
+def _with_all_six(frame: DataFrame, columns: Sequence[TableColumn]) -> DataFrame:
+    leaf = F.col(f"{schema.ROW}.`{(schema.cheapest(columns) or columns[0]).name}`")
+    # True for every row of a valid file by its first part, which is all that is evaluated; no
+    # filter of the reader's can imply it, so that all six root columns stay in the scan.
+    others = reduce(Column.bitwiseOR, (F.col(name) for name in schema.ACID_COLUMNS[1:5]))
+    others = others.bitwiseOR(leaf.isNull().cast("bigint"))
+    return frame.filter((never_pushed(schema.OPERATION) <= schema.DELETE_EVENT) | (others > 0))
+
+
+def _stored_keys() -> list[Column]:
+    return [F.col(schema.ORIGINAL_TRANSACTION).alias(WRITE_ID),
+            F.col(schema.BUCKET).alias(BUCKET), F.col(schema.ROW_ID).alias(ROW_ID),
+            F.col(schema.CURRENT_TRANSACTION).alias(CURRENT)]
+
+
+def _no_keys() -> list[Column]:
+    return [F.lit(None).cast(one.dataType).alias(one.name) for one in key_fields()]
+
+
+def _regular(source: Source) -> bool:
+    """Whether the file lies directly below a base or delta of its partition."""
+    return bool(source.directory) and source.path.endswith(
+        f"/{source.directory}/{source.path.rpartition('/')[2]}")
+
+
+class _PathValues:
+    """Partition values and entity ordinals out of `_metadata.file_path` (P16).
+
+    The path is URI-encoded, so literal maps go from the encoded partition path, as Spark itself
+    spells it, to the typed value. Spark prunes files by filters on such an expression.
+    """
+
+    def __init__(self, uris: Sequence[str], frame: DataFrame, frames: SourceFrames) -> None:
+        self.frames = frames
+        segments = "/".join(["[^/]+"] * len(frames.partition_columns))
+        pattern = f"({segments})/(?:base|delta|delete_delta)_[^/]*/[^/]*$"
+        encoded: dict[str, str] = {}
+        for uri in frame.inputFiles():
+            match = re.search(pattern, uri)
+            if match:
+                encoded[unquote(match[1])] = match[1]
+        self.segments = [encoded.get(one.partition, one.partition) for one in frames.entities]
+
+    def _segment(self) -> Column:
+        # Not a regular expression: it is evaluated per row, several times where deletes are tested.
+        depth = len(self.frames.partition_columns)
+        end = F.substring_index(F.col("_metadata.file_path"), "/", -(depth + 2))
+        return F.substring_index(end, "/", depth)
+
+    def _lookup(self, values: Sequence[Column]) -> Column:
+        pairs = zip(self.segments, values, strict=True)
+        return F.try_element_at(
+            F.create_map(*(part for segment, value in pairs for part in (F.lit(segment), value))),
+            self._segment(),
+        )
+
+    def ordinal(self) -> Column:
+        return self._lookup([F.lit(i) for i in range(len(self.frames.entities))])
+
+    def values(self) -> list[Column]:
+        return [self._lookup([self.frames._literal(one, i) for one in self.frames.entities])
+                for i in range(len(self.frames.partition_columns))]

@@ -1,0 +1,43 @@
+"""Files of insert-only tables: how many rows one holds."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.layout.formats import FileFormat
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import open_orc
+
+_BLOCK = 1 << 20
+
+
+def count_rows(files: Files, path: str, stored: FileFormat) -> int:
+    """From the footer, or by counting lines. Raises CorruptFile, UnsupportedLayout (avro)."""
+    if stored.name == "orc":
+        return int(open_orc(files, path).nrows)
+    with files.system.open_input_file(path) as stream:
+        try:
+            match stored.name:
+                case "parquet":
+                    return int(parquet.ParquetFile(stream).metadata.num_rows)
+                case "json" | "text":
+                    blocks = iter(lambda: stream.read(_BLOCK), b"")
+                    return sum(block.count(b"\n") for block in blocks)
+                case "csv":
+                    return _csv_rows(stream, stored)
+        except pa.ArrowInvalid as error:
+            raise CorruptFile(f"{path} can't be read as {stored.name}: {error}; restore it"
+                              " or drop its transaction") from error
+    raise UnsupportedLayout(f"{path}: rows of {stored.name} files are counted by Spark alone")
+
+
+def _csv_rows(stream: pa.NativeFile, stored: FileFormat) -> int:
+    """Quoted values may hold line ends, so that lines are not rows."""
+    if stream.size() == 0:
+        return 0
+    reader = csv.open_csv(
+        stream, csv.ReadOptions(autogenerate_column_names=True),
+        csv.ParseOptions(delimiter=stored.options["delimiter"], newlines_in_values=True))
+    return sum(batch.num_rows for batch in reader)

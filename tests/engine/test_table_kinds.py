@@ -1,0 +1,217 @@
+"""Bucketed and insert-only tables, and files without ACID columns (storage.md 6, 7.1, 9)."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from acid_platform.errors import (
+    BucketColumnUpdate,
+    InvalidDefinition,
+    UnsupportedLayout,
+    UnsupportedStatement,
+    WrongType,
+)
+from acid_platform.table import Table
+from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("kinds"), spark) as opened:
+        yield opened
+
+
+def _buckets(table: Table) -> dict[int, int]:
+    """Bucket number of each id, which its file's name must say too."""
+    frame = table.read(row_id=True).select("id", "row__id.bucketid").collect()
+    return {row[0]: (row[1] >> 16) & 0xFFF for row in frame}
+
+
+@pytest.mark.parametrize(("version", "expected"), [
+    ("2", {0: 1, 1: 1, 2: 0, 3: 2, 42: 3, -1: 1}), ("1", {0: 0, 1: 1, 2: 2, 3: 3, 42: 2, -1: 3}),
+])
+def test_every_row_lies_in_hives_bucket(
+    warehouse: Warehouse, version: str, expected: dict[int, int]
+) -> None:
+    table = warehouse.create_table(f"db.buckets{version}", "id int, v string",
+                                   clustered_by=(["ID"], 4),
+                                   properties={"bucketing_version": version})
+    table.insert([{"id": i, "v": "a"} for i in (0, 1, 2)])
+    table.merge([{"id": i, "v": "m"} for i in (0, 3, 42)], "t.id = s.id",
+                when_matched_update={"v": "s.v"}, when_not_matched_insert="*")
+    table.insert([{"id": -1, "v": "a"}])
+    table.update({"v": "upper(v)"}, "id = 42")
+    assert _buckets(table) == expected
+    for path in Path(table.location).glob("delta_*/bucket_*"):
+        assert int(path.name.removeprefix("bucket_")) in expected.values()
+    with pytest.raises(BucketColumnUpdate, match="decides the bucket"):
+        table.update({"id": "id + 1"})
+    table.delete("id >= 0")
+    assert _buckets(table) == {-1: expected[-1]}
+
+
+@pytest.mark.parametrize(("clustered_by", "columns", "text"), [
+    ((["nope"], 4), "id int", "no column 'nope'"), ((["d"], 4), "d decimal(5,2)", "can't be in a"),
+    ((["id"], 0), "id int", "at least 1"),
+])
+def test_wrong_bucket_definitions_are_told(
+    warehouse: Warehouse, clustered_by: Any, columns: str, text: str
+) -> None:
+    with pytest.raises(InvalidDefinition, match=text):
+        warehouse.create_table("db.badly", columns, clustered_by=clustered_by)
+
+
+TEXTS = ["a", "", None, " x ", 'q"uo,te', "back\\slash", "é\t|"]
+
+
+def _values(texts: list[str | None]) -> list[dict[str, Any]]:
+    return [{"id": i, "v": text, "d": datetime.date(2024, 1, 1 + i), "b": i % 2 == 0,
+             "ts": datetime.datetime(2024, 1, 1, 12, 0, i, 123456), "x": i / 4,
+             "n": decimal.Decimal("1.50"), "m": i % 2} for i, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize("name", ["orc", "parquet", "json", "csv", "text"])
+def test_insert_only_tables_keep_every_value(warehouse: Warehouse, name: str) -> None:
+    table = warehouse.create_table(
+        f"db.plain_{name}",
+        "id int, v string, d date, b boolean, ts timestamp, x double, n decimal(7,2)",
+        partitioned_by=["m int"],
+        properties={"transactional_properties": "insert_only", "acid.format": name})
+    given = _values(TEXTS)
+    assert table.insert(given[:4]) == 4 and table.insert(given[4:]) == 3
+    found = [row.asDict() for row in table.read().orderBy("id").collect()]
+    assert found == given
+    assert table.read(where="m = 1 and v = ' x '").select("id").collect()[0][0] == 3
+    assert {path.name for path in Path(table.location).glob("*/delta_*/*")} == {"000000_0"}
+    table.overwrite(given[1:2], "m=1")
+    assert table.read().filter("m = 1").count() == 1
+    table.truncate("m=0")
+    assert [row.id for row in table.read().collect()] == [1]
+    for statement in (lambda: table.delete("id = 1"), lambda: table.update({"v": "'x'"}),
+                      lambda: table.merge(given, "t.id = s.id", when_not_matched_insert="*")):
+        with pytest.raises(UnsupportedStatement, match="insert-only"):
+            statement()
+
+
+def test_csv_keeps_line_ends_and_text_refuses_what_it_would_lose(warehouse: Warehouse) -> None:
+    odd = [{"id": 0, "v": "two\nlines"}, {"id": 1, "v": "x"}]
+    kept = warehouse.create_table("db.lines", "id int, v string", properties={
+        "transactional_properties": "insert_only", "acid.format": "csv"})
+    assert kept.insert(odd) == 2
+    assert [row.v for row in kept.read().orderBy("id").collect()] == ["two\nlines", "x"]
+    lossy = warehouse.create_table("db.lossy", "id int, v string", properties={
+        "transactional_properties": "insert_only", "acid.format": "text"})
+    with pytest.raises(WrongType, match="line end"):
+        lossy.insert(odd)
+    assert lossy.history() == [] and lossy.insert(odd[1:]) == 1
+
+
+def test_what_an_insert_only_table_can_not_be(warehouse: Warehouse) -> None:
+    plain = {"transactional_properties": "insert_only"}
+    with pytest.raises(InvalidDefinition, match="row identities"):
+        warehouse.create_table("db.no1", "id int", properties={"acid.format": "parquet"})
+    with pytest.raises(InvalidDefinition, match="unknown; use orc"):
+        warehouse.create_table("db.no2", "id int", properties={**plain, "acid.format": "xml"})
+    with pytest.raises(InvalidDefinition, match="does not fit into csv"):
+        warehouse.create_table("db.no3", "id array<int>",
+                               properties={**plain, "acid.format": "csv"})
+    avro = warehouse.create_table("db.avro", "id int", properties={**plain, "acid.format": "avro"})
+    with pytest.raises(UnsupportedLayout, match=r"spark-avro_2\.13"):
+        avro.insert([{"id": 1}])
+
+
+def test_storage7_1_rows_of_original_files_can_be_changed(
+    warehouse: Warehouse, spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = spark.range(0, 10, 1, 2).select(F.col("id").cast("int"), F.lit("o").alias("v"))
+    frame.write.orc(str(tmp_path / "flat"))
+    root = Path(warehouse.path, "converted")
+    root.mkdir()
+    names = iter(["000000_0", "000001_0"])
+    for path in sorted((tmp_path / "flat").glob("part-*.orc")):
+        path.rename(root / next(names))
+    warehouse.metastore.adopt_table("db.converted", str(root),
+                                    [("id", "int"), ("v", "string")])
+    table = warehouse.table("db.converted")
+    assert table.update({"v": "'u'"}, "id in (2, 7)") == 2
+    assert table.delete("id = 3") == 1
+    assert sorted(map(tuple, table.read().collect())) == [
+        (i, "u" if i in (2, 7) else "o") for i in range(10) if i != 3]
+    assert table.read(where="v = 'o'").count() == 7
+    frame = table.read(row_id=True).select("id", "row__id")
+    ids = {row[0]: tuple(row[1]) for row in frame.collect()}
+    assert ids[0] == (0, 536870912, 0) and ids[9] == (0, 536936448, 4) and ids[2][0] > 0
+
+
+def test_columns_named_like_the_six_lose_no_row(warehouse: Warehouse, spark: SparkSession) -> None:
+    """ORC would look for a pushed filter on `bucket` inside the row (storage.md section 8.2)."""
+    table = warehouse.create_table("db.named", "operation string, bucket int, rowid bigint, id int")
+    none = F.lit(None)
+    frame = spark.range(0, 40_000, 1, 1).select(
+        none.cast("string").alias("operation"), none.cast("int").alias("bucket"),
+        none.cast("bigint").alias("rowid"), F.col("id").cast("int"))
+    table.insert(frame)
+    table.delete("id = 5 or id = 39999")
+    assert table.read().count() == 39_998
+    assert table.read(where="id < 10").count() == 9
+    assert table.read().filter("bucket is null and id >= 39990").count() == 9
+    txn = warehouse.transaction()
+    txn.table("db.named").insert(frame.limit(3))
+    assert txn.table("db.named").read().count() == 40_001
+    txn.abort("enough")
+    assert table.compact("major")[0]["state"] == "ready for cleaning"
+    assert table.read().count() == 39_998
+
+
+def test_a_search_argument_skips_row_groups(warehouse: Warehouse, spark: SparkSession) -> None:
+    table = warehouse.create_table("db.sarg", "id int, v string")
+    table.insert(spark.range(0, 200_000, 1, 1).select(
+        F.col("id").cast("int"), F.repeat(F.lit("x"), F.lit(20)).alias("v")))
+    table.delete("id % 1000 = 999")
+    frame = table.read(where="id between 100000 and 100009 and length(v) > 3")
+    assert frame.count() == 10
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        chosen = table.read(where="id between 100000 and 100009")
+        chosen.collect()
+        plan = chosen._jdf.queryExecution().executedPlan()
+        leaf = plan.collectLeaves().apply(0)
+        assert leaf.metrics().apply("numOutputRows").value() <= 20_000
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    # The predicate comes before the delete test.
+    text = plan.toString()
+    assert text.index(">= 100000") < text.index("ubquery")
+
+
+@pytest.mark.parametrize("name", ["orc", "text"])
+def test_storage10_insert_only_tables_are_compacted(warehouse: Warehouse, name: str) -> None:
+    table = warehouse.create_table(f"db.merged_{name}", "id int, v string", properties={
+        "transactional_properties": "insert_only", "acid.format": name})
+    rows = [{"id": i, "v": f"v{i}"} for i in range(6)]
+    for row in rows[:3]:
+        table.insert([row])
+    txn = warehouse.transaction()
+    txn.table(table.name).insert([{"id": 99, "v": "never"}])
+    txn.abort("enough")
+    table.compact("minor")
+    seen = table.snapshot().directories[""]
+    assert [one.directory[:23] for one in seen.deltas] == ["delta_0000001_0000003_v"]
+    table.insert(rows[3:])
+    table.compact("major")
+    base = table.snapshot().directories[""].base
+    assert base is not None and base.directory.startswith("base_0000005_v")
+    assert {path.name for path in Path(table.location, base.directory).iterdir()} == {
+        "000000_0", "_orc_acid_version"}
+    assert [row.asDict() for row in table.read().orderBy("id").collect()] == rows
