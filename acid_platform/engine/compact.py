@@ -280,7 +280,7 @@ def _refuse_lossy_types(work: CompactionWork, found: Iterable[Source]) -> None:
 
 
 def _refuse_raw(found: Iterable[Source]) -> None:
-    for one in found:
-        if one.kind is SourceKind.RAW:
+    for one in found:  # originals and the base are no inputs of a minor compaction
+        if one.kind is SourceKind.RAW and one.directory.startswith("delta_"):
             raise CompactionRefused(f"{one.path} has no ACID columns (LOAD DATA); request a major"
                                     " compaction (C27)")
