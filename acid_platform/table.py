@@ -114,6 +114,13 @@ class Table:
         """
         return self._warehouse.arrow_table(self.record, columns, where, _parsed(snapshot), row_id)
 
+    def count(self, where: str | None = None) -> int:
+        """The number of rows, without Spark: out of footers where no row needs a test.
+
+        Raises as to_arrow; `read(where=…).count()` does for predicates that only Spark evaluates.
+        """
+        return self._warehouse.count(self.record, where)
+
     def snapshot(self) -> TableSnapshot:
         """The current snapshot, held by a read lease like a frame's."""
         return self._warehouse.leased_snapshot(self.record)

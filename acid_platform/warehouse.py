@@ -8,8 +8,8 @@ import socket
 import threading
 import time
 import types
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind, Layout
@@ -32,6 +32,7 @@ from acid_platform.metastore.client import Metastore
 from acid_platform.metastore.records import ClientInfo, TableRecord
 from acid_platform.services import worker
 from acid_platform.services.context import table_layout, worker_id
+from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.files import Files
 from acid_platform.table import Table, TableSnapshot
 from acid_platform.transaction import Transaction
@@ -247,11 +248,24 @@ class Warehouse:
         explicit: ValidWriteIdList | None = None, row_id: bool = False,
     ) -> pa.Table:
         """Live rows at a fresh snapshot, whose lease ends here: the result needs no file more."""
+        with self._arrow_scan(record, columns, where, explicit, row_id) as scan:
+            return scan.table()
+
+    def count(self, record: TableRecord, where: str | None = None) -> int:
+        """How many rows `arrow_table` would have, mostly out of footers."""
+        with self._arrow_scan(record, [], where) as scan:
+            return scan.count()
+
+    @contextmanager
+    def _arrow_scan(
+        self, record: TableRecord, columns: Sequence[str] | None, where: str | None,
+        explicit: ValidWriteIdList | None = None, row_id: bool = False,
+    ) -> Iterator[ArrowScan]:
         lease = self.metastore.open_snapshot([record.name], self._info())
         try:
             write_ids = explicit or lease.valid_write_ids(record.name)
-            return arrow_scan(self.layout(record), write_ids, lease.valid_txns, columns, where,
-                              row_id).table()
+            yield arrow_scan(self.layout(record), write_ids, lease.valid_txns, columns, where,
+                             row_id)
         finally:
             with suppress(SnapshotExpired):
                 lease.commit()

@@ -50,4 +50,4 @@ def arrow_scan(
     with ThreadPoolExecutor(_THREADS) as pool:
         entities = tuple(pool.map(entity, selected.items()))
     return ArrowScan(table.files, table.columns, table.partition_columns, entities, write_ids,
-                     wanted, predicate, row_id)
+                     wanted, predicate, row_id, table.format)

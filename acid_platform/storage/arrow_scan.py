@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -21,6 +21,7 @@ from pyarrow import orc, parquet
 
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
+from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 from acid_platform.storage.arrow_types import arrow_type, conform
@@ -32,6 +33,7 @@ from acid_platform.storage.deletes import (
 )
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import acid_columns, read_stripe, reading, stripe_rows
+from acid_platform.storage.plain import count_rows
 from acid_platform.storage.sources import is_positional, open_source
 from acid_platform.transactions import ValidWriteIdList
 
@@ -75,6 +77,8 @@ class ArrowScan:
     """Names of the result's columns, in its order; lower case, all known."""
     predicate: Predicate | None = None
     row_id: bool = False
+    format: FileFormat = ORC
+    """Of an insert-only table."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -102,6 +106,34 @@ class ArrowScan:
     def table(self, threads: int | None = None) -> pa.Table:
         return pa.Table.from_batches(self.batches(threads), schema=self.schema)
 
+    def count(self, threads: int | None = None) -> int:
+        """How many rows `table` would have.
+
+        From footers, without decoding anything, where no row of a file needs a test (no delete can
+        hit it, all its write ids are valid, no predicate); the other files are read for their keys.
+        """
+        tested, known = [], 0
+        for entity in self.entities:
+            inserts = entity.sources.inserts
+            open_ = tuple(one for one in inserts if self.predicate or _needs_tests(entity, one))
+            known += sum(self._rows(one) for one in inserts if one not in open_)
+            if open_:
+                sources = replace(entity.sources, inserts=open_)
+                tested.append(replace(entity, sources=sources))
+        ids = any(one.kind is not SourceKind.PLAIN for entity in tested
+                  for one in entity.sources.inserts)
+        wanted = () if ids else (self.columns[0].name,)
+        scan = replace(self, entities=tuple(tested), wanted=wanted, row_id=ids)
+        return known + sum(int(batch.num_rows) for batch in scan.batches(threads))
+
+    def _rows(self, source: Source) -> int:
+        with reading(source.path):
+            if source.rows is not None:
+                return source.rows
+            if source.kind is SourceKind.PLAIN:
+                return count_rows(self.files, source.path, self.format)
+            return int(open_source(self.files, source).nrows)
+
     def _work(self) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
         for entity in self.entities:
             deleted = DeletedRows(entity.deletes) if len(entity.deletes) else None
@@ -115,6 +147,11 @@ class ArrowScan:
                         stripes = open_source(self.files, source).nstripes
                     for index in range(stripes):
                         yield one.stripe_work(index)
+
+
+def _needs_tests(entity: EntityRead, source: Source) -> bool:
+    return source.test_rows or source.above >= 0 or entity.deletes.may_touch(
+        source.low, source.high, source.number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,3 +204,10 @@ def test_P17_timestamps_are_wall_clocks(warehouse: Warehouse, spark: SparkSessio
     table.insert(pd.DataFrame({"id": [2], "at": [pd.Timestamp("2013-07-01 12:00:00")]}))
     found = table.read().selectExpr("cast(at AS string) at").distinct().collect()
     assert [row.at for row in found] == ["2013-07-01 12:00:00"]
+
+
+def test_counts_out_of_footers_equal_those_of_the_scan(table: Table, warehouse: Warehouse) -> None:
+    assert table.count() == 4000 == warehouse.sql("SELECT count(*) FROM db.p").head()[0]
+    assert warehouse.sql("SELECT count(*) AS n FROM db.p").columns == ["n"]
+    where = "m = 1 AND id < 100"
+    assert table.count(where) == table.read(where=where).count() == 50

@@ -24,6 +24,8 @@ def test_S_every_snapshot_of_hives_tables_without_a_jvm(
         return
     found = arrow_scan(table, write_ids, ValidTxnList.everything(), row_id=True).table()
     assert_expected(found, table, snapshot)
+    counted = arrow_scan(table, write_ids, ValidTxnList.everything(), columns=[])
+    assert counted.count() == snapshot["rows"]
 
 
 def test_fixtures_beyond_the_committed_ones_are_found_or_said_to_be_absent() -> None:

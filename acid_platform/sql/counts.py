@@ -1,0 +1,36 @@
+"""`SELECT count(*) FROM t`: the one query that footers answer. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+
+@dataclass(frozen=True, slots=True)
+class CountedTable:
+    """The table that is counted, and the name of the result's column."""
+
+    table: str
+    name: str
+
+
+def counted_table(tree: exp.Query) -> CountedTable | None:
+    """None for any other query, such as one with a condition, a join or a second column."""
+    if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
+        return None
+    used = {name for name, value in tree.args.items() if value}
+    if used - {"expressions", "from_", "kind"}:
+        return None
+    (column,) = tree.expressions
+    count = column.unalias()
+    if not (isinstance(count, exp.Count) and isinstance(count.this, exp.Star)
+            and not count.this.args.get("except_")):
+        return None
+    table = tree.args["from_"].this
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        return None
+    if {name for name, value in table.args.items() if value} - {"this", "db", "alias"}:
+        return None
+    name = f"{table.db}.{table.name}" if table.db else table.name
+    return CountedTable(name.lower(), column.alias if column.alias else "count(1)")
