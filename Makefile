@@ -134,6 +134,14 @@ layers: packages ## which module may import which
 bench-metastore: setup ## the metastore beside SQLite and PostgreSQL (DURATION= seconds of the long run)
 	@$(TEST_STATE) exec $(PY) -m benchmarks.metastore --duration $(DURATION) $(ARGS)
 
+.PHONY: bench-read
+bench-read: setup ## reading beside plain ORC, through the published steps (8 million rows)
+	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.reading $(ARGS)
+
+.PHONY: bench-write
+bench-write: setup ## INSERT beside plain ORC; UPDATE, DELETE, MERGE beside a rewrite
+	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.writing $(ARGS)
+
 ##@ Operate
 
 .PHONY: doctor

@@ -1,0 +1,134 @@
+"""Reading an ACID table beside the same rows in plain ORC, through the published steps.
+
+`python -m benchmarks.reading` reads one table as it grows deletes and inserts: flat ORC, base only,
+one delete, one insert more, five of each, 5 % of its rows deleted. At each step both tables are
+read in turn in one Spark session. Ratios are what counts: times depend on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from acid_platform.table import Table
+from acid_platform.warehouse import Warehouse
+from benchmarks.lineitem import COLUMNS, NAMES, alternated, bench_warehouse, lineitem, median
+from benchmarks.results import chart, machine, save
+
+QUERIES = ("count(*)", "sum of one column", "selective predicate", "max of all columns")
+
+
+def flat_queries(flat: DataFrame, rows: int) -> dict[str, Callable[[], object]]:
+    low = rows // 2
+    return {
+        QUERIES[0]: flat.count,
+        QUERIES[1]: lambda: flat.agg(F.sum("quantity")).collect(),
+        QUERIES[2]: lambda: flat.filter(f"orderkey between {low} and {low + 1000}").agg(
+            F.count("*"), F.sum("extendedprice")).collect(),
+        QUERIES[3]: lambda: flat.agg(*(F.max(name) for name in NAMES)).collect(),
+    }
+
+
+def acid_queries(table: Table, rows: int) -> dict[str, Callable[[], object]]:
+    low = rows // 2
+    return {
+        QUERIES[0]: table.count,
+        QUERIES[1]: lambda: table.read().agg(F.sum("quantity")).collect(),
+        QUERIES[2]: lambda: table.read(where=f"orderkey between {low} and {low + 1000}").agg(
+            F.count("*"), F.sum("extendedprice")).collect(),
+        QUERIES[3]: lambda: table.read().agg(*(F.max(name) for name in NAMES)).collect(),
+    }
+
+
+def steps(warehouse: Warehouse, table: Table, rows: int) -> Mapping[str, Callable[[], object]]:
+    """What is done to the table before each measurement."""
+    spark = warehouse.spark
+
+    def delete(number: int) -> None:
+        table.delete(f"orderkey % {rows // 40} = {number}")
+
+    def insert(number: int) -> None:
+        table.insert(lineitem(spark, max(1, rows // 40_000), seed=100 + number).withColumn(
+            "orderkey", F.col("orderkey") + rows * number))
+
+    def four_more(change: Callable[[int], None]) -> None:
+        for number in range(2, 6):
+            change(number)
+
+    return {
+        "base only": lambda: None,
+        "+1 delete": lambda: delete(1),
+        "+1 delete +1 insert": lambda: insert(1),
+        "+5 deletes": lambda: four_more(delete),
+        "+5 deletes +5 inserts": lambda: four_more(insert),
+        "5 % deleted": lambda: table.delete("orderkey % 20 = 3"),
+    }
+
+
+def run(rows: int, rounds: int) -> dict[str, dict[str, dict[str, float]]]:
+    """step → query → seconds of flat and ACID (medians)."""
+    console = Console()
+    measured: dict[str, dict[str, dict[str, float]]] = {}
+    with bench_warehouse() as warehouse:
+        spark = warehouse.spark
+        where = warehouse.files.uri(f"{warehouse.path}/flat")
+        lineitem(spark, rows).write.option("compression", "zlib").orc(where)
+        flat = spark.read.orc(where)
+        table = warehouse.create_table("bench.lineitem", COLUMNS)
+        table.overwrite(flat)
+        console.print(f"{rows:,} rows written, {flat.inputFiles().__len__()} files")
+        assert table.count() == flat.count() == rows
+        for step, change in steps(warehouse, table, rows).items():
+            change()
+            measured[step] = {}
+            for query in QUERIES:
+                taken = alternated({"flat": flat_queries(flat, rows)[query],
+                                    "acid": acid_queries(table, rows)[query]}, rounds)
+                times = {name: median(values) for name, values in taken.items()}
+                measured[step][query] = times
+                console.print(f"{step:24s} {query:22s} flat {times['flat']:.3f} s,"
+                              f" acid {times['acid']:.3f} s,"
+                              f" ratio {times['acid'] / times['flat']:.2f}")
+        warehouse.release()
+    return measured
+
+
+def show(measured: Mapping[str, Mapping[str, Mapping[str, float]]]) -> RichTable:
+    table = RichTable(title="Seconds over the same rows in plain ORC")
+    table.add_column("table")
+    for query in QUERIES:
+        table.add_column(query, justify="right")
+    for step, queries in measured.items():
+        table.add_row(step, *(
+            f"{times['acid'] / times['flat']:.2f} ({times['acid']:.2f} s)"
+            for times in queries.values()))
+    return table
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reading", description=__doc__)
+    parser.add_argument("--rows", type=int, default=8_000_000)
+    parser.add_argument("--rounds", type=int, default=5, help="measured runs of each query")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    chosen = parser.parse_args(argv)
+    measured = run(chosen.rows, chosen.rounds)
+    Console().print(show(measured))
+    today = datetime.date.today().isoformat()
+    save(chosen.out / f"{today}-reading.json", {
+        "machine": machine(), "rows": chosen.rows, "rounds": chosen.rounds, "seconds": measured})
+    chart(chosen.out / f"{today}-reading.svg", "Read time over plain ORC", {
+        step: {query: times["acid"] / times["flat"] for query, times in queries.items()}
+        for step, queries in measured.items()})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

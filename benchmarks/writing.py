@@ -1,0 +1,119 @@
+"""Writing: INSERT beside a plain ORC write, and UPDATE, DELETE, MERGE beside rewriting the table.
+
+`python -m benchmarks.writing` states seconds and bytes written. Each change starts from the same
+table: it is rolled back after it was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from acid_platform.transaction import TransactionTable
+from acid_platform.warehouse import Warehouse
+from benchmarks.lineitem import COLUMNS, alternated, bench_warehouse, lineitem, median, seconds
+from benchmarks.results import machine, save
+
+TABLE = "bench.lineitem"
+
+
+def changes(source: DataFrame) -> dict[str, Callable[[TransactionTable], object]]:
+    """Name → the statement. `source`: 3 % of the table's rows, one in ten of them new."""
+    price = {"extendedprice": "cast(extendedprice + 1 as decimal(12,2))"}
+    return {
+        "UPDATE 0.01 %": lambda t: t.update(price, "orderkey % 10000 = 17"),
+        "UPDATE 1 %": lambda t: t.update(price, "orderkey % 100 = 17"),
+        "UPDATE 30 %": lambda t: t.update(price, "orderkey % 10 < 3"),
+        "DELETE 1 row": lambda t: t.delete("orderkey = 4242"),
+        "DELETE 5 %": lambda t: t.delete("orderkey % 20 = 7"),
+        "MERGE 3 %": lambda t: t.merge(
+            source, "t.orderkey = s.orderkey",
+            when_matched_update={"extendedprice": "s.extendedprice"},
+            when_not_matched_insert="*"),
+    }
+
+
+def inserts(warehouse: Warehouse, flat: DataFrame, rounds: int) -> dict[str, float]:
+    """Medians of writing all rows: as plain ORC, and as one INSERT."""
+    target = Path(warehouse.path, "again")
+    table = warehouse.table(TABLE)
+
+    def plain() -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        flat.write.option("compression", "zlib").orc(warehouse.files.uri(str(target)))
+
+    def insert() -> None:
+        txn = warehouse.transaction()
+        txn.table(table.name).insert(flat)
+        txn.abort("measured")
+        shutil.rmtree(Path(table.location, f"delta_{txn.write_ids[table.name]:07d}"
+                                           f"_{txn.write_ids[table.name]:07d}_0000"))
+
+    return {name: median(values) for name, values in
+            alternated({"plain ORC": plain, "INSERT": insert}, rounds).items()}
+
+
+def change(
+    warehouse: Warehouse, run: Callable[[TransactionTable], object], rounds: int
+) -> tuple[float, int]:
+    """Median seconds, and bytes written; nothing of it stays visible."""
+    taken, written = [], 0
+    for _ in range(rounds):
+        txn = warehouse.transaction()
+        table = txn.table(TABLE)
+        taken.append(seconds(lambda on=table: run(on)))  # type: ignore[misc]
+        written = sum(one.bytes for one in txn.reports)
+        txn.abort("measured")
+    return median(taken), written
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.writing", description=__doc__)
+    parser.add_argument("--rows", type=int, default=8_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    chosen = parser.parse_args(argv)
+    console = Console()
+    with bench_warehouse() as warehouse:
+        spark = warehouse.spark
+        where = warehouse.files.uri(f"{warehouse.path}/flat")
+        lineitem(spark, chosen.rows).write.option("compression", "zlib").orc(where)
+        flat = spark.read.orc(where)
+        table = warehouse.create_table(TABLE, COLUMNS)
+        table.insert(flat)
+        insert = inserts(warehouse, flat, chosen.rounds)
+        rewrite = insert["plain ORC"]
+        size = sum(one.stat().st_size for one in Path(warehouse.path, "flat").glob("*.orc"))
+        ratio = insert["INSERT"] / rewrite
+        console.print(f"plain ORC {rewrite:.2f} s, INSERT {insert['INSERT']:.2f} s: {ratio:.2f}")
+        source = lineitem(spark, chosen.rows // 33, seed=50).withColumn(
+            "orderkey", F.col("orderkey") * 36)
+        shown = RichTable(title=f"Against rewriting {chosen.rows:,} rows: {rewrite:.1f} s,"
+                                f" {size / 1e6:.0f} MB")
+        for name in ("statement", "seconds", "of the rewrite", "MB written", "of the table"):
+            shown.add_column(name, justify="right")
+        found = {}
+        for name, run in changes(source).items():
+            taken, written = change(warehouse, run, chosen.rounds)
+            found[name] = {"seconds": taken, "bytes": written}
+            shown.add_row(name, f"{taken:.2f}", f"{taken / rewrite:.2f}", f"{written / 1e6:.2f}",
+                          f"{written / size:.1%}")
+            console.print(f"{name}: {taken:.2f} s, {written / 1e6:.2f} MB")
+        console.print(shown)
+    save(chosen.out / f"{datetime.date.today().isoformat()}-writing.json", {
+        "machine": machine(), "rows": chosen.rows, "rounds": chosen.rounds,
+        "insert": insert, "insert over plain ORC": ratio, "table bytes": size, "changes": found})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
