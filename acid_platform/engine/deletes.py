@@ -72,57 +72,55 @@ class DeleteBitmap:
         words = np.concatenate(pieces).view(np.int64)
         return cls(words, starts, lows, spans, low, span, tuple(properties))
 
-    def deleted(self, spark: SparkSession, ordinal: Column) -> Column:
+    def deleted(self, spark: SparkSession, ordinal: str) -> Column:
         """Whether a row of the scan is deleted; never NULL.
 
-        `ordinal` is the row's entity. The arrays reach the plan as uncorrelated scalar subqueries:
-        evaluated once, then each test is an array load.
+        `ordinal` names the column of the row's entity. The arrays reach the plan as uncorrelated
+        scalar subqueries: evaluated once, then each test is an array load.
         """
         groups = np.flatnonzero(self.starts >= 0)
-        test = self._by_group if len(groups) <= FEW_GROUPS else self._by_slot
-        return F.coalesce(test(spark, ordinal, groups), F.lit(False))
+        few = len(groups) <= FEW_GROUPS
+        index = self._by_group(ordinal, groups) if few else self._by_slot(spark, ordinal)
+        bits = F.get(_scalar(spark, self.words), index)
+        hit = F.call_function("shiftrightunsigned", bits, F.expr(f"CAST({ROW_ID} & 63 AS int)"))
+        return F.coalesce(hit.bitwiseAND(F.lit(1)) == 1, F.lit(False))
 
-    def _by_group(self, spark: SparkSession, ordinal: Column, groups: np.ndarray) -> Column:
-        """A comparison per group, the largest first: half the work where there are few."""
-        tests = F.lit(False)
+    def _by_group(self, ordinal: str, groups: np.ndarray) -> Column:
+        """Index of a row's word, NULL where it has none: a comparison per group, the largest first.
+        """
         several = len(np.unique(groups // (self.write_id_span * len(self.properties)))) > 1
-        for slot in sorted(groups.tolist(), key=lambda one: int(self.spans[one])):
+        cases = []
+        for slot in sorted(groups.tolist(), key=lambda one: -int(self.spans[one])):
             rest, position = divmod(slot, len(self.properties))
             entity, write_id = divmod(rest, self.write_id_span)
-            same = ((F.col(WRITE_ID) == self.low_write_id + write_id)
-                    & (F.col(BUCKET) == self.properties[position]))
+            word = f"(shiftright({ROW_ID}, 6) - {int(self.lows[slot])})"
+            same = (f"{WRITE_ID} = {self.low_write_id + write_id}"
+                    f" AND {BUCKET} = {self.properties[position]}"
+                    f" AND {word} BETWEEN 0 AND {int(self.spans[slot]) - 1}")
             if several:
-                same = (ordinal == entity) & same
-            start, span = int(self.starts[slot]), int(self.spans[slot])
-            words = _scalar(spark, self.words[start:start + span])
-            word = F.shiftright(F.col(ROW_ID), 6) - F.lit(int(self.lows[slot]))
-            tests = F.when(same, _bit(F.get(words, word.cast("int")))).otherwise(tests)
-        return tests
+                same = f"{ordinal} = {entity} AND {same}"
+            cases.append(f"WHEN {same} THEN {int(self.starts[slot])} + {word}")
+        return F.expr(f"CAST(CASE {' '.join(cases)} END AS int)")
 
-    def _by_slot(self, spark: SparkSession, ordinal: Column, groups: np.ndarray) -> Column:
-        write_id, bucket = F.col(WRITE_ID), F.col(BUCKET)
-        position = F.array_position(F.array(*map(F.lit, self.properties)), bucket) - 1
-        if len(self.properties) == 1:
-            position = F.lit(0)
-        slot = ((ordinal * self.write_id_span + write_id - self.low_write_id)
-                * len(self.properties) + position).cast("int")
-        inside = (write_id.between(self.low_write_id, self.low_write_id + self.write_id_span - 1)
-                  & bucket.isin(*self.properties))
-        word = F.shiftright(F.col(ROW_ID), 6) - F.get(_scalar(spark, self.lows), slot)
+    def _by_slot(self, spark: SparkSession, ordinal: str) -> Column:
+        """The same through a table with an entry for every (entity, write id, property)."""
+        high = self.low_write_id + self.write_id_span - 1
+        properties = ", ".join(map(str, self.properties))
+        place = f"(array_position(array({properties}), {BUCKET}) - 1)"
+        slot = F.expr(
+            f"CASE WHEN {WRITE_ID} BETWEEN {self.low_write_id} AND {high}"
+            f" AND {BUCKET} IN ({properties})"
+            f" THEN CAST(({ordinal} * {self.write_id_span} + {WRITE_ID} - {self.low_write_id})"
+            f" * {len(self.properties)} + {place} AS int) END")
+        word = F.expr(f"shiftright({ROW_ID}, 6)") - F.get(_scalar(spark, self.lows), slot)
         covered = (word >= 0) & (word < F.get(_scalar(spark, self.spans), slot))
         index = F.get(_scalar(spark, self.starts), slot) + word
-        hit = _bit(F.get(_scalar(spark, self.words), index.cast("int")))
-        return F.when(inside, F.when(covered, hit))
+        return F.when(covered, index.cast("int"))
 
 
 def _scalar(spark: SparkSession, values: np.ndarray) -> Column:
     column = pa.ListArray.from_arrays([0, len(values)], pa.array(values, pa.int64()))
     return spark.createDataFrame(pa.table({"a": column})).scalar()
-
-
-def _bit(bits: Column) -> Column:
-    place = F.col(ROW_ID).bitwiseAND(F.lit(63)).cast("int")
-    return F.call_function("shiftrightunsigned", bits, place).bitwiseAND(F.lit(1)) == 1
 
 
 def keys_frame(spark: SparkSession, entities: Sequence[DeleteKeys]) -> DataFrame:

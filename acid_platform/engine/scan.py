@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from acid_platform.engine.deletes import DeleteBitmap, keys_frame
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.predicates import columns_of
-from acid_platform.engine.row_keys import BUCKET, CURRENT, KEYS, ROW_ID, ROW_ID_COLUMN, WRITE_ID
+from acid_platform.engine.row_keys import BUCKET, CURRENT, ROW_ID, ROW_ID_COLUMN, WRITE_ID
 from acid_platform.engine.sarg import search_argument
 from acid_platform.engine.source_frames import (
     ENTITY,
@@ -184,11 +184,12 @@ class ScanBuilder:
         current = never_pushed(CURRENT)
         if branch.test_rows:
             write_ids = self.scan.write_ids
-            excepted = sorted({*write_ids.open, *write_ids.aborted})
-            valid = current <= write_ids.high_watermark
-            frame = frame.filter(valid & ~current.isin(*excepted) if excepted else valid)
+            tests = [f"{current} <= {write_ids.high_watermark}"]
+            if excepted := sorted({*write_ids.open, *write_ids.aborted}):
+                tests.append(f"{current} NOT IN ({', '.join(map(str, excepted))})")
+            frame = frame.filter(" AND ".join(tests))
         if branch.above >= 0:
-            frame = frame.filter(current > branch.above)
+            frame = frame.filter(f"{current} > {branch.above}")
         return frame
 
     def _filtered(self, frame: DataFrame) -> DataFrame:
@@ -197,14 +198,14 @@ class ScanBuilder:
         with raise_as_ours():
             if not self.filters_ids:
                 return frame.filter(self.where)
-            with_id = frame.withColumn(ROW_ID_COLUMN, row_id_struct())
+            with_id = frame.selectExpr("*", ROW_ID_STRUCT)
             return with_id.filter(self.where).drop(ROW_ID_COLUMN)
 
     def _without_deleted(self, frame: DataFrame, group: list[EntityScan]) -> DataFrame:
         keys = [entity.deletes for entity in group]
         bitmap = DeleteBitmap.build(keys)
         if bitmap is not None:
-            return frame.filter(~bitmap.deleted(self.spark, F.col(ENTITY)))
+            return frame.filter(~bitmap.deleted(self.spark, ENTITY))
         gone = keys_frame(self.spark, keys)
         same = (
             (F.col(WRITE_ID) == gone["w"]) & (F.col(BUCKET) == gone["b"])
@@ -218,10 +219,9 @@ class ScanBuilder:
         return self.spark.createDataFrame([], T.StructType(fields)).drop(CURRENT)
 
 
-def row_id_struct() -> Column:
-    """The virtual column `row__id` out of `KEYS`."""
-    write_id, bucket, row_id = (F.col(name) for name in KEYS)
-    return F.struct(write_id.alias("writeid"), bucket.alias("bucketid"), row_id.alias("rowid"))
+ROW_ID_STRUCT = (f"named_struct('writeid', {WRITE_ID}, 'bucketid', {BUCKET}, 'rowid', {ROW_ID})"
+                 f" AS {ROW_ID_COLUMN}")
+"""The virtual column `row__id` out of `KEYS`, as SQL."""
 
 
 def read_frame(
@@ -236,7 +236,5 @@ def read_frame(
     frame = ScanBuilder(spark, scan, columns, where, identities=row_id).rows()
     partition = [column.name for column in scan.partition_columns]
     names = list(columns) if columns is not None else [c.name for c in scan.columns] + partition
-    chosen = [F.col(f"`{name.lower()}`") for name in names]
-    if row_id:
-        chosen.append(row_id_struct().alias(ROW_ID_COLUMN))
-    return frame.select(*chosen)
+    chosen = [f"`{name.lower()}`" for name in names]
+    return frame.selectExpr(*chosen, *([ROW_ID_STRUCT] if row_id else []))

@@ -37,6 +37,8 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.sql.files.ignoreCorruptFiles": "false",
         # Filters on `row` say nothing to ORC, and would replace our search arguments (sarg.py).
         NESTED_SOURCES: "parquet",
+        # Else PySpark asks the JVM several times for each part of an expression.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.codegen.maxFields": "1000",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

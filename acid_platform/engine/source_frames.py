@@ -12,12 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from acid_platform.engine.formats import read_plain
@@ -96,14 +94,12 @@ class SourceFrames:
                   T.StructField(ENTITY, T.IntegerType())]
         frame = self.spark.range(0, len(found), 1, len(found)).mapInArrow(
             read, T.StructType(fields))
-        values = [
-            F.get(F.array(*(self._literal(one, i) for one in self.entities)), F.col(ENTITY))
-            for i in range(len(self.partition_columns))
-        ]
-        keys = [F.col(f"{ROW_ID_COLUMN}.{field.name}").alias(name)
+        values = [f"get(array({', '.join(self._literals(i))}), {ENTITY})"
+                  for i in range(len(self.partition_columns))]
+        keys = [f"{ROW_ID_COLUMN}.{field.name} AS {name}"
                 for field, name in zip(ids.fields, KEYS, strict=True)]
-        return frame.select(*(F.col(f"`{name}`") for name in wanted), *self._named(values), *keys,
-                            F.lit(None).cast("bigint").alias(CURRENT), ENTITY)
+        return frame.selectExpr(*(f"`{name}`" for name in wanted), *self._named(values), *keys,
+                                f"CAST(NULL AS bigint) AS {CURRENT}", ENTITY)
 
     def native(self, kind: SourceKind, positional: bool, found: Sequence[Found]
                ) -> Iterator[DataFrame]:
@@ -122,14 +118,13 @@ class SourceFrames:
             entity, values = paths.ordinal(), paths.values()
         else:
             (ordinal,) = ordinals
-            entity = F.lit(ordinal)
-            values = [self._literal(self.entities[ordinal], i)
-                      for i in range(len(self.partition_columns))]
+            entity = str(ordinal)
+            values = [self._literals(i)[ordinal] for i in range(len(self.partition_columns))]
         acid = kind is SourceKind.ACID
         prefix = f"{schema.ROW}." if acid else ""
-        yield frame.select(
-            *(F.col(f"{prefix}`{one.name}`").alias(one.name) for one in self.columns),
-            *self._named(values), *(_stored_keys() if acid else _no_keys()), entity.alias(ENTITY))
+        yield frame.selectExpr(
+            *(f"{prefix}`{one.name}` AS `{one.name}`" for one in self.columns),
+            *self._named(values), *(_STORED_KEYS if acid else _NO_KEYS), f"{entity} AS {ENTITY}")
 
     def _read(self, kind: SourceKind, positional: bool, uris: list[str]) -> DataFrame:
         reader = (
@@ -147,13 +142,22 @@ class SourceFrames:
             return reader.schema(spark_schema(columns)).orc(uris)
         return read_plain(reader, uris, self.format, self.table)
 
-    def _literal(self, entity: Entity, position: int) -> Column:
-        kind = spark_type(self.partition_columns[position].type)
-        return F.lit(entity.values[position]).try_cast(kind)
+    def _literals(self, position: int) -> list[str]:
+        """Of each entity the value of one partition column, as SQL."""
+        kind = spark_type(self.partition_columns[position].type).simpleString()
+        return [f"try_cast({sql_text(one.values[position])} AS {kind})" for one in self.entities]
 
-    def _named(self, values: Sequence[Column]) -> list[Column]:
-        return [value.alias(column.name)
+    def _named(self, values: Sequence[str]) -> list[str]:
+        return [f"{value} AS `{column.name}`"
                 for value, column in zip(values, self.partition_columns, strict=True)]
+
+
+def sql_text(value: str | None) -> str:
+    """A string literal. Expressions are handed to Spark as text: one call instead of hundreds."""
+    if value is None:
+        return "NULL"
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def key_fields() -> list[T.StructField]:
@@ -161,33 +165,31 @@ def key_fields() -> list[T.StructField]:
             T.StructField(ROW_ID, T.LongType()), T.StructField(CURRENT, T.LongType())]
 
 
-def never_pushed(name: str) -> Column:
-    """A root column for a filter that must stay in Spark.
+def never_pushed(name: str) -> str:
+    """SQL of a root column for a filter that must stay in Spark.
 
     Of a plain comparison Spark pushes at least `IS NOT NULL` into ORC, which looks for a column of
     that name inside the row: rows vanish where the user has one (`operation`, `bucket`) that is
     NULL, and our own search argument is replaced.
     """
-    return F.coalesce(F.col(name), F.lit(-1))
+    return f"coalesce({name}, -1)"
 
 
 def _with_all_six(frame: DataFrame, columns: Sequence[TableColumn]) -> DataFrame:
-    leaf = F.col(f"{schema.ROW}.`{(schema.cheapest(columns) or columns[0]).name}`")
+    leaf = f"{schema.ROW}.`{(schema.cheapest(columns) or columns[0]).name}`"
     # True for every row of a valid file by its first part, which is all that is evaluated; no
     # filter of the reader's can imply it, so that all six root columns stay in the scan.
-    others = reduce(Column.bitwiseOR, (F.col(name) for name in schema.ACID_COLUMNS[1:5]))
-    others = others.bitwiseOR(leaf.isNull().cast("bigint"))
-    return frame.filter((never_pushed(schema.OPERATION) <= schema.DELETE_EVENT) | (others > 0))
+    others = " | ".join([*schema.ACID_COLUMNS[1:5], f"CAST({leaf} IS NULL AS bigint)"])
+    return frame.filter(
+        f"{never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT} OR ({others}) > 0")
 
 
-def _stored_keys() -> list[Column]:
-    return [F.col(schema.ORIGINAL_TRANSACTION).alias(WRITE_ID),
-            F.col(schema.BUCKET).alias(BUCKET), F.col(schema.ROW_ID).alias(ROW_ID),
-            F.col(schema.CURRENT_TRANSACTION).alias(CURRENT)]
-
-
-def _no_keys() -> list[Column]:
-    return [F.lit(None).cast(one.dataType).alias(one.name) for one in key_fields()]
+_STORED_KEYS = (
+    f"{schema.ORIGINAL_TRANSACTION} AS {WRITE_ID}", f"{schema.BUCKET} AS {BUCKET}",
+    f"{schema.ROW_ID} AS {ROW_ID}", f"{schema.CURRENT_TRANSACTION} AS {CURRENT}",
+)
+_NO_KEYS = tuple(f"CAST(NULL AS {one.dataType.simpleString()}) AS {one.name}"
+                 for one in key_fields())
 
 
 def _regular(source: Source) -> bool:
@@ -214,22 +216,17 @@ class _PathValues:
                 encoded[unquote(match[1])] = match[1]
         self.segments = [encoded.get(one.partition, one.partition) for one in frames.entities]
 
-    def _segment(self) -> Column:
+    def _lookup(self, values: Sequence[str]) -> str:
         # Not a regular expression: it is evaluated per row, several times where deletes are tested.
         depth = len(self.frames.partition_columns)
-        end = F.substring_index(F.col("_metadata.file_path"), "/", -(depth + 2))
-        return F.substring_index(end, "/", depth)
+        end = f"substring_index(_metadata.file_path, '/', {-(depth + 2)})"
+        pairs = ", ".join(f"{sql_text(segment)}, {value}"
+                          for segment, value in zip(self.segments, values, strict=True))
+        return f"try_element_at(map({pairs}), substring_index({end}, '/', {depth}))"
 
-    def _lookup(self, values: Sequence[Column]) -> Column:
-        pairs = zip(self.segments, values, strict=True)
-        return F.try_element_at(
-            F.create_map(*(part for segment, value in pairs for part in (F.lit(segment), value))),
-            self._segment(),
-        )
+    def ordinal(self) -> str:
+        return self._lookup([str(i) for i in range(len(self.frames.entities))])
 
-    def ordinal(self) -> Column:
-        return self._lookup([F.lit(i) for i in range(len(self.frames.entities))])
-
-    def values(self) -> list[Column]:
-        return [self._lookup([self.frames._literal(one, i) for one in self.frames.entities])
+    def values(self) -> list[str]:
+        return [self._lookup(self.frames._literals(i))
                 for i in range(len(self.frames.partition_columns))]
