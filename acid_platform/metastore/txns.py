@@ -186,8 +186,12 @@ def allocate_many(turn: Turn, args: Body) -> dict[str, Any]:
     All of them get new ones, or all have them already. Raises TxnAborted, NoSuchTxn, ReadOnlyTxn
     and InvalidDefinition, and then allocates none.
     """
-    txns = [require_open(turn, one) for one in sorted(set(args["txns"]))]
     table = turn.state.table(args["table"])
+    ids = sorted(set(args["txns"]))
+    ended = [one for one in ids if one in turn.state.txns and not turn.state.txns[one].is_open]
+    if ended:
+        raise TxnAborted(f"transactions {ended} were aborted: no write ids of {table.record.name}")
+    txns = [require_open(turn, one) for one in ids]
     bad = [txn.txn_id for txn in txns if txn.kind is not TxnType.DEFAULT]
     if bad:
         raise ReadOnlyTxn(f"transactions {bad} get no write id of {table.record.name} (T17)")
