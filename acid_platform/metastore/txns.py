@@ -188,10 +188,13 @@ def allocate_many(turn: Turn, args: Body) -> dict[str, Any]:
     """
     table = turn.state.table(args["table"])
     ids = sorted(set(args["txns"]))
-    ended = [one for one in ids if one in turn.state.txns and not turn.state.txns[one].is_open]
-    if ended:
-        raise TxnAborted(f"transactions {ended} were aborted: no write ids of {table.record.name}")
-    txns = [require_open(turn, one) for one in ids]
+    ended = [one for one in ids if one not in turn.state.txns or not turn.state.txns[one].is_open]
+    for one in ended:
+        try:
+            require_open(turn, one)
+        except AcidError as error:
+            raise type(error)(f"transactions {ended} are not open (T17): {error}") from error
+    txns = [turn.state.txns[one] for one in ids]
     bad = [txn.txn_id for txn in txns if txn.kind is not TxnType.DEFAULT]
     if bad:
         raise ReadOnlyTxn(f"transactions {bad} get no write id of {table.record.name} (T17)")
