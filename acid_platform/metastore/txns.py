@@ -186,8 +186,15 @@ def allocate_many(turn: Turn, args: Body) -> dict[str, Any]:
     All of them get new ones, or all have them already. Raises TxnAborted, NoSuchTxn, ReadOnlyTxn
     and InvalidDefinition, and then allocates none.
     """
-    txns = [require_open(turn, one) for one in sorted(set(args["txns"]))]
     table = turn.state.table(args["table"])
+    ids = sorted(set(args["txns"]))
+    ended = [one for one in ids if one not in turn.state.txns or not turn.state.txns[one].is_open]
+    for one in ended:
+        try:
+            require_open(turn, one)
+        except AcidError as error:
+            raise type(error)(f"transactions {ended} are not open (T17): {error}") from error
+    txns = [turn.state.txns[one] for one in ids]
     bad = [txn.txn_id for txn in txns if txn.kind is not TxnType.DEFAULT]
     if bad:
         raise ReadOnlyTxn(f"transactions {bad} get no write id of {table.record.name} (T17)")

@@ -1,8 +1,8 @@
 """The JVM-free reader: files of a snapshot → record batches of live rows.
 
 Only the ORC columns that the reader wants, that its predicate reads and that the row tests need are
-decoded. A batch is a stripe; threads work ahead by a few, so that memory stays at some stripes
-however large the table is.
+decoded. A batch is a stripe, or a row group of Parquet; threads work ahead by a few, so that memory
+stays at some stripes however large the table is.
 """
 
 from __future__ import annotations
@@ -140,13 +140,10 @@ class ArrowScan:
             for source in entity.sources.inserts:
                 touched = entity.deletes.may_touch(source.low, source.high, source.number)
                 one = _SourceRead(self, entity, source, deleted if touched else None)
-                if source.size <= SMALL_BYTES or source.kind is SourceKind.PLAIN:
+                if source.size <= SMALL_BYTES:
                     yield one.whole
                 else:
-                    with reading(source.path):
-                        stripes = open_source(self.files, source).nstripes
-                    for index in range(stripes):
-                        yield one.stripe_work(index)
+                    yield from (one.piece(index) for index in range(one.pieces()))
 
 
 def _needs_tests(entity: EntityRead, source: Source) -> bool:
@@ -164,21 +161,45 @@ class _SourceRead:
 
     def whole(self) -> list[pa.RecordBatch]:
         with reading(self.source.path):
-            if self.source.kind is SourceKind.PLAIN:
-                return list(self._plain())
-            file = open_source(self.scan.files, self.source)
-            return [self._stripe(file, index) for index in range(file.nstripes)]
+            file = self._open()
+            return [self._piece(file, index) for index in range(_pieces(file))]
 
-    def stripe_work(self, index: int) -> Callable[[], list[pa.RecordBatch]]:
+    def pieces(self) -> int:
+        """Stripes, or row groups of Parquet."""
+        with reading(self.source.path):
+            return _pieces(self._open())
+
+    def piece(self, index: int) -> Callable[[], list[pa.RecordBatch]]:
         def work() -> list[pa.RecordBatch]:
             with reading(self.source.path):
-                return [self._stripe(open_source(self.scan.files, self.source), index)]
+                return [self._piece(self._open(), index)]
 
         return work
 
+    def _open(self) -> orc.ORCFile | parquet.ParquetFile:
+        """Files of insert-only tables say themselves which format they have."""
+        source, files = self.source, self.scan.files
+        if source.kind is not SourceKind.PLAIN:
+            return open_source(files, source)
+        if self.scan.row_id:
+            raise UnsupportedLayout(
+                f"{source.path} belongs to an insert-only table: its rows have no row__id; leave"
+                " row_id away"
+            )
+        with files.system.open_input_file(source.path) as stream:
+            magic = bytes(stream.read(4))
+        if magic[:3] == b"ORC":
+            return open_source(files, source)
+        if magic == b"PAR1":
+            return parquet.ParquetFile(files.system.open_input_file(source.path))
+        raise UnsupportedLayout(
+            f"{source.path} is neither ORC nor Parquet; to_arrow reads no other format, use read()")
+
     # --- decoding ------------------------------------------------------------------------------
 
-    def _stripe(self, file: orc.ORCFile, index: int) -> pa.RecordBatch:
+    def _piece(self, file: orc.ORCFile | parquet.ParquetFile, index: int) -> pa.RecordBatch:
+        if isinstance(file, parquet.ParquetFile):
+            return self._row_group(file, index)
         if self.source.kind is SourceKind.ACID:
             return self._acid(file, index)
         return self._raw(file, index)
@@ -256,33 +277,13 @@ class _SourceRead:
         return read_stripe(self.scan.files, self.source.path, self.source.length, file, index,
                            names)
 
-    def _plain(self) -> Iterator[pa.RecordBatch]:
-        """Files of insert-only tables say themselves which format they have."""
-        if self.scan.row_id:
-            raise UnsupportedLayout(
-                f"{self.source.path} belongs to an insert-only table: its rows have no row__id;"
-                " leave row_id away"
-            )
-        with self.scan.files.system.open_input_file(self.source.path) as stream:
-            magic = bytes(stream.read(4))
-        if magic[:3] == b"ORC":
-            file = open_source(self.scan.files, self.source)
-            for index in range(file.nstripes):
-                yield self._raw(file, index)
-        elif magic == b"PAR1":
-            with self.scan.files.system.open_input_file(self.source.path) as stream:
-                table = parquet.ParquetFile(stream)
-                found = self._find(table.schema_arrow.names)
-                for batch in table.iter_batches(columns=list(found.values())):
-                    stored = {name: batch.column(inside) for name, inside in found.items()}
-                    keep = np.ones(batch.num_rows, bool)
-                    keep, values = self._accepted(keep, stored, self._needed())
-                    yield self._result(values, keep, ())
-        else:
-            raise UnsupportedLayout(
-                f"{self.source.path} is neither ORC nor Parquet; to_arrow reads no other format,"
-                " use read()"
-            )
+    def _row_group(self, file: parquet.ParquetFile, index: int) -> pa.RecordBatch:
+        found = self._find(file.schema_arrow.names)
+        table = file.read_row_group(index, columns=list(found.values()))
+        stored = {name: _one(table.column(inside)) for name, inside in found.items()}
+        keep = np.ones(file.metadata.row_group(index).num_rows, bool)
+        keep, values = self._accepted(keep, stored, self._needed())
+        return self._result(values, keep, ())
 
     # --- what leaves ---------------------------------------------------------------------------
 
@@ -351,6 +352,14 @@ class _SourceRead:
                 fields=list(ROW_ID_TYPE)))
         batch = pa.RecordBatch.from_arrays(arrays, schema=target)
         return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def _pieces(file: orc.ORCFile | parquet.ParquetFile) -> int:
+    return int(file.num_row_groups if isinstance(file, parquet.ParquetFile) else file.nstripes)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _numbers(array: pa.Array, path: str) -> np.ndarray:

@@ -145,7 +145,7 @@ def test_case_08_T17_T18_T19_write_ids_of_several(world: World) -> None:
         found: list[list[int]] = world.call("allocate_many", table="t", txns=ids)["write_ids"]
         return found
 
-    with pytest.raises(TxnAborted):
+    with pytest.raises(TxnAborted, match=rf"\[{six.id}\]"):
         allocate(five, six)
     with pytest.raises(ReadOnlyTxn):
         allocate(five, reader)

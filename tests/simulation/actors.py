@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 PARTITIONS = ("p=1", "p=2", "p=3")
-REPEATABLE = ("heartbeat", "heartbeat_one", "valid_write_ids", "allocate", "cleaning")
+REPEATABLE = (
+    "heartbeat_lock", "heartbeat", "heartbeat_one", "valid_write_ids", "allocate", "cleaning",
+)
 """Sent again without asking (machine.py)."""
 
 
@@ -212,7 +214,7 @@ class Writer(Actor):
             value = reply["value"]
             self.session = Session(value["txn"], ValidTxnList.parse(value["valid_txns"]),
                                    kind=kind, write_ids=dict(value["write_ids"]), plans=list(plans),
-                                   slow=self.chance < 0.2)
+                                   slow=self.chance < self.sim.slow)
             self._learn(self.session, value["lists"])
 
     def _plans(self) -> list[LockRequest]:
@@ -567,6 +569,43 @@ def _named(task: CleaningTask) -> Json:
             "partition": task.partition, "highest_write_id": task.highest_write_id}
 
 
+class Bystander(Actor):
+    """Holds locks without a transaction, keeps them alive, gives them up, forgets them (T16)."""
+
+    def __init__(self, sim: Simulation, number: int) -> None:
+        super().__init__(sim, number)
+        self.ext = 0
+
+    def lost(self) -> None:
+        self.ext = 0
+
+    def go_on(self) -> None:
+        chance = self.chance
+        if chance < 0.05:
+            # Whose lock it is does not matter: what a transaction holds is refused (L15).
+            last = self.sim.model.last_ext
+            self.ask(None, "unlock", ext=max(1, last - self.sim.random.randrange(6)))
+        elif not self.ext:
+            lock = LockType.EXCLUSIVE if self.chance < 0.25 else LockType.SHARED_READ
+            wish = LockRequest(self.pick("t", "u", "v"), lock)
+            self.ask(self._locked, "lock_alone", locks=[encode(wish)], wait=self.pick(0, 5, 20))
+        elif chance < 0.5:
+            self.ask(self._alive, "heartbeat_lock", ext=self.ext)
+        elif chance < 0.9:
+            self.ask(None, "unlock", ext=self.ext)
+            self.ext = 0
+        else:
+            self.ext = 0
+
+    def _locked(self, reply: Json) -> None:
+        if "value" in reply:
+            self.ext = reply["value"]["ext"]
+
+    def _alive(self, reply: Json) -> None:
+        if "error" in reply:
+            self.ext = 0
+
+
 class Admin(Actor):
     """Drops and creates tables and partitions, aborts what is in the way."""
 
@@ -605,4 +644,6 @@ class Admin(Actor):
                  info={}, tables=[])
 
 
-__all__ = ["COMPACTION", "Actor", "Admin", "Cleaner", "Reader", "Session", "Worker", "Writer"]
+__all__ = [
+    "COMPACTION", "Actor", "Admin", "Bystander", "Cleaner", "Reader", "Session", "Worker", "Writer",
+]

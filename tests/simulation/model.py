@@ -67,7 +67,7 @@ class Model:
         """What a Cleaner works on, since when by the clock."""
         self.answers: dict[str, Json] = {}
         self.parked_answers: dict[str, str] = {}
-        self.started = self.reaped = self.lists = 0
+        self.started = self.reaped = self.lists = self.last_ext = 0
 
     @property
     def last_txn(self) -> int:
@@ -80,6 +80,8 @@ class Model:
         self.started, self.reaped = clock, 0
         for txn in self.open.values():
             txn.beat = txn.read = clock
+        for lock in self.queue:
+            lock.beat = clock
 
     def apply(
         self, request_id: str, op: str, args: Json, replies: dict[str, Json], clock: int,
@@ -105,7 +107,9 @@ class Model:
         self.parked_answers = {}
         for lock in self.queue:
             if not lock.granted and lock.request_id in alive:
-                self.txns[lock.txn].beat = clock
+                lock.beat = clock
+                if lock.txn:
+                    self.txns[lock.txn].beat = clock
         for lock in list(self.queue):
             if not lock.granted and lock.deadline <= clock:
                 self._end_wait(lock, "LockTimeout")
@@ -117,6 +121,9 @@ class Model:
             for txn in list(self.open.values()):
                 if clock - txn.beat > self.timeout:
                     self._abort(txn)
+            for lock in list(self.queue):
+                if not lock.txn and clock - lock.beat > self.timeout:
+                    self._gone(lock, "LockTimeout")
         self._settle()
         self._parked(replies)
 
@@ -128,7 +135,7 @@ class Model:
         claim("L2 L3", told == self.parked_answers, "answered", told, "not", self.parked_answers)
         for key, one in replies.items():
             self.answers[key] = one
-            if "value" in one:
+            if "value" in one and one["value"]["txn"]:
                 self._check_grant(one["value"])
 
     # --- transactions -----------------------------------------------------------------------
@@ -240,6 +247,11 @@ class Model:
         for name, table_id in lock.tables.items():
             if self._may_read(txn, self.tables[table_id]):
                 txn.needs.setdefault(name, table_id)
+        self._stand_in_line(lock)
+
+    def _stand_in_line(self, lock: Lock) -> None:
+        self.last_ext += 1
+        lock.ext = self.last_ext
         self.queue.append(lock)
 
     def _blocked(self, lock: Lock, asked: Resource) -> bool:
@@ -247,14 +259,17 @@ class Model:
         for other in self.queue:
             if other is lock:
                 return False
-            if other.txn != lock.txn and any(waits(asked, one) for one in other.resources):
+            mine = 0 != other.txn == lock.txn
+            if not mine and any(waits(asked, one) for one in other.resources):
                 return True
         return False
 
     def _grant(self, lock: Lock) -> None:
         """P6: the write ids come now, in the order of the grants."""
-        txn = self.txns[lock.txn]
         lock.granted = True
+        if not lock.txn:
+            return
+        txn = self.txns[lock.txn]
         for touch in lock.touches:
             self._allocate(txn, self.tables[touch.table_id])
         txn.touches += lock.touches
@@ -276,6 +291,49 @@ class Model:
         self.parked_answers[lock.request_id] = error
         if lock.begun:
             self._abort(self.txns[lock.txn])
+
+    def on_lock_alone(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        nobody = Txn(0, READ_ONLY, 0, clock, clock, True)
+        refused = self._refused(nobody, args["locks"])
+        if refused is not None:
+            _expect("T16", own, refused)
+            return
+        lock = self._lock(nobody, request_id, args, clock, False)
+        lock.beat = clock
+        blocked = any(self._blocked(lock, one) for one in lock.resources)
+        if blocked and lock.deadline <= clock:
+            _expect("L11 L16", own, "LockTimeout")
+            return
+        self._stand_in_line(lock)
+        if blocked:
+            claim("L16", own is None, lock, "does not wait:", own)
+        else:
+            self._grant(lock)
+            claim("T16", _value("T16", own)["ext"] == lock.ext, own, lock)
+
+    def on_heartbeat_lock(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        lock = next((one for one in self.queue if one.ext == args["ext"] and not one.txn), None)
+        if lock is None:
+            _expect("L12", own, "NoSuchLock")
+        else:
+            _value("L12", own)
+            lock.beat = clock
+
+    def on_unlock(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        lock = next((one for one in self.queue if one.ext == args["ext"]), None)
+        if lock is not None and lock.txn and lock.granted:
+            _expect("L15", own, "InvalidDefinition")
+            return
+        _value("L15", own)
+        if lock is not None:
+            self._gone(lock, "LockNotAcquired")
+            self._settle()
+
+    def _gone(self, lock: Lock, error: str) -> None:
+        if lock.granted:
+            self.queue.remove(lock)
+        else:
+            self._end_wait(lock, error)
 
     def _allocate(self, txn: Txn, table: Table) -> int:
         if table.id not in txn.write_ids:
@@ -657,7 +715,10 @@ class Model:
         return asked or txn.id >= table.cleaned_up_to
 
 
-_REPEATED = ("heartbeat", "heartbeat_one", "valid_write_ids", "allocate", "txn_states", "cleaning")
+_REPEATED = (
+    "heartbeat_lock", "heartbeat", "heartbeat_one", "valid_write_ids", "allocate", "txn_states",
+    "cleaning",
+)
 
 
 def _full(name: str) -> str:

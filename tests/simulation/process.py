@@ -72,7 +72,8 @@ class Process:
         alive = set()
         for entry in state.locks.values():
             if not entry.acquired and entry.request_id in self.connected:
-                state.heartbeats[entry.txn_id] = now
+                beats = state.heartbeats if entry.txn_id else state.lock_beats
+                beats[entry.txn_id or entry.ext] = now
                 alive.add(entry.request_id)
         self.batch.append(Decided(None, self.machine.tick(now), now, frozenset(alive)))
 

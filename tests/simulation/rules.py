@@ -44,6 +44,9 @@ class Lock:
     tables: dict[str, int]
     deadline: int
     granted: bool = False
+    ext: int = 0
+    beat: int = 0
+    """Last sign of life of a lock without a transaction."""
 
 
 @dataclass(frozen=True, slots=True)

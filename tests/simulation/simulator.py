@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from acid_platform.clock import ManualClock
-from tests.simulation.actors import Actor, Admin, Cleaner, Worker, Writer
+from tests.simulation.actors import Actor, Admin, Bystander, Cleaner, Worker, Writer
 from tests.simulation.checks import check_fast, check_whole
 from tests.simulation.disk import Directory, Disk, Place
 from tests.simulation.model import Broken, Model, claim
@@ -72,8 +72,15 @@ class Simulation:
         self.trace: deque[tuple[object, ...]] = deque(maxlen=40)
         self.counts: Counter[str] = Counter()
         self.actors: list[Actor] = [Writer(self, number) for number in range(9)]
-        self.actors += [Worker(self, 9), Worker(self, 10), Cleaner(self, 11), Admin(self, 12)]
-        self.weights = [6] * 9 + ([8, 8, 10, 2] if tidy else [5, 5, 6, 1])
+        self.actors += [
+            Worker(self, 9), Worker(self, 10), Cleaner(self, 11), Admin(self, 12),
+            Bystander(self, 13),
+        ]
+        # Few writers come closer to the borders of an interval, many to each other's locks.
+        writers = self.random.choice((2, 3, 5, 9))
+        others = [8, 8, 10, 2, 1] if tidy else [6, 6, 6, 1, 2]
+        self.weights = [6] * writers + [0] * (9 - writers) + [one * writers / 9 for one in others]
+        self.slow = self.random.choice((0.0, 0.2))
         self._prepare()
 
     def _prepare(self) -> None:
@@ -196,7 +203,7 @@ class Simulation:
 
     def _publish_late(self) -> None:
         """P4: whoever was taken for dead was only slow."""
-        if self.late and self.random.random() < 0.5:
+        if self.late:
             place, one = self.late.pop(self.random.randrange(len(self.late)))
             self.note("late", place, one.name)
             self.counts["late"] += 1

@@ -99,7 +99,8 @@ def test_everything_happens() -> None:
         seen += simulation.counts
     for what in (
         "begin", "open_batch", "lock", "allocate", "valid_write_ids", "commit", "abort",
-        "abort_many", "heartbeat", "heartbeat_one", "drop", "create_table", "add_partitions",
+        "abort_many", "heartbeat", "heartbeat_one", "heartbeat_lock", "lock_alone", "unlock",
+        "drop", "create_table", "add_partitions",
         "begin_compaction", "commit_compaction", "fail_compaction", "revoke_workers",
         "cleaning compaction", "cleaning abort", "cleaning drop", "mark_cleaned", "removed", "late",
         "read", "fold", "lost", "outcome done", "outcome unseen", "outcome waiting",

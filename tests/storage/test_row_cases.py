@@ -319,3 +319,17 @@ def test_S66_flush_length_of_delete_files(tmp_path: Path, values: list[Any]) -> 
     flushed = 0 if values else size
     table.file("D2/bucket_00000_flush_length").write_bytes(struct.pack(">q", flushed))
     assert table.values() == values
+
+
+def test_section_4_originals_are_numbered_by_the_codec_of_their_delete_events(
+    tmp_path: Path,
+) -> None:
+    """Hive 2 wrote the bare bucket number; Hive 3 the property."""
+    old = AcidTable(tmp_path / "old").raw("o", ["a", "b"]).raw("000001_0", ["c", "d"])
+    assert old.ids() == [(0, P, 0), (0, P, 1), (0, B1, 0), (0, B1, 1)]
+    old.deletes("D1", [(0, 0, 1)], current=1).deletes("D2/bucket_00001", [(0, 1, 0)], current=2)
+    assert old.values("2:M::") == ["a", "d"]
+    assert old.ids("2:M::") == [(0, 0, 0), (0, 1, 1)]
+    old.deletes("D3", [(0, P, 0)], current=3)
+    with pytest.raises(CorruptFile, match="two codecs"):
+        old.values("3:M::")

@@ -220,7 +220,11 @@ def test_large_files_are_read_stripe_by_stripe_and_little_ahead(
     assert values == [row[3] for row in rows], "in the order of the file"
 
 
-def test_insert_only_orc_and_parquet_are_told_apart_by_their_content(tmp_path: Path) -> None:
+@pytest.mark.parametrize("small", [0, 1 << 30])
+def test_insert_only_orc_and_parquet_are_told_apart_by_their_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr(module, "SMALL_BYTES", small)
     table = AcidTable(tmp_path, "v string, n int", insert_only=True)
     table.raw("d1/000000_0", [("orc", 1)]).raw("d1/HIVE_UNION_SUBDIR_2/000000_0", [("union", 2)])
     path = table.file("d2/part-00000.parquet")
