@@ -27,7 +27,7 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partitions import parse_partition, partition_name
-from acid_platform.layout.types import INTEGRAL, Column
+from acid_platform.layout.types import INTEGRAL, UNWRITABLE, Column
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
 from acid_platform.services.context import Context, columns_of_record, compression
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
@@ -207,6 +207,7 @@ class TransactionTable:
 
         Raises UnknownColumn, WrongType, OverwriteThenWrite.
         """
+        self._require_writable()
         self._txn._lock(self._record, Statement.INSERT)
         self._txn._refuse_after_overwrite(self._record)
         with self._txn._statement(self._record, self._layout()) as target:
@@ -221,6 +222,7 @@ class TransactionTable:
         replaced, also by no rows. Returns the number of rows. Raises NoSuchPartition.
         """
         fixed = self._fixed(partition)
+        self._require_writable()
         self._txn._lock(self._record, Statement.INSERT_OVERWRITE)
         self._txn._refuse_after_overwrite(self._record)
         whole = [] if self._partition_columns else [""]
@@ -260,6 +262,7 @@ class TransactionTable:
             when_matched_update, when_matched_delete, when_not_matched_insert)]
         only_inserts = all(one.action is MergeAction.INSERT for one in chosen)
         self._refuse_insert_only("MERGE")
+        self._require_writable()
         self._txn._lock(self._record, Statement.MERGE_INSERT if only_inserts else Statement.UPDATE)
         self._txn._refuse_after_overwrite(self._record)
         scan = self._scan(None)
@@ -271,6 +274,13 @@ class TransactionTable:
         operation = Operation.INSERT if only_inserts else Operation.UPDATE
         self._txn._record(self._record, operation, written)
         return counts
+
+    def _require_writable(self) -> None:
+        for column in self._all_columns:
+            if any(one.kind in UNWRITABLE for one in column.type.walk()):
+                raise UnsupportedStatement(
+                    f"column {column.name!r} of {self.name} is {column.type}, which is read but not"
+                    " written here yet; write with Hive, or copy into a table with string columns")
 
     def _refuse_insert_only(self, statement: str) -> None:
         if is_insert_only(self._record.properties):
@@ -285,6 +295,7 @@ class TransactionTable:
         InvalidExpression.
         """
         self._refuse_insert_only("UPDATE")
+        self._require_writable()
         self._txn._lock(self._record, Statement.UPDATE)
         self._txn._refuse_after_overwrite(self._record)
         scan = self._scan(where)

@@ -8,11 +8,12 @@ import socket
 import threading
 import time
 import types
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.compaction.states import CompactionKind, Layout
+from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.arrow_read import arrow_scan
 from acid_platform.engine.open import TableLayout, open_scan, select_entities
 from acid_platform.errors import (
@@ -23,19 +24,21 @@ from acid_platform.errors import (
     SnapshotExpired,
     WarehouseNotWritable,
 )
-from acid_platform.layout.bucketing import refuse_unhashable
-from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import parse_columns
 from acid_platform.location import Location
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client import Metastore
 from acid_platform.metastore.records import ClientInfo, TableRecord
 from acid_platform.services import worker
+from acid_platform.services.adoption import columns_of_file, survey
 from acid_platform.services.context import table_layout, worker_id
+from acid_platform.services.declaration import Declaration
 from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.files import Files
 from acid_platform.table import Table, TableSnapshot
 from acid_platform.transaction import Transaction
+from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,11 +47,6 @@ if TYPE_CHECKING:
 
     from acid_platform.engine.scan import TableScan
     from acid_platform.metastore.client import Transaction as Lease
-    from acid_platform.transactions import ValidWriteIdList
-
-UNSUPPORTED = ("char", "varchar", "timestamp with local time zone")
-RESERVED = ("row__id", "input__file__name")
-
 
 class Warehouse:
     """A directory of Hive ACID tables and its metastore. Use `open`; close it, or use `with`.
@@ -131,49 +129,55 @@ class Warehouse:
         that is not there is made. Raises InvalidDefinition, TableExists.
         """
         full = _full_name(name)
-        given = dict(properties or {})
-        Layout.of(given)
-        kind = given.get("transactional_properties", "default").lower()
-        if kind not in ("default", "insert_only"):
-            raise InvalidDefinition(
-                f"{full}: transactional_properties={kind!r}; it is default or insert_only")
-        if kind == "default" and FileFormat.of(given) != ORC:
-            raise InvalidDefinition(
-                f"{full}: {FileFormat.of(given).name} files hold no row identities; set"
-                " transactional_properties=insert_only, or store the table as orc")
-        given.setdefault("transactional", "true")
-        if given["transactional"].lower() != "true":
-            raise InvalidDefinition(f"{full}: every table here is transactional=true")
-        own = parse_columns(columns)
-        keys = parse_columns(", ".join(partitioned_by)) if partitioned_by else ()
-        for column in (*own, *keys):
-            kinds = [one.kind for one in column.type.walk()]
-            bad = next((kind for kind in kinds if kind in UNSUPPORTED), None)
-            if bad or column.name in RESERVED or column.name.startswith("__"):
-                raise InvalidDefinition(
-                    f"{full}: column {column.name!r} {column.type} can't be declared;"
-                    + (" use string or timestamp" if bad else " the name is reserved"))
-        FileFormat.of(given).refuse(own)
-        clustered, buckets = clustered_by or ((), 0)
-        if clustered:
-            given.setdefault("bucketing_version", "2")
-            for name in clustered:
-                found = next((one for one in own if one.name == name.lower()), None)
-                if found is None:
-                    raise InvalidDefinition(f"{full}: there is no column {name!r} to cluster by")
-                refuse_unhashable(found.type)
-        for column in keys:
-            if column.type.nested or column.name.startswith(("_", ".")):
-                raise InvalidDefinition(f"{full}: {column} can't be a partition column: its"
-                                        " directories would be hidden, or its type is nested")
+        declared = Declaration.of(
+            full, parse_columns(columns), partitioned_by, clustered_by, properties)
         database, _, table = full.partition(".")
         where = location or f"{self._path}/{database}.db/{table}"
         self.metastore.create_database(database, if_not_exists=True)
         record = self.metastore.create_table(
-            full, where, [(c.name, str(c.type)) for c in own],
-            [(c.name, str(c.type)) for c in keys], given, [one.lower() for one in clustered],
-            buckets, if_not_exists=if_not_exists)
+            full, where, *declared.arguments, if_not_exists=if_not_exists)
         Files.of(record.location)[0].make_directory(Files.of(record.location)[1])
+        return Table(self, record.name)
+
+    def adopt_table(
+        self, name: str, location: str | os.PathLike[str], schema: str | None = None,
+        partitioned_by: Sequence[str] = (),
+        clustered_by: tuple[Sequence[str], int] | None = None,
+        snapshot: ValidWriteIdList | str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """A table that is there already: a Hive ACID directory, or plain ORC files (P24).
+
+        No file is touched; plain files become original files of write id 0. `schema` None takes the
+        columns of one of its ORC files. Write ids that `snapshot` does not see count as aborted for
+        ever; without it everything that is found counts as committed, and a warning says so. New
+        ids start above the highest that any name holds. Nobody else may write there afterwards.
+
+        Raises TableExists, InvalidDefinition, MalformedName, CorruptFile.
+        """
+        full, where = _full_name(name), os.fspath(location)
+        found = survey(full, where, len(partitioned_by))
+        files, root = Files.of(where)
+        columns = (columns_of_file(files, found.sample, full) if schema is None
+                   else parse_columns(schema))
+        declared = Declaration.of(
+            full, columns, partitioned_by, clustered_by, properties, written_before=True)
+        keys = [one.name for one in declared.partition_columns]
+        for partition in found.partitions:
+            if parse_partition(partition, keys) is None:
+                raise InvalidDefinition(
+                    f"{full}: {root}/{partition} is no partition of {', '.join(keys)}")
+        seen = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
+        self.metastore.create_database(full.partition(".")[0], if_not_exists=True)
+        record = self.metastore.adopt_table(
+            full, where, *declared.arguments,
+            write_id=found.write_id, txn_id=found.txn_id, aborted=found.aborted(seen),
+            partitions=found.partitions, directories=found.directories)
+        if seen is None and found.write_id:
+            warnings.warn(
+                f"{full}: write ids 1 to {found.write_id} were found and count as committed; if"
+                " some were open or aborted, drop the table and adopt it with snapshot=",
+                stacklevel=2)
         return Table(self, record.name)
 
     def table(self, name: str) -> Table:

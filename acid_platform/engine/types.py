@@ -20,9 +20,6 @@ _SPARK: dict[str, T.DataType] = {
 _HIVE = {type(spark): kind for kind, spark in _SPARK.items()
          if kind not in ("varchar", "char", "timestamp with local time zone")}
 
-UNWRITABLE = ("char", "varchar", "timestamp with local time zone")
-"""Types that are read but can't be declared yet: Spark's writer would store another ORC type."""
-
 
 def spark_type(hive: HiveType) -> T.DataType:
     match hive.kind:

@@ -14,6 +14,9 @@ _SIMPLE = frozenset(
 )
 _SYNONYMS = {"integer": "int", "numeric": "decimal", "dec": "decimal"}
 _LOCAL_ZONE = "timestamp with local time zone"
+UNWRITABLE = ("char", "varchar", _LOCAL_ZONE)
+"""Types that are read but not written yet: Spark's writer would store another ORC type."""
+
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w]*|`[^`]+`|\d+|[<>(),:])")
 
 

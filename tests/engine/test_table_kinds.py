@@ -141,9 +141,8 @@ def test_storage7_1_rows_of_original_files_can_be_changed(
     names = iter(["000000_0", "000001_0"])
     for path in sorted((tmp_path / "flat").glob("part-*.orc")):
         path.rename(root / next(names))
-    warehouse.metastore.adopt_table("db.converted", str(root),
-                                    [("id", "int"), ("v", "string")])
-    table = warehouse.table("db.converted")
+    table = warehouse.adopt_table("db.converted", root)
+    assert [str(one) for one in table.columns] == ["id int", "v string"]
     assert table.update({"v": "'u'"}, "id in (2, 7)") == 2
     assert table.delete("id = 3") == 1
     assert sorted(map(tuple, table.read().collect())) == [

@@ -1,0 +1,101 @@
+"""What is found in the directory of a table that others have written (P24). Starts no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from acid_platform.errors import InvalidDefinition
+from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
+from acid_platform.layout.types import Column, parse_type
+from acid_platform.metastore.records import WriteReport
+from acid_platform.snapshot.listing import EntityListing, FileEntry
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import orc_schema
+from acid_platform.storage.sources import is_acid
+from acid_platform.transactions import Operation, ValidWriteIdList
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Partitions and directories of a table on disk, and the highest ids in their names."""
+
+    partitions: tuple[str, ...]
+    directories: tuple[WriteReport, ...]
+    write_id: int
+    txn_id: int
+    sample: str
+    """Path of one data file, or empty."""
+
+    def aborted(self, snapshot: ValidWriteIdList | None) -> frozenset[int]:
+        """Write ids that never count: those that the snapshot does not see, as aborted for ever."""
+        if snapshot is None:
+            return frozenset()
+        later = range(snapshot.high_watermark + 1, self.write_id + 1)
+        return frozenset({*snapshot.open, *snapshot.aborted, *later})
+
+
+def survey(table: str, location: str, depth: int) -> Survey:
+    """Looks through `depth` levels of partition directories.
+
+    Raises InvalidDefinition where nothing is there, MalformedName, CorruptFile.
+    """
+    files, root = Files.of(location)
+    if not files.is_directory(root):
+        raise InvalidDefinition(f"{table}: there is no directory {location}")
+    names = files.partition_directories(root, depth)
+    listings = files.entities([f"{root}/{name}".rstrip("/") for name in names])
+    reports: list[WriteReport] = []
+    write_id = txn_id = 0
+    sample = ""
+    for name, listing in zip(names, listings, strict=True):
+        for directory, found, entries in _directories(listing):
+            if found is not None:
+                high = found.write_id if isinstance(found, BaseName) else found.high
+                write_id, txn_id = max(write_id, high), max(txn_id, found.visibility)
+            reports.append(WriteReport(
+                table, name or None, Operation.INSERT, directory, 0,
+                sum(one.size for one in entries), len(entries)))
+            if not (found and not isinstance(found, BaseName) and found.deletes):
+                first = next((one for one in entries if one.size and not is_hidden(one.name)), None)
+                sample = f"{listing.location}/{first.path}" if first else sample
+    partitions = tuple(names) if depth else ()
+    return Survey(partitions, tuple(reports), write_id, txn_id, sample)
+
+
+def _directories(
+    listing: EntityListing,
+) -> Iterator[tuple[str, AcidName | None, list[FileEntry]]]:
+    """ACID directories of one entity with their files; '' stands for its original files."""
+    inside: dict[str, list[FileEntry]] = {one: [] for one in listing.directories}
+    originals = []
+    for entry in listing.files:
+        child, slash, _ = entry.path.partition("/")
+        if is_hidden(child):
+            continue
+        if slash and parse_directory(child, f"{listing.location}/{child}"):
+            inside.setdefault(child, []).append(entry)
+        else:
+            originals.append(entry)
+    for directory, entries in sorted(inside.items()):
+        name = None if is_hidden(directory) else parse_directory(directory)
+        if name is not None:
+            yield directory, name, entries
+    if originals:
+        yield "", None, originals
+
+
+def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
+    """The table's columns as one of its ORC files has them. Raises InvalidDefinition, CorruptFile.
+    """
+    if not path:
+        raise InvalidDefinition(f"{table}: there is no data file to take the columns from; give"
+                                " schema='id int, …'")
+    fields = parse_type(orc_schema(files, path)).children
+    if is_acid([name for name, _ in fields]):
+        fields = fields[5][1].children
+    columns = tuple(Column(name, kind) for name, kind in fields)
+    if all(column.name.startswith("_col") for column in columns):
+        raise InvalidDefinition(f"{path} names no columns ({columns[0].name}, …); give"
+                                " schema='id int, …' in their order")
+    return columns
