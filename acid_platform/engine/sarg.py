@@ -60,13 +60,15 @@ def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> Iter
     ids = T.StructType([T.StructField(name, T.LongType())
                         for name in ("writeid", "bucketid", "rowid")])
     fields = [*spark_schema(columns).fields, T.StructField(ROW_ID_COLUMN, ids)]
+    jvm: Any = spark._jvm
+    types = jvm.org.apache.spark.sql.types.DataType.fromJson(T.StructType(fields).json())
     # An RDD, so that the optimiser does not fold the plan of an empty relation away.
-    none = spark.createDataFrame(spark.sparkContext.emptyRDD(), T.StructType(fields))
+    nothing = spark.sparkContext._jsc.emptyRDD()
     with raise_as_ours():
-        plan = none.filter(where)._jdf.queryExecution().optimizedPlan()
+        none = spark._jsparkSession.createDataFrame(nothing, types)
+        plan = none.filter(where).queryExecution().optimizedPlan()
     if plan.nodeName() != "Filter":
         return
-    jvm: Any = spark._jvm
     sources = jvm.org.apache.spark.sql.execution.datasources
     strategy = getattr(getattr(sources, "DataSourceStrategy$"), "MODULE$")
     waiting = [plan.condition()]

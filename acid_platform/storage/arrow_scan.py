@@ -120,10 +120,7 @@ class ArrowScan:
             if open_:
                 sources = replace(entity.sources, inserts=open_)
                 tested.append(replace(entity, sources=sources))
-        ids = any(one.kind is not SourceKind.PLAIN for entity in tested
-                  for one in entity.sources.inserts)
-        wanted = () if ids else (self.columns[0].name,)
-        scan = replace(self, entities=tuple(tested), wanted=wanted, row_id=ids)
+        scan = replace(self, entities=tuple(tested), wanted=(), row_id=False)
         return known + sum(int(batch.num_rows) for batch in scan.batches(threads))
 
     def _rows(self, source: Source) -> int:
@@ -338,6 +335,8 @@ class _SourceRead:
         self, values: Values, keep: np.ndarray, identity: Sequence[np.ndarray]
     ) -> pa.RecordBatch:
         target = self.scan.schema
+        if not len(target):
+            return _without_columns(int(np.count_nonzero(keep)))
         if not keep.any():
             return pa.RecordBatch.from_arrays(
                 [pa.nulls(0, one.type) for one in target], schema=target)
@@ -360,6 +359,11 @@ def _pieces(file: orc.ORCFile | parquet.ParquetFile) -> int:
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def _without_columns(rows: int) -> pa.RecordBatch:
+    nothing = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    return pa.RecordBatch.from_struct_array(nothing)
 
 
 def _numbers(array: pa.Array, path: str) -> np.ndarray:
