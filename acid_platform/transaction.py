@@ -17,7 +17,13 @@ from acid_platform.engine.merge import Merge, MergeAction, MergeClause, MergeCou
 from acid_platform.engine.open import TableLayout, open_scan
 from acid_platform.engine.read import filtered
 from acid_platform.engine.scan import TableScan
-from acid_platform.engine.write import WriteTarget, Written, write_statement, write_truncation
+from acid_platform.engine.write import (
+    DELETES,
+    WriteTarget,
+    Written,
+    write_statement,
+    write_truncation,
+)
 from acid_platform.errors import (
     NoSuchPartition,
     OverwriteThenWrite,
@@ -312,7 +318,7 @@ class TransactionTable:
         scan = self._scan(where)
         with self._txn._statement(self._record, self._layout()) as target:
             events = delete_events(self._spark, scan, target, where)
-            written = write_statement(events, target)
+            written = write_statement(events, target, only=DELETES)
         self._txn._record(self._record, Operation.DELETE, written)
         return sum(one.rows for one in written)
 

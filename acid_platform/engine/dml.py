@@ -14,7 +14,15 @@ from acid_platform.engine.incoming import unknown_column
 from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.scan import ScanBuilder, TableScan
 from acid_platform.engine.types import refusal, spark_schema, spark_type
-from acid_platform.engine.write import DELETES, INSERTS, KIND, WriteTarget, insert_columns, numbered
+from acid_platform.engine.write import (
+    DELETES,
+    INSERTS,
+    KIND,
+    WriteTarget,
+    arranged,
+    insert_columns,
+    numbered,
+)
 from acid_platform.errors import (
     BucketColumnUpdate,
     InvalidExpression,
@@ -56,9 +64,8 @@ def delete_events(
     partition = [F.col(f"`{name}`") for name in target.partition_columns]
     placed = matched.select(*partition, *KEYS)
     placed = placed.repartitionById(writers(scan), bucket_number())
-    placed = placed.sortWithinPartitions(*partition, *KEYS)
-    return placed.select(F.lit(DELETES).alias(KIND), *partition,
-                         *_delete_columns(target, spark_schema(scan.columns)))
+    placed = arranged(placed, target, KEYS)
+    return placed.select(*partition, *_delete_columns(target, spark_schema(scan.columns)))
 
 
 def update_events(
@@ -86,8 +93,7 @@ def both_events(
     Both events of an updated row come from the same task and the same evaluation of its values.
     """
     partition = [F.col(f"`{name}`") for name in target.partition_columns]
-    both = placed.withColumn(KIND, F.explode(kinds))
-    both = both.sortWithinPartitions(KIND, *partition, *KEYS)
+    both = arranged(placed.withColumn(KIND, F.explode(kinds)), target, KEYS)
     inserts = insert_columns(target.write_id, target.statement, F.col(NEW))
     deletes = _delete_columns(target, spark_schema(scan.columns))
     is_delete = F.col(KIND) == DELETES

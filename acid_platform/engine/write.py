@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +24,7 @@ from acid_platform.errors import InvalidDefinition, PublicationFailed
 from acid_platform.layout import names, schema
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
+from acid_platform.layout.partitions import DEFAULT_PARTITION
 from acid_platform.layout.rowids import MAX_BUCKET, MAX_STATEMENT, ROW_ID_MASK
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import finish_file
@@ -51,6 +52,8 @@ class WriteTarget:
     buckets: Bucketing | None = None
     plain: FileFormat | None = None
     """Of an insert-only table; None for full ACID."""
+    written: Observation = field(default_factory=Observation)
+    """Counts the events on their way to the files."""
 
     def __post_init__(self) -> None:
         if self.statement > MAX_STATEMENT:
@@ -92,33 +95,50 @@ def insert_columns(write_id: int, statement: int, row: Column) -> list[Column]:
     ]
 
 
+def arranged(frame: DataFrame, target: WriteTarget, order: Sequence[str]) -> DataFrame:
+    """Rows in the order of their files, and counted; number them after it, write them as they are.
+
+    Partition columns become the text of their directories, which is never NULL: Spark's writer
+    finds the order that it needs, `order` after the kind and the partition. It would sort once more
+    otherwise, and where that spills, rows of one file change places although they have their
+    numbers by then (P15).
+    """
+    names = target.partition_columns
+    frame = frame.withColumns({name: F.expr(
+        f"coalesce(nullif(CAST(`{name}` AS string), ''), '{DEFAULT_PARTITION}')")
+        for name in names}) if names else frame
+    # Before the sort: the order does not pass an observation.
+    frame = frame.observe(target.written, F.count(F.lit(1)).alias("events"))
+    by = [*([KIND] if KIND in frame.columns else []), *(f"`{name}`" for name in names), *order]
+    return frame.sortWithinPartitions(*by) if by else frame
+
+
 def numbered(
     frame: DataFrame, target: WriteTarget, columns: Sequence[str]
 ) -> DataFrame:
-    """Insert events of a frame that has the table's columns, sorted as `partitionBy` needs it."""
-    if target.partition_columns:
-        frame = frame.sortWithinPartitions(*target.partition_columns)
+    """Insert events of a frame that has the table's columns."""
+    frame = arranged(frame, target, [])
     values = [F.col(f"`{name}`") for name in columns]
     keep = [F.col(f"`{name}`") for name in target.partition_columns]
     if target.plain is not None:
-        return frame.select(F.lit(INSERTS).alias(KIND), *keep, *values)
-    return frame.select(F.lit(INSERTS).alias(KIND), *keep, *insert_columns(
+        return frame.select(*keep, *values)
+    return frame.select(*keep, *insert_columns(
         target.write_id, target.statement, F.struct(*values)))
 
 
 def write_statement(
     events: DataFrame, target: WriteTarget, overwrite: bool = False,
-    empty_partitions: Sequence[str] = (),
+    empty_partitions: Sequence[str] = (), only: str = INSERTS,
 ) -> list[Written]:
     """Write the events of one statement in one Spark job and publish them.
 
-    `events`: __kind ('i' or 'd'), the partition columns, the six ACID columns; for an insert-only
-    table __kind, the partition columns and the table's columns. `overwrite` makes base directories
-    of the inserts; `empty_partitions` get an empty base even without a row. Raises
+    `events`, arranged: the partition columns and the six ACID columns, or the table's columns if
+    it is insert-only; and __kind ('i' or 'd'), unless all are of kind `only`. `overwrite` makes
+    base directories of the inserts; `empty_partitions` get an empty base even without a row. Raises
     PublicationFailed, CorruptFile, WrongType (a value that overflows), TxnAborted.
     """
     with _staging(target) as staging:
-        counted = _run(events, target, f"{staging}/out")
+        counted = _run(events, target, f"{staging}/out", only)
         built = list(_build(target, staging, overwrite, empty_partitions, events.sparkSession))
         total = sum(one.rows for one in built)
         if total != counted:
@@ -179,19 +199,21 @@ def _publish(target: WriteTarget, staging: str, built: Sequence[Written]) -> Non
         raise
 
 
-def _run(events: DataFrame, target: WriteTarget, path: str) -> int:
-    observation = Observation()
-    watched = events.observe(observation, F.count(F.lit(1)).alias("events"))
-    partition = [KIND, *target.partition_columns]
-    uri = target.files.uri(path)
+def _run(events: DataFrame, target: WriteTarget, path: str, only: str) -> int:
+    partition = [*target.partition_columns]
+    if KIND in events.columns:
+        partition.insert(0, KIND)
+        uri = target.files.uri(path)
+    else:
+        uri = target.files.uri(f"{path}/{KIND}={only}")
     with raise_as_ours():
         if target.plain is None:
-            writer = watched.write.mode("errorifexists").option("compression", target.compression)
+            writer = events.write.mode("errorifexists").option("compression", target.compression)
             writer.partitionBy(*partition).orc(uri)
         else:
-            columns = [name for name in watched.columns if name not in partition]
-            write_plain(watched, target.plain, columns, partition, target.compression, uri)
-        return int(observation.get["events"])
+            columns = [name for name in events.columns if name not in partition]
+            write_plain(events, target.plain, columns, partition, target.compression, uri)
+        return int(target.written.get["events"])
 
 
 def _build(

@@ -171,3 +171,18 @@ def test_a_torn_file_is_named(tmp_path: Path, content: bytes) -> None:
         open_orc(files, str(tmp_path / "torn"))
     with pytest.raises(CorruptFile, match="torn"):
         with_user_metadata(content, {}, "torn")
+
+
+@pytest.mark.parametrize(("ids", "ok"), [
+    ([0, 1, 2, 7], True), ([0, 2, 1, 7], False), ([0, 1, 1, 7], False)])
+def test_P15_a_file_whose_rows_are_out_of_order_is_never_published(
+    tmp_path: Path, ids: list[int], ok: bool
+) -> None:
+    """Spark's writer may sort once more after rows were numbered: within a stripe, too."""
+    path = write(tmp_path / "f", [(1, P, one, 1) for one in ids])
+    files, _ = Files.of(str(tmp_path))
+    if ok:
+        assert finish_file(files, path, deletes=False) == len(ids)
+        return
+    with pytest.raises(CorruptFile, match="do not ascend"):
+        finish_file(files, path, deletes=False)
