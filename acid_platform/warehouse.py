@@ -7,7 +7,6 @@ import os
 import socket
 import threading
 import time
-import types
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +19,6 @@ from acid_platform.errors import (
     AlreadyScheduled,
     CompactionFailed,
     InvalidDefinition,
-    NoSuchTxn,
     SnapshotExpired,
     WarehouseNotWritable,
 )
@@ -34,6 +32,7 @@ from acid_platform.services import worker
 from acid_platform.services.adoption import columns_of_file, survey
 from acid_platform.services.context import table_layout, worker_id
 from acid_platform.services.declaration import Declaration
+from acid_platform.snapshots import Snapshot, full_name
 from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.files import Files
 from acid_platform.table import Table, TableSnapshot
@@ -128,7 +127,7 @@ class Warehouse:
         Names are stored in lower case; a name without a database is in `default`, and a database
         that is not there is made. Raises InvalidDefinition, TableExists.
         """
-        full = _full_name(name)
+        full = full_name(name)
         declared = Declaration.of(
             full, parse_columns(columns), partitioned_by, clustered_by, properties)
         database, _, table = full.partition(".")
@@ -155,7 +154,7 @@ class Warehouse:
 
         Raises TableExists, InvalidDefinition, MalformedName, CorruptFile.
         """
-        full, where = _full_name(name), os.fspath(location)
+        full, where = full_name(name), os.fspath(location)
         found = survey(full, where, len(partitioned_by))
         files, root = Files.of(where)
         columns = (columns_of_file(files, found.sample, full) if schema is None
@@ -182,7 +181,7 @@ class Warehouse:
 
     def table(self, name: str) -> Table:
         """Raises NoSuchTable."""
-        return Table(self, _full_name(name))
+        return Table(self, full_name(name))
 
     def tables(self) -> list[str]:
         """Full names, sorted."""
@@ -190,7 +189,7 @@ class Warehouse:
 
     def drop_table(self, name: str) -> None:
         """Gone at once for new snapshots; its files go when no older one needs them (C41)."""
-        self.metastore.drop_table(_full_name(name))
+        self.metastore.drop_table(full_name(name))
 
     def layout(self, record: TableRecord) -> TableLayout:
         """Where a table lies and which partitions it has now."""
@@ -365,69 +364,6 @@ class Warehouse:
 
     def __repr__(self) -> str:
         return f"<Warehouse {self._path}>"
-
-
-class Snapshot:
-    """One snapshot over all tables; its frames are valid until the block ends."""
-
-    def __init__(self, warehouse: Warehouse, lease: Lease) -> None:
-        self._warehouse = warehouse
-        self._lease = lease
-
-    def table(self, name: str) -> SnapshotTable:
-        """Raises NoSuchTable."""
-        return SnapshotTable(self._warehouse, self._lease,
-                             self._warehouse.metastore.table(_full_name(name)))
-
-    def close(self) -> None:
-        with suppress(SnapshotExpired):
-            self._lease.commit()
-
-    def __enter__(self) -> Snapshot:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class SnapshotTable:
-    """A table as one snapshot sees it."""
-
-    def __init__(self, warehouse: Warehouse, lease: Lease, record: TableRecord) -> None:
-        self._warehouse = warehouse
-        self._lease = lease
-        self._record = record
-
-    def read(
-        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
-    ) -> DataFrame:
-        """As Table.read, at this snapshot. Raises SnapshotExpired after the block."""
-        from acid_platform.engine.read import filtered
-
-        write_ids = self._lease.valid_write_ids(self._record.name)
-        scan = open_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
-                         where)
-        return filtered(self._warehouse.spark, scan, columns, where, row_id, self._record.name)
-
-    def to_arrow(
-        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
-    ) -> pa.Table:
-        """As Table.to_arrow, at this snapshot. Raises SnapshotExpired after the block."""
-        try:
-            self._lease.heartbeat(read=True)
-        except NoSuchTxn as error:
-            raise SnapshotExpired(f"{self._record.name}: the block of this snapshot has ended; take"
-                                  " a new one by Warehouse.snapshot") from error
-        write_ids = self._lease.valid_write_ids(self._record.name)
-        return arrow_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
-                          columns, where, row_id).table()
-
-
-def _full_name(name: str) -> str:
-    return (name if "." in name else f"default.{name}").lower()
 
 
 def _same_files(some: list[TableScan], others: list[TableScan]) -> bool:

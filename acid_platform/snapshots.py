@@ -1,0 +1,83 @@
+"""One snapshot over all tables, held for a block by a read lease (P12)."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from acid_platform.engine.arrow_read import arrow_scan
+from acid_platform.engine.open import open_scan
+from acid_platform.engine.read import filtered
+from acid_platform.errors import NoSuchTxn, SnapshotExpired
+from acid_platform.metastore.records import TableRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from acid_platform.metastore.client import Transaction as Lease
+    from acid_platform.warehouse import Warehouse
+
+
+class Snapshot:
+    """One snapshot over all tables; its frames are valid until the block ends."""
+
+    def __init__(self, warehouse: Warehouse, lease: Lease) -> None:
+        self._warehouse = warehouse
+        self._lease = lease
+
+    def table(self, name: str) -> SnapshotTable:
+        """Raises NoSuchTable."""
+        return SnapshotTable(self._warehouse, self._lease,
+                             self._warehouse.metastore.table(full_name(name)))
+
+    def close(self) -> None:
+        with suppress(SnapshotExpired):
+            self._lease.commit()
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class SnapshotTable:
+    """A table as one snapshot sees it."""
+
+    def __init__(self, warehouse: Warehouse, lease: Lease, record: TableRecord) -> None:
+        self._warehouse = warehouse
+        self._lease = lease
+        self._record = record
+
+    def read(
+        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
+    ) -> DataFrame:
+        """As Table.read, at this snapshot. Raises SnapshotExpired after the block."""
+        write_ids = self._lease.valid_write_ids(self._record.name)
+        scan = open_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
+                         where)
+        return filtered(self._warehouse.spark, scan, columns, where, row_id, self._record.name)
+
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
+    ) -> pa.Table:
+        """As Table.to_arrow, at this snapshot. Raises SnapshotExpired after the block."""
+        try:
+            self._lease.heartbeat(read=True)
+        except NoSuchTxn as error:
+            raise SnapshotExpired(f"{self._record.name}: the block of this snapshot has ended; take"
+                                  " a new one by Warehouse.snapshot") from error
+        write_ids = self._lease.valid_write_ids(self._record.name)
+        return arrow_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
+                          columns, where, row_id).table()
+
+
+def full_name(name: str) -> str:
+    """`db.table` in lower case; a name without a database is in `default`."""
+    return (name if "." in name else f"default.{name}").lower()
