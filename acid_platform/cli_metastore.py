@@ -142,14 +142,14 @@ def restore(session: Session, file: str, replace: bool) -> None:
     Write ids above the backup's are in doubt: hidden, and their files kept, until `resolve`.
     """
     from acid_platform.metastore.backup import restore as restore_file
-    from acid_platform.services.recovery import highest_ids
+    from acid_platform.services.recovery import highest_of
 
     if session.place.shared:
         raise InvalidDefinition(
             f"{session.place.metastore} is a service: restore on its machine, with ACID_METASTORE"
             " set to its directory there")
     done = restore_file(
-        Home(Path(session.place.metastore).resolve()), os.fspath(file), highest_ids, replace)
+        Home(Path(session.place.metastore).resolve()), os.fspath(file), highest_of, replace)
     if session.json:
         session.say_json(asdict(done))
         return

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from acid_platform.errors import InvalidDefinition
-from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
+from acid_platform.layout.names import AcidName, DeltaName, is_hidden, parse_directory
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.records import WriteReport
+from acid_platform.services.recovery import highest_ids
 from acid_platform.snapshot.listing import EntityListing, FileEntry
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import orc_schema
@@ -46,21 +47,18 @@ def survey(table: str, location: str, depth: int) -> Survey:
     names = files.partition_directories(root, depth)
     listings = files.entities([f"{root}/{name}".rstrip("/") for name in names])
     reports: list[WriteReport] = []
-    write_id = txn_id = 0
     sample = ""
     for name, listing in zip(names, listings, strict=True):
         for directory, found, entries in _directories(listing):
-            if found is not None:
-                high = found.write_id if isinstance(found, BaseName) else found.high
-                write_id, txn_id = max(write_id, high), max(txn_id, found.visibility)
             reports.append(WriteReport(
                 table, name or None, Operation.INSERT, directory, 0,
                 sum(one.size for one in entries), len(entries)))
-            if not (found and not isinstance(found, BaseName) and found.deletes):
+            if not (isinstance(found, DeltaName) and found.deletes):
                 first = next((one for one in entries if one.size and not is_hidden(one.name)), None)
                 sample = f"{listing.location}/{first.path}" if first else sample
     partitions = tuple(names) if depth else ()
-    return Survey(partitions, tuple(reports), write_id, txn_id, sample)
+    highest = highest_ids(location, depth)
+    return Survey(partitions, tuple(reports), highest.write_id, highest.txn_id, sample)
 
 
 def _directories(

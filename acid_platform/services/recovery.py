@@ -12,13 +12,14 @@ from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
 
 
-def highest_ids(record: TableRecord) -> Highest:
+def highest_ids(location: str, depth: int) -> Highest:
     """The highest write id and transaction id in the names of a table's directories.
 
-    Names that follow no grammar tell nothing; fsck is who complains about them.
+    `depth` is the number of partition columns. Names that follow no grammar tell nothing; fsck is
+    who complains about them.
     """
     write_id = txn_id = 0
-    for name in _directories(record):
+    for name in _directories(location, depth):
         txn_id = max(txn_id, temporary_owner(name) or 0)
         with suppress(MalformedName):
             found = parse_directory(name)
@@ -28,10 +29,15 @@ def highest_ids(record: TableRecord) -> Highest:
     return Highest(write_id, txn_id)
 
 
-def _directories(record: TableRecord) -> Iterator[str]:
-    files, root = Files.of(record.location)
-    for partition in files.partition_directories(root, len(record.partition_columns)):
+def highest_of(record: TableRecord) -> Highest:
+    """The same of a table that the metastore knows."""
+    return highest_ids(record.location, len(record.partition_columns))
+
+
+def _directories(location: str, depth: int) -> Iterator[str]:
+    files, root = Files.of(location)
+    for partition in files.partition_directories(root, depth):
         for info in files.children(f"{root}/{partition}".rstrip("/")):
             yield info.base_name
-    if record.partition_columns:
+    if depth:
         yield from files.temporaries(root)

@@ -23,7 +23,7 @@ from acid_platform.metastore import backup as module
 from acid_platform.metastore.backup import Highest, restore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.transaction import Transaction
-from acid_platform.services.recovery import highest_ids
+from acid_platform.services.recovery import highest_of
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from tests.cli.conftest import small
@@ -213,13 +213,13 @@ def test_a_backup_that_was_overtaken_says_so(home: Home) -> None:
         end(metastore)
 
 
-def test_P24_highest_ids_come_from_the_names_of_directories(tmp_path: Path) -> None:
+def test_P24_highest_of_come_from_the_names_of_directories(tmp_path: Path) -> None:
     for name in ("p=1/delta_0000003_0000003_0000", "p=1/base_0000005_v0000021",
                  "p=2/delete_delta_0000004_0000008_v0000019", "p=2/delta_nonsense",
                  "p=2/_tmp_0000030_abc", "other/delta_0000099_0000099"):
         (tmp_path / name).mkdir(parents=True)
     record = TableRecord(1, "db.t", str(tmp_path), (("id", "int"),), (("p", "int"),))
-    assert highest_ids(record) == Highest(8, 30)
+    assert highest_of(record) == Highest(8, 30)
 
 
 def test_the_commands(small: Small, tmp_path: Path) -> None:
