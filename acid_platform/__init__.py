@@ -1,6 +1,7 @@
 """Hive ACID tables with transactions in DuckDB and compaction in Spark.
 
-`from acid_platform import Warehouse, ValidWriteIdList`. Names are loaded at first use: Spark tasks
+`from acid_platform import Warehouse, ValidWriteIdList`; in a notebook `%load_ext acid_platform`
+gives `%%acid`. Names are loaded at first use: Spark tasks
 import this package too, and need none of them.
 """
 
@@ -24,4 +25,8 @@ def __getattr__(name: str) -> Any:
         from acid_platform import transactions
 
         return getattr(transactions, name)
+    if name == "load_ipython_extension":
+        from acid_platform.sql import magic
+
+        return magic.load_ipython_extension
     raise AttributeError(f"module 'acid_platform' has no attribute {name!r}")

@@ -5,7 +5,6 @@ Exit codes: 0, 1 when a command failed (one line on stderr says why), 2 for wron
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +14,10 @@ import click
 from acid_platform.cli_metastore import metastore
 from acid_platform.console import Failed, Group, Session, command
 from acid_platform.display import Timeline
-from acid_platform.errors import NoSuchTable
+from acid_platform.errors import AcidError, NoSuchTable
 from acid_platform.metastore.client import Metastore
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from acid_platform.doctor import Report
     from acid_platform.metastore.records import TableRecord
 
@@ -179,47 +176,38 @@ def _print_report(session: Session, report: Report, with_settings: bool) -> None
 
 
 @main.command()
-@click.argument("statement")
+@click.argument("script")
 @click.option("--limit", type=click.IntRange(min=0), default=ROWS, show_default=True,
               help="Rows to print as a table; 0 for all. JSON has all rows.")
 @command
-def sql(session: Session, statement: str, limit: int) -> None:
-    """Run one STATEMENT: SELECT, SHOW or DESCRIBE."""
-    import pandas as pd
+def sql(session: Session, script: str, limit: int) -> None:
+    """Run a SCRIPT of Hive's SQL: statements with semicolons between them.
 
-    from acid_platform.engine.query import fetch
+    Each answer is printed as its statement ends; with --json, one line each. The first error ends
+    the script and rolls back the transaction that it had begun.
+    """
+    from acid_platform.sql import Done
+    from acid_platform.sql.present import rows_of
 
     with session.open() as warehouse:
-        answer = warehouse.sql(statement)
-        if isinstance(answer, pd.DataFrame):
-            rows = [{str(key): value for key, value in row.items()}
-                    for row in answer.to_dict("records")]
-            session.show(rows, map(str, answer.columns), empty="no rows")
-            return
-        found = fetch(answer, None if session.json or not limit else limit + 1)
-    cut = not session.json and 0 < limit < found.num_rows
-    names = _unlike(found.column_names)
-    session.show(_rows(found.slice(0, limit) if cut else found, names), names, empty="no rows")
-    if cut:
-        click.echo(f"the first {limit} rows; --limit 0 prints all", err=True)
-
-
-def _unlike(names: list[str]) -> list[str]:
-    """A query may name two columns alike: `id`, `id` → `id`, `id_2`."""
-    unlike: list[str] = []
-    for name in names:
-        count = 2
-        chosen = name
-        while chosen in unlike:
-            chosen, count = f"{name}_{count}", count + 1
-        unlike.append(chosen)
-    return unlike
-
-
-def _rows(table: pa.Table, names: list[str]) -> Iterator[dict[str, Any]]:
-    columns = [column.to_pylist() for column in table.columns]
-    for row in zip(*columns, strict=True):
-        yield dict(zip(names, row, strict=True))
+        try:
+            for _, answer in warehouse.session.steps(script):
+                found = rows_of(answer, None if session.json or not limit else limit)
+                if isinstance(answer, Done):
+                    session.say(asdict(answer), answer.message)
+                elif found is not None and session.json:
+                    session.say_json(found.rows)
+                elif found is not None and found.rows:
+                    session.render(found.listing())
+                else:
+                    click.echo("no rows")
+                if found is not None and found.cut:
+                    click.echo(f"the first {limit} rows; --limit 0 prints all", err=True)
+        except AcidError as error:
+            raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
+        if warehouse.session.in_transaction:
+            raise Failed("the script ends inside its transaction, which is rolled back; end it"
+                         " with COMMIT or ROLLBACK")
 
 
 @main.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -12,14 +12,28 @@ from acid_platform.config import Settings
 from acid_platform.engine.incoming import Rows
 from acid_platform.engine.merge import MergeClause, MergeCounts
 from acid_platform.engine.read import filtered
-from acid_platform.errors import CompactionRefused, LockTimeout, UnknownColumn
+from acid_platform.errors import (
+    CompactionRefused,
+    InvalidDefinition,
+    LockTimeout,
+    UnknownColumn,
+)
+from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import partition_name
 from acid_platform.layout.types import Column, parse_columns
-from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.services.context import columns_of_record
+from acid_platform.services.declaration import change_column, check_columns
 from acid_platform.snapshot.directory import AcidDirectory
-from acid_platform.transaction import SnapshotOutdated, TransactionTable, partition_values
-from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from acid_platform.snapshots import full_name
+from acid_platform.transaction import (
+    SnapshotOutdated,
+    Transaction,
+    TransactionTable,
+    partition_values,
+)
+from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.locks import LockType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -186,11 +200,51 @@ class Table:
         record = self.record
         new = parse_columns(columns)
         known = {name for name, _ in (*record.columns, *record.partition_columns)}
+        check_columns(self.name, new)
         for column in new:
             if column.name in known:
                 raise UnknownColumn(f"{self.name} has a column {column.name!r} already")
         self._warehouse.metastore.alter_table(
             self._name, columns=[*record.columns, *((c.name, str(c.type)) for c in new)])
+
+    def change_column(self, old: str, column: str, after: str | None = None) -> None:
+        """`change_column("id", "id bigint")`: a wider type, or another place.
+
+        `after`: the column that it follows, empty for the first place. Another name is possible
+        only while the table has no rows, since files know their columns by name; another place
+        also if they know them by position. Raises UnknownColumn, InvalidDefinition, LockTimeout.
+        """
+        (new,) = parse_columns(column)
+        check_columns(self.name, [new])
+        with self._alone():
+            record = self.record
+            columns = change_column(record, old.lower(), new, after and after.lower())
+            renamed = new.name != old.lower()
+            moved = [name for name, _ in columns] != [name for name, _ in record.columns]
+            if (renamed or (moved and self._by_position(record))) and self.count():
+                raise InvalidDefinition(
+                    f"{self.name} has rows, whose files know {old} by its name or place: they would"
+                    " be misread; make another table by CREATE TABLE … AS SELECT")
+            self._warehouse.metastore.alter_table(self._name, columns=columns)
+
+    def _by_position(self, record: TableRecord) -> bool:
+        """Whether files may match their columns by position, as Hive's original files do."""
+        if FileFormat.of(record.properties).name in ("csv", "text"):
+            return True
+        return any(not one.name for entity in self._warehouse.metastore.entities()
+                   if entity.table == record.name for one in entity.directories)
+
+    def rename(self, name: str) -> Table:
+        """Under another name, its files stay. Raises TableExists, InvalidDefinition, LockTimeout.
+        """
+        with self._alone():
+            record = self._warehouse.metastore.alter_table(self._name, rename=full_name(name))
+        return Table(self._warehouse, record.name)
+
+    def _alone(self) -> AbstractContextManager[object]:
+        """Nobody reads or writes the table meanwhile. Raises LockTimeout."""
+        lock = LockRequest(self._name, LockType.EXCLUSIVE, Operation.SELECT)
+        return self._warehouse.metastore.begin(locks=[lock])
 
     def drop_partition(self, partition: Mapping[str, Any] | str) -> None:
         """Gone at once for new snapshots; files go when no older one needs them (P22)."""
@@ -220,15 +274,25 @@ class Table:
         return self._warehouse.compact(self._name, targets, wanted, wait)
 
     def _autocommit(self, verb: Callable[[TransactionTable], _Done]) -> _Done:
-        settings = Settings.of(self._warehouse.metastore.settings())
-        for _ in range(settings.integer("hive.txn.max.retrysnapshot.count")):  # T40
-            txn = self._warehouse.transaction(restart_if_stale=True)
-            with suppress(SnapshotOutdated), txn:
-                return verb(txn.table(self._name))
-        raise LockTimeout(f"{self.name}: another writer committed during each attempt; try again")
+        return autocommit(self._warehouse, self.name, lambda txn: verb(txn.table(self._name)))
 
     def __repr__(self) -> str:
         return f"<Table {self.name}>"
+
+
+def autocommit(
+    warehouse: Warehouse, table: str, statement: Callable[[Transaction], _Done]
+) -> _Done:
+    """One statement that writes `table`, as a transaction; again when its snapshot grew old (T40).
+
+    Raises LockTimeout when another writer was faster each time.
+    """
+    settings = Settings.of(warehouse.metastore.settings())
+    for _ in range(settings.integer("hive.txn.max.retrysnapshot.count")):
+        txn = warehouse.transaction(restart_if_stale=True)
+        with suppress(SnapshotOutdated), txn:
+            return statement(txn)
+    raise LockTimeout(f"{table}: another writer committed during each attempt; try again")
 
 
 def _parsed(snapshot: ValidWriteIdList | str | None) -> ValidWriteIdList | None:

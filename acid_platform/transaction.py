@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from acid_platform.config import Settings
 from acid_platform.engine import jobs
 from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.engine.dml import delete_events, insert_events, update_events
+from acid_platform.engine.dml import Where, delete_events, insert_events, update_events
 from acid_platform.engine.incoming import Rows, as_frame, conform
 from acid_platform.engine.merge import Merge, MergeAction, MergeClause, MergeCounts, merge_clauses
 from acid_platform.engine.open import TableLayout, open_scan
+from acid_platform.engine.query import Condition
 from acid_platform.engine.read import filtered
 from acid_platform.engine.scan import TableScan
 from acid_platform.engine.write import (
@@ -90,6 +91,18 @@ class Transaction:
         record = self._records.get(name.lower()) or self._context.metastore.table(name)
         self._records[record.name] = record
         return TransactionTable(self, record)
+
+    def scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
+        """Scans at the snapshot, with the transaction's own writes; `where` prunes partitions.
+
+        Raises SnapshotExpired.
+        """
+        scans = []
+        for record, where in wanted:
+            write_ids, txns = self._lists(record.name)
+            layout = own_partitions(self._context.layout(record), self._reports)
+            scans.append(open_scan(layout, write_ids, txns, where))
+        return scans
 
     def heartbeat(self) -> None:
         """Raises TxnAborted when the transaction was aborted."""
@@ -261,9 +274,12 @@ class TransactionTable:
         self, source: Rows, on: str, when_matched_update: Mapping[str, str] | None = None,
         when_matched_delete: str | None = None,
         when_not_matched_insert: Mapping[str, str] | Literal["*"] | None = None,
-        clauses: Sequence[MergeClause] | None = None,
+        clauses: Sequence[MergeClause] | None = None, aliases: tuple[str, str] = ("t", "s"),
     ) -> MergeCounts:
-        """MERGE INTO this table `t` USING `source` `s` ON `on`; see Table.merge."""
+        """MERGE INTO this table `t` USING `source` `s` ON `on`; see Table.merge.
+
+        `aliases`: other names for the table and the source.
+        """
         chosen = [*(clauses or ()), *merge_clauses(
             when_matched_update, when_matched_delete, when_not_matched_insert)]
         only_inserts = all(one.action is MergeAction.INSERT for one in chosen)
@@ -275,7 +291,7 @@ class TransactionTable:
         with self._txn._statement(self._record, self._layout()) as target:
             frame = as_frame(self._spark, source, self._all_columns, self.name)
             events, counts = Merge(
-                self._spark, scan, target, self.name, on, chosen).events(frame)
+                self._spark, scan, target, self.name, on, chosen, *aliases).events(frame)
             written = write_statement(events, target)
         operation = Operation.INSERT if only_inserts else Operation.UPDATE
         self._txn._record(self._record, operation, written)
@@ -294,7 +310,7 @@ class TransactionTable:
                 f"{statement} needs rows with an identity, and {self.name} is insert-only:"
                 " overwrite its partitions, or make a table without transactional_properties")
 
-    def update(self, assignments: Mapping[str, str], where: str | None = None) -> int:
+    def update(self, assignments: Mapping[str, str], where: Where = None) -> int:
         """Set columns to SQL expressions over the row where the predicate holds.
 
         Returns the number of rows changed. Raises PartitionColumnUpdate, UnknownColumn, WrongType,
@@ -310,7 +326,7 @@ class TransactionTable:
             written = write_statement(events, target)
         return self._txn._record(self._record, Operation.UPDATE, written)
 
-    def delete(self, where: str | None = None) -> int:
+    def delete(self, where: Where = None) -> int:
         """Delete the rows where the predicate holds, all without one; returns how many."""
         self._refuse_insert_only("DELETE")
         self._txn._lock(self._record, Statement.DELETE)
@@ -333,10 +349,9 @@ class TransactionTable:
     def _layout(self) -> TableLayout:
         return self._txn._context.layout(self._record)
 
-    def _scan(self, where: str | None) -> TableScan:
-        write_ids, txns = self._txn._lists(self.name)
-        layout = self._layout()
-        return open_scan(own_partitions(layout, self._txn.reports), write_ids, txns, where)
+    def _scan(self, where: Where) -> TableScan:
+        pruning = where.pruning if isinstance(where, Condition) else where
+        return self._txn.scans([(self._record, pruning)])[0]
 
     def _fixed(self, partition: Mapping[str, Any] | str | None) -> dict[str, str | None]:
         if partition is None:
@@ -362,12 +377,12 @@ def partition_values(
     else:
         given = {str(key).lower(): value for key, value in partition.items()}
     if names and set(given) == set(names):
-        return {column.name: _as_written(given[column.name], column, table) for column in columns}
+        return {column.name: as_written(given[column.name], column, table) for column in columns}
     wanted = "/".join(f"{name}=…" for name in names) or "none: it is not partitioned"
     raise NoSuchPartition(f"{partition!r} is no partition of {table}; its form is {wanted}")
 
 
-def _as_written(value: Any, column: Column, table: str) -> str | None:
+def as_written(value: Any, column: Column, table: str) -> str | None:
     """The text that Spark writes into the directory name: `03` of an int column is `3`."""
     if value is None or value == "":
         return None

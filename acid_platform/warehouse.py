@@ -42,10 +42,11 @@ from acid_platform.transactions import ValidWriteIdList
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from acid_platform.engine.scan import TableScan
     from acid_platform.metastore.client import Transaction as Lease
+    from acid_platform.sql import Answer, SqlSession
 
 class Warehouse:
     """A directory of Hive ACID tables and its metastore. Use `open`; close it, or use `with`.
@@ -65,6 +66,7 @@ class Warehouse:
         self._run_id = run_id
         self._leases: list[tuple[Lease, list[TableScan]]] = []
         self._guard = threading.RLock()
+        self._session: SqlSession | None = None
 
     @classmethod
     def open(
@@ -340,16 +342,35 @@ class Warehouse:
         """ABORT TRANSACTIONS: those that are open; answers how many (T12)."""
         return self.metastore.abort_transactions(ids)
 
-    def sql(self, statement: str) -> DataFrame | pd.DataFrame:
-        """SELECT over a snapshot of all tables it names, or SHOW. Raises UnsupportedStatement."""
-        from acid_platform.sql import run
+    def sql(self, statement: str) -> Answer:
+        """One statement of Hive's SQL, or several with semicolons between them; the last's answer.
 
-        return run(self, statement)
+        A Spark DataFrame of a SELECT, over one snapshot of all tables that it names; a pandas
+        DataFrame of SHOW, DESCRIBE and EXPLAIN; a `Done` of anything else. USE and START
+        TRANSACTION last beyond the call. Raises UnsupportedStatement, InvalidExpression,
+        NoSuchTable and what the verbs of Table raise.
+        """
+        return self.session.run(statement)
+
+    @property
+    def session(self) -> SqlSession:
+        """What SQL remembers between statements: the database of USE, and an open transaction."""
+        from acid_platform.sql import SqlSession
+
+        with self._guard:
+            if self._session is None:
+                self._session = SqlSession(self)
+            return self._session
 
     # --- ending --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Release all leases and the connection. The Spark session and the metastore go on."""
+        """Release all leases and the connection. The Spark session and the metastore go on.
+
+        A transaction that SQL began and did not end is rolled back.
+        """
+        if self._session is not None:
+            self._session.close()
         self.release()
         self.metastore.close()
 

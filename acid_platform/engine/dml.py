@@ -11,8 +11,9 @@ from pyspark.sql import types as T
 from acid_platform.engine.buckets import place_by_hash
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.incoming import unknown_column
-from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
-from acid_platform.engine.scan import ScanBuilder, TableScan
+from acid_platform.engine.query import Condition, run_query
+from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, ROW_ID_COLUMN, WRITE_ID
+from acid_platform.engine.scan import ROW_ID_STRUCT, ScanBuilder, TableScan
 from acid_platform.engine.types import refusal, spark_schema, spark_type
 from acid_platform.engine.write import (
     DELETES,
@@ -53,14 +54,29 @@ def bucket_number() -> Column:
     return F.when(new, number).otherwise(prop).cast("int")
 
 
+Where = str | Condition | None
+"""Which rows a statement changes; None: all."""
+
+
+def matched_rows(
+    spark: SparkSession, scan: TableScan, where: Where, wanted: Sequence[str] | None = None
+) -> DataFrame:
+    """The rows that `where` accepts, with their KEYS: each once, whatever the subqueries join."""
+    if not isinstance(where, Condition):
+        return ScanBuilder(spark, scan, wanted, where).rows()
+    rows = ScanBuilder(spark, scan, None).rows().selectExpr("*", ROW_ID_STRUCT)
+    found = run_query(spark, where.text, where.sources, {where.target: rows})
+    return found.drop(ROW_ID_COLUMN)
+
+
 def delete_events(
-    spark: SparkSession, scan: TableScan, target: WriteTarget, where: str | None,
+    spark: SparkSession, scan: TableScan, target: WriteTarget, where: Where,
 ) -> DataFrame:
     """One delete event per matching row, in the file of the bucket that holds the row.
 
     Only the columns that `where` reads are decoded. Raises InvalidExpression, UnknownColumn.
     """
-    matched = ScanBuilder(spark, scan, [], where).rows()
+    matched = matched_rows(spark, scan, where, wanted=[])
     partition = [F.col(f"`{name}`") for name in target.partition_columns]
     placed = matched.select(*partition, *KEYS)
     placed = placed.repartitionById(writers(scan), bucket_number())
@@ -70,13 +86,13 @@ def delete_events(
 
 def update_events(
     spark: SparkSession, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str],
-    where: str | None, table: str,
+    where: Where, table: str,
 ) -> DataFrame:
     """A delete and an insert event per matching row, out of one scan (storage.md section 2).
 
     Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression.
     """
-    matched = ScanBuilder(spark, scan, None, where).rows()
+    matched = matched_rows(spark, scan, where)
     own = {column.name: F.col(f"`{column.name}`") for column in scan.columns}
     values = assigned(matched, scan, target, assignments, own, table)
     partition = [F.col(f"`{name}`") for name in target.partition_columns]

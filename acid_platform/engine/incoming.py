@@ -65,6 +65,23 @@ def conform(
     return frame.select(*chosen)
 
 
+def positioned(
+    frame: DataFrame, names: Sequence[str], columns: Sequence[TableColumn], table: str,
+    fixed: Mapping[str, str | None],
+) -> DataFrame:
+    """A query's columns under the `names` that take them, by position, and the `fixed` values.
+
+    Raises WrongType when the numbers differ.
+    """
+    if len(frame.columns) != len(names):
+        raise WrongType(
+            f"INSERT into {table}: the query has {len(frame.columns)} columns, and {len(names)} are"
+            f" needed: {', '.join(names)}")
+    kinds = {column.name: spark_type(column.type) for column in columns}
+    values = [F.lit(value).cast(kinds[name]).alias(name) for name, value in fixed.items()]
+    return frame.toDF(*names).select("*", *values)
+
+
 def as_frame(
     spark: SparkSession, rows: Rows, columns: Sequence[TableColumn], table: str
 ) -> DataFrame:

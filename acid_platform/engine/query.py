@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -17,19 +20,55 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.scan import TableScan, read_frame
+from acid_platform.engine.types import hive_type
 from acid_platform.errors import AcidError, InvalidExpression, UnknownColumn
+from acid_platform.layout.types import Column
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    """What a query reads of one table; `columns` None: all. `where` is tested by the scan."""
+
+    scan: TableScan
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    row_id: bool = False
+    file_name: bool = False
+
+
+Sources = Mapping[str, SourceRead]
+"""By placeholder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A predicate that reads other tables too: `SELECT * FROM <target> AS … WHERE …`.
+
+    `target` and the keys of `sources` are placeholders in `text`. `pruning`: what of the predicate
+    only reads the table itself.
+    """
+
+    text: str
+    target: str
+    sources: Sources
+    pruning: str | None = None
+
+
+_NO_FRAMES: Mapping[str, DataFrame] = MappingProxyType({})
 
 
 def run_query(
-    spark: SparkSession, text: str, sources: Mapping[str, tuple[TableScan, bool]]
+    spark: SparkSession, text: str, sources: Sources, given: Mapping[str, DataFrame] = _NO_FRAMES
 ) -> DataFrame:
-    """`sources`: placeholder → scan, and whether its row__id is read.
+    """`text` over its `sources`, and over frames that are `given` by their placeholder.
 
     Raises UnknownColumn with the nearest name there is, InvalidExpression.
     """
-    frames: dict[str, Any] = {
-        name: read_frame(spark, scan, row_id=row_id) for name, (scan, row_id) in sources.items()
-    }
+    frames: dict[str, Any] = dict(given)
+    with raise_as_ours():
+        for name, one in sources.items():
+            frames[name] = read_frame(
+                spark, one.scan, one.columns, one.row_id, one.where, one.file_name)
     if frames:  # with arguments, Spark takes every brace for one of them
         text = text.replace("{", "{{").replace("}", "}}")
         for name in sorted(frames, key=len, reverse=True):
@@ -41,7 +80,9 @@ def run_query(
             if not str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
                 raise
             wanted = str((error.getMessageParameters() or {}).get("objectName"))
-            known = [name for frame in frames.values() for name in frame.columns]
+            known = [name for frame in frames.values() for name in frame.columns
+                     if not name.startswith("__")]
+            known += [column.name for one in sources.values() for column in one.scan.columns]
             raise unknown_column(wanted, known) from error
 
 
@@ -51,6 +92,11 @@ def unknown_column(wanted: str, known: list[str]) -> UnknownColumn:
     near = difflib.get_close_matches(plain.rpartition(".")[2].lower(), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"columns are {', '.join(sorted(set(known)))}"
     return UnknownColumn(f"there is no column {plain}; {hint}")
+
+
+def columns_of(frame: DataFrame) -> tuple[Column, ...]:
+    """Of a query's result, as a table would declare them. Raises InvalidDefinition."""
+    return tuple(Column(one.name.lower(), hive_type(one.dataType)) for one in frame.schema.fields)
 
 
 def fetch(frame: DataFrame, limit: int | None = None) -> pa.Table:
@@ -70,3 +116,10 @@ def expression_errors() -> Iterator[None]:
     except PySparkException as error:
         line = next((one for one in str(error).splitlines() if one.strip()), "no text")
         raise InvalidExpression(f"the query failed: {line}") from error
+
+
+def plan_text(frame: DataFrame) -> str:
+    """Spark's own explanation of a query."""
+    with redirect_stdout(StringIO()) as printed:
+        frame.explain("formatted")
+    return printed.getvalue().strip()

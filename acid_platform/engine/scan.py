@@ -17,7 +17,14 @@ from pyspark.sql import types as T
 from acid_platform.engine.deletes import DeleteBitmap, keys_frame
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.predicates import columns_of
-from acid_platform.engine.row_keys import BUCKET, CURRENT, ROW_ID, ROW_ID_COLUMN, WRITE_ID
+from acid_platform.engine.row_keys import (
+    BUCKET,
+    CURRENT,
+    FILE_NAME_COLUMN,
+    ROW_ID,
+    ROW_ID_COLUMN,
+    WRITE_ID,
+)
 from acid_platform.engine.sarg import search_argument
 from acid_platform.engine.source_frames import (
     ENTITY,
@@ -111,14 +118,15 @@ class ScanBuilder:
 
     `wanted` None: all columns. Columns that `where` reads are added to them. The predicate comes
     before the delete test, and as search argument before decoding. Without `identities`, `KEYS`
-    may be NULL where they would have to be counted.
+    may be NULL where they would have to be counted; `file_names` adds FILE_NAME_COLUMN.
     """
 
     def __init__(
         self, spark: SparkSession, scan: TableScan, wanted: Sequence[str] | None,
-        where: str | None = None, identities: bool = True,
+        where: str | None = None, identities: bool = True, file_names: bool = False,
     ) -> None:
         self.spark = spark
+        self.file_names = file_names
         self.scan = scan
         self.where = where
         read = columns_of(where) if where else frozenset[str]()
@@ -160,7 +168,7 @@ class ScanBuilder:
         frames_of = SourceFrames(
             self.spark, self.scan.files, self.scan.columns, self.columns,
             self.scan.partition_columns, [Entity(one.partition, one.values) for one in group],
-            self.scan.format, options)
+            self.scan.format, options, self.file_names)
         for branch, found in branches.items():
             if branch.streamed:
                 frames = [frames_of.streamed(found, self.scan.write_ids)]
@@ -216,6 +224,8 @@ class ScanBuilder:
     def _empty(self) -> DataFrame:
         fields = [*spark_schema(self.columns).fields,
                   *spark_schema(self.scan.partition_columns).fields, *key_fields()]
+        if self.file_names:
+            fields.append(T.StructField(FILE_NAME_COLUMN, T.StringType()))
         return self.spark.createDataFrame([], T.StructType(fields)).drop(CURRENT)
 
 
@@ -226,15 +236,17 @@ ROW_ID_STRUCT = (f"named_struct('writeid', {WRITE_ID}, 'bucketid', {BUCKET}, 'ro
 
 def read_frame(
     spark: SparkSession, scan: TableScan, columns: Sequence[str] | None = None,
-    row_id: bool = False, where: str | None = None,
+    row_id: bool = False, where: str | None = None, file_name: bool = False,
 ) -> DataFrame:
-    """Live rows: table columns, then partition columns, then `row__id` when asked for.
+    """Live rows: table columns, then partition columns, then the virtual columns asked for.
 
     `columns` limits the result to these names, in this order; they must exist. Raises
     InvalidExpression and UnknownColumn for `where`.
     """
-    frame = ScanBuilder(spark, scan, columns, where, identities=row_id).rows()
+    frame = ScanBuilder(
+        spark, scan, columns, where, identities=row_id, file_names=file_name).rows()
     partition = [column.name for column in scan.partition_columns]
     names = list(columns) if columns is not None else [c.name for c in scan.columns] + partition
     chosen = [f"`{name.lower()}`" for name in names]
-    return frame.selectExpr(*chosen, *([ROW_ID_STRUCT] if row_id else []))
+    return frame.selectExpr(*chosen, *([ROW_ID_STRUCT] if row_id else []),
+                            *([FILE_NAME_COLUMN] if file_name else []))

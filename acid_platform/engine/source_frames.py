@@ -22,6 +22,7 @@ from acid_platform.engine.formats import read_plain
 from acid_platform.engine.row_keys import (
     BUCKET,
     CURRENT,
+    FILE_NAME_COLUMN,
     KEYS,
     ROW_ID,
     ROW_ID_COLUMN,
@@ -67,6 +68,8 @@ class SourceFrames:
     format: FileFormat
     options: Mapping[str, str]
     """Of Spark's ORC reader: the search argument."""
+    file_names: bool = False
+    """Rows carry the URI of their file as FILE_NAME_COLUMN."""
 
     def streamed(self, found: Sequence[Found], write_ids: ValidWriteIdList) -> DataFrame:
         """Through Arrow in Spark tasks, one per file: identities by position, flush lengths.
@@ -75,6 +78,7 @@ class SourceFrames:
         """
         location, wanted = self.files.uri(found[0][1].path), tuple(c.name for c in self.columns)
         table = self.table
+        uris = [self.files.uri(source.path) for _, source in found]
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             files, _ = Files.of(location)
@@ -85,13 +89,16 @@ class SourceFrames:
                     scan = ArrowScan(files, table, (), (alone,), write_ids, wanted, row_id=True)
                     for rows in scan.batches(threads=1):
                         entity = pa.array([ordinal] * rows.num_rows, pa.int32())
-                        yield rows.append_column(ENTITY, entity)
+                        rows = rows.append_column(ENTITY, entity)
+                        yield rows.append_column(
+                            FILE_NAME_COLUMN, pa.array([uris[index]] * rows.num_rows))
 
         ids = T.StructType([T.StructField("writeid", T.LongType()),
                             T.StructField("bucketid", T.IntegerType()),
                             T.StructField("rowid", T.LongType())])
         fields = [*spark_schema(self.columns).fields, T.StructField(ROW_ID_COLUMN, ids),
-                  T.StructField(ENTITY, T.IntegerType())]
+                  T.StructField(ENTITY, T.IntegerType()),
+                  T.StructField(FILE_NAME_COLUMN, T.StringType())]
         frame = self.spark.range(0, len(found), 1, len(found)).mapInArrow(
             read, T.StructType(fields))
         values = [f"get(array({', '.join(self._literals(i))}), {ENTITY})"
@@ -99,7 +106,8 @@ class SourceFrames:
         keys = [f"{ROW_ID_COLUMN}.{field.name} AS {name}"
                 for field, name in zip(ids.fields, KEYS, strict=True)]
         return frame.selectExpr(*(f"`{name}`" for name in wanted), *self._named(values), *keys,
-                                f"CAST(NULL AS bigint) AS {CURRENT}", ENTITY)
+                                f"CAST(NULL AS bigint) AS {CURRENT}", ENTITY,
+                                *([FILE_NAME_COLUMN] if self.file_names else []))
 
     def native(self, kind: SourceKind, positional: bool, found: Sequence[Found]
                ) -> Iterator[DataFrame]:
@@ -124,7 +132,8 @@ class SourceFrames:
         prefix = f"{schema.ROW}." if acid else ""
         yield frame.selectExpr(
             *(f"{prefix}`{one.name}` AS `{one.name}`" for one in self.columns),
-            *self._named(values), *(_STORED_KEYS if acid else _NO_KEYS), f"{entity} AS {ENTITY}")
+            *self._named(values), *(_STORED_KEYS if acid else _NO_KEYS), f"{entity} AS {ENTITY}",
+            *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []))
 
     def _read(self, kind: SourceKind, positional: bool, uris: list[str]) -> DataFrame:
         reader = (

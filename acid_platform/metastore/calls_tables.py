@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from acid_platform.metastore.codec import decode, encode
-from acid_platform.metastore.records import PartitionRecord, TableRecord, WriteReport
+from acid_platform.metastore.records import (
+    PartitionRecord,
+    TableRecord,
+    ViewRecord,
+    WriteReport,
+)
 from acid_platform.metastore.rpc import Caller
 
 Json = dict[str, Any]
@@ -23,7 +28,7 @@ class TableCalls(Caller):
         return found
 
     def drop_database(self, name: str) -> None:
-        """Raises InvalidDefinition while it holds tables."""
+        """Raises InvalidDefinition while it holds tables or views, NoSuchTable."""
         self._call("drop_database", name=name)
 
     def create_table(
@@ -94,6 +99,21 @@ class TableCalls(Caller):
             properties=None if properties is None else dict(properties), rename=rename,
         )
         return decode(TableRecord, answer["table"])
+
+    def create_view(
+        self, name: str, query: str, columns: Sequence[tuple[str, str]],
+        if_not_exists: bool = False, or_replace: bool = False,
+    ) -> None:
+        """`query`: see ViewRecord. Raises TableExists, InvalidDefinition."""
+        view = encode(ViewRecord(name, query, tuple(columns)))
+        self._call("create_view", view=view, if_not_exists=if_not_exists, or_replace=or_replace)
+
+    def drop_view(self, name: str) -> None:
+        """Raises NoSuchTable."""
+        self._call("drop_view", name=name)
+
+    def views(self) -> list[ViewRecord]:
+        return [decode(ViewRecord, one) for one in self._call("views")["views"]]
 
     def partitions(self, name: str) -> list[str]:
         return [one.name for one in self.partition_records(name)]

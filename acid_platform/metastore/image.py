@@ -14,6 +14,7 @@ from acid_platform.metastore.records import (
     EntityDirectory,
     PartitionRecord,
     TableRecord,
+    ViewRecord,
 )
 from acid_platform.metastore.state import (
     Component,
@@ -67,6 +68,7 @@ def live_rows(state: State) -> Rows:
             }
             for one in tables
         ],
+        "views": _encoded(state.views.values()),
         "partitions": [
             {"table_id": one.record.table_id, **encode(partition)}
             for one in tables for partition in one.partitions.values()
@@ -127,6 +129,8 @@ def restore(rows: Rows, numbers: dict[str, int]) -> State:
             aborted=_ids(row["aborted"]), floors=row["floors"], doubtful=_ids(row["doubtful"]),
         )
         state.names[record.name] = record.table_id
+    for row in rows["views"]:
+        state.views[row["name"]] = decode(ViewRecord, row)
     for row in rows["partitions"]:
         state.tables[row["table_id"]].partitions[row["name"]] = decode(PartitionRecord, row)
     for row in rows["txn_to_write_id"]:

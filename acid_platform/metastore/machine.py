@@ -21,19 +21,21 @@ from acid_platform.metastore import (
     shows,
     tables,
     txns,
+    views,
 )
 from acid_platform.metastore.state import Ended, State
 from acid_platform.metastore.turn import Apply, Event, Parked, Reply, Turn, error_reply
 
 APPLY: dict[str, Apply] = {
     **tables.APPLY, **txns.APPLY, **locking.APPLY, **commits.APPLY, **compactions.APPLY,
-    **cleaning.APPLY, **housekeeping.APPLY, **restoring.APPLY,
+    **cleaning.APPLY, **housekeeping.APPLY, **restoring.APPLY, **views.APPLY,
 }
 """What each kind of event does to the state."""
 
 HANDLERS = {
     **tables.HANDLERS, **txns.HANDLERS, **locking.HANDLERS, **commits.HANDLERS,
     **compactions.HANDLERS, **cleaning.HANDLERS, **restoring.HANDLERS, **shows.HANDLERS,
+    **views.HANDLERS,
 }
 """What each request decides."""
 

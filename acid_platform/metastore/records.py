@@ -41,6 +41,16 @@ class TableRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewRecord:
+    """A view. `query` is Hive's SQL in which every table has its database."""
+
+    name: str
+    query: str
+    columns: tuple[tuple[str, str], ...]
+    created: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionRecord:
     """A registered partition; files of write ids at or below `floor` are not its own (P22)."""
 

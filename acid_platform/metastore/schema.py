@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 2
+VERSION = 3
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
@@ -34,6 +34,7 @@ LIVE: dict[str, Columns] = {
         "next_write_id": _I, "purged": _I, "forgotten": _I, "cleaned_upto": _I, "aborted": _J,
         "floors": _J, "doubtful": _J,
     },
+    "views": {"name": _S, "query": _S, "columns": _J, "created": _I},
     "partitions": {"table_id": _I, "name": _S, "floor": _I},
     "open_txns": {
         "txn_id": _I, "kind": _I, "state": _S, "started": _I, **_INFO, "all_tables": _B,
@@ -105,6 +106,7 @@ def sql_type(column_type: str) -> str:
 
 _LATER = {"tables": ("doubtful",)}
 """Columns that version 1 did not have."""
+_LATER_TABLES = ("views",)
 
 
 def _create(name: str, columns: Columns) -> str:
@@ -115,7 +117,7 @@ def _create(name: str, columns: Columns) -> str:
 def _version_1() -> Sequence[str]:
     first = {
         name: {key: kind for key, kind in columns.items() if key not in _LATER.get(name, ())}
-        for name, columns in {**LIVE, **KEPT}.items()
+        for name, columns in {**LIVE, **KEPT}.items() if name not in _LATER_TABLES
     }
     every = {"meta": {"key": _S, "value": _S}, "journal": _JOURNAL_1, **first}
     return [*(_create(name, columns) for name, columns in every.items()), *_VIEWS]
@@ -133,5 +135,7 @@ _VERSION_2 = (
     FROM (SELECT seq, unnest(from_json(events, '["JSON"]')) AS e FROM journal)""",
 )
 
-MIGRATIONS: tuple[Sequence[str], ...] = (_version_1(), _VERSION_2)
+_VERSION_3 = (_create("views", LIVE["views"]),)
+
+MIGRATIONS: tuple[Sequence[str], ...] = (_version_1(), _VERSION_2, _VERSION_3)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

@@ -39,6 +39,10 @@ def databases(turn: Turn, args: Body) -> dict[str, Any]:
     return {"databases": sorted(turn.state.databases)}
 
 
+def views(turn: Turn, args: Body) -> dict[str, Any]:
+    return {"views": [encode(one) for one in turn.state.views.values()]}
+
+
 def settings(turn: Turn, args: Body) -> dict[str, Any]:
     chosen = turn.state.settings
     return {
@@ -197,7 +201,7 @@ def outcome_of_txn(turn: Turn, args: Body) -> dict[str, Any]:
 
 HANDLERS = {
     "tables": tables, "table": table, "partitions": partitions, "databases": databases,
-    "settings": settings, "transactions": transactions, "locks": locks,
+    "views": views, "settings": settings, "transactions": transactions, "locks": locks,
     "compactions": compactions, "compaction": compaction, "entities": entities,
     "cleaning": cleaning, "txn_states": txn_states, "outcome_of_txn": outcome_of_txn,
 }

@@ -18,6 +18,7 @@ from acid_platform.metastore.records import (
     HistoryRow,
     PartitionRecord,
     TableRecord,
+    ViewRecord,
 )
 from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.conflicts import Committed
@@ -189,6 +190,7 @@ class State:
     databases: dict[str, int] = field(default_factory=lambda: {"default": 0})
     tables: dict[int, Table] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
+    views: dict[str, ViewRecord] = field(default_factory=dict)
     txns: dict[int, Txn] = field(default_factory=dict)
     components: dict[int, list[Component]] = field(default_factory=dict)
     write_set: dict[int, dict[str | None, list[Committed]]] = field(default_factory=dict)

@@ -53,7 +53,8 @@ def drop_database(turn: Turn, args: Body) -> dict[str, Any]:
     name = args["name"].lower()
     if name not in turn.state.databases:
         raise NoSuchTable(f"there is no database {name}; see databases()")
-    inside = sorted(one for one in turn.state.names if one.startswith(f"{name}."))
+    known = (*turn.state.names, *turn.state.views)
+    inside = sorted(one for one in known if one.startswith(f"{name}."))
     if name == "default" or inside:
         what = "is always there" if name == "default" else f"holds {', '.join(inside)}; drop them"
         raise InvalidDefinition(f"database {name} can't be dropped: it {what}")
@@ -70,6 +71,7 @@ def create_table(turn: Turn, args: Body) -> dict[str, Any]:
         if args["if_not_exists"]:
             return {"table": encode(turn.state.table(name).record)}
         raise TableExists(f"table {name} exists; use if_not_exists, or another name")
+    _refuse_view(turn.state, name)
     _check_declaration(turn.state, name, record)
     _check_cleaning(turn, record.location)
     floor = _floor_of_location(turn.state, record.location)
@@ -100,6 +102,11 @@ def adopt_table(turn: Turn, args: Body) -> dict[str, Any]:
         directories=[[one.partition, encode(EntityDirectory.of(one, 0))] for one in reports],
     )
     return answer
+
+
+def _refuse_view(state: State, name: str) -> None:
+    if name in state.views:
+        raise TableExists(f"{name} is a view; drop it, or use another name")
 
 
 def _check_declaration(state: State, name: str, record: TableRecord) -> None:
@@ -166,6 +173,7 @@ def alter_table(turn: Turn, args: Body) -> dict[str, Any]:
         name = table_name(args["rename"])
         if name in turn.state.names:
             raise TableExists(f"{record.name} can't become {name}: that table exists")
+        _refuse_view(turn.state, name)
         if name.partition(".")[0] not in turn.state.databases:
             raise InvalidDefinition(f"{record.name} can't become {name}: no such database")
         record = replace(record, name=name)

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from acid_platform.compaction.states import Layout
-from acid_platform.errors import InvalidDefinition
+from acid_platform.config import TABLE_PREFIX, setting
+from acid_platform.errors import InvalidDefinition, UnknownColumn
+from acid_platform.layout import formats
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
-from acid_platform.layout.types import UNWRITABLE, Column, parse_columns
+from acid_platform.layout.types import UNWRITABLE, Column, HiveType, parse_columns, parse_type
+from acid_platform.metastore.records import TableRecord
 
 RESERVED = ("row__id", "input__file__name")
 _KINDS = ("default", "insert_only")
@@ -46,7 +49,7 @@ class Declaration:
         keys = parse_columns(", ".join(partitioned_by)) if partitioned_by else ()
         _check_properties(table, given)
         FileFormat.of(given).refuse(columns)
-        _check_columns(table, columns, keys, written_before)
+        check_columns(table, columns, keys, written_before)
         if names:
             if written_before and "bucketing_version" not in given:
                 raise InvalidDefinition(
@@ -71,9 +74,29 @@ def _check_properties(table: str, given: Mapping[str, str]) -> None:
             " transactional_properties=insert_only, or store the table as orc")
 
 
-def _check_columns(
-    table: str, columns: Sequence[Column], keys: Sequence[Column], written_before: bool
+_FIXED = ("transactional", "transactional_properties", "bucketing_version", formats.PROPERTY)
+
+
+def refuse_property_change(
+    table: str, known: Mapping[str, str], given: Mapping[str, str]
 ) -> None:
+    """Of a table that is there. Raises InvalidDefinition, SettingRefused."""
+    for name in _FIXED:
+        if name in given and given[name].lower() != known.get(name, "").lower():
+            raise InvalidDefinition(
+                f"{table}: {name}={given[name]!r} would misread the files that are there; make"
+                " another table with it by CREATE TABLE … AS SELECT")
+    Layout.of(given)
+    for name, text in given.items():
+        if name.startswith(TABLE_PREFIX):
+            setting(name.removeprefix(TABLE_PREFIX)).parse(text)
+
+
+def check_columns(
+    table: str, columns: Sequence[Column], keys: Sequence[Column] = (),
+    written_before: bool = False,
+) -> None:
+    """Names and types that may be declared. Raises InvalidDefinition."""
     for column in (*columns, *keys):
         bad = any(one.kind in UNWRITABLE for one in column.type.walk()) and not written_before
         if bad or column.name in RESERVED or column.name.startswith("__"):
@@ -92,3 +115,55 @@ def _check_buckets(table: str, columns: Sequence[Column], names: Sequence[str]) 
         if found is None:
             raise InvalidDefinition(f"{table}: there is no column {name!r} to cluster by")
         refuse_unhashable(found.type)
+
+
+_WIDER = {
+    "tinyint": ("smallint", "int", "bigint", "float", "double", "string"),
+    "smallint": ("int", "bigint", "float", "double", "string"),
+    "int": ("bigint", "float", "double", "string"),
+    "bigint": ("float", "double", "string"),
+    "float": ("double",),
+}
+"""Types whose values every reader of older files turns into the other (storage.md 8.1)."""
+
+
+def change_column(
+    record: TableRecord, old: str, new: Column, after: str | None
+) -> list[tuple[str, str]]:
+    """The columns after ALTER TABLE CHANGE; `after` empty: first. No file changes.
+
+    Raises UnknownColumn, InvalidDefinition for a type that is not wider.
+    """
+    columns = dict(record.columns)
+    if old not in columns:
+        raise UnknownColumn(f"{record.name} has no column {old!r} to change; its columns are"
+                            f" {', '.join(columns)}")
+    if new.name != old and new.name in {*columns, *dict(record.partition_columns)}:
+        raise InvalidDefinition(f"{record.name} has a column {new.name!r} already")
+    given = parse_type(columns[old])
+    if new.type != given and not _wider(given, new.type):
+        raise InvalidDefinition(
+            f"{record.name}: {old} {given} can't become {new.type}: rows that are there may not"
+            " fit; CREATE TABLE … AS SELECT with a CAST")
+    if old in record.bucket_columns and (new.name, new.type) != (old, given):
+        raise InvalidDefinition(f"{record.name}: {old} decides the bucket of each row and stays as"
+                                " it is")
+    names = [name for name in columns if name != old]
+    if after is None:
+        position = list(columns).index(old)
+    elif not after:
+        position = 0
+    elif after in names:
+        position = names.index(after) + 1
+    else:
+        raise UnknownColumn(f"{record.name} has no column {after!r} to put {old!r} after")
+    changed = [(name, columns[name]) for name in names]
+    changed.insert(position, (new.name, str(new.type)))
+    return changed
+
+
+def _wider(given: HiveType, wanted: HiveType) -> bool:
+    if given.kind == wanted.kind == "decimal":
+        (precision, scale), (digits, places) = given.sizes, wanted.sizes
+        return places >= scale and digits - places >= precision - scale
+    return wanted.kind in _WIDER.get(given.kind, ())

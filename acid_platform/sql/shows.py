@@ -2,85 +2,172 @@
 
 from __future__ import annotations
 
+import datetime
+import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from acid_platform.errors import InvalidDefinition, NoSuchPartition
-from acid_platform.sql.statements import Listing, Show, matches
+from acid_platform.errors import NoSuchPartition
+from acid_platform.layout import formats
+from acid_platform.metastore import show_columns
+from acid_platform.sql.declarations import STORED_AS
+from acid_platform.sql.statements import Listing, Show
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.records import TableRecord
+    from acid_platform.metastore.records import TableRecord, ViewRecord
+    from acid_platform.sql.catalog import Catalog
     from acid_platform.warehouse import Warehouse
 
+Pairs = Sequence[tuple[str, str]]
 
-def show(warehouse: Warehouse, statement: Show) -> pd.DataFrame:
+
+def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFrame:
     """Raises NoSuchTable, NoSuchPartition for a table without partitions, InvalidDefinition for an
     unknown database."""
-    from acid_platform.sql.execute import table_record
-
     match statement.listing:
         case Listing.DATABASES:
             names = warehouse.metastore.databases()
-            return _lines("database_name", [n for n in names if matches(statement.like, n)])
+            return lines("database_name", [n for n in names if matches(statement.like, n)])
         case Listing.TABLES:
-            return _lines("tab_name", _tables(warehouse, statement))
+            return lines("tab_name", _tables(warehouse, catalog, statement))
         case Listing.TRANSACTIONS:
             return warehouse.show_transactions()
         case Listing.LOCKS:
-            return warehouse.show_locks()
+            return _locks(warehouse, catalog, statement)
         case Listing.COMPACTIONS:
             return warehouse.show_compactions()
-    record = table_record(warehouse, statement.name)
-    match statement.listing:
         case Listing.PARTITIONS:
+            record = catalog.target(statement.name)
             if not record.partitioned:
                 raise NoSuchPartition(f"{record.name} is not a partitioned table; DESCRIBE"
                                       f" {record.name} shows its columns")
-            return _lines("partition", sorted(warehouse.metastore.partitions(record.name)))
+            return lines("partition", sorted(warehouse.metastore.partitions(record.name)))
+    view = catalog.views.get(catalog.full(statement.name))
+    match statement.listing:
         case Listing.CREATE_TABLE:
-            return _lines("createtab_stmt", create_table(record).splitlines())
-        case _:
-            return describe(record)
+            text = create_view(view) if view else create_table(catalog.record(statement.name))
+            return lines("createtab_stmt", text.splitlines())
+        case Listing.FORMATTED if view is None:
+            record = catalog.record(statement.name)
+            return _described([*_columns(record), *_formatted(warehouse, record)])
+        case _ if view is None:
+            return _described(_columns(catalog.record(statement.name)))
+    rows = [(name, kind, "") for name, kind in view.columns]
+    if statement.listing is Listing.FORMATTED:
+        rows += [*_heading("# View Information"), ("View Original Text:", view.query, "")]
+    return _described(rows)
 
 
-def _lines(column: str, values: list[str]) -> pd.DataFrame:
-    return pd.DataFrame({column: pd.Series(values, dtype=object)})
+def lines(column: str, values: Iterable[str]) -> pd.DataFrame:
+    """One column of text."""
+    return pd.DataFrame({column: pd.Series(list(values), dtype=object)})
 
 
-def _tables(warehouse: Warehouse, statement: Show) -> list[str]:
-    database = statement.name or "default"
-    if database not in warehouse.metastore.databases():
-        raise InvalidDefinition(f"there is no database {database}; SHOW DATABASES lists them")
-    found = (name.partition(".") for name in warehouse.tables())
-    return [table for db, _, table in found if db == database and matches(statement.like, table)]
+def matches(pattern: str, name: str) -> bool:
+    """Hive's LIKE of SHOW: `*` or `%` for any text, `|` between alternatives; any case."""
+    if not pattern:
+        return True
+    parts = (re.escape(one).replace(r"\*", ".*").replace("%", ".*") for one in pattern.split("|"))
+    return any(re.fullmatch(one, name, re.IGNORECASE) for one in parts)
 
 
-def describe(record: TableRecord) -> pd.DataFrame:
+def _tables(warehouse: Warehouse, catalog: Catalog, statement: Show) -> list[str]:
+    """Tables and views, as in Hive."""
+    database = catalog.require_database(statement.name or catalog.current_database)
+    found = (name.partition(".") for name in (*warehouse.tables(), *catalog.views))
+    return sorted(
+        table for db, _, table in found if db == database and matches(statement.like, table))
+
+
+def _locks(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFrame:
+    rows = warehouse.show_locks()
+    if not statement.name:
+        return rows
+    database, _, table = catalog.record(statement.name).name.partition(".")
+    own = [row for row in rows.to_dict("records")
+           if (row["database"], row["table"]) == (database, table)]
+    return pd.DataFrame(own, columns=list(show_columns.LOCKS))
+
+
+# --- one table ------------------------------------------------------------------------------------
+
+Described = tuple[str, str, str]
+
+
+def _described(rows: Sequence[Described]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["col_name", "data_type", "comment"])
+
+
+def _heading(title: str) -> list[Described]:
+    return [("", "", ""), (title, "", "")]
+
+
+def _columns(record: TableRecord) -> list[Described]:
     """Hive's DESCRIBE: all columns, then the partition columns once more under a heading."""
     rows = [(name, kind, "") for name, kind in (*record.columns, *record.partition_columns)]
     if record.partition_columns:
-        rows += [("", "", ""), ("# Partition Information", "", ""),
-                 ("# col_name", "data_type", "comment")]
+        rows += [*_heading("# Partition Information"), ("# col_name", "data_type", "comment")]
         rows += [(name, kind, "") for name, kind in record.partition_columns]
-    return pd.DataFrame(rows, columns=["col_name", "data_type", "comment"])
+    return rows
+
+
+def _formatted(warehouse: Warehouse, record: TableRecord) -> list[Described]:
+    database, _, _ = record.name.partition(".")
+    created = datetime.datetime.fromtimestamp(record.created / 1000, datetime.UTC)
+    rows = [
+        *_heading("# Detailed Table Information"),
+        ("Database:", database, ""),
+        ("CreateTime:", f"{created:%a %b %d %H:%M:%S UTC %Y}", ""),
+        ("Location:", record.location, ""),
+        ("Table Type:", "MANAGED_TABLE", ""),
+        ("Table Parameters:", "", ""),
+        *(("", name, value) for name, value in sorted(record.properties.items())),
+        *_heading("# Storage Information"),
+        ("Stored As:", _stored_as(record), ""),
+        ("Num Buckets:", str(record.bucket_count or -1), ""),
+        ("Bucket Columns:", f"[{', '.join(record.bucket_columns)}]", ""),
+    ]
+    if record.partitioned:
+        count = len(warehouse.metastore.partitions(record.name))
+        rows.append(("Num Partitions:", str(count), ""))
+    return rows
+
+
+def _stored_as(record: TableRecord) -> str:
+    name = record.properties.get(formats.PROPERTY, "orc").lower()
+    return next((word.upper() for word, one in STORED_AS.items() if one == name), "ORC")
 
 
 def create_table(record: TableRecord) -> str:
     """A CREATE TABLE statement that declares the same table."""
-    database, _, table = record.name.partition(".")
-
-    def columns(pairs: tuple[tuple[str, str], ...]) -> str:
-        return ",\n".join(f"  `{name}` {kind}" for name, kind in pairs)
-
-    def quoted(text: str) -> str:
-        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-    lines = [f"CREATE TABLE `{database}`.`{table}`(", f"{columns(record.columns)})"]
+    lines = [f"CREATE TABLE {_quoted_name(record.name)}(", f"{_listed(record.columns)})"]
     if record.partition_columns:
-        lines += ["PARTITIONED BY (", f"{columns(record.partition_columns)})"]
+        lines += ["PARTITIONED BY (", f"{_listed(record.partition_columns)})"]
+    if record.bucket_count:
+        names = ",\n".join(f"  `{name}`" for name in record.bucket_columns)
+        lines += ["CLUSTERED BY (", f"{names})", f"INTO {record.bucket_count} BUCKETS"]
     properties = ",\n".join(
-        f"  {quoted(key)}={quoted(value)}" for key, value in sorted(record.properties.items()))
-    lines += ["STORED AS ORC", "LOCATION", f"  {quoted(record.location)}", "TBLPROPERTIES (",
-              f"{properties})"]
+        f"  {_text(key)}={_text(value)}" for key, value in sorted(record.properties.items()))
+    lines += [f"STORED AS {_stored_as(record)}", "LOCATION", f"  {_text(record.location)}",
+              "TBLPROPERTIES (", f"{properties})"]
     return "\n".join(lines)
+
+
+def create_view(view: ViewRecord) -> str:
+    """A CREATE VIEW statement that declares the same view."""
+    return f"CREATE VIEW {_quoted_name(view.name)} AS {view.query}"
+
+
+def _quoted_name(full: str) -> str:
+    database, _, name = full.partition(".")
+    return f"`{database}`.`{name}`"
+
+
+def _listed(pairs: Pairs) -> str:
+    return ",\n".join(f"  `{name}` {kind}" for name, kind in pairs)
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

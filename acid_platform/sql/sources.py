@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-ROW_ID = "row__id"
+from acid_platform.sql.pruning import conditions, needed_columns
+from acid_platform.sql.scopes import direct_tables, full_name, stored_tables
+
+ROW_ID, FILE_NAME = VIRTUAL = ("row__id", "input__file__name")
+"""Columns that a table has when they are named, and not in `*`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """One table in FROM or JOIN.
 
-    `where` holds the conditions that only rows of it can meet, for partition pruning; `row_id` says
-    that the query reads its virtual column row__id.
+    `where` holds the conditions that only rows of it can meet, `columns` what the query names of
+    it (None: all), `virtual` the virtual columns that it reads.
     """
 
     placeholder: str
     table: str
     where: str | None = None
-    row_id: bool = False
+    columns: tuple[str, ...] | None = None
+    virtual: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +37,33 @@ class Bound:
     sources: tuple[Source, ...]
 
 
-def bind(query: exp.Query, prefix: str) -> Bound:
+def bind(
+    query: exp.Query, prefix: str, columns_of: Callable[[str], Sequence[str]],
+    database: str = "default",
+) -> Bound:
     """Replace each warehouse table by `<prefix>_<n>`, keeping the name that columns refer to.
 
-    A name of a CTE that is visible at its place is no warehouse table.
+    `columns_of` gives the columns of a table by its full name, partition columns included.
     """
     tree = query.copy()
-    tables = [one for one in tree.find_all(exp.Table)
-              if isinstance(one.this, exp.Identifier) and not _is_cte(one)]
+    tables = stored_tables(tree)
+    columns = {id(one): tuple(columns_of(full_name(one, database))) for one in tables}
     for table in tables:
-        _drop_database(table)
-    with_ids = _tables_with_row_id(tree, tables)
+        drop_database(table)
+    pushed = conditions(tree, columns)
+    needed = {id(one): needed_columns(tree, one, columns[id(one)]) for one in tables}
+    virtual = _virtual(tree, tables)
     for select in tree.find_all(exp.Select):
-        _leave_out_row_id(select, [one for one in _direct(select) if id(one) in with_ids])
+        _leave_out(select, virtual)
     sources = []
     for number, table in enumerate(tables):
-        name = ".".join(part.name for part in table.parts) if table.db else f"default.{table.name}"
-        source = Source(f"{prefix}_{number}", name.lower(), _pruning(table), id(table) in with_ids)
+        wanted = needed[id(table)]
+        parts = pushed.get(id(table), [])
+        source = Source(
+            f"{prefix}_{number}", full_name(table, database),
+            exp.and_(*parts).sql(dialect="spark") if parts else None,
+            None if wanted is None else tuple(wanted or columns[id(table)][:1]),
+            tuple(sorted(virtual.get(id(table), ()), reverse=True)))
         if not table.alias:
             table.set("alias", exp.TableAlias(this=table.this.copy()))
         table.set("this", exp.to_identifier(source.placeholder))
@@ -58,35 +73,7 @@ def bind(query: exp.Query, prefix: str) -> Bound:
     return Bound(tree.sql(dialect="spark"), tuple(sources))
 
 
-def _is_cte(table: exp.Table) -> bool:
-    """Hive: a CTE sees those before it, the body of the query sees all."""
-    if table.db:
-        return False
-    name = table.name.lower()
-    came_from: object = table
-    node = table.parent
-    while node is not None:
-        if isinstance(node, exp.With):
-            before = node.expressions[: next(
-                i for i, one in enumerate(node.expressions) if one is came_from)]
-            if any(one.alias.lower() == name for one in before):
-                return True
-        elif isinstance(node, exp.Query) and not isinstance(came_from, exp.With) \
-                and any(one.alias.lower() == name for one in node.ctes):
-            return True
-        came_from, node = node, node.parent
-    return False
-
-
-def _direct(select: exp.Select) -> Iterator[exp.Table]:
-    """The tables that stand in FROM and JOIN of this very SELECT."""
-    from_ = select.args.get("from_")
-    for one in (from_, *(select.args.get("joins") or ())):
-        if one is not None and isinstance(one.this, exp.Table):
-            yield one.this
-
-
-def _drop_database(table: exp.Table) -> None:
+def drop_database(table: exp.Table) -> None:
     """`db.t.id` names a column of `db.t`; its placeholder is known as `t` only."""
     if not table.db or table.alias:
         return
@@ -98,52 +85,39 @@ def _drop_database(table: exp.Table) -> None:
             column.replace(exp.column(last, *qualifiers, quoted=True))
 
 
-def _tables_with_row_id(tree: exp.Query, tables: list[exp.Table]) -> set[int]:
-    """Tables whose row__id is read: the qualified one, or all of the nearest SELECT."""
+def _virtual(tree: exp.Query, tables: list[exp.Table]) -> dict[int, set[str]]:
+    """Virtual columns by table: of the qualified one, or of all tables of the nearest SELECT."""
     known = {id(one) for one in tables}
-    found: set[int] = set()
+    found: dict[int, set[str]] = {}
     for column in tree.find_all(exp.Column):
         names = [part.name.lower() for part in column.parts]
-        if ROW_ID not in names:
+        name = next((one for one in VIRTUAL if one in names), None)
+        if name is None:
             continue
-        position = names.index(ROW_ID)
+        position = names.index(name)
         select = column.find_ancestor(exp.Select)
         while select is not None:
-            near = [one for one in _direct(select) if id(one) in known]
+            near = [one for one in direct_tables(select) if id(one) in known]
             if position:
                 near = [one for one in near if one.alias_or_name.lower() == names[position - 1]]
             if near:
-                found.update(id(one) for one in near)
+                for one in near:
+                    found.setdefault(id(one), set()).add(name)
                 break
             select = select.find_ancestor(exp.Select)
     return found
 
 
-def _leave_out_row_id(select: exp.Select, with_ids: list[exp.Table]) -> None:
+def _leave_out(select: exp.Select, virtual: dict[int, set[str]]) -> None:
     """A virtual column is not part of `*` or `t.*`."""
-    for one in with_ids:
+    for one in direct_tables(select):
         alias = one.alias_or_name
-        for item in select.expressions:
-            if isinstance(item, exp.Star):
-                hidden = [*(item.args.get("except_") or ()), exp.column(ROW_ID, alias)]
-                item.set("except_", hidden)
-            elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star) \
-                    and item.table.lower() == alias.lower():
-                item.this.set("except_", [exp.column(ROW_ID)])
-
-
-def _pruning(table: exp.Table) -> str | None:
-    """Conditions of a WHERE over this table alone, as Spark SQL with bare column names."""
-    select = table.find_ancestor(exp.Select)
-    if select is None or list(_direct(select)) != [table] or not select.args.get("where"):
-        return None
-    if select.args.get("joins") or select.args.get("laterals") or table.args.get("joins"):
-        return None
-    condition = select.args["where"].this
-    parts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
-    usable = [one.copy() for one in parts if not one.find(exp.Query, exp.Lambda)]
-    for part in usable:
-        for column in list(part.find_all(exp.Column)):
-            if column.table.lower() == table.alias_or_name.lower() and not column.db:
-                column.set("table", None)
-    return exp.and_(*usable).sql(dialect="spark") if usable else None
+        for name in sorted(virtual.get(id(one), ())):
+            for item in select.expressions:
+                if isinstance(item, exp.Star):
+                    hidden = [*(item.args.get("except_") or ()), exp.column(name, alias)]
+                    item.set("except_", hidden)
+                elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star) \
+                        and item.table.lower() == alias.lower():
+                    hidden = [*(item.this.args.get("except_") or ()), exp.column(name)]
+                    item.this.set("except_", hidden)

@@ -1,22 +1,35 @@
-"""The text of one statement as a value: a query, or something to show. Nothing runs here."""
+"""Statements as values. Nothing runs here.
+
+Names are as written, in lower case, with or without a database; trees are sqlglot's.
+"""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, SqlglotError
 
-from acid_platform.errors import InvalidExpression, UnsupportedStatement
+from acid_platform.compaction.states import CompactionKind
 
-SUPPORTED = (
-    "SELECT (with CTEs, joins, subqueries, UNION)", "SHOW DATABASES", "SHOW TABLES [IN db]",
-    "SHOW PARTITIONS t", "SHOW CREATE TABLE t", "SHOW TRANSACTIONS", "SHOW LOCKS",
-    "SHOW COMPACTIONS", "DESCRIBE t",
-)
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """`(year=2013, month)`: values that are fixed, as text, and keys that the rows decide."""
+
+    fixed: Mapping[str, str | None] = field(default_factory=dict)
+    dynamic: tuple[str, ...] = ()
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A SELECT without side effects."""
+
+    tree: exp.Query
 
 
 class Listing(Enum):
@@ -30,6 +43,7 @@ class Listing(Enum):
     LOCKS = "locks"
     COMPACTIONS = "compactions"
     COLUMNS = "columns"
+    FORMATTED = "formatted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,95 +55,220 @@ class Show:
     like: str = ""
 
 
+# --- changing rows --------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A SELECT without side effects, as sqlglot's tree."""
+class Insert:
+    """INSERT INTO or OVERWRITE; `columns` empty: all, by position, partition columns last."""
 
-    tree: exp.Query
+    table: str
+    source: exp.Query | exp.Values
+    columns: tuple[str, ...] = ()
+    partition: PartitionSpec | None = None
+    overwrite: bool = False
 
 
-_NAME = r"(?P<name>[\w`]+(?:\.[\w`]+)?)"
-_LIKE = r"(?:\s+(?:like\s+)?'(?P<like>[^']*)')?"
-_SHOWS: tuple[tuple[str, Listing], ...] = (
-    (rf"show\s+(?:databases|schemas){_LIKE}", Listing.DATABASES),
-    (rf"show\s+tables(?:\s+(?:in|from)\s+{_NAME})?{_LIKE}", Listing.TABLES),
-    (rf"show\s+partitions\s+{_NAME}", Listing.PARTITIONS),
-    (rf"show\s+create\s+table\s+{_NAME}", Listing.CREATE_TABLE),
-    (r"show\s+transactions", Listing.TRANSACTIONS),
-    (r"show\s+locks", Listing.LOCKS),
-    (r"show\s+compactions", Listing.COMPACTIONS),
-    (rf"desc(?:ribe)?\s+(?:table\s+)?{_NAME}", Listing.COLUMNS),
+@dataclass(frozen=True, slots=True)
+class Update:
+    table: str
+    alias: str
+    assignments: Mapping[str, exp.Expr]
+    where: exp.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    table: str
+    alias: str
+    where: exp.Expr | None = None
+
+
+class MergeVerb(Enum):
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """`columns` empty: an INSERT of all columns by position; `values` None: by name (`*`)."""
+
+    verb: MergeVerb
+    condition: exp.Expr | None = None
+    columns: tuple[str, ...] = ()
+    values: tuple[exp.Expr, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MergeInto:
+    table: str
+    alias: str
+    source: exp.Query
+    source_alias: str
+    on: exp.Expr
+    whens: tuple[When, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    table: str
+    partition: PartitionSpec | None = None
+
+
+Change = Insert | Update | Delete | MergeInto | Truncate
+
+
+# --- declaring ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    name: str
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase:
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """`columns` is Hive's text; with `query` empty. `keys` may then lack their types."""
+
+    name: str
+    columns: str
+    keys: tuple[str, ...] = ()
+    clustered_by: tuple[tuple[str, ...], int] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    location: str | None = None
+    if_not_exists: bool = False
+    query: exp.Query | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    name: str
+    query: exp.Query
+    columns: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    or_replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    name: str
+    if_exists: bool = False
+    view: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns:
+    table: str
+    columns: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeColumn:
+    """`column` is the new name and type; `after` a column, empty for FIRST, None to stay."""
+
+    table: str
+    old: str
+    column: str
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    table: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    table: str
+    partitions: tuple[PartitionSpec, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitions:
+    """Each spec may leave keys out: all partitions that it fits."""
+
+    table: str
+    partitions: tuple[PartitionSpec, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperties:
+    table: str
+    properties: Mapping[str, str]
+
+
+Definition = (
+    CreateDatabase | DropDatabase | CreateTable | CreateView | DropTable | AddColumns | ChangeColumn
+    | RenameTable | AddPartitions | DropPartitions | SetProperties
 )
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-_QUERIES = {"SELECT", "WITH", "FROM"}
-_TWO_WORDS = {"ALTER", "ABORT", "CREATE", "DESC", "DESCRIBE", "DROP", "INSERT", "SHOW", "START"}
 
 
-def parse(text: str) -> Query | Show:
-    """One statement in Hive's SQL; a semicolon at its end is allowed.
-
-    Raises UnsupportedStatement for what is not in SUPPORTED, and for several statements;
-    InvalidExpression for what is not SQL.
-    """
-    shown = _show(text)
-    if shown is not None:
-        return shown
-    if _leading(text) not in _QUERIES:
-        raise _unsupported(text)
-    try:
-        trees = [tree for tree in sqlglot.parse(text, dialect="hive") if tree is not None]
-    except ParseError as error:
-        first = error.errors[0] if error.errors else {}
-        raise InvalidExpression(
-            f"not Hive SQL: {first.get('description', error)} near {first.get('highlight', '')!r},"
-            f" line {first.get('line', 1)} column {first.get('col', 1)}"
-        ) from error
-    except SqlglotError as error:
-        raise InvalidExpression(f"not Hive SQL: {error}") from error
-    if len(trees) != 1:
-        raise UnsupportedStatement(
-            f"{len(trees)} statements in one text; give them one at a time")
-    tree = trees[0]
-    if not isinstance(tree, exp.Query) or not tree.find(exp.Select):
-        raise _unsupported(text)
-    changing = tree.find(exp.Into, exp.Insert, exp.QueryTransform)
-    if changing is not None:
-        raise UnsupportedStatement(
-            f"a SELECT with {changing.key.upper()} does more than read; leave that part away")
-    return Query(tree)
+# --- the session, and operating -------------------------------------------------------------------
 
 
-def _show(text: str) -> Show | None:
-    if _leading(text) not in ("SHOW", "DESC", "DESCRIBE"):
-        return None
-    plain = _COMMENT.sub(" ", text).strip().rstrip(";").strip()
-    for pattern, listing in _SHOWS:
-        if match := re.fullmatch(pattern, plain, re.IGNORECASE):
-            found = match.groupdict()
-            name = (found.get("name") or "").replace("`", "").lower()
-            return Show(listing, name, found.get("like") or "")
-    raise _unsupported(text)
+@dataclass(frozen=True, slots=True)
+class Use:
+    name: str
 
 
-def _leading(text: str) -> str:
-    words = re.findall(r"[A-Za-z_]+", _COMMENT.sub(" ", text))
-    return words[0].upper() if words else ""
+@dataclass(frozen=True, slots=True)
+class SetValue:
+    """SET name=value; without a value it shows the setting, without a name all that were set."""
+
+    name: str = ""
+    value: str | None = None
 
 
-def _unsupported(text: str) -> UnsupportedStatement:
-    words = [word.upper() for word in re.findall(r"[A-Za-z_]+", _COMMENT.sub(" ", text))]
-    if not words:
-        return UnsupportedStatement(f"there is no statement; supported: {', '.join(SUPPORTED)}")
-    name = " ".join(words[:2] if words[0] in _TWO_WORDS else words[:1])
-    return UnsupportedStatement(
-        f"{name} is not supported in SQL yet; supported: {', '.join(SUPPORTED)}. Tables are made"
-        " and changed from Python: create_table, insert, overwrite, update, delete, compact"
-    )
+class Control(Enum):
+    START = "START TRANSACTION"
+    COMMIT = "COMMIT"
+    ROLLBACK = "ROLLBACK"
 
 
-def matches(pattern: str, name: str) -> bool:
-    """Hive's LIKE of SHOW: `*` or `%` for any text, `|` between alternatives; any case."""
-    if not pattern:
-        return True
-    parts = (re.escape(one).replace(r"\*", ".*").replace("%", ".*") for one in pattern.split("|"))
-    return any(re.fullmatch(one, name, re.IGNORECASE) for one in parts)
+@dataclass(frozen=True, slots=True)
+class Compact:
+    table: str
+    kind: CompactionKind
+    partition: PartitionSpec | None = None
+    wait: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """ABORT TRANSACTIONS, or COMPACTIONS."""
+
+    ids: tuple[int, ...]
+    compactions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    statement: Query | Change
+
+
+Statement = (
+    Query | Show | Change | Definition | Use | SetValue | Control | Compact | Abort | Explain
+)
+
+SUPPORTED = (
+    "SELECT", "INSERT INTO", "INSERT OVERWRITE", "UPDATE", "DELETE", "MERGE INTO",
+    "TRUNCATE TABLE", "START TRANSACTION, COMMIT, ROLLBACK", "USE", "SET",
+    "CREATE and DROP DATABASE, TABLE, VIEW",
+    "ALTER TABLE (ADD COLUMNS, CHANGE, RENAME TO, ADD and DROP PARTITION, SET TBLPROPERTIES,"
+    " COMPACT)",
+    "SHOW (DATABASES, TABLES, PARTITIONS, CREATE TABLE, TRANSACTIONS, LOCKS, COMPACTIONS)",
+    "DESCRIBE [FORMATTED]", "ABORT TRANSACTIONS, COMPACTIONS", "EXPLAIN",
+)
+"""What a message names."""

@@ -57,13 +57,13 @@ def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
 
 
 def test_P8_from_nothing_to_the_newest_version(path: Path) -> None:
-    assert len(schema.MIGRATIONS) == schema.VERSION == 2
+    assert len(schema.MIGRATIONS) == schema.VERSION == 3
     store = Store(path)
     names, rows = store.query("SELECT table_name FROM duckdb_tables()")
     assert names == ["table_name"]
     assert {row[0] for row in rows} == {"meta", "journal", *schema.LIVE, *schema.KEPT}
     meta = dict(store.query("FROM meta")[1])
-    assert meta["schema_version"] == "2" and meta["duckdb_version"] == duckdb.__version__
+    assert meta["schema_version"] == "3" and meta["duckdb_version"] == duckdb.__version__
     assert meta["storage_version"].startswith("v2.")
     store.close()
     Store(path).close()
@@ -83,7 +83,7 @@ def version_1(path: Path) -> None:
             (6, 7, 'database_dropped', NULL, NULL, '{"name":"a\\"b"}')""")
 
 
-def test_P8_version_1_to_2_keeps_what_it_finds(path: Path) -> None:
+def test_P8_version_1_to_3_keeps_what_it_finds(path: Path) -> None:
     version_1(path)
     store = Store(path)
     state, events = store.load()
@@ -95,7 +95,8 @@ def test_P8_version_1_to_2_keeps_what_it_finds(path: Path) -> None:
         [5, 6, "database"], [6, 7, "database_dropped"], [7, 8, "database"]]
     assert state.next_txn == 9 and state.tables[1].next_write_id == 8
     assert state.tables[1].aborted == {3, 4} and state.tables[1].doubtful == set()
-    assert ["schema_version", "2"] in store.query("FROM meta")[1]
+    assert state.views == {}
+    assert ["schema_version", "3"] in store.query("FROM meta")[1]
     store.close()
 
 
@@ -126,14 +127,15 @@ def test_P8_a_migration_that_fails_changes_nothing_and_can_be_tried_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version_1(path)
-    three = ("CREATE TABLE extra (id INTEGER)", "SELECT no_such_function()")
-    monkeypatch.setattr(schema, "VERSION", 3)
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, three))
+    four = ("CREATE TABLE extra (id INTEGER)", "SELECT no_such_function()")
+    known = schema.MIGRATIONS
+    monkeypatch.setattr(schema, "VERSION", 4)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*known, four))
     with pytest.raises(duckdb.Error):
         Store(path)
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:2], three[:1]))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*known, four[:1]))
     store = Store(path)
-    assert ["schema_version", "3"] in store.query("FROM meta")[1]
+    assert ["schema_version", "4"] in store.query("FROM meta")[1]
     assert store.query("SELECT count(*) FROM extra")[1] == [[0]]
     store.close()
 
@@ -141,8 +143,8 @@ def test_P8_a_migration_that_fails_changes_nothing_and_can_be_tried_again(
 def test_P8_a_newer_schema_is_refused(path: Path) -> None:
     Store(path).close()
     with duckdb.connect(str(path)) as raw:
-        raw.execute("UPDATE meta SET value = '3' WHERE key = 'schema_version'")
-    with pytest.raises(MetastoreIncompatible, match="version 3, this program knows 2"):
+        raw.execute("UPDATE meta SET value = '4' WHERE key = 'schema_version'")
+    with pytest.raises(MetastoreIncompatible, match="version 4, this program knows 3"):
         Store(path)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from acid_platform.sql.counts import CountedTable, counted_table
-from acid_platform.sql.statements import Query, parse
+from acid_platform.sql.parse import parse
+from acid_platform.sql.statements import Query
 
 
 @pytest.mark.parametrize(("text", "expected"), [

@@ -1,0 +1,78 @@
+"""Tables and views by the names that a statement uses."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from functools import cached_property
+
+from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
+from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.records import TableRecord, ViewRecord
+
+
+class Catalog:
+    """For one statement: what it has asked for once stays as it was."""
+
+    def __init__(self, metastore: Metastore, database: str) -> None:
+        self._metastore = metastore
+        self.current_database = database
+        self._records: dict[str, TableRecord] = {}
+
+    def full(self, name: str) -> str:
+        return (name if "." in name else f"{self.current_database}.{name}").lower()
+
+    @cached_property
+    def views(self) -> dict[str, ViewRecord]:
+        return {one.name: one for one in self._metastore.views()}
+
+    def view_query(self, full: str) -> str | None:
+        view = self.views.get(full)
+        return view.query if view else None
+
+    def record(self, name: str) -> TableRecord:
+        """Of a table that is read. Raises NoSuchTable, with the nearest name there is."""
+        full = self.full(name)
+        if full not in self._records:
+            try:
+                self._records[full] = self._metastore.table(full)
+            except NoSuchTable as error:
+                known = [*(one.name for one in self._metastore.tables()), *self.views]
+                near = _nearest(full, known)
+                hint = (f"did you mean {near}?" if near
+                        else "SHOW DATABASES and SHOW TABLES list them")
+                raise NoSuchTable(f"there is no table {full}; {hint}") from error
+        return self._records[full]
+
+    def target(self, name: str) -> TableRecord:
+        """Of a table that is changed. Raises NoSuchTable, UnsupportedStatement for a view."""
+        full = self.full(name)
+        if full in self.views:
+            raise UnsupportedStatement(
+                f"{full} is a view, which can only be read; name the table behind it")
+        return self.record(name)
+
+    def columns(self, full: str) -> tuple[str, ...]:
+        record = self.record(full)
+        return tuple(name for name, _ in (*record.columns, *record.partition_columns))
+
+    def require_database(self, name: str) -> str:
+        """Raises InvalidDefinition, with the nearest name there is."""
+        known = self._metastore.databases()
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else "SHOW DATABASES lists them"
+            raise InvalidDefinition(f"there is no database {name}; {hint}")
+        return name
+
+
+def _nearest(full: str, known: Iterable[str]) -> str | None:
+    """The table with the most similar name; of several, the one in the same database."""
+    database, _, table = full.partition(".")
+    names = sorted(known)
+    similar = difflib.get_close_matches(table, [one.partition(".")[2] for one in names])
+    ranked = sorted(
+        (one for one in names if one.partition(".")[2] in similar),
+        key=lambda one: (similar.index(one.partition(".")[2]), not one.startswith(f"{database}.")),
+    )
+    return ranked[0] if ranked else None

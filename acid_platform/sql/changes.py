@@ -1,0 +1,228 @@
+"""Statements that change rows, on the verbs of a transaction's table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from acid_platform.errors import InvalidExpression, NoSuchPartition, WrongType
+from acid_platform.services.context import columns_of_record
+from acid_platform.sql import reading
+from acid_platform.sql.answers import Done
+from acid_platform.sql.partitions import fixed_values, matching
+from acid_platform.sql.scopes import full_name
+from acid_platform.sql.sources import bind
+from acid_platform.sql.statements import (
+    Change,
+    Delete,
+    Insert,
+    MergeInto,
+    MergeVerb,
+    Truncate,
+    Update,
+    When,
+)
+from acid_platform.sql.views import expand
+
+if TYPE_CHECKING:
+    from acid_platform.engine.dml import Where
+    from acid_platform.engine.merge import MergeClause
+    from acid_platform.metastore.records import TableRecord
+    from acid_platform.sql.catalog import Catalog
+    from acid_platform.transaction import Transaction
+    from acid_platform.warehouse import Warehouse
+
+
+def target_of(statement: Change, catalog: Catalog) -> TableRecord:
+    """Raises NoSuchTable, UnsupportedStatement for a view."""
+    return catalog.target(statement.table)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes of one statement inside a transaction."""
+
+    warehouse: Warehouse
+    catalog: Catalog
+    txn: Transaction
+
+    def run(self, statement: Change) -> Done:
+        """Raises what the verbs of Table raise."""
+        record = target_of(statement, self.catalog)
+        match statement:
+            case Insert():
+                return Done.changed("INSERT", self._insert(statement, record))
+            case Update():
+                texts = {name: _bare(value, statement.alias, record.name)
+                         for name, value in statement.assignments.items()}
+                where = self._where(statement.where, statement.alias, record)
+                rows = self.txn.table(record.name).update(texts, where)
+                return Done.changed("UPDATE", rows)
+            case Delete():
+                where = self._where(statement.where, statement.alias, record)
+                return Done.changed("DELETE", self.txn.table(record.name).delete(where))
+            case MergeInto():
+                return self._merge(statement, record)
+            case Truncate():
+                self._truncate(statement, record)
+                return Done("TRUNCATE")
+
+    def _insert(self, statement: Insert, record: TableRecord) -> int:
+        from acid_platform.engine.incoming import positioned
+
+        own, keys = columns_of_record(record)
+        fixed, names = _places(statement, record)
+        query = statement.source
+        if isinstance(query, exp.Values):
+            kinds = {column.name: column.type.kind for column in (*own, *keys)}
+            query = _rows(query, [(name, kinds.get(name, "string")) for name in names],
+                          record.name)
+        frame = reading.run(self.warehouse, self.catalog, query, self.txn.scans)
+        if isinstance(statement.source, exp.Values):
+            frame = frame.coalesce(1)  # a few rows: one file, in the order given
+        target = self.txn.table(record.name)
+        if statement.overwrite and fixed and len(fixed) == len(keys):
+            return target.overwrite(positioned(frame, names, own, record.name, {}), fixed)
+        rows = positioned(frame, names, (*own, *keys), record.name, fixed)
+        return target.overwrite(rows) if statement.overwrite else target.insert(rows)
+
+    def _truncate(self, statement: Truncate, record: TableRecord) -> None:
+        target = self.txn.table(record.name)
+        if statement.partition is None:
+            target.truncate()
+            return
+        for name in matching(self.warehouse.metastore, record, statement.partition):
+            target.truncate(name)
+
+    def _where(self, where: exp.Expr | None, alias: str, record: TableRecord) -> Where:
+        from acid_platform.engine.query import Condition
+
+        if where is None:
+            return None
+        if not where.find(exp.Query):
+            return _bare(where, alias, record.name)
+        name = reading.placeholder()
+        stand_in = exp.alias_(exp.to_table(name), alias, table=True)
+        query = exp.select("*").from_(stand_in).where(_aliased(where, alias, record.name))
+        whole = expand(query, self.catalog.current_database, self.catalog.view_query)
+        columns = self.catalog.columns(record.name)
+        target = full_name(exp.to_table(name), self.catalog.current_database)
+        bound = bind(whole, reading.placeholder(),
+                     lambda one: columns if one == target else self.catalog.columns(one),
+                     self.catalog.current_database)
+        (own,) = [one for one in bound.sources if one.table == target]
+        others = [one for one in bound.sources if one.table != target]
+        return Condition(bound.text, own.placeholder,
+                         reading.reads_of(self.catalog, others, self.txn.scans), own.where)
+
+    def _merge(self, statement: MergeInto, record: TableRecord) -> Done:
+        source = reading.run(self.warehouse, self.catalog, statement.source, self.txn.scans)
+
+        def text(node: exp.Expr) -> str:
+            return _aliased(node, statement.alias, record.name).sql(dialect="spark")
+
+        counts = self.txn.table(record.name).merge(
+            source, text(statement.on),
+            clauses=[_clause(one, record, text) for one in statement.whens],
+            aliases=(statement.alias, statement.source_alias))
+        rows = counts.updated + counts.deleted + counts.inserted
+        return Done.changed("MERGE", rows)
+
+
+def _places(statement: Insert, record: TableRecord) -> tuple[dict[str, str | None], list[str]]:
+    """Fixed partition values, and the columns that the query's columns go to, in order."""
+    keys = [name for name, _ in record.partition_columns]
+    columns = [name for name, _ in record.columns]
+    spec = statement.partition
+    fixed = fixed_values(spec, record) if spec else {}
+    dynamic = [key for key in keys if key not in fixed]
+    if spec and (spec.dynamic != tuple(dynamic)):
+        raise NoSuchPartition(
+            f"PARTITION of {record.name} names each of {', '.join(keys)}: fixed values first,"
+            f" then the others in this order")
+    names = list(statement.columns or columns)
+    if spec is None and statement.columns:
+        if missing := [key for key in dynamic if key not in names]:
+            raise NoSuchPartition(
+                f"INSERT into {record.name} needs its partition columns: {', '.join(missing)}")
+        return {}, names
+    return fixed, [*names, *(key for key in dynamic if key not in names)]
+
+
+def _rows(values: exp.Values, places: list[tuple[str, str]], table: str) -> exp.Query:
+    """VALUES as a query; text for a number, date or timestamp is read as one, or is an error."""
+    rows = []
+    for row in values.expressions:
+        given = list(row.expressions) if isinstance(row, exp.Tuple) else [row]
+        if len(given) != len(places):
+            raise WrongType(
+                f"INSERT into {table}: a row of VALUES has {len(given)} values, and {len(places)}"
+                f" are needed: {', '.join(name for name, _ in places)}")
+        rows.append(exp.Tuple(expressions=[
+            _read_as(value, kind) for value, (_, kind) in zip(given, places, strict=True)]))
+    alias = exp.TableAlias(this=exp.to_identifier("v"))
+    return exp.select("*").from_(exp.Values(expressions=rows, alias=alias))
+
+
+_READ = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")
+
+
+def _read_as(value: exp.Expr, kind: str) -> exp.Expr:
+    text = isinstance(value, exp.Literal) and value.is_string
+    return exp.cast(value.copy(), kind, dialect="spark") if text and kind in _READ else value.copy()
+
+
+def _clause(when: When, record: TableRecord, text: Callable[[exp.Expr], str]) -> MergeClause:
+    from acid_platform.engine.merge import MergeAction, MergeClause
+
+    condition = None if when.condition is None else text(when.condition)
+    if when.verb is MergeVerb.DELETE:
+        return MergeClause(MergeAction.DELETE, None, condition)
+    if when.values is None:
+        return MergeClause(MergeAction.INSERT, None, condition)
+    every = [name for name, _ in (*record.columns, *record.partition_columns)]
+    names = when.columns or every
+    if len(names) != len(when.values):
+        raise InvalidExpression(
+            f"MERGE INSERT into {record.name}: {len(when.values)} values, and {len(names)} are"
+            f" needed: {', '.join(names)}")
+    values: Mapping[str, str] = {
+        name: text(value) for name, value in zip(names, when.values, strict=True)}
+    return MergeClause(MergeAction(when.verb.value), values, condition)
+
+
+def _bare(node: exp.Expr, alias: str, table: str) -> str:
+    """Spark SQL over the table's columns without a qualifier."""
+    copy = exp.Paren(this=node.copy())
+    for column, rest in _qualified(copy, alias, table):
+        last, *qualifiers = reversed(rest)
+        column.replace(exp.column(last, *qualifiers, quoted=True))
+    inner: exp.Expr = copy.this
+    return inner.sql(dialect="spark")
+
+
+def _aliased(node: exp.Expr, alias: str, table: str) -> exp.Expr:
+    """A copy in which `db.t.c` is `alias.c`."""
+    copy = exp.Paren(this=node.copy())
+    for column, rest in _qualified(copy, None, table):
+        last, *qualifiers = reversed([alias, *rest])
+        column.replace(exp.column(last, *qualifiers, quoted=True))
+    inner: exp.Expr = copy.this
+    return inner
+
+
+def _qualified(
+    node: exp.Expr, alias: str | None, table: str
+) -> Iterable[tuple[exp.Column, list[str]]]:
+    """Columns under the table's alias or full name, with the parts behind it."""
+    full = table.split(".")
+    for column in list(node.find_all(exp.Column)):
+        parts = [part.name for part in column.parts]
+        lower = [part.lower() for part in parts]
+        if len(parts) > 2 and lower[:2] == full:
+            yield column, parts[2:]
+        elif len(parts) > 1 and alias is not None and lower[0] == alias:
+            yield column, parts[1:]

@@ -1,0 +1,193 @@
+"""Statements that are recognised by their words: what is no query and changes no rows. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from acid_platform.compaction.states import CompactionKind
+from acid_platform.errors import InvalidExpression
+from acid_platform.layout.partitions import DEFAULT_PARTITION
+from acid_platform.sql.statements import (
+    Abort,
+    AddColumns,
+    AddPartitions,
+    ChangeColumn,
+    Compact,
+    Control,
+    CreateDatabase,
+    DropDatabase,
+    DropPartitions,
+    DropTable,
+    Listing,
+    PartitionSpec,
+    RenameTable,
+    SetProperties,
+    SetValue,
+    Show,
+    Statement,
+    Truncate,
+    Use,
+)
+
+_ONE = r"(?:`[^`]+`|\w+)"
+_NAME = rf"(?P<name>{_ONE}(?:\.{_ONE})?)"
+_LIKE = r"(?: (?:like )?(?:'(?P<like>[^']*)'|\"(?P<like2>[^\"]*)\"))?"
+_SPECS = r"(?P<specs>partition ?\(.+\))"
+_ALTER = rf"alter table {_NAME}"
+
+Found = re.Match[str]
+
+
+def command(plain: str) -> Statement | None:
+    """The statement of a text without comments, or None if it is not one of these.
+
+    Raises InvalidExpression for a part that can't be read.
+    """
+    for pattern, build in _COMMANDS:
+        if match := pattern.fullmatch(plain):
+            return build(match)
+    return None
+
+
+def unquoted(name: str) -> str:
+    return name.replace("`", "").lower()
+
+
+def partition_specs(text: str) -> tuple[PartitionSpec, ...]:
+    """`PARTITION (a=1) PARTITION (a=2)`, with or without commas. Raises InvalidExpression."""
+    inner = re.split(r"\)[ ,]*partition ?\(", text.strip()[:-1], flags=re.IGNORECASE)
+    first = inner[0].partition("(")[2]
+    return tuple(partition_spec(_arguments(one, text)) for one in (first, *inner[1:]))
+
+
+def partition_spec(parts: list[exp.Expr]) -> PartitionSpec:
+    """`key=literal` or `key` each. Raises InvalidExpression."""
+    fixed: dict[str, str | None] = {}
+    dynamic: list[str] = []
+    for part in parts:
+        if isinstance(part, exp.EQ) and isinstance(part.this, exp.Column):
+            if dynamic:
+                raise InvalidExpression(f"PARTITION: {part.sql('hive')} comes after"
+                                        f" {dynamic[-1]}; fixed values go first")
+            fixed[part.this.name.lower()] = _value(part.expression)
+        elif isinstance(part, exp.Column | exp.Identifier):
+            dynamic.append(part.name.lower())
+        else:
+            raise InvalidExpression(
+                f"PARTITION: {part.sql('hive')!r} is neither column=value nor a column")
+    return PartitionSpec(fixed, tuple(dynamic))
+
+
+def _value(node: exp.Expr) -> str | None:
+    match node:
+        case exp.Null():
+            return None
+        case exp.Literal():
+            return None if node.this == DEFAULT_PARTITION else str(node.this)
+        case exp.Neg() if isinstance(node.this, exp.Literal):
+            return f"-{node.this.this}"
+        case exp.Boolean():
+            return str(node.this).lower()
+        case exp.Cast() if isinstance(node.this, exp.Literal):
+            return str(node.this.this)
+    raise InvalidExpression(f"PARTITION: {node.sql('hive')!r} is not a literal")
+
+
+def _arguments(inner: str, text: str) -> list[exp.Expr]:
+    try:
+        call = sqlglot.parse_one(f"spec({inner})", dialect="hive")
+    except SqlglotError as error:
+        raise InvalidExpression(f"not Hive SQL: {text!r}") from error
+    return list(call.expressions)
+
+
+def properties(text: str) -> dict[str, str]:
+    """`'a'='b', 'c'='d'`. Raises InvalidExpression."""
+    found: dict[str, str] = {}
+    for part in _arguments(text, f"TBLPROPERTIES ({text})"):
+        if not isinstance(part, exp.EQ):
+            raise InvalidExpression(f"TBLPROPERTIES: {part.sql('hive')!r} is not 'name'='value'")
+        found[part.this.name] = part.expression.name
+    return found
+
+
+def _show(listing: Listing) -> Callable[[Found], Statement]:
+    def build(match: Found) -> Statement:
+        found = match.groupdict()
+        like = found.get("like") or found.get("like2") or ""
+        return Show(listing, unquoted(found.get("name") or ""), like)
+
+    return build
+
+
+def _partition(match: Found) -> PartitionSpec | None:
+    return partition_specs(match["specs"])[0] if match["specs"] else None
+
+
+def _set(match: Found) -> Statement:
+    value = match["value"]
+    return SetValue(match["key"] or "", None if value is None else value.strip())
+
+
+def _change(match: Found) -> Statement:
+    after = "" if match["first"] else match["after"] and unquoted(match["after"])
+    return ChangeColumn(unquoted(match["name"]), unquoted(match["old"]),
+                        f"{match['new']} {match['type']}", after)
+
+
+def _compact(match: Found) -> Statement:
+    return Compact(unquoted(match["name"]), CompactionKind(match["kind"].lower()),
+                   _partition(match), bool(match["wait"]))
+
+
+def _abort(match: Found) -> Statement:
+    ids = tuple(int(one) for one in re.split("[ ,]+", match["ids"].strip()))
+    return Abort(ids, match["what"].lower() == "compactions")
+
+
+_RULES: tuple[tuple[str, Callable[[Found], Statement]], ...] = (
+    (rf"show (?:databases|schemas){_LIKE}", _show(Listing.DATABASES)),
+    (rf"show tables(?: (?:in|from) {_NAME})?{_LIKE}", _show(Listing.TABLES)),
+    (rf"show partitions {_NAME}", _show(Listing.PARTITIONS)),
+    (rf"show create table {_NAME}", _show(Listing.CREATE_TABLE)),
+    (r"show transactions", _show(Listing.TRANSACTIONS)),
+    (rf"show locks(?: {_NAME})?", _show(Listing.LOCKS)),
+    (r"show compactions", _show(Listing.COMPACTIONS)),
+    (rf"desc(?:ribe)? formatted {_NAME}", _show(Listing.FORMATTED)),
+    (rf"desc(?:ribe)? (?:table )?(?!formatted ){_NAME}", _show(Listing.COLUMNS)),
+    (rf"use (?:database )?(?P<name>{_ONE})", lambda m: Use(unquoted(m["name"]))),
+    (r"set(?: (?P<key>[\w.]+)(?: ?=(?P<value>.*))?)?", _set),
+    (r"(?:start transaction|begin)", lambda _: Control.START),
+    (r"commit(?: work)?", lambda _: Control.COMMIT),
+    (r"rollback(?: work)?", lambda _: Control.ROLLBACK),
+    (rf"create (?:database|schema) (?P<if>if not exists )?(?P<name>{_ONE})",
+     lambda m: CreateDatabase(unquoted(m["name"]), bool(m["if"]))),
+    (rf"drop (?:database|schema) (?P<if>if exists )?(?P<name>{_ONE})"
+     r"(?: (?:restrict|(?P<cascade>cascade)))?",
+     lambda m: DropDatabase(unquoted(m["name"]), bool(m["if"]), bool(m["cascade"]))),
+    (rf"drop (?:table|(?P<view>view)) (?P<if>if exists )?{_NAME}(?: purge)?",
+     lambda m: DropTable(unquoted(m["name"]), bool(m["if"]), bool(m["view"]))),
+    (rf"truncate (?:table )?{_NAME}(?: {_SPECS})?",
+     lambda m: Truncate(unquoted(m["name"]), _partition(m))),
+    (rf"{_ALTER} add columns ?\((?P<columns>.+)\)",
+     lambda m: AddColumns(unquoted(m["name"]), m["columns"])),
+    (rf"{_ALTER} change (?:column )?(?P<old>{_ONE}) (?P<new>{_ONE}) (?P<type>.+?)"
+     rf"(?: (?:(?P<first>first)|after (?P<after>{_ONE})))?", _change),
+    (rf"{_ALTER} rename to (?P<to>{_ONE}(?:\.{_ONE})?)",
+     lambda m: RenameTable(unquoted(m["name"]), unquoted(m["to"]))),
+    (rf"{_ALTER} add (?P<if>if not exists )?{_SPECS}",
+     lambda m: AddPartitions(unquoted(m["name"]), partition_specs(m["specs"]), bool(m["if"]))),
+    (rf"{_ALTER} drop (?P<if>if exists )?{_SPECS}(?: purge)?",
+     lambda m: DropPartitions(unquoted(m["name"]), partition_specs(m["specs"]), bool(m["if"]))),
+    (rf"{_ALTER} set tblproperties ?\((?P<properties>.+)\)",
+     lambda m: SetProperties(unquoted(m["name"]), properties(m["properties"]))),
+    (rf"{_ALTER}(?: {_SPECS})? compact ['\"](?P<kind>minor|major)['\"](?P<wait> and wait)?",
+     _compact),
+    (r"abort (?P<what>transactions|compactions) (?P<ids>\d+(?:[ ,]+\d+)*)", _abort),
+)
+_COMMANDS = tuple((re.compile(pattern, re.IGNORECASE), build) for pattern, build in _RULES)

@@ -1,0 +1,212 @@
+"""Statements that declare databases, tables, views and partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acid_platform.errors import (
+    InvalidDefinition,
+    NoSuchPartition,
+    NoSuchTable,
+    TableExists,
+    UnsupportedStatement,
+)
+from acid_platform.services.declaration import refuse_property_change
+from acid_platform.sql import reading
+from acid_platform.sql.answers import Done
+from acid_platform.sql.partitions import matching, whole_name
+from acid_platform.sql.statements import (
+    AddColumns,
+    AddPartitions,
+    ChangeColumn,
+    CreateDatabase,
+    CreateTable,
+    CreateView,
+    Definition,
+    DropDatabase,
+    DropPartitions,
+    DropTable,
+    RenameTable,
+    SetProperties,
+)
+from acid_platform.sql.views import expand, stored_query, with_databases
+from acid_platform.table import autocommit
+
+if TYPE_CHECKING:
+    from acid_platform.sql.catalog import Catalog
+    from acid_platform.warehouse import Warehouse
+
+
+def define(warehouse: Warehouse, catalog: Catalog, statement: Definition) -> Done:
+    """Raises TableExists, NoSuchTable, NoSuchPartition, InvalidDefinition, LockTimeout."""
+    metastore = warehouse.metastore
+    match statement:
+        case CreateDatabase():
+            metastore.create_database(statement.name, statement.if_not_exists)
+        case DropDatabase():
+            _drop_database(warehouse, catalog, statement)
+        case CreateTable():
+            return _create_table(warehouse, catalog, statement)
+        case CreateView():
+            _create_view(warehouse, catalog, statement)
+        case DropTable():
+            _drop_table(warehouse, catalog, statement)
+        case AddColumns():
+            warehouse.table(catalog.target(statement.table).name).add_columns(statement.columns)
+        case ChangeColumn():
+            table = warehouse.table(catalog.target(statement.table).name)
+            table.change_column(statement.old, statement.column, statement.after)
+        case RenameTable():
+            warehouse.table(catalog.target(statement.table).name).rename(
+                catalog.full(statement.to))
+        case AddPartitions():
+            _add_partitions(warehouse, catalog, statement)
+        case DropPartitions():
+            _drop_partitions(warehouse, catalog, statement)
+        case SetProperties():
+            record = catalog.target(statement.table)
+            refuse_property_change(record.name, record.properties, statement.properties)
+            metastore.alter_table(record.name, properties=statement.properties)
+    return Done(_NAMES[type(statement)])
+
+
+_NAMES: dict[type, str] = {
+    CreateDatabase: "CREATE DATABASE", DropDatabase: "DROP DATABASE", CreateTable: "CREATE TABLE",
+    CreateView: "CREATE VIEW", DropTable: "DROP TABLE", AddColumns: "ALTER TABLE ADD COLUMNS",
+    ChangeColumn: "ALTER TABLE CHANGE", RenameTable: "ALTER TABLE RENAME",
+    AddPartitions: "ALTER TABLE ADD PARTITION", DropPartitions: "ALTER TABLE DROP PARTITION",
+    SetProperties: "ALTER TABLE SET TBLPROPERTIES",
+}
+
+
+def name_of(statement: Definition) -> str:
+    """For messages."""
+    return _NAMES[type(statement)]
+
+
+def _drop_database(warehouse: Warehouse, catalog: Catalog, statement: DropDatabase) -> None:
+    metastore = warehouse.metastore
+    if statement.if_exists and statement.name not in metastore.databases():
+        return
+    catalog.require_database(statement.name)
+    if statement.cascade and statement.name != "default":
+        inside = f"{statement.name}."
+        for view in catalog.views:
+            if view.startswith(inside):
+                metastore.drop_view(view)
+        for table in warehouse.tables():
+            if table.startswith(inside):
+                metastore.drop_table(table)
+    metastore.drop_database(statement.name)
+
+
+def _create_table(warehouse: Warehouse, catalog: Catalog, statement: CreateTable) -> Done:
+    full = catalog.full(statement.name)
+    catalog.require_database(full.partition(".")[0])
+    if statement.query is not None:
+        return _create_from_query(warehouse, catalog, statement, full)
+    untyped = [key for key in statement.keys if " " not in key]
+    if untyped:
+        raise InvalidDefinition(f"{full}: partition column {untyped[0]} needs a type")
+    warehouse.create_table(
+        full, statement.columns, statement.keys, statement.clustered_by, statement.properties,
+        statement.if_not_exists, statement.location)
+    return Done("CREATE TABLE")
+
+
+def _create_from_query(
+    warehouse: Warehouse, catalog: Catalog, statement: CreateTable, full: str
+) -> Done:
+    """The table appears empty, and then its rows at once; it goes again when they can't come."""
+    from acid_platform.engine.query import columns_of
+
+    if full in warehouse.tables():
+        if statement.if_not_exists:
+            return Done("CREATE TABLE")
+        raise TableExists(f"table {full} exists; use IF NOT EXISTS, or another name")
+    assert statement.query is not None
+    frame = reading.run(warehouse, catalog, statement.query, warehouse.leased_scans)
+    found = {column.name: column for column in columns_of(frame)}
+    if len(found) < len(frame.columns):
+        raise InvalidDefinition(f"{full}: two columns of the query have one name; use AS")
+    keys = []
+    for key in statement.keys:
+        name = key.split(" ")[0].strip("`").lower()
+        if name not in found:
+            raise InvalidDefinition(f"{full}: the query has no column {name!r} to partition by")
+        keys.append(str(found.pop(name)) if " " not in key else key)
+    if not found:
+        raise InvalidDefinition(f"{full}: every column of the query is a partition column")
+    columns = ", ".join(f"`{one.name}` {one.type}" for one in found.values())
+    table = warehouse.create_table(
+        full, columns, keys, statement.clustered_by, statement.properties,
+        location=statement.location)
+    try:
+        rows = autocommit(warehouse, full, lambda txn: txn.table(full).insert(frame))
+    except BaseException:
+        warehouse.drop_table(table.name)
+        raise
+    return Done.changed("CREATE TABLE", rows)
+
+
+def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) -> None:
+    from acid_platform.engine.query import columns_of
+
+    full = catalog.full(statement.name)
+    catalog.require_database(full.partition(".")[0])
+    if statement.if_not_exists and full in catalog.views:
+        return
+    query = with_databases(statement.query, catalog.current_database)
+    expand(query, catalog.current_database, catalog.view_query, (full,))
+    frame = reading.run(warehouse, catalog, query, warehouse.leased_scans)
+    columns = columns_of(frame)
+    names = statement.columns or tuple(column.name for column in columns)
+    if len(names) != len(columns):
+        raise InvalidDefinition(f"view {full} names {len(names)} columns, its query has"
+                                f" {len(columns)}")
+    if len(set(names)) < len(names):
+        raise InvalidDefinition(f"view {full}: two columns have one name; use AS")
+    warehouse.metastore.create_view(
+        full, stored_query(query, statement.columns),
+        [(name, str(one.type)) for name, one in zip(names, columns, strict=True)],
+        statement.if_not_exists, statement.or_replace)
+
+
+def _drop_table(warehouse: Warehouse, catalog: Catalog, statement: DropTable) -> None:
+    full = catalog.full(statement.name)
+    is_view = full in catalog.views
+    if statement.view:
+        if is_view:
+            warehouse.metastore.drop_view(full)
+        elif full in warehouse.tables():
+            raise UnsupportedStatement(f"{full} is a table: DROP TABLE {full}")
+        elif not statement.if_exists:
+            raise NoSuchTable(f"there is no view {full}; SHOW TABLES lists tables and views")
+    elif is_view:
+        raise UnsupportedStatement(f"{full} is a view: DROP VIEW {full}")
+    elif not statement.if_exists or full in warehouse.tables():
+        warehouse.drop_table(catalog.record(full).name)
+
+
+def _add_partitions(warehouse: Warehouse, catalog: Catalog, statement: AddPartitions) -> None:
+    record = catalog.target(statement.table)
+    names = [whole_name(spec, record) for spec in statement.partitions]
+    if not statement.if_not_exists:
+        there = sorted(set(names) & set(warehouse.metastore.partitions(record.name)))
+        if there:
+            raise TableExists(
+                f"{record.name} has partition {there[0]} already; use ADD IF NOT EXISTS")
+    warehouse.metastore.add_partitions(record.name, names)
+
+
+def _drop_partitions(warehouse: Warehouse, catalog: Catalog, statement: DropPartitions) -> None:
+    record = catalog.target(statement.table)
+    names: dict[str, None] = {}
+    for spec in statement.partitions:
+        try:
+            names.update(dict.fromkeys(matching(warehouse.metastore, record, spec)))
+        except NoSuchPartition:
+            if not statement.if_exists:
+                raise
+    for name in names:
+        warehouse.metastore.drop_partition(record.name, name)

@@ -1,0 +1,102 @@
+"""EXPLAIN: what a statement would lock and read, and Spark's plan. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from acid_platform.config import Settings
+from acid_platform.sql import reading
+from acid_platform.sql.changes import target_of
+from acid_platform.sql.shows import lines
+from acid_platform.sql.statements import (
+    Change,
+    Delete,
+    Insert,
+    MergeInto,
+    MergeVerb,
+    Query,
+    Truncate,
+    Update,
+)
+from acid_platform.transactions.locks import Statement as Locked
+from acid_platform.transactions.locks import lock_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from acid_platform.engine.query import SourceRead
+    from acid_platform.metastore.records import TableRecord
+    from acid_platform.sql.catalog import Catalog
+    from acid_platform.sql.reading import Scans
+    from acid_platform.warehouse import Warehouse
+
+
+def explain(
+    warehouse: Warehouse, catalog: Catalog, statement: Query | Change, scans: Scans
+) -> pd.DataFrame:
+    """One column, `Explain`. Raises what the statement itself would raise before it runs."""
+    from acid_platform.engine.query import plan_text, run_query
+
+    text: list[str] = []
+    query = statement.tree if isinstance(statement, Query) else _read_by(statement)
+    if not isinstance(statement, Query):
+        text += _locks(warehouse, target_of(statement, catalog), statement)
+    if query is not None:
+        planned = reading.plan(catalog, query, scans)
+        for source in planned.sources:
+            text += _read(source.table, planned.reads[source.placeholder])
+        frame = run_query(warehouse.spark, planned.text, planned.reads)
+        text += ["", *plan_text(frame).splitlines()]
+    return lines("Explain", text)
+
+
+def _read_by(statement: Change) -> exp.Query | None:
+    """The query whose rows a statement changes or inserts."""
+    match statement:
+        case Insert() if isinstance(statement.source, exp.Query):
+            return statement.source
+        case MergeInto():
+            return statement.source
+        case Update() | Delete():
+            query = exp.select("*").from_(exp.to_table(statement.table, alias=statement.alias))
+            return query.where(statement.where) if statement.where else query
+    return None
+
+
+def _locks(warehouse: Warehouse, record: TableRecord, statement: Change) -> Iterator[str]:
+    settings = Settings.of(warehouse.metastore.settings()).lock_settings
+    lock, operation = lock_of(_locked(statement), settings)
+    scope = "partition" if record.partitioned else "table"
+    yield f"write {record.name}: lock {lock.name}, operation {operation.name.lower()}"
+    yield f"  first committer wins per {scope}"
+
+
+def _locked(statement: Change) -> Locked:
+    match statement:
+        case Insert():
+            return Locked.INSERT_OVERWRITE if statement.overwrite else Locked.INSERT
+        case Update():
+            return Locked.UPDATE
+        case Delete():
+            return Locked.DELETE
+        case Truncate():
+            return Locked.TRUNCATE
+        case MergeInto():
+            only = all(one.verb is MergeVerb.INSERT for one in statement.whens)
+            return Locked.MERGE_INSERT if only else Locked.UPDATE
+
+
+def _read(table: str, read: SourceRead) -> Iterator[str]:
+    scan = read.scan
+    files = sum(len(one.sources.inserts) for one in scan.entities)
+    yield f"read {table} at {scan.write_ids}"
+    if scan.partition_columns:
+        names = [one.partition for one in scan.entities]
+        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        yield f"  partitions: {len(names)}" + (f" ({shown})" if names else "")
+    yield f"  files: {files}, {scan.read_bytes} bytes"
+    yield f"  columns: {'all' if read.columns is None else ', '.join(read.columns)}"
+    yield f"  condition in the scan: {read.where or 'none'}"

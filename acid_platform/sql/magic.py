@@ -1,0 +1,69 @@
+"""`%%acid` in a notebook: a cell of Hive's SQL, each answer as an HTML table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from acid_platform.errors import AcidError, NoSuchWarehouse
+from acid_platform.location import Location
+from acid_platform.sql.present import rows_of
+from acid_platform.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+ROWS = 1000
+"""How many rows of a query a cell shows."""
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """What `%load_ext acid_platform` calls."""
+    magic = AcidMagic(shell.user_ns)
+
+    def acid(line: str, cell: str) -> None:
+        magic.run(line, cell)
+
+    acid.__doc__ = AcidMagic.run.__doc__
+    shell.register_magic_function(acid, "cell", "acid")
+
+
+class AcidMagic:
+    """Cells of one notebook; a warehouse that they opened by its path stays open."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self._names = names
+        self._opened: dict[str, Warehouse] = {}
+
+    def run(self, line: str, cell: str) -> None:
+        """Run a cell of SQL: `%%acid`, `%%acid wh` or `%%acid path/to/warehouse`.
+
+        Without a name the variable `wh` is taken, or else the warehouse of ACID_WAREHOUSE. Each
+        answer is shown when its statement has ended; USE and START TRANSACTION last to later cells.
+        """
+        from IPython.display import display
+
+        try:
+            for _, answer in self.warehouse(line.strip()).session.steps(cell):
+                found = rows_of(answer, ROWS)
+                display(answer if found is None else found.listing())
+                if found is not None and found.cut:
+                    print(f"the first {ROWS} rows")
+        except AcidError as error:
+            notes = getattr(error, "__notes__", ())
+            raise type(error)("; ".join([str(error), *notes])) from None
+
+    def warehouse(self, line: str) -> Warehouse:
+        """Raises NoSuchWarehouse for a word that is neither a variable nor a path."""
+        named = self._names.get(line or "wh")
+        if isinstance(named, Warehouse):
+            return named
+        if line.isidentifier() and line in self._names:
+            raise NoSuchWarehouse(
+                f"{line} is a {type(named).__name__}, not a Warehouse; %%acid takes one, or a path")
+        if line not in self._opened:
+            place = Location.of(line or None)
+            if not place.made:
+                raise NoSuchWarehouse(
+                    f"{place.warehouse} is no warehouse yet; Warehouse.open({line!r}) makes one")
+            self._opened[line] = Warehouse.open(place.warehouse)
+        return self._opened[line]

@@ -1,0 +1,54 @@
+"""PARTITION (…) against a table: values as its directories have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acid_platform.errors import NoSuchPartition
+from acid_platform.layout.partitions import parse_partition, partition_name
+from acid_platform.services.context import columns_of_record
+from acid_platform.transaction import as_written
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client import Metastore
+    from acid_platform.metastore.records import TableRecord
+    from acid_platform.sql.statements import PartitionSpec
+
+
+def fixed_values(spec: PartitionSpec, record: TableRecord) -> dict[str, str | None]:
+    """The fixed values in the table's order. Raises NoSuchPartition for unknown columns."""
+    _, keys = columns_of_record(record)
+    names = [key.name for key in keys]
+    for name in (*spec.fixed, *spec.dynamic):
+        if name not in names:
+            has = f"its partition columns are {', '.join(names)}" if names else "not partitioned"
+            raise NoSuchPartition(f"{record.name} has no partition column {name!r}; {has}")
+    return {key.name: as_written(spec.fixed[key.name], key, record.name)
+            for key in keys if key.name in spec.fixed}
+
+
+def whole_name(spec: PartitionSpec, record: TableRecord) -> str:
+    """`year=2013/month=3`. Raises NoSuchPartition unless each partition column has a value."""
+    fixed = fixed_values(spec, record)
+    missing = [name for name, _ in record.partition_columns if name not in fixed]
+    if missing:
+        raise NoSuchPartition(
+            f"PARTITION of {record.name} needs a value for {', '.join(missing)}")
+    return partition_name(fixed)
+
+
+def matching(metastore: Metastore, record: TableRecord, spec: PartitionSpec) -> list[str]:
+    """The partitions that a spec fits, which may leave keys out. Raises NoSuchPartition if none.
+    """
+    fixed = fixed_values(spec, record)
+    names = [name for name, _ in record.partition_columns]
+    found = []
+    for partition in sorted(metastore.partitions(record.name)):
+        values = dict(zip(names, parse_partition(partition, names) or (), strict=False))
+        if all(values.get(name) == value for name, value in fixed.items()):
+            found.append(partition)
+    if not found:
+        raise NoSuchPartition(
+            f"{record.name} has no partition {partition_name(fixed)}; SHOW PARTITIONS"
+            f" {record.name} lists them")
+    return found

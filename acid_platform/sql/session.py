@@ -1,0 +1,205 @@
+"""What runs the statements of one client, and remembers what lasts from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+import pandas as pd
+
+from acid_platform.config import Settings, Treatment, setting
+from acid_platform.errors import AcidError, NoSuchTxn, TxnAborted, UnsupportedStatement
+from acid_platform.sql import reading
+from acid_platform.sql.answers import Done
+from acid_platform.sql.catalog import Catalog
+from acid_platform.sql.changes import Changes, target_of
+from acid_platform.sql.definitions import define, name_of
+from acid_platform.sql.explain import explain
+from acid_platform.sql.parse import parse
+from acid_platform.sql.partitions import matching
+from acid_platform.sql.script import Written, split
+from acid_platform.sql.shows import lines, show
+from acid_platform.sql.statements import (
+    SUPPORTED,
+    Abort,
+    Change,
+    Compact,
+    Control,
+    Definition,
+    Explain,
+    Query,
+    SetValue,
+    Show,
+    Statement,
+    Use,
+)
+from acid_platform.table import autocommit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from acid_platform.transaction import Transaction
+    from acid_platform.warehouse import Warehouse
+
+Answer: TypeAlias = Union["DataFrame", pd.DataFrame, Done]
+"""Of a SELECT, of a SHOW, of anything else."""
+
+
+class SqlSession:
+    """The statements of one handle, one after the other: its database and its open transaction."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._txn: Transaction | None = None
+        self.current_database = "default"
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._txn is not None
+
+    def run(self, script: str) -> Answer:
+        """The answer to the last statement. Raises as `steps`."""
+        return list(self.steps(script))[-1][1]
+
+    def steps(self, script: str) -> Iterator[tuple[Written, Answer]]:
+        """Each statement with its answer, as they are run; the first error ends the script.
+
+        Everything is parsed before anything runs. A statement that fails inside a transaction
+        rolls it back, as in Hive. Raises UnsupportedStatement, InvalidExpression and whatever the
+        statements raise.
+        """
+        statements = [(one, parse(one)) for one in split(script)]
+        if not statements:
+            raise UnsupportedStatement(
+                f"there is no statement; supported: {', '.join(SUPPORTED)}")
+        for written, statement in statements:
+            try:
+                answer = self._run(statement)
+            except BaseException as error:
+                self._roll_back_after(error)
+                raise
+            yield written, answer
+
+    def close(self) -> None:
+        """Roll back what is open."""
+        with suppress(AcidError):
+            self._end(Control.ROLLBACK)
+
+    # --- one statement ------------------------------------------------------------------------
+
+    def _run(self, statement: Statement) -> Answer:
+        warehouse = self._warehouse
+        catalog = Catalog(warehouse.metastore, self.current_database)
+        if isinstance(statement, Change):
+            return self._change(catalog, statement)
+        if isinstance(statement, Definition):
+            if self._txn is not None:
+                raise UnsupportedStatement(
+                    f"{name_of(statement)} can't be part of a transaction: COMMIT before it")
+            return define(warehouse, catalog, statement)
+        match statement:
+            case Query():
+                return self._select(catalog, statement)
+            case Show():
+                return show(warehouse, catalog, statement)
+            case Use():
+                self.current_database = catalog.require_database(statement.name)
+                return Done("USE")
+            case SetValue():
+                return self._set(statement)
+            case Control.START:
+                return self._start()
+            case Control():
+                return self._end(statement)
+            case Compact():
+                return self._compact(catalog, statement)
+            case Abort():
+                return self._abort(statement)
+            case Explain():
+                return explain(warehouse, catalog, statement.statement, self._scans)
+
+    @property
+    def _scans(self) -> reading.Scans:
+        return self._txn.scans if self._txn else self._warehouse.leased_scans
+
+    def _select(self, catalog: Catalog, statement: Query) -> DataFrame:
+        if self._txn is None:
+            counted = reading.counted(self._warehouse, catalog, statement.tree)
+            if counted is not None:
+                return counted
+        return reading.run(self._warehouse, catalog, statement.tree, self._scans)
+
+    def _change(self, catalog: Catalog, statement: Change) -> Done:
+        def work(txn: Transaction) -> Done:
+            return Changes(self._warehouse, catalog, txn).run(statement)
+
+        if self._txn is not None:
+            return work(self._txn)
+        return autocommit(self._warehouse, target_of(statement, catalog).name, work)
+
+    # --- transactions -------------------------------------------------------------------------
+
+    def _start(self) -> Done:
+        if self._txn is not None:
+            raise UnsupportedStatement(
+                f"transaction {self._txn.id} is open already; COMMIT or ROLLBACK ends it")
+        self._txn = self._warehouse.transaction()
+        return Done("START TRANSACTION", f"transaction {self._txn.id} is open")
+
+    def _end(self, control: Control) -> Done:
+        txn, self._txn = self._txn, None
+        if txn is None:
+            raise NoSuchTxn(f"{control.value}: no transaction is open; START TRANSACTION opens one")
+        if control is Control.COMMIT:
+            txn.commit()
+            return Done("COMMIT", f"transaction {txn.id} is committed")
+        txn.abort("ROLLBACK")
+        return Done("ROLLBACK", f"transaction {txn.id} is rolled back")
+
+    def _roll_back_after(self, error: BaseException) -> None:
+        txn, self._txn = self._txn, None
+        if txn is None:
+            return
+        if not isinstance(error, TxnAborted):
+            with suppress(AcidError):
+                txn.abort(f"{type(error).__name__}: {error}"[:500])
+        error.add_note(f"transaction {txn.id} was rolled back")
+
+    # --- operating ----------------------------------------------------------------------------
+
+    def _set(self, statement: SetValue) -> Answer:
+        """The setting of the whole warehouse (P9)."""
+        settings = Settings.of(self._warehouse.metastore.settings())
+        if not statement.name:
+            return lines("set", [f"{name}={value}" for name, value in settings.items()])
+        if statement.value is None:
+            return lines("set", [f"{statement.name}={settings.text(statement.name)}"])
+        known = setting(statement.name)
+        self._warehouse.metastore.set(statement.name, statement.value)
+        if known.treatment is Treatment.NO_EFFECT:
+            return Done("SET", f"OK, without effect: {known.reason}")
+        return Done("SET")
+
+    def _compact(self, catalog: Catalog, statement: Compact) -> Done:
+        record = catalog.target(statement.table)
+        targets: list[str | None] = [None]
+        if statement.partition is not None:
+            targets = [*matching(self._warehouse.metastore, record, statement.partition)]
+        elif record.partitioned:
+            targets = [*sorted(self._warehouse.metastore.partitions(record.name))]
+        rows = self._warehouse.compact(record.name, targets, statement.kind, statement.wait)
+        ids = tuple(int(row["compactionid"]) for row in rows)
+        said = [f"Compaction enqueued with id {one}" for one in ids]
+        if statement.wait:
+            said += [f"Compaction with id {row['compactionid']} finished with status:"
+                     f" {row['state']}" for row in rows]
+        return Done("COMPACT", "\n".join(said) or "nothing to compact", ids=ids)
+
+    def _abort(self, statement: Abort) -> Answer:
+        if not statement.compactions:
+            return Done("ABORT TRANSACTIONS",
+                        self._warehouse.abort_transactions(statement.ids))
+        found = self._warehouse.metastore.abort_compactions(statement.ids)
+        rows = [(one, message) for one, message in found.items()]
+        return pd.DataFrame(rows, columns=["compactionid", "status"])

@@ -1,0 +1,63 @@
+"""Views share the names of tables, and survive a fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
+from acid_platform.metastore import Metastore
+from acid_platform.metastore.image import live_rows, restore
+from acid_platform.metastore.machine import Machine
+from acid_platform.metastore.records import ViewRecord
+
+VIEW = ("db.v", "SELECT id FROM db.t AS t", [("id", "int")])
+
+
+@pytest.fixture
+def metastore(tmp_path: Path) -> Iterator[Metastore]:
+    with Metastore.connect(tmp_path) as connected:
+        connected.create_database("db")
+        connected.create_table("db.t", str(tmp_path / "t"), [("id", "int")])
+        connected.create_view(*VIEW)
+        yield connected
+        connected.stop()
+
+
+def test_a_view_takes_its_name_from_tables_and_views(metastore: Metastore) -> None:
+    with pytest.raises(TableExists, match=r"view db\.v exists"):
+        metastore.create_view(*VIEW)
+    metastore.create_view(*VIEW, if_not_exists=True)
+    metastore.create_view("DB.V", "SELECT 1 AS x", [("x", "int")], or_replace=True)
+    [view] = metastore.views()
+    assert (view.name, view.query, view.columns) == ("db.v", "SELECT 1 AS x", (("x", "int"),))
+    with pytest.raises(TableExists, match=r"db\.t is a table"):
+        metastore.create_view("db.t", "SELECT 1", [("x", "int")])
+    with pytest.raises(TableExists, match=r"db\.v is a view"):
+        metastore.create_table("db.v", "/nowhere", [("id", "int")])
+    with pytest.raises(TableExists, match=r"db\.v is a view"):
+        metastore.alter_table("db.t", rename="db.v")
+    with pytest.raises(InvalidDefinition, match="no database nope"):
+        metastore.create_view("nope.v", "SELECT 1", [("x", "int")])
+
+
+def test_a_database_with_a_view_is_not_empty(metastore: Metastore) -> None:
+    metastore.drop_table("db.t")
+    with pytest.raises(InvalidDefinition, match=r"holds db\.v"):
+        metastore.drop_database("db")
+    metastore.drop_view("db.v")
+    metastore.drop_database("db")
+    with pytest.raises(NoSuchTable, match=r"no view db\.v"):
+        metastore.drop_view("db.v")
+
+
+def test_P8_views_are_part_of_the_state_that_a_fold_keeps() -> None:
+    machine = Machine()
+    view = {"name": "v", "query": "SELECT 1 AS x", "columns": [["x", "int"]], "created": 0}
+    machine.handle(
+        "create_view", {"view": view, "if_not_exists": False, "or_replace": False}, "r1", 7)
+    kept = restore(live_rows(machine.state), {})
+    assert kept.views == {
+        "default.v": ViewRecord("default.v", "SELECT 1 AS x", (("x", "int"),), 7)}
