@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from acid_platform.config import Settings
-from acid_platform.errors import Transient
+from acid_platform.errors import LeaseHeld, Transient
 from acid_platform.services import cleaner, initiator, worker
 from acid_platform.services.loop import Service, pace_of, run_until
 
@@ -28,6 +28,9 @@ class Runner:
         self._warehouse = warehouse
         self._service = Service(service)
         self._say_json = say_json
+        self._looked = 0
+        """When the Initiator's last cycle began, with `_settings_then` in force (C1)."""
+        self._settings_then: dict[str, str] = {}
         self._cycles = {
             Service.INITIATOR: self._initiate, Service.WORKER: self._work,
             Service.CLEANER: self._clean,
@@ -54,6 +57,7 @@ class Runner:
     def once(self) -> None:
         """One cycle; a Worker works until the queue is empty. Raises SettingRefused."""
         pace_of(self._service, self._settings())
+        self._begin()
         cycle = self._cycles[self._service]
         found = cycle()
         if not found and self._service is not Service.INITIATOR:
@@ -72,6 +76,7 @@ class Runner:
             from acid_platform.engine.session import require_java
 
             require_java()
+        self._begin()
         stop = threading.Event()
         _stop_on_signals(stop)
         self._tell(f"{self._service.value} runs every {pace.wait / 1000:g} s", state="started")
@@ -96,10 +101,21 @@ class Runner:
             raise ended[0]
         self._tell(f"{self._service.value} has stopped", state="stopped")
 
+    def _begin(self) -> None:
+        if self._service is Service.WORKER:
+            freed = worker.revoke_dead(self._warehouse.metastore)
+            if freed:
+                self._tell(f"compactions {freed} are initiated again: their Worker here has ended",
+                           revoked=freed)
+
     # --- cycles: each tells whether it found work ----------------------------------------------
 
     def _initiate(self) -> bool:
-        done = initiator.run(self._warehouse.metastore, _now())
+        metastore = self._warehouse.metastore
+        settings, began = metastore.settings(), _now()
+        since = self._looked if settings == self._settings_then else 0
+        done = initiator.run(metastore, began, since)
+        self._looked, self._settings_then = began, settings
         for one in done:
             if one.id is not None or one.decision.did_not_initiate:
                 self._tell(str(one), table=one.table, partition=one.partition, compaction=one.id,
@@ -131,6 +147,9 @@ class Runner:
         return bool(done)
 
     def _failed(self, error: Transient) -> None:
+        if isinstance(error, LeaseHeld):
+            self._tell(f"stands by: {error}", state="standby")
+            return
         self._tell(f"error, the next cycle tries again: {error}", error=str(error))
 
     def _tell(self, text: str, **values: Any) -> None:

@@ -14,6 +14,7 @@ from acid_platform.errors import CompactionLost
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import temporary_owner
 from acid_platform.metastore.records import CleaningTask
+from acid_platform.services.lease import leading
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.storage.files import Files
 from acid_platform.transactions import TxnState
@@ -39,8 +40,16 @@ def explain(metastore: Metastore) -> list[CleaningPlan]:
 
 
 def run(metastore: Metastore) -> list[Cleaned]:
-    """One cycle over everything that may be cleaned now."""
-    return [done for task in metastore.ready_to_clean() if (done := _clean(metastore, task))]
+    """One cycle over everything that may be cleaned now. Raises LeaseHeld while another Cleaner is
+    at it (P9)."""
+    finished: list[Cleaned] = []
+    with leading(metastore, "Cleaner") as renew:
+        for task in metastore.ready_to_clean():
+            renew()
+            done = _clean(metastore, task)
+            if done is not None:
+                finished.append(done)
+    return finished
 
 
 def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
