@@ -45,8 +45,8 @@ EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
 """Answers that are kept short and made whole from the state whenever they are given."""
 
 REPEATABLE = {
-    *shows.HANDLERS, *candidates.HANDLERS, "doubtful", "heartbeat", "heartbeat_one", "valid_write_ids", "allocate",
-    "granted", "heartbeat_lock",
+    *shows.HANDLERS, *candidates.HANDLERS, "doubtful", "heartbeat", "heartbeat_one",
+    "valid_write_ids", "allocate", "granted", "heartbeat_lock",
 }
 """Requests that may simply be sent again; of all others the outcome is kept (P3)."""
 
