@@ -13,6 +13,12 @@ import click
 from acid_platform.config import Settings
 from acid_platform.errors import LeaseHeld, Transient
 from acid_platform.services import cleaner, initiator, worker
+from acid_platform.services.explain import (
+    Section,
+    explain_cleaner,
+    explain_initiator,
+    explain_worker,
+)
 from acid_platform.services.loop import Service, pace_of, run_until
 
 if TYPE_CHECKING:
@@ -36,23 +42,16 @@ class Runner:
             Service.CLEANER: self._clean,
         }
 
-    def explain(self) -> None:
-        """What a cycle of the Initiator or the Cleaner would do; changes nothing."""
+    def explain(self) -> list[Section]:
+        """What a cycle would do; changes nothing."""
         metastore = self._warehouse.metastore
-        if self._service is Service.INITIATOR:
-            for decided in initiator.explain(metastore, _now()):
-                self._tell(str(decided), table=decided.table, partition=decided.partition,
-                           rule=decided.decision.rule, reason=decided.decision.reason)
-            return
-        for plan in cleaner.explain(metastore):
-            self._tell(str(plan), location=plan.location,
-                       remove=[one.path for one in plan.removals],
-                       keep=[one.path for one in plan.kept])
-        for one in metastore.cleaning_blocked():
-            where = f"{one.table} {one.partition or ''}".rstrip()
-            self._tell(f"cleaning of {where} waits: {one.reason}", table=one.table,
-                       partition=one.partition, waits=one.reason,
-                       holders=[held.txn for held in one.holders])
+        match self._service:
+            case Service.INITIATOR:
+                return explain_initiator(metastore, _now())
+            case Service.WORKER:
+                return explain_worker(metastore)
+            case Service.CLEANER:
+                return explain_cleaner(metastore)
 
     def once(self) -> None:
         """One cycle; a Worker works until the queue is empty. Raises SettingRefused."""
@@ -130,10 +129,13 @@ class Runner:
         if outcome is None:
             return False
         task = outcome.task
+        text = f"compaction {task.id} of {worker.job_entity(task)}: {outcome.state}: "
         self._tell(
-            f"compaction {task.id} of {worker.job_entity(task)}: {outcome.state}: {outcome.reason}",
+            text + "; ".join((outcome.reason, *map(str, outcome.deviations))),
             compaction=task.id, table=task.table, partition=task.partition, state=outcome.state,
-            reason=outcome.reason, outputs=[one.directory for one in outcome.outputs])
+            reason=outcome.reason, outputs=[one.directory for one in outcome.outputs],
+            expected={one.what: one.predicted for one in outcome.deviations},
+            actual={one.what: one.actual for one in outcome.deviations})
         return True
 
     def _clean(self) -> bool:

@@ -229,6 +229,10 @@ class Holder:
     host: str
     run_id: str
 
+    def __str__(self) -> str:
+        run = f" run {self.run_id}" if self.run_id else ""
+        return f"transaction {self.txn} of {self.user}@{self.host}{run}"
+
 
 @dataclass(frozen=True, slots=True)
 class BlockedCleaning:

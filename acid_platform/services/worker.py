@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Difference, compare
@@ -25,6 +26,7 @@ from acid_platform.errors import AcidError, CompactionLost, CompactionMismatch, 
 from acid_platform.metastore.client import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
 from acid_platform.services.context import Context, columns_of_record, compression, worker_id
+from acid_platform.services.explain import reported_rows
 from acid_platform.transactions import Operation
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class Outcome:
     reason: str
     plan: CompactionPlan | None = None
     outputs: tuple[Written, ...] = ()
+    deviations: tuple[Deviation, ...] = ()
+    """The forecast beside what was written."""
 
 
 @dataclass(slots=True)
@@ -59,6 +63,7 @@ class CompactionRun:
     task: CompactionTask
     txn: CompactionTransaction | None = None
     plan: CompactionPlan | None = None
+    forecast: Forecast | None = None
     staged: StagedCompaction | None = None
     _work: CompactionWork | None = field(default=None, repr=False)
     _queue: str = field(default="", repr=False)
@@ -97,6 +102,8 @@ class CompactionRun:
             layout.format if layout.insert_only else None)
         self._queue = of_job(*_QUEUES)
         self.plan = plan
+        self.forecast = forecast(
+            plan, reported_rows(metastore, self.task.table, self.task.partition))
         return plan
 
     def merge(self) -> StagedCompaction:
@@ -120,6 +127,12 @@ class CompactionRun:
             raise CompactionMismatch(
                 f"compaction {self.task.id} of {job_entity(self.task)} would change the data: "
                 + "; ".join(map(str, found)) + "; its inputs were kept")
+
+    def deviations(self) -> tuple[Deviation, ...]:
+        """What was expected beside what was written."""
+        assert self.forecast and self.staged, "merge() comes first"
+        return against(self.forecast, [
+            Amount(one.rows, one.bytes, one.files) for one in self.staged.outputs])
 
     def publish(self) -> tuple[Written, ...]:
         """Rename into place and commit; counts only if the task is still ours (P21)."""
@@ -174,7 +187,7 @@ def work_once(context: Context, check: Check | None = None) -> Outcome | None:
         if check is not None:
             check(staged)
         outputs = run.publish()
-        return Outcome(run.task, "published", plan.reason, plan, outputs)
+        return Outcome(run.task, "published", plan.reason, plan, outputs, run.deviations())
     except CompactionLost as error:
         return Outcome(run.task, "lost", str(error), run.plan)
     except CompactionRefused as error:
