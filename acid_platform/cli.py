@@ -5,7 +5,7 @@ Exit codes: 0, 1 when a command failed (one line on stderr says why), 2 for wron
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from acid_platform.doctor import Report
+    from acid_platform.services.explain import Section
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -161,11 +162,18 @@ def _rows(table: pa.Table, names: list[str]) -> Iterator[dict[str, Any]]:
 @click.option("--partition", metavar="NAME", help="Such as month=3; default each partition.")
 @click.option("--wait/--no-wait", default=False,
               help="Do the work here and wait, or (default) leave it to a Worker.")
+@click.option("--explain", is_flag=True, help="Say what it would read, write and save.")
 @command
-def compact(session: Session, table: str, kind: str, partition: str | None, wait: bool) -> None:
+def compact(
+    session: Session, table: str, kind: str, partition: str | None, wait: bool, explain: bool
+) -> None:
     """Ask for a major or minor compaction of TABLE."""
-    with session.open() as warehouse, session.working(f"compacting {table}" if wait else ""):
-        rows = warehouse.table(table).compact(kind, partition, wait)
+    with session.open() as warehouse:
+        if explain:
+            _print_sections(session, warehouse.table(table).explain_compaction(kind, partition))
+            return
+        with session.working(f"compacting {table}" if wait else ""):
+            rows = warehouse.table(table).compact(kind, partition, wait)
     session.show(rows, _SHOWN["compactions"])
     if not (wait or session.json):
         click.echo("queued; a Worker takes it: `acid run worker`, or Dagster's compaction job")
@@ -184,16 +192,22 @@ def run(session: Session, service: str, once: bool, explain: bool) -> None:
     """
     from acid_platform.runner import Runner
 
-    if explain and service == "worker":
-        raise click.UsageError("--explain is for the initiator and the cleaner")
     with session.open() as warehouse:
         runner = Runner(warehouse, service, session.say_json if session.json else None)
         if explain:
-            runner.explain()
+            _print_sections(session, runner.explain())
         elif once:
             runner.once()
         else:
             runner.forever()
+
+
+def _print_sections(session: Session, sections: Sequence[Section]) -> None:
+    if session.json:
+        session.say_json({one.title: one.rows for one in sections})
+        return
+    for one in sections:
+        session.show(one.rows, title=one.title, empty=one.empty)
 
 
 # --- the shell ----------------------------------------------------------------------------------
