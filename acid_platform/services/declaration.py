@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acid_platform.compaction.states import Layout
 from acid_platform.config import TABLE_PREFIX, setting
@@ -58,6 +58,24 @@ class Declaration:
             given.setdefault("bucketing_version", "2")
             _check_buckets(table, columns, names)
         return cls(columns, keys, given, names, buckets)
+
+
+def widened(record: TableRecord, columns: str, again: bool = False) -> TableRecord:
+    """The table with more columns, as in `"note string"`.
+
+    Raises UnknownColumn for a column that is there, unless it may be there `again` with its type.
+    """
+    known = {name: kind for name, kind in (*record.columns, *record.partition_columns)}
+    new = []
+    given = parse_columns(columns)
+    check_columns(record.name, given)
+    for column in given:
+        if column.name not in known:
+            new.append((column.name, str(column.type)))
+        elif not again or known[column.name] != str(column.type):
+            raise UnknownColumn(f"{record.name} has a column {column.name!r}"
+                                f" {known[column.name]} already")
+    return replace(record, columns=(*record.columns, *new))
 
 
 def _check_properties(table: str, given: Mapping[str, str]) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import NoSuchPartition
-from acid_platform.layout.partitions import parse_partition, partition_name
+from acid_platform.layout.partitions import as_written, parse_partition, partition_name
 from acid_platform.services.context import columns_of_record
-from acid_platform.transaction import as_written
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client import Metastore
