@@ -82,7 +82,8 @@ def run_query(
             wanted = str((error.getMessageParameters() or {}).get("objectName"))
             known = [name for frame in frames.values() for name in frame.columns
                      if not name.startswith("__")]
-            known += [column.name for one in sources.values() for column in one.scan.columns]
+            known += [column.name for one in sources.values()
+                      for column in (*one.scan.columns, *one.scan.partition_columns)]
             raise unknown_column(wanted, known) from error
 
 

@@ -18,13 +18,8 @@ ROWS = 1000
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """What `%load_ext acid_platform` calls."""
-    magic = AcidMagic(shell.user_ns)
-
-    def acid(line: str, cell: str) -> None:
-        magic.run(line, cell)
-
-    acid.__doc__ = AcidMagic.run.__doc__
-    shell.register_magic_function(acid, "cell", "acid")
+    register: Any = shell.register_magic_function
+    register(AcidMagic(shell.user_ns).acid, "cell", "acid")
 
 
 class AcidMagic:
@@ -34,14 +29,15 @@ class AcidMagic:
         self._names = names
         self._opened: dict[str, Warehouse] = {}
 
-    def run(self, line: str, cell: str) -> None:
+    def acid(self, line: str, cell: str) -> None:
         """Run a cell of SQL: `%%acid`, `%%acid wh` or `%%acid path/to/warehouse`.
 
         Without a name the variable `wh` is taken, or else the warehouse of ACID_WAREHOUSE. Each
         answer is shown when its statement has ended; USE and START TRANSACTION last to later cells.
         """
-        from IPython.display import display
+        import IPython.display
 
+        display: Any = IPython.display.display
         try:
             for _, answer in self.warehouse(line.strip()).session.steps(cell):
                 found = rows_of(answer, ROWS)

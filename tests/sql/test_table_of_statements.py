@@ -80,7 +80,7 @@ WRONG: tuple[tuple[str, type[errors.AcidError], str], ...] = (
     ("SET hive.nope=1", errors.SettingRefused, "there is no setting 'hive.nope'"),
     ("SET hive.support.concurrency=false", errors.SettingRefused, "only 'true': transactions"),
     ("CREATE TABLE item (id int)", errors.TableExists, "table shop.item exists"),
-    ("CREATE TABLE bad (id float4)", errors.InvalidDefinition, "unknown type"),
+    ("CREATE TABLE bad (id uuid)", errors.InvalidDefinition, "unknown type"),
     ("CREATE TABLE bad (id int) TBLPROPERTIES ('transactional'='false')",
      errors.InvalidDefinition, "every table here is transactional=true"),
     ("DROP TABLE busy", errors.UnsupportedStatement, "shop.busy is a view: DROP VIEW shop.busy"),

@@ -50,7 +50,7 @@ PARTITIONED = Variant(
     {1: " 1", 2: " 2", 3: " 2"}, " PARTITION (month=2)")
 BUCKETED = Variant(
     "crud_bucketed", "CLUSTERED BY (`id`) INTO 2 BUCKETS", "(1,'A'),(2,'B'),(3,'C')",
-    {1: ("", BUCKET_0), 2: ("", BUCKET_1), 3: ("", BUCKET_0)}, dict.fromkeys((1, 2, 3), ""))
+    {1: ("", BUCKET_1), 2: ("", BUCKET_0), 3: ("", BUCKET_1)}, dict.fromkeys((1, 2, 3), ""))
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +112,9 @@ def test_the_published_walk_through(warehouse: Warehouse, variant: Variant) -> N
     name, places, extra = variant.name, variant.places, variant.extra
     typed = Typed(warehouse.path, Path(warehouse.path, "test_db.db", name))
     columns = f"id value{' month' if any(extra.values()) else ''}"
-    # rowId counts within the file that a row went to.
-    numbers = {id: sum(places[other] == places[id] for other in range(1, id)) for id in places}
+    # rowId counts the rows of a writer, which has one bucket, over its partitions.
+    numbers = {id: sum(places[other][1] == places[id][1] for other in range(1, id))
+               for id in places}
 
     def bucket(id: int) -> str:
         return f"bucket_{(places[id][1] >> 16) & 0xFFF:05d}"
