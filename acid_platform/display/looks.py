@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.display.listing import Listing, show_table
+from acid_platform.display.listing import Listing, show_table, shown
 from acid_platform.display.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -69,4 +69,6 @@ def snapshot(seen: TableSnapshot) -> Listing:
 
 
 def _listing(what: str, rows: list[dict[str, Any]], title: str = "") -> Listing:
-    return show_table(rows, SHOWN[what], title or what)
+    """Without the columns that say nothing in any row: a page is narrower than a terminal."""
+    told = tuple(name for name in SHOWN[what] if any(shown(name, row[name]) for row in rows))
+    return show_table(rows, told or SHOWN[what], title or what)
