@@ -1,13 +1,14 @@
 """What the metastore keeps in memory, and nothing else: no decision, no clock, no I/O.
 
-`State` changes only by events (turn.py), apart from heartbeats and read times, which are not kept
-over a restart: every open transaction then gets one fresh timeout (P7).
+`State` changes only by events (turn.py), apart from heartbeats, read times and the leases of
+services. Those are not kept over a restart: every open transaction gets one fresh timeout (P7).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from acid_platform.config import Settings
@@ -187,6 +188,14 @@ class Retry:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceLease:
+    """Who runs the cycle of a service, and when it last said so (P9)."""
+
+    holder: str
+    renewed: int
+
+
 @dataclass(slots=True)
 class Gauge:
     """How many transactions are open, as last counted (T2)."""
@@ -231,6 +240,11 @@ class State:
     """Entities that a Cleaner works on, since when (P21)."""
     retries: dict[Entity, Retry] = field(default_factory=dict)
     """Cleanings of aborted transactions that wait (C54)."""
+    changed: dict[Entity, int] = field(default_factory=dict)
+    """When an entity last gained a directory or lost an open write: since `awake`, if at all (C1).
+    """
+    awake: int = 0
+    """When this memory was made of the file."""
 
     ended: dict[int, Ended] = field(default_factory=dict)
     """Since the last fold, like `outcomes` and `written`; older ones are in the store."""
@@ -241,6 +255,7 @@ class State:
     lock_beats: dict[int, int] = field(default_factory=dict)
     """Of locks without a transaction, by their id (T16)."""
     reads: dict[int, int] = field(default_factory=dict)
+    leases: dict[str, ServiceLease] = field(default_factory=dict)
     gauge: Gauge = field(default_factory=Gauge)
 
     @property
@@ -262,7 +277,9 @@ class State:
         """Raises NoSuchTable."""
         table_id = self.names.get(table_name(name))
         if table_id is None:
-            raise NoSuchTable(f"there is no table {table_name(name)}; create it, or see tables()")
+            near = get_close_matches(table_name(name), self.names, 2)
+            hint = f"did you mean {' or '.join(near)}?" if near else "create it, or see tables()"
+            raise NoSuchTable(f"there is no table {table_name(name)}; {hint}")
         return self.tables[table_id]
 
     def name_of(self, table_id: int) -> str:
