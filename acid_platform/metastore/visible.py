@@ -32,7 +32,8 @@ def snapshot(state: State, txn: Txn) -> ValidTxnList | None:
 
 
 def _list_at(state: State, moment: int) -> ValidTxnList:
-    opened, aborted = [], []
+    opened: list[int] = []
+    aborted: list[int] = []
     for txn in state.txns.values():
         if txn.kind is not TxnType.READ_ONLY:
             (opened if txn.is_open or txn.closed > moment else aborted).append(txn.txn_id)

@@ -223,7 +223,7 @@ def test_T16_L12_L15_a_lock_without_a_transaction_is_for_its_owner_to_keep(
 ) -> None:
     held = metastore.lock_alone([ALONE])
     metastore.heartbeat_lock(held)
-    with pytest.raises(LockTimeout, match="EXCLUSIVE of default.t"):
+    with pytest.raises(LockTimeout, match=r"EXCLUSIVE of default\.t"):
         metastore.lock_alone([ALONE], wait=0)
     assert [row["transaction_id"] for row in metastore.locks()] == [0]
     metastore.unlock(held)
