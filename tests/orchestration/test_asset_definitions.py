@@ -1,10 +1,13 @@
 """@acid_asset when a module is loaded: what Dagster learns of it, and what is refused. No JVM."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import pandas as pd
 import pytest
 
 from acid_platform.errors import InvalidDefinition
@@ -115,6 +118,15 @@ def test_several_tables_can_be_taken_apart_only_if_asked() -> None:
     assert (whole.can_subset, parts.can_subset) == (False, True)
     assert {one.to_user_string() for one in whole.keys} == {"db/a", "db/b"}
     assert whole.check_keys == {dg.AssetCheckKey(dg.AssetKey(["db", "b"]), "v_is_given")}
+
+
+def test_the_example_of_the_documents_loads() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "assets.md").read_text()
+    [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    made: dict[str, Any] = {"dg": dg, "pd": pd}
+    exec(compile(example, "assets.md", "exec"), made)
+    assert made["orders"].key.to_user_string() == "shop/orders"
+    assert [one.name for one in made["orders"].check_specs] == ["amounts_are_given"]
 
 
 # --- automation: the write id is the data version -------------------------------------------------
