@@ -402,7 +402,7 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
     connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
     assert connecting == {"metastore/store.py", "metastore/backup.py"}
     naming = {name for name, text in texts.items() if re.search(r"home\.database\b", text)}
-    assert naming == {"metastore/server.py", "metastore/backup.py"}
+    assert naming == {"metastore/endpoint.py", "metastore/server.py", "metastore/backup.py"}
     named = re.findall(r"(\w+)\([^()]*home\.database\b", texts["metastore/server.py"])
     assert named == ["Keeper"]
     assert re.findall(r"(\w+)\(database\b", texts["metastore/keeper.py"]) == ["Store"]
