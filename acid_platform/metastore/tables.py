@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
@@ -74,7 +75,7 @@ def create_table(turn: Turn, args: Body) -> dict[str, Any]:
     _refuse_view(turn.state, name)
     _check_declaration(turn.state, name, record)
     _check_cleaning(turn, record.location)
-    floor = _floor_of_location(turn.state, record.location)
+    floor = turn.state.locations.get(record.location, 0)
     record = replace(
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
     )
@@ -153,19 +154,6 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
     return columns
 
 
-def _floor_of_location(state: State, location: str) -> int:
-    """Write ids of dropped tables whose files are, or may yet appear, at this location (P4, P22).
-
-    Known for as long as the cleaning of the drop is in the history (C57).
-    """
-    past = (row for rows in state.past.values() for row in rows)
-    return max(
-        (row.highest_write_id for row in (*state.queue.values(), *past)
-         if row.properties.get("location") == location),
-        default=0,
-    )
-
-
 def alter_table(turn: Turn, args: Body) -> dict[str, Any]:
     """A property of None is removed. Raises NoSuchTable, TableExists, InvalidDefinition."""
     record = turn.state.table(args["name"]).record
@@ -200,14 +188,21 @@ def add_partitions(turn: Turn, args: Body) -> dict[str, Any]:
 
 def normal_partition(table: Table, name: str) -> str:
     """The partition with lower case keys (T24). Raises NoSuchPartition if the columns differ."""
-    columns = [one for one, _ in table.record.partition_columns]
-    values = parse_partition(name, columns) if columns else None
-    if values is None:
+    columns = tuple(one for one, _ in table.record.partition_columns)
+    found = _normal(name, columns)
+    if found is None:
         raise NoSuchPartition(
             f"{name!r} is no partition of {table.record.name}, which is partitioned by"
-            f" {columns or 'nothing'}"
+            f" {list(columns) or 'nothing'}"
         )
-    return partition_name(dict(zip(columns, values, strict=True)))
+    return found
+
+
+@lru_cache(4096)
+def _normal(name: str, columns: tuple[str, ...]) -> str | None:
+    """Asked twice in every transaction, mostly for the same partitions."""
+    values = parse_partition(name, list(columns)) if columns else None
+    return None if values is None else partition_name(dict(zip(columns, values, strict=True)))
 
 
 def drop(turn: Turn, args: Body) -> None:
@@ -306,20 +301,22 @@ def register_partitions(table: Table, names: list[str]) -> None:
     """A new partition sees nothing of write ids that were forgotten or dropped (P4, P22)."""
     for name in names:
         if name not in table.partitions:
-            floor = max(table.forgotten, table.floors.get(name, 0))
-            table.partitions[name] = PartitionRecord(name, floor)
+            floors = {table.forgotten, *table.floors.get(name, ())} - {0}
+            table.partitions[name] = PartitionRecord(name, tuple(sorted(floors)))
 
 
 def _dropped(state: State, at: int, body: Body) -> None:
     row = decode(CompactionTask, body["row"])
-    table = state.tables[row.table_id]
+    table, location = state.tables[row.table_id], row.properties["location"]
+    state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
     if row.partition is None:
         del state.tables[row.table_id], state.names[table.record.name]
         state.write_set.pop(row.table_id, None)
     else:
         del table.partitions[row.partition]
         # Created again it sees nothing of before; a writer with an older write id has to conflict.
-        table.floors[row.partition] = row.highest_write_id
+        earlier = table.floors.get(row.partition, ())
+        table.floors[row.partition] = (*earlier, row.highest_write_id)
         state.write_set.setdefault(row.table_id, {})[row.partition] = [
             Committed(row.table_id, row.partition, Operation.UPDATE, row.txn_id,
                       body["commit_id"], row.highest_write_id, True)

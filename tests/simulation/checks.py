@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from acid_platform.metastore.state import Table as StateTable
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from tests.simulation.claims import claim
 from tests.simulation.disk import settled
-from tests.simulation.model import claim
 from tests.simulation.rules import Resource, Table, Txn, waits
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def check_read(
             record = known.partitions.get(partition)
             if record is None:
                 continue
-            floor = settled(listed, record.floor, table.floor)
+            floor = settled(listed, table.floor, *record.floors)
         expected = sim.model.content(txn, table, partition)
         found = sim.disk.read((table.location, partition), listed, txns, floor, txn.id)
         sim.counts["read"] += 1
