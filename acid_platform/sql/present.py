@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from acid_platform.display import DURATIONS, SIZES, TIMES, Listing, show_table
+from acid_platform.display.listing import DURATIONS, SIZES, TIMES, Listing, show_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
