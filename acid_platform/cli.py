@@ -5,7 +5,7 @@ Exit codes: 0, 1 when a command failed (one line on stderr says why), 2 for wron
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from acid_platform.doctor import Report
     from acid_platform.metastore.records import TableRecord
+    from acid_platform.services.explain import Section
 
 ROWS = 1000
 """How many rows of a query a terminal is shown, unless --limit says otherwise."""
@@ -228,10 +229,16 @@ def _rows(table: pa.Table, names: list[str]) -> Iterator[dict[str, Any]]:
 @click.option("--partition", metavar="NAME", help="Such as month=3; default each partition.")
 @click.option("--wait/--no-wait", default=False,
               help="Do the work here and wait, or (default) leave it to a Worker.")
+@click.option("--explain", is_flag=True, help="Say what it would read, write and save.")
 @command
-def compact(session: Session, table: str, kind: str, partition: str | None, wait: bool) -> None:
+def compact(
+    session: Session, table: str, kind: str, partition: str | None, wait: bool, explain: bool
+) -> None:
     """Ask for a major or minor compaction of TABLE."""
     with session.open() as warehouse:
+        if explain:
+            _print_sections(session, warehouse.table(table).explain_compaction(kind, partition))
+            return
         rows = warehouse.table(table).compact(kind, partition, wait)
     session.show(rows, _SHOWN["compactions"])
     if not (wait or session.json):
@@ -251,13 +258,19 @@ def run(session: Session, service: str, once: bool, explain: bool) -> None:
     """
     from acid_platform.runner import Runner
 
-    if explain and service == "worker":
-        raise click.UsageError("--explain is for the initiator and the cleaner")
     with session.open() as warehouse:
         runner = Runner(warehouse, service, session.say_json if session.json else None)
         if explain:
-            runner.explain()
+            _print_sections(session, runner.explain())
         elif once:
             runner.once()
         else:
             runner.forever()
+
+
+def _print_sections(session: Session, sections: Sequence[Section]) -> None:
+    if session.json:
+        session.say_json({one.title: one.rows for one in sections})
+        return
+    for one in sections:
+        session.show(one.rows, title=one.title, empty=one.empty)

@@ -149,10 +149,7 @@ def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
     """Cleanings, locks and compactions that wait, with what they wait for."""
     for one in metastore.cleaning_blocked():
         where = f"{one.table} {one.partition or ''}".rstrip()
-        who = ", ".join(
-            f"transaction {held.txn} of {held.user}@{held.host}"
-            + (f" run {held.run_id}" if held.run_id else "") for held in one.holders)
-        yield Stuck(f"cleaning of {where}", one.reason, who)
+        yield Stuck(f"cleaning of {where}", one.reason, ", ".join(map(str, one.holders)))
     for lock in metastore.locks():
         if lock["lock_state"] == "WAITING":
             resource = "/".join(filter(None, (lock["database"], lock["table"], lock["partition"])))

@@ -203,6 +203,10 @@ class CompactionFailed(Transient):
     """The compaction task failed; the table's data is untouched (C32)."""
 
 
+class LeaseHeld(Transient):
+    """Another Initiator or Cleaner of this warehouse is in the middle of a cycle (P9)."""
+
+
 class CompactionLost(Transient):
     """The task was revoked and given to another worker; this attempt's output was dropped (P21)."""
 

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from acid_platform.config import Settings
-from acid_platform.errors import Transient
+from acid_platform.errors import LeaseHeld, Transient
 from acid_platform.services import cleaner, initiator, worker
+from acid_platform.services.explain import (
+    Section,
+    explain_cleaner,
+    explain_initiator,
+    explain_worker,
+)
 from acid_platform.services.loop import Service, pace_of, run_until
 
 if TYPE_CHECKING:
@@ -28,32 +34,29 @@ class Runner:
         self._warehouse = warehouse
         self._service = Service(service)
         self._say_json = say_json
+        self._looked = 0
+        """When the Initiator's last cycle began, with `_settings_then` in force (C1)."""
+        self._settings_then: dict[str, str] = {}
         self._cycles = {
             Service.INITIATOR: self._initiate, Service.WORKER: self._work,
             Service.CLEANER: self._clean,
         }
 
-    def explain(self) -> None:
-        """What a cycle of the Initiator or the Cleaner would do; changes nothing."""
+    def explain(self) -> list[Section]:
+        """What a cycle would do; changes nothing."""
         metastore = self._warehouse.metastore
-        if self._service is Service.INITIATOR:
-            for decided in initiator.explain(metastore, _now()):
-                self._tell(str(decided), table=decided.table, partition=decided.partition,
-                           rule=decided.decision.rule, reason=decided.decision.reason)
-            return
-        for plan in cleaner.explain(metastore):
-            self._tell(str(plan), location=plan.location,
-                       remove=[one.path for one in plan.removals],
-                       keep=[one.path for one in plan.kept])
-        for one in metastore.cleaning_blocked():
-            where = f"{one.table} {one.partition or ''}".rstrip()
-            self._tell(f"cleaning of {where} waits: {one.reason}", table=one.table,
-                       partition=one.partition, waits=one.reason,
-                       holders=[held.txn for held in one.holders])
+        match self._service:
+            case Service.INITIATOR:
+                return explain_initiator(metastore, _now())
+            case Service.WORKER:
+                return explain_worker(metastore)
+            case Service.CLEANER:
+                return explain_cleaner(metastore)
 
     def once(self) -> None:
         """One cycle; a Worker works until the queue is empty. Raises SettingRefused."""
         pace_of(self._service, self._settings())
+        self._begin()
         cycle = self._cycles[self._service]
         found = cycle()
         if not found and self._service is not Service.INITIATOR:
@@ -72,6 +75,7 @@ class Runner:
             from acid_platform.engine.session import require_java
 
             require_java()
+        self._begin()
         stop = threading.Event()
         _stop_on_signals(stop)
         self._tell(f"{self._service.value} runs every {pace.wait / 1000:g} s", state="started")
@@ -96,10 +100,21 @@ class Runner:
             raise ended[0]
         self._tell(f"{self._service.value} has stopped", state="stopped")
 
+    def _begin(self) -> None:
+        if self._service is Service.WORKER:
+            freed = worker.revoke_dead(self._warehouse.metastore)
+            if freed:
+                self._tell(f"compactions {freed} are initiated again: their Worker here has ended",
+                           revoked=freed)
+
     # --- cycles: each tells whether it found work ----------------------------------------------
 
     def _initiate(self) -> bool:
-        done = initiator.run(self._warehouse.metastore, _now())
+        metastore = self._warehouse.metastore
+        settings, began = metastore.settings(), _now()
+        since = self._looked if settings == self._settings_then else 0
+        done = initiator.run(metastore, began, since)
+        self._looked, self._settings_then = began, settings
         for one in done:
             if one.id is not None or one.decision.did_not_initiate:
                 self._tell(str(one), table=one.table, partition=one.partition, compaction=one.id,
@@ -114,10 +129,13 @@ class Runner:
         if outcome is None:
             return False
         task = outcome.task
+        text = f"compaction {task.id} of {worker.job_entity(task)}: {outcome.state}: "
         self._tell(
-            f"compaction {task.id} of {worker.job_entity(task)}: {outcome.state}: {outcome.reason}",
+            text + "; ".join((outcome.reason, *map(str, outcome.deviations))),
             compaction=task.id, table=task.table, partition=task.partition, state=outcome.state,
-            reason=outcome.reason, outputs=[one.directory for one in outcome.outputs])
+            reason=outcome.reason, outputs=[one.directory for one in outcome.outputs],
+            expected={one.what: one.predicted for one in outcome.deviations},
+            actual={one.what: one.actual for one in outcome.deviations})
         return True
 
     def _clean(self) -> bool:
@@ -131,6 +149,9 @@ class Runner:
         return bool(done)
 
     def _failed(self, error: Transient) -> None:
+        if isinstance(error, LeaseHeld):
+            self._tell(f"stands by: {error}", state="standby")
+            return
         self._tell(f"error, the next cycle tries again: {error}", error=str(error))
 
     def _tell(self, text: str, **values: Any) -> None:

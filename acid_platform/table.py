@@ -17,6 +17,7 @@ from acid_platform.layout.partitions import partition_name
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.services.context import columns_of_record
+from acid_platform.services.explain import Section, Wish, explain_compactions
 from acid_platform.snapshot.directory import AcidDirectory
 from acid_platform.transaction import SnapshotOutdated, TransactionTable, partition_values
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -206,18 +207,30 @@ class Table:
         SHOW COMPACTIONS for them are returned; without, a Worker somewhere takes them. Raises
         AlreadyScheduled, CompactionRefused, CompactionFailed.
         """
+        wanted, targets = self._compactions(kind, partition)
+        return self._warehouse.compact(self._name, targets, wanted, wait)
+
+    def explain_compaction(
+        self, kind: str, partition: Mapping[str, Any] | str | None = None
+    ) -> list[Section]:
+        """What `compact` would read and write, and after how many scans it pays back."""
+        wanted, targets = self._compactions(kind, partition)
+        return explain_compactions(
+            self._warehouse.metastore, [Wish(self._name, one, wanted) for one in targets])
+
+    def _compactions(
+        self, kind: str, partition: Mapping[str, Any] | str | None
+    ) -> tuple[CompactionKind, list[str | None]]:
+        """The kind, and the partition or each one. Raises CompactionRefused."""
         try:
             wanted = CompactionKind(kind.lower())
         except ValueError:
             raise CompactionRefused(
                 f"{kind!r} is no kind of compaction; choose 'minor' or 'major'") from None
-        targets: list[str | None] = [None]
         if partition is not None:
             values = partition_values(partition, self.partition_columns, self.name)
-            targets = [partition_name(values)]
-        elif self.partition_columns:
-            targets = list(self.partitions())
-        return self._warehouse.compact(self._name, targets, wanted, wait)
+            return wanted, [partition_name(values)]
+        return wanted, list(self.partitions()) if self.partition_columns else [None]
 
     def _autocommit(self, verb: Callable[[TransactionTable], _Done]) -> _Done:
         settings = Settings.of(self._warehouse.metastore.settings())

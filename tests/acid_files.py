@@ -121,6 +121,10 @@ class AcidTable:
         """What `to_arrow` gives at the lists of section 13's notation."""
         return arrow_scan(self.layout, write_ids(w), txns(x), **options).table()
 
+    def count(self, w: str = "99:M::", x: str = "") -> int:
+        """What `Table.count` says."""
+        return arrow_scan(self.layout, write_ids(w), txns(x), columns=[]).count()
+
     def values(self, w: str = "99:M::", x: str = "", **options: Any) -> list[Any]:
         """The first column, sorted, NULLs last."""
         found = self.read(w, x, **options).column(0).to_pylist()

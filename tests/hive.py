@@ -35,6 +35,17 @@ def hive_rows(
     spark: SparkSession, entity: Path, columns: list[tuple[str, str]], write_ids: ValidWriteIdList
 ) -> list[str]:
     """What Hive's OrcInputFormat returns for one entity, each row as Hive prints it, sorted."""
+    return sorted(row for _, row in hive_rows_with_ids(spark, entity, columns, write_ids))
+
+
+RowId = tuple[int, int, int]
+"""Write id, bucket property, rowId."""
+
+
+def hive_rows_with_ids(
+    spark: SparkSession, entity: Path, columns: list[tuple[str, str]], write_ids: ValidWriteIdList
+) -> list[tuple[RowId, str]]:
+    """The same with Hive's ROW__ID, in the order of the reader."""
     jvm: Any = spark._jvm
     conf = jvm.org.apache.hadoop.mapred.JobConf(spark._jsc.hadoopConfiguration())
     names = ",".join(name for name, _ in columns)
@@ -57,11 +68,13 @@ def hive_rows(
         conf.set(key, value)
     reporter = jvm.org.apache.hadoop.mapred.Reporter.NULL
     source = jvm.org.apache.hadoop.hive.ql.io.orc.OrcInputFormat()
-    rows: list[str] = []
+    rows: list[tuple[RowId, str]] = []
     for split in source.getSplits(conf, 1):
         reader = source.getRecordReader(split, conf, reporter)
         key, value = reader.createKey(), reader.createValue()
         while reader.next(key, value):
-            rows.append(value.toString())
+            key_of = reader.getRecordIdentifier()
+            rows.append(((key_of.getTransactionId(), key_of.getBucketProperty(),
+                          key_of.getRowId()), value.toString()))
         reader.close()
-    return sorted(rows)
+    return rows

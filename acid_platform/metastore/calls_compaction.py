@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from acid_platform.config import Settings
@@ -12,6 +12,7 @@ from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
     CompactionTask,
+    EntityCounters,
     EntityState,
     WriteReport,
 )
@@ -26,9 +27,31 @@ _WAIT = "hive.compactor.wait.timeout"
 class CompactionCalls(Caller):
     """Part of `Metastore`."""
 
-    def entities(self) -> list[EntityState]:
-        """What the Initiator decides about (C1 to C20)."""
-        return [decode(EntityState, one) for one in self._call("entities")["entities"]]
+    def entities(self, table: str | None = None) -> list[EntityState]:
+        """Every entity (of a table) with each directory that was reported of it (P8)."""
+        found = self._call("entities", table=table)["entities"]
+        return [decode(EntityState, one) for one in found]
+
+    def candidates(self, since: int = 0) -> Iterator[EntityCounters]:
+        """What the Initiator decides about, `hive.compactor.fetch.size` at a time (C1, C3).
+
+        `since` is when an earlier cycle began; 0 asks for all entities.
+        """
+        after: list[Any] | None = None
+        while True:
+            page = self._call("candidates", since=since, after=after)
+            yield from (decode(EntityCounters, one) for one in page["candidates"])
+            after = page["after"]
+            if after is None:
+                return
+
+    def hold_service(self, service: str, holder: str) -> int:
+        """Takes or renews the lease of a service; answers the time there. Raises LeaseHeld (P9)."""
+        now: int = self._call("hold_service", service=service, holder=holder)["now"]
+        return now
+
+    def release_service(self, service: str, holder: str) -> None:
+        self._call("release_service", service=service, holder=holder)
 
     def request_compaction(
         self,
@@ -91,7 +114,8 @@ class CompactionCalls(Caller):
         return {int(key): text for key, text in messages.items()}
 
     def revoke_workers(self, host: str | None = None) -> list[int]:
-        """Working rows of the host, or (None) those that timed out, are initiated again (C25)."""
+        """Working rows of the host or worker, or (None) those that timed out, are initiated again
+        (C25)."""
         ids: list[int] = self._call("revoke_workers", host=host)["ids"]
         return ids
 

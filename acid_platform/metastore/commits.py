@@ -15,7 +15,7 @@ from acid_platform.errors import (
 from acid_platform.metastore import locking
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import EntityDirectory, HistoryRow, WriteReport
-from acid_platform.metastore.state import Component, Ended, Outcome, State, Txn
+from acid_platform.metastore.state import Component, Ended, Entity, Outcome, State, Txn
 from acid_platform.metastore.tables import drop, normal_partition, register_partitions
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.txns import require_open
@@ -201,15 +201,16 @@ def _commit(state: State, at: int, body: Body) -> None:
     for table_id, partition, directory in body["directories"]:
         if partition is not None:
             register_partitions(state.tables[table_id], [partition])
-        place(state, table_id, partition, decode(EntityDirectory, directory))
+        place(state, at, (table_id, partition), decode(EntityDirectory, directory))
     state.written.extend(decode(HistoryRow, one) for one in body["written"])
     state.components.pop(txn_id, None)
     close(state, at, txn_id, TxnState.COMMITTED, "", body["commit_id"])
 
 
-def place(state: State, table_id: int, partition: str | None, new: EntityDirectory) -> None:
+def place(state: State, at: int, entity: Entity, new: EntityDirectory) -> None:
     """Adds a directory to its entity; those that it shadows become obsolete, or it does."""
-    known = state.directories.setdefault((table_id, partition), {})
+    state.changed[entity] = at
+    known = state.directories.setdefault(entity, {})
     for other in list(known.values()):
         if new.shadows(other):
             known[other.name] = other.as_obsolete()
@@ -224,6 +225,8 @@ def _abort(state: State, at: int, body: Body) -> None:
         if table_id in state.tables:
             table = state.tables[table_id]
             table.aborted.add(table.by_txn[txn.txn_id])
+            # The write id held back what a compaction may merge, in every entity of the table.
+            state.changed |= dict.fromkeys(table.entities(), at)
     left = [one for one in state.components.get(txn.txn_id, ()) if one.table_id in state.tables]
     if left:
         state.components[txn.txn_id] = left

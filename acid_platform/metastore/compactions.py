@@ -23,7 +23,7 @@ from acid_platform.metastore.records import (
     LockRequest,
     WriteReport,
 )
-from acid_platform.metastore.state import Component, Entity, State
+from acid_platform.metastore.state import Component, Entity, State, Table
 from acid_platform.metastore.tables import being_cleaned, normal_partition
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.txns import granted, open_txn, require_open
@@ -52,16 +52,22 @@ def rows_of(state: State, entity: Entity) -> list[CompactionTask]:
 
 
 def request(turn: Turn, args: Body) -> dict[str, Any]:
-    """Raises AlreadyScheduled naming the row, CompactionRefused, NoSuchTable, NoSuchPartition."""
+    """A partitioned table without a partition stands for what an aborted dynamic write left in
+    partitions that nobody knows: that is ready for cleaning at once (C33).
+
+    Raises AlreadyScheduled naming the row, CompactionRefused, NoSuchTable, NoSuchPartition.
+    """
     table = turn.state.table(args["table"])
     partition = args["partition"]
-    if partition is not None or table.record.partitioned:
+    unknown = partition is None and _aborted_dynamic(turn.state, table)
+    if not unknown and (partition is not None or table.record.partitioned):
         partition = normal_partition(table, partition or "")
         if partition not in table.partitions:
             raise NoSuchPartition(f"{table.record.name} has no partition {partition}")
     entity = (table.record.table_id, partition)
     name = f"{table.record.name} {partition or ''}".rstrip()
-    high = compactor_list(turn.state, table).high_watermark
+    high = (table.last_write_id if unknown
+            else compactor_list(turn.state, table).high_watermark)
     for row in rows_of(turn.state, entity):
         if row.state is not _R or row.highest_write_id == high:
             nothing = " and nothing was written since" if row.state is _R else ""
@@ -77,8 +83,18 @@ def request(turn: Turn, args: Body) -> dict[str, Any]:
         turn.state.next_compaction, table.record.name, table.record.table_id, partition, kind, _I,
         args["properties"], args["initiator"], turn.now,
     )
+    if unknown:
+        row = replace(row, state=_R, highest_write_id=high, commit_time=turn.now,
+                      next_txn_id=turn.state.next_txn)
     turn.record("queued", row=encode(row))
     return {"id": row.id}
+
+
+def _aborted_dynamic(state: State, table: Table) -> bool:
+    entity = (table.record.table_id, None)
+    return table.record.partitioned and any(
+        (one.table_id, one.partition) == entity and not one.cleaned
+        for txn in state.aborted_txns() for one in state.components.get(txn.txn_id, ()))
 
 
 def take(turn: Turn, args: Body) -> dict[str, Any]:
@@ -214,13 +230,15 @@ def abort_many(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def revoke(turn: Turn, args: Body) -> dict[str, Any]:
-    """Working rows of a host, or those that timed out, are initiated again (C25)."""
+    """Working rows of a host or of one worker, or those that timed out, are initiated again (C25).
+    """
     host = args["host"]
     oldest = turn.now - turn.state.settings.integer("hive.compactor.worker.timeout")
     ids = [
         row.id for row in turn.state.queue.values()
         if row.state is _W
-        and (row.started < oldest if host is None else row.worker.startswith(f"{host}-"))
+        and (row.started < oldest if host is None
+             else row.worker == host or row.worker.startswith(f"{host}-"))
     ]
     for one in ids:
         row = turn.state.queue[one]
@@ -270,7 +288,7 @@ def _compacting(state: State, at: int, body: Body) -> None:
 def _compacted(state: State, at: int, body: Body) -> None:
     row = state.queue[body["id"]]
     for one in body["directories"]:
-        place(state, row.table_id, row.partition, decode(EntityDirectory, one))
+        place(state, at, entity_of(row), decode(EntityDirectory, one))
     state.components.pop(body["txn"], None)
     close(state, at, body["txn"], TxnState.COMMITTED, "", body["commit_id"])
     done = replace(

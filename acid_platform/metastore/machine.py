@@ -12,6 +12,7 @@ from typing import Any
 
 from acid_platform.errors import AcidError, UnsupportedStatement
 from acid_platform.metastore import (
+    candidates,
     cleaning,
     commits,
     compactions,
@@ -33,7 +34,8 @@ APPLY: dict[str, Apply] = {
 
 HANDLERS = {
     **tables.HANDLERS, **txns.HANDLERS, **locking.HANDLERS, **commits.HANDLERS,
-    **compactions.HANDLERS, **cleaning.HANDLERS, **restoring.HANDLERS, **shows.HANDLERS,
+    **compactions.HANDLERS, **cleaning.HANDLERS, **candidates.HANDLERS, **restoring.HANDLERS,
+    **shows.HANDLERS,
 }
 """What each request decides."""
 
@@ -43,8 +45,8 @@ EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
 """Answers that are kept short and made whole from the state whenever they are given."""
 
 REPEATABLE = {
-    *shows.HANDLERS, "doubtful", "heartbeat", "heartbeat_one", "valid_write_ids", "allocate",
-    "granted", "heartbeat_lock",
+    *shows.HANDLERS, *candidates.HANDLERS, "doubtful", "heartbeat", "heartbeat_one",
+    "valid_write_ids", "allocate", "granted", "heartbeat_lock",
 }
 """Requests that may simply be sent again; of all others the outcome is kept (P3)."""
 
@@ -82,6 +84,7 @@ class Machine:
 
     def wake(self, now: int) -> None:
         """At a start, after `replay`: every open transaction gets one fresh timeout (P7)."""
+        self.state.awake = now
         for txn in self.state.open_txns():
             self.state.heartbeats[txn.txn_id] = now
             self.state.reads[txn.txn_id] = now

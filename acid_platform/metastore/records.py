@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from acid_platform.compaction.initiator import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
 from acid_platform.transactions import (
@@ -228,6 +229,10 @@ class Holder:
     host: str
     run_id: str
 
+    def __str__(self) -> str:
+        run = f" run {self.run_id}" if self.run_id else ""
+        return f"transaction {self.txn} of {self.user}@{self.host}{run}"
+
 
 @dataclass(frozen=True, slots=True)
 class BlockedCleaning:
@@ -249,8 +254,30 @@ class PastCompaction:
 
 
 @dataclass(frozen=True, slots=True)
+class EntityCounters:
+    """What the Initiator's decision looks at of one entity, counted by the metastore (C1 to C20).
+
+    `aborted` counts aborted transactions with data here, `oldest_abort` is when the first of them
+    was opened (0 = none). `both_kinds`: there are deltas and delete_deltas. `history` is newest
+    first. `error`: why no size could be told (C23).
+    """
+
+    table: str
+    partition: str | None
+    partitioned: bool
+    properties: dict[str, str]
+    size: EntitySize
+    both_kinds: bool = False
+    aborted: int = 0
+    oldest_abort: int = 0
+    queued: CompactionState | None = None
+    history: tuple[PastCompaction, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EntityState:
-    """All that the Initiator's decision needs of one entity (C1 to C20).
+    """One entity with every directory that is known of it.
 
     `write_ids` is the compactor's list for the table (S16, me = 0). `aborted` counts aborted
     transactions with data here, `oldest_abort` is when the first of them was opened (0 = none).

@@ -125,11 +125,12 @@ def _show(row: CompactionTask, now: int) -> dict[str, Any]:
 
 
 def entities(turn: Turn, args: Body) -> dict[str, Any]:
-    """Every entity with what the Initiator's decision needs (C1 to C20)."""
+    """Every entity, or those of one table, with each directory that is known of them."""
     state = turn.state
     aborted = aborted_rows(state)
     rows = []
-    for one in state.tables.values():
+    chosen = [state.table(args["table"])] if args.get("table") else state.tables.values()
+    for one in chosen:
         names = one.entities()
         unknown = (one.record.table_id, None)
         if one.record.partitioned and unknown in aborted:

@@ -1,7 +1,7 @@
 """What the metastore keeps in memory, and nothing else: no decision, no clock, no I/O.
 
-`State` changes only by events (turn.py), apart from heartbeats and read times, which are not kept
-over a restart: every open transaction then gets one fresh timeout (P7).
+`State` changes only by events (turn.py), apart from heartbeats, read times and the leases of
+services. Those are not kept over a restart: every open transaction gets one fresh timeout (P7).
 """
 
 from __future__ import annotations
@@ -168,6 +168,14 @@ class Retry:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceLease:
+    """Who runs the cycle of a service, and when it last said so (P9)."""
+
+    holder: str
+    renewed: int
+
+
 @dataclass(slots=True)
 class Gauge:
     """How many transactions are open, as last counted (T2)."""
@@ -203,6 +211,11 @@ class State:
     """Entities that a Cleaner works on, since when (P21)."""
     retries: dict[Entity, Retry] = field(default_factory=dict)
     """Cleanings of aborted transactions that wait (C54)."""
+    changed: dict[Entity, int] = field(default_factory=dict)
+    """When an entity last gained a directory or lost an open write: since `awake`, if at all (C1).
+    """
+    awake: int = 0
+    """When this memory was made of the file."""
 
     ended: dict[int, Ended] = field(default_factory=dict)
     """Since the last fold, like `outcomes` and `written`; older ones are in the store."""
@@ -213,6 +226,7 @@ class State:
     lock_beats: dict[int, int] = field(default_factory=dict)
     """Of locks without a transaction, by their id (T16)."""
     reads: dict[int, int] = field(default_factory=dict)
+    leases: dict[str, ServiceLease] = field(default_factory=dict)
     gauge: Gauge = field(default_factory=Gauge)
 
     @property

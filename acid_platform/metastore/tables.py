@@ -274,6 +274,7 @@ def _altered(state: State, at: int, body: Body) -> None:
     del state.names[table.record.name]
     state.names[record.name] = record.table_id
     table.record = record
+    state.changed |= dict.fromkeys(table.entities(), at)  # thresholds are properties (C22)
 
 
 def _adopted(state: State, at: int, body: Body) -> None:
@@ -286,6 +287,7 @@ def _adopted(state: State, at: int, body: Body) -> None:
     for partition, directory in body["directories"]:
         one = decode(EntityDirectory, directory)
         state.directories.setdefault((body["table_id"], partition), {})[one.name] = one
+    state.changed |= dict.fromkeys(table.entities(), at)
 
 
 def _partitions(state: State, at: int, body: Body) -> None:

@@ -11,6 +11,7 @@ import dagster as dg
 
 from acid_platform.clock import SystemClock
 from acid_platform.config import Settings
+from acid_platform.errors import LeaseHeld
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.cleaning import cleaning_job
 from acid_platform.orchestration.compaction import (
@@ -43,7 +44,10 @@ def initiator_sensor(
     with warehouse.open() as opened:
         if not Settings.of(opened.metastore.settings()).flag("hive.compactor.initiator.on"):
             return dg.SensorResult(skip_reason="hive.compactor.initiator.on is false")
-        decisions = initiator.run(opened.metastore, SystemClock().now_ms())
+        try:
+            decisions = initiator.run(opened.metastore, SystemClock().now_ms())
+        except LeaseHeld as error:
+            return dg.SensorResult(skip_reason=str(error))
         waiting = initiated(opened)
     for one in decisions:
         asks = one.decision.kind or one.decision.did_not_initiate

@@ -6,14 +6,17 @@ explained or executed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from acid_platform.compaction.cleaner import CleaningKind, CleaningPlan, no_cleanup, plan_cleaning
 from acid_platform.errors import CompactionLost
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import temporary_owner
-from acid_platform.metastore.records import CleaningTask
+from acid_platform.metastore.records import BlockedCleaning, CleaningTask, Holder
+from acid_platform.services.lease import leading
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.storage.files import Files
 from acid_platform.transactions import TxnState
@@ -32,15 +35,87 @@ class Cleaned:
     error: str = ""
 
 
-def explain(metastore: Metastore) -> list[CleaningPlan]:
-    """What the next cycle would remove; changes nothing."""
-    return [plan for task in metastore.ready_to_clean() if task.kind != "drop"
-            for plan in _plans(metastore, task)]
+class Fate(Enum):
+    """What would become of a path."""
+
+    REMOVED = "removed"
+    KEPT = "kept"
+    WAITS = "waits"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A path that looks removable: what the next cycle would do with it, and why.
+
+    A path is below its entity; empty where only the metastore knows what there is to clean.
+    """
+
+    table: str
+    partition: str | None
+    path: str
+    fate: Fate
+    rule: str
+    reason: str
+    holders: tuple[Holder, ...] = ()
+    """Who keeps the Cleaner away."""
+
+
+def explain(metastore: Metastore) -> list[Explained]:
+    """What the next cycle would remove, and why everything else has to stay; changes nothing."""
+    ready, blocked = metastore.ready_to_clean(), metastore.cleaning_blocked()
+    found: list[Explained] = []
+    for task in ready:
+        found += _fates(metastore, task)
+    for record in metastore.tables():
+        waiting = {one.partition: one for one in blocked if one.table == record.name}
+        going = {one.partition for one in ready if one.table == record.name}
+        for entity in metastore.entities(record.name):
+            wait = waiting.get(entity.partition)
+            old = [one.name for one in entity.directories if one.obsolete]
+            if entity.partition not in going:
+                found += [_waits(record.name, entity.partition, path, wait) for path in old]
+            if wait and not old:
+                found.append(_waits(record.name, entity.partition, "", wait))
+    return found
+
+
+def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[Explained]:
+    if task.kind == "drop":
+        yield Explained(task.table, task.partition, task.location, Fate.REMOVED, "P22", "dropped")
+        return
+    if task.id and no_cleanup(task.properties):
+        yield Explained(task.table, task.partition, "", Fate.KEPT, "C44", "NO_CLEANUP is set")
+        return
+    root = Files.of(task.location)[1]
+    for plan in _plans(metastore, task):
+        below = plan.location.removeprefix(root).strip("/")
+        for fate, paths in ((Fate.REMOVED, plan.removals), (Fate.KEPT, plan.kept)):
+            for one in paths:
+                yield Explained(task.table, task.partition, f"{below}/{one.path}".strip("/"),
+                                fate, one.rule, one.reason)
+
+
+def _waits(
+    table: str, partition: str | None, path: str, wait: BlockedCleaning | None
+) -> Explained:
+    if wait is None:
+        return Explained(table, partition, path, Fate.WAITS, "C16",
+                         "no compaction has covered it; the Initiator asks for one")
+    rule = "C41" if wait.holders else "C38"
+    return Explained(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
 
 
 def run(metastore: Metastore) -> list[Cleaned]:
-    """One cycle over everything that may be cleaned now."""
-    return [done for task in metastore.ready_to_clean() if (done := _clean(metastore, task))]
+    """One cycle over everything that may be cleaned now. Raises LeaseHeld while another Cleaner is
+    at it (P9)."""
+    finished: list[Cleaned] = []
+    with leading(metastore, "Cleaner") as renew:
+        for task in metastore.ready_to_clean():
+            renew()
+            done = _clean(metastore, task)
+            if done is not None:
+                finished.append(done)
+    return finished
 
 
 def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:

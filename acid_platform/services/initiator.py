@@ -1,7 +1,7 @@
 """The Initiator: which entities need a compaction, from the metastore's counters alone.
 
-No directory is listed: writers and compactions report what they publish (P8), so one cycle costs
-one call and pure decisions.
+No directory is listed: writers and compactions report what they publish (P8), so a cycle costs a
+call per page of candidates and pure decisions.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING
 from acid_platform.compaction.initiator import (
     Candidate,
     Decision,
-    LiveDirectory,
     PastCompaction,
     Thresholds,
     decide,
-    entity_size,
     no_auto_compaction,
 )
 from acid_platform.compaction.states import Layout
-from acid_platform.errors import AcidError, AlreadyScheduled
+from acid_platform.errors import AcidError, AlreadyScheduled, NoSuchPartition, NoSuchTable
 from acid_platform.layout.formats import is_insert_only
-from acid_platform.metastore.records import EntityState
+from acid_platform.metastore.records import EntityCounters
 from acid_platform.services.context import worker_id
+from acid_platform.services.lease import leading
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client import Metastore
@@ -48,40 +47,63 @@ class Initiated:
 def explain(metastore: Metastore, now_ms: int) -> list[Initiated]:
     """The decision about every entity; changes nothing."""
     return [Initiated(entity.table, entity.partition, decision)
-            for entity, decision in _decisions(metastore, now_ms)]
+            for entity, decision in _decisions(metastore, now_ms, since=0)]
 
 
-def run(metastore: Metastore, now_ms: int) -> list[Initiated]:
-    """One cycle: enqueue what the thresholds ask for (C1 to C24); answers every decision."""
+def run(metastore: Metastore, now_ms: int, since: int = 0) -> list[Initiated]:
+    """One cycle: enqueue what the thresholds ask for, then revoke workers that timed out (C1 to
+    C25); answers every decision.
+
+    `since`: when the cycle before it began, to look at what changed only (C1). Raises LeaseHeld
+    while another Initiator is at it (P9).
+    """
     done: list[Initiated] = []
-    for entity, decision in _decisions(metastore, now_ms):
-        queued: int | None = None
-        if decision.did_not_initiate:
-            metastore.record_not_initiated(entity.table, entity.partition, decision.reason)
-        elif decision.kind:
-            try:
-                queued = metastore.request_compaction(
-                    entity.table, entity.partition, decision.kind.value, initiator=worker_id())
-            except AlreadyScheduled as error:  # another Initiator was quicker
-                decision = Decision(None, "C24", str(error))
-        done.append(Initiated(entity.table, entity.partition, decision, queued))
+    with leading(metastore, "Initiator") as renew:
+        for number, (entity, decision) in enumerate(_decisions(metastore, now_ms, since)):
+            if number % 1000 == 999:
+                renew()
+            done.append(_carry_out(metastore, entity, decision))
+        metastore.revoke_workers()
     return done
 
 
-def _decisions(metastore: Metastore, now_ms: int) -> Iterator[tuple[EntityState, Decision]]:
+def _carry_out(metastore: Metastore, entity: EntityCounters, decision: Decision) -> Initiated:
+    queued: int | None = None
+    try:
+        if decision.did_not_initiate:
+            metastore.record_not_initiated(entity.table, entity.partition, decision.reason)
+        elif decision.kind:
+            queued = metastore.request_compaction(
+                entity.table, entity.partition, decision.kind.value, initiator=worker_id())
+    except AlreadyScheduled as error:  # by hand, since the page of candidates was made
+        decision = Decision(None, "C24", str(error))
+    except (NoSuchTable, NoSuchPartition) as error:  # dropped since then
+        decision = Decision(None, "C4", str(error))
+    return Initiated(entity.table, entity.partition, decision, queued)
+
+
+def _decisions(
+    metastore: Metastore, now_ms: int, since: int
+) -> Iterator[tuple[EntityCounters, Decision]]:
     settings = metastore.settings()
-    for entity in metastore.entities():
+    for entity in metastore.candidates(since):
         try:
             thresholds = Thresholds.for_table(entity.properties, settings)
-            yield entity, decide(_candidate(entity, now_ms), thresholds)
+            decision = decide(_candidate(entity, now_ms), thresholds)
+            if entity.error and decision.rule not in _BEFORE_SIZES:
+                decision = Decision(None, "C23", entity.error, did_not_initiate=True)
+            yield entity, decision
         except AcidError as error:  # C23: one broken entity does not stop the cycle
             yield entity, Decision(None, "C23", str(error), did_not_initiate=True)
 
 
-def _candidate(entity: EntityState, now_ms: int) -> Candidate:
-    live = [LiveDirectory(one.name, one.bytes) for one in entity.directories]
+_BEFORE_SIZES = ("C5", "C6", "C7", "C8", "C9")
+"""Rules that drop a candidate before its sizes are looked at."""
+
+
+def _candidate(entity: EntityCounters, now_ms: int) -> Candidate:
     return Candidate(
-        entity_size(live, entity.write_ids),
+        entity.size,
         no_auto=no_auto_compaction(entity.properties),
         needs_partition=entity.partitioned and entity.partition is None,
         queue_state=entity.queued,
@@ -93,8 +115,7 @@ def _candidate(entity: EntityState, now_ms: int) -> Candidate:
     )
 
 
-def _minor_refused(entity: EntityState) -> str:
+def _minor_refused(entity: EntityCounters) -> str:
     """Layout hive3 can't publish deltas and delete_deltas by one rename (P23): major then."""
-    both = {one.deletes for one in entity.directories if not one.base and not one.obsolete}
     hive3 = Layout.of(entity.properties) is Layout.HIVE3
-    return "layout hive3 with deltas and delete_deltas" if hive3 and len(both) == 2 else ""
+    return "layout hive3 with deltas and delete_deltas" if hive3 and entity.both_kinds else ""

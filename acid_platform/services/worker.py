@@ -6,14 +6,17 @@ merging and publishing; `work_once` runs them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
+from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Difference, compare
-from acid_platform.config import Settings
+from acid_platform.config import Settings, setting
 from acid_platform.engine import compact
 from acid_platform.engine.compact import CompactionWork, StagedCompaction
 from acid_platform.engine.jobs import cancel, describe, tagged
@@ -23,12 +26,16 @@ from acid_platform.errors import AcidError, CompactionLost, CompactionMismatch, 
 from acid_platform.metastore.client import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
 from acid_platform.services.context import Context, columns_of_record, compression, worker_id
+from acid_platform.services.explain import reported_rows
 from acid_platform.transactions import Operation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_QUEUE = "hive.compactor.job.queue"
+    from acid_platform.metastore.client import Metastore
+
+_QUEUES = ("hive.compactor.job.queue", "mapreduce.job.queuename", "mapred.job.queue.name")
+_MOST_DELTAS = "hive.compactor.max.num.delta"
 
 Check = Callable[[StagedCompaction], None]
 """A caller's own check of the staged output; raises to stop the publication."""
@@ -44,6 +51,8 @@ class Outcome:
     reason: str
     plan: CompactionPlan | None = None
     outputs: tuple[Written, ...] = ()
+    deviations: tuple[Deviation, ...] = ()
+    """The forecast beside what was written."""
 
 
 @dataclass(slots=True)
@@ -54,6 +63,7 @@ class CompactionRun:
     task: CompactionTask
     txn: CompactionTransaction | None = None
     plan: CompactionPlan | None = None
+    forecast: Forecast | None = None
     staged: StagedCompaction | None = None
     _work: CompactionWork | None = field(default=None, repr=False)
     _queue: str = field(default="", repr=False)
@@ -85,12 +95,15 @@ class CompactionRun:
             return plan
         columns, _ = columns_of_record(record)
         settings = Settings.of(metastore.settings())
+        of_job = partial(job_setting, settings, self.task.properties, record.properties)
         self._work = CompactionWork(
             layout.files, seen, columns, self.txn.compactor_list, partition, compression(record),
-            settings.integer("hive.compactor.max.num.delta"),
+            int(setting(_MOST_DELTAS).parse(of_job(_MOST_DELTAS))),
             layout.format if layout.insert_only else None)
-        self._queue = record.properties.get(f"compactor.{_QUEUE}", settings.text(_QUEUE))
+        self._queue = of_job(*_QUEUES)
         self.plan = plan
+        self.forecast = forecast(
+            plan, reported_rows(metastore, self.task.table, self.task.partition))
         return plan
 
     def merge(self) -> StagedCompaction:
@@ -114,6 +127,12 @@ class CompactionRun:
             raise CompactionMismatch(
                 f"compaction {self.task.id} of {job_entity(self.task)} would change the data: "
                 + "; ".join(map(str, found)) + "; its inputs were kept")
+
+    def deviations(self) -> tuple[Deviation, ...]:
+        """What was expected beside what was written."""
+        assert self.forecast and self.staged, "merge() comes first"
+        return against(self.forecast, [
+            Amount(one.rows, one.bytes, one.files) for one in self.staged.outputs])
 
     def publish(self) -> tuple[Written, ...]:
         """Rename into place and commit; counts only if the task is still ours (P21)."""
@@ -168,7 +187,7 @@ def work_once(context: Context, check: Check | None = None) -> Outcome | None:
         if check is not None:
             check(staged)
         outputs = run.publish()
-        return Outcome(run.task, "published", plan.reason, plan, outputs)
+        return Outcome(run.task, "published", plan.reason, plan, outputs, run.deviations())
     except CompactionLost as error:
         return Outcome(run.task, "lost", str(error), run.plan)
     except CompactionRefused as error:
@@ -180,6 +199,34 @@ def work_once(context: Context, check: Check | None = None) -> Outcome | None:
     except BaseException as error:
         run.fail(error)
         raise
+
+
+def job_setting(
+    settings: Settings, request: Mapping[str, str], table: Mapping[str, str], *names: str
+) -> str:
+    """A setting of one job: `compactor.<name>` of the request, then of the table, then the
+    warehouse's value of the first name (C22)."""
+    for properties in (request, table):
+        for name in names:
+            if f"compactor.{name}" in properties:
+                return properties[f"compactor.{name}"]
+    return settings.text(names[0])
+
+
+def revoke_dead(metastore: Metastore) -> list[int]:
+    """Tasks whose Worker was a process of this host that has ended are initiated again (C25).
+
+    Those of a Dagster run are freed when the run has ended.
+    """
+    import psutil
+
+    host, freed = socket.gethostname(), []
+    for row in metastore.compactions():
+        process = str(row["workerid"]).partition(".")[0]
+        if (row["state"] == "working" and row["workerhost"] == host
+                and process.isdecimal() and not psutil.pid_exists(int(process))):
+            freed += metastore.revoke_workers(f"{host}-{row['workerid']}")
+    return freed
 
 
 def job_entity(task: CompactionTask) -> str:

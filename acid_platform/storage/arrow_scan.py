@@ -32,7 +32,13 @@ from acid_platform.storage.deletes import (
     valid_ids,
 )
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import acid_columns, read_stripe, reading, stripe_rows
+from acid_platform.storage.orc import (
+    acid_columns,
+    key_runs,
+    read_stripe,
+    reading,
+    stripe_rows,
+)
 from acid_platform.storage.plain import count_rows
 from acid_platform.storage.sources import is_positional, open_source
 from acid_platform.transactions import ValidWriteIdList
@@ -109,19 +115,39 @@ class ArrowScan:
     def count(self, threads: int | None = None) -> int:
         """How many rows `table` would have.
 
-        From footers, without decoding anything, where no row of a file needs a test (no delete can
-        hit it, all its write ids are valid, no predicate); the other files are read for their keys.
+        Without decoding anything where no row of a file needs a test but for deletes: from
+        footers, less the deleted keys that lie in a file whose statistics tell all of its keys.
+        The other files are read for their keys.
         """
         tested, known = [], 0
         for entity in self.entities:
-            inserts = entity.sources.inserts
-            open_ = tuple(one for one in inserts if self.predicate or _needs_tests(entity, one))
-            known += sum(self._rows(one) for one in inserts if one not in open_)
+            open_ = []
+            for source in entity.sources.inserts:
+                rows = None if self.predicate else self._live_rows(entity, source)
+                if rows is None:
+                    open_.append(source)
+                else:
+                    known += rows
             if open_:
-                sources = replace(entity.sources, inserts=open_)
+                sources = replace(entity.sources, inserts=tuple(open_))
                 tested.append(replace(entity, sources=sources))
         scan = replace(self, entities=tuple(tested), wanted=(), row_id=False)
         return known + sum(int(batch.num_rows) for batch in scan.batches(threads))
+
+    def _live_rows(self, entity: EntityRead, source: Source) -> int | None:
+        """None: the rows have to be looked at."""
+        if source.test_rows or source.above >= 0:
+            return None
+        deletes = entity.deletes
+        if not deletes.may_touch(source.low, source.high, source.number):
+            return self._rows(source)
+        if source.kind is not SourceKind.ACID or source.length is not None:
+            return None
+        with reading(source.path):
+            runs = key_runs(self.files, source.path)
+        return None if runs is None else sum(
+            run.rows - deletes.within(run.write_id, run.bucket, run.first, run.last)
+            for run in runs)
 
     def _rows(self, source: Source) -> int:
         with reading(source.path):
@@ -141,11 +167,6 @@ class ArrowScan:
                     yield one.whole
                 else:
                     yield from (one.piece(index) for index in range(one.pieces()))
-
-
-def _needs_tests(entity: EntityRead, source: Source) -> bool:
-    return source.test_rows or source.above >= 0 or entity.deletes.may_touch(
-        source.low, source.high, source.number)
 
 
 @dataclass(frozen=True, slots=True)

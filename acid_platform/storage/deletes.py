@@ -49,6 +49,13 @@ class DeleteKeys:
         found = _distinct(self.buckets[first:last])
         return any(decode_bucket(int(one)).number == number for one in found)
 
+    def within(self, write_id: int, bucket: int, first: int, last: int) -> int:
+        """How many deleted keys (write id, bucket property, rowId) have first <= rowId <= last."""
+        low, high = np.searchsorted(self.write_ids, [write_id, write_id + 1])
+        start, end = low + np.searchsorted(self.buckets[low:high], [bucket, bucket + 1])
+        left, right = np.searchsorted(self.row_ids[start:end], [first, last + 1])
+        return int(right - left)
+
 
 NO_DELETES = DeleteKeys(*(np.empty(0, np.int64) for _ in range(3)))
 

@@ -8,6 +8,7 @@ import io
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,43 @@ def stripe_rows(files: Files, path: str) -> list[int]:
     """Rows of each stripe, from the footer. Raises CorruptFile."""
     with _readable(path), files.system.open_input_file(path) as stream:
         return [len(stripe) for stripe in pyorc.Reader(stream).iter_stripes()]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRun:
+    """A stripe that holds exactly the rows (write id, bucket property, first..last)."""
+
+    write_id: int
+    bucket: int
+    first: int
+    last: int
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first + 1
+
+
+def key_runs(files: Files, path: str) -> list[KeyRun] | None:
+    """The keys of an insert file by its stripes' statistics, without decoding a row.
+
+    None where they don't tell: several write ids or buckets in a stripe, gaps between rowIds (which
+    are unique in a file, P15), events of another kind, no statistics. Raises CorruptFile.
+    """
+    runs = []
+    with _readable(path), files.system.open_input_file(path) as stream:
+        for stripe in pyorc.Reader(stream).iter_stripes():
+            try:
+                found = [stripe[column].statistics for column in range(1, 5)]
+            except IndexError:  # of a column without any statistics
+                return None
+            if any(one["number_of_values"] < len(stripe) or "minimum" not in one for one in found):
+                return None
+            low, high = ([one[edge] for one in found] for edge in ("minimum", "maximum"))
+            run = KeyRun(low[1], low[2], low[3], high[3])
+            if low[0] != schema.INSERT_EVENT or low[:3] != high[:3] or run.rows != len(stripe):
+                return None
+            runs.append(run)
+    return runs
 
 
 def wide_timestamps(

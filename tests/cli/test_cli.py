@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -90,7 +91,7 @@ def test_ls_tells_what_the_snapshot_reads_and_what_it_does_not(small: Small) -> 
     (["ls", "db.t/nope"], 2, "nope is not in db.t"),
     (["orcdump", "nope"], 2, "nope is not a file"),
     (["show", "nothing"], 2, "Usage:"),
-    (["run", "worker", "--explain"], 2, "--explain is for"),
+    (["run", "nobody", "--explain"], 2, "Usage:"),
     (["metastore", "sql", "DROP TABLE txns"], 1, "error: "),
 ])
 def test_failures_have_one_line_and_usage_its_own_code(
@@ -169,8 +170,13 @@ def test_C41_doctor_names_what_is_stuck_and_who_holds_it(small: Small) -> None:
     assert held["what"] == "cleaning of db.t"
     assert "(C41)" in held["why"]
     assert held["who"] == f"transaction {lease.id} of ada@desk run r1"
-    assert "cleaning of db.t" in small.acid("run", "cleaner", "--explain").stdout
+    [waits] = explained(small, "run", "cleaner", "--explain")["cleaning"]
+    assert (waits["path"], waits["fate"], waits["rule"]) == (DELTA, "waits", "C41")
+    assert waits["held by"] == held["who"]
     lease.commit()
+    [goes] = explained(small, "run", "cleaner", "--explain")["cleaning"]
+    assert (goes["path"], goes["fate"], goes["rule"]) == (DELTA, "removed", "C46")
+    assert (small.table / DELTA).exists()
     assert json.loads(small.acid("doctor", "--json").stdout)["stuck"] == []
     removed = small.acid("run", "cleaner", "--once").stdout
     assert f"removed {small.table / DELTA} (C46: within {base})" in removed
@@ -193,13 +199,50 @@ def test_doctor_fails_for_a_warehouse_below_a_file(tmp_path: Path) -> None:
     assert "error: warehouse: " in done.stderr
 
 
+def explained(small: Small, *arguments: str) -> dict[str, list[dict[str, Any]]]:
+    done = small.acid(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    told: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+    return told
+
+
+def test_a_compaction_is_explained_before_and_while_it_waits_and_nothing_changes(
+    small: Small
+) -> None:
+    small.insert((3, "C"))
+    before = small.metastore.transactions(), sorted(small.table.rglob("*"))
+    asked = explained(small, "compact", "db.t", "major", "--explain")
+    [wish] = asked["compactions"]
+    assert wish["result"] == "would run" and wish["pays back"] == "after 7 scans"
+    assert [(one["action"], one["rows"]) for one in asked["directories"]] == [
+        ("read", 2), ("read", 1), ("write", 3)]
+    assert asked["directories"][-1]["directory"].startswith("base_0000002_v")
+    refused = explained(small, "compact", "db.t", "minor", "--explain")["compactions"]
+    assert refused[0]["result"] == "would run"
+    assert (small.metastore.transactions(), sorted(small.table.rglob("*"))) == before
+    assert explained(small, "run", "worker", "--explain") == {"compactions": [], "directories": []}
+    small.metastore.request_compaction("db.t", None, "major")
+    [waiting] = explained(small, "run", "worker", "--explain")["compactions"]
+    assert waiting["asked by"] == "request 1" and waiting["bytes read"] == wish["bytes read"]
+    assert small.metastore.compactions()[0]["state"] == "initiated"
+    shown = small.acid("run", "worker", "--explain").stdout
+    assert "pays back" in shown and "base_0000002_v" in shown
+
+
+def test_C29_what_is_not_enough_is_explained_too(small: Small) -> None:
+    [told] = explained(small, "compact", "db.t", "major", "--explain")["compactions"]
+    assert told["result"].startswith("nothing to compact, refused (C29)")
+
+
 def test_C17_initiator_explains_and_then_asks(small: Small) -> None:
     small.metastore.alter_table("db.t", properties={
         "compactorthreshold.hive.compactor.delta.num.threshold": "1"})
     small.insert((3, "C"))
-    [told] = map(json.loads, small.acid("run", "initiator", "--explain", "--json").stdout
-                 .splitlines())
-    assert told["table"] == "db.t"
+    told = explained(small, "run", "initiator", "--once", "--explain")
+    [decided] = told["decisions"]
+    assert (decided["table"], decided["compaction"], decided["rule"]) == ("db.t", "major", "C18")
+    [wish] = told["compactions"]
+    assert (wish["rows read"], wish["rows written"]) == (3, 3)
     assert small.metastore.compactions() == []
     done = small.acid("run", "initiator", "--once")
     assert "db.t: " in done.stdout

@@ -20,7 +20,7 @@ from tests.metastore.world import DELETE, INSERT, E, R, World
 SECOND = 1000
 
 
-def test_C41_the_boundary(world: World) -> None:
+def test_C40_C41_the_boundary(world: World) -> None:
     """Txn 10 compacts, reader 11 opens before it commits: 12 is the next id."""
     for _ in range(9):
         world.insert()

@@ -99,6 +99,7 @@ def test_every_snapshot_of_a_random_history_is_what_the_model_says(
         for x in ("", unresolved):
             assert set(history.table.ids(newest, x)) == expected
             assert history.table.values(newest, x) == sorted(map(str, expected))
+            assert history.table.count(newest, x) == len(expected)
         for high in range(history.high):
             older = history.table.ids(history.lists(high), unresolved)
             assert set(older) == history.visible(high, history.aborted)

@@ -21,6 +21,7 @@ from acid_platform.layout.types import parse_type
 from acid_platform.storage import arrow_scan as module
 from acid_platform.storage.arrow_types import partition_value
 from acid_platform.storage.deletes import DeletedRows, DeleteKeys
+from acid_platform.storage.orc import key_runs, read_stripe
 from tests.acid_files import AcidTable, P
 from tests.notation import txns, write_ids
 
@@ -256,3 +257,37 @@ def test_P14_survivors_are_the_rows_whose_whole_key_is_not_deleted(
 
     deleted = DeletedRows(DeleteKeys(*columns(sorted(gone))))
     assert deleted.survivors(*columns(rows)).tolist() == [row not in gone for row in rows]
+
+
+ROWS = [(1, P, 3), (1, P, 4), (1, P, 5)]
+
+
+@pytest.mark.parametrize(("keys", "deleted", "decoded"), [
+    (ROWS, [(1, P, 4)], False),
+    (ROWS, [(1, P, 2), (1, P, 6), (2, P, 4), (1, P + 1, 4)], False),  # hit no row
+    ([*ROWS, (1, P, 9)], [(1, P, 4), (1, P, 7)], True),  # a gap: statistics don't tell
+    ([*ROWS, (2, P, 0)], [(1, P, 4)], True),
+    ([*ROWS, (1, P + 1, 6)], [(1, P + 1, 6)], True),
+])
+def test_P15_deleted_rows_are_counted_without_decoding_where_statistics_tell_all_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[tuple[int, int, int]],
+    deleted: list[tuple[int, int, int]], decoded: bool,
+) -> None:
+    table = AcidTable(tmp_path).inserts("b2", [(*key, "x") for key in keys])
+    table.deletes("D3", deleted, current=3)
+    stripes = []
+    monkeypatch.setattr(module, "read_stripe",
+                        lambda *args: stripes.append(args[1]) or read_stripe(*args))
+    assert table.count() == len(set(keys) - set(deleted))
+    assert bool(stripes) is decoded
+    assert table.count() == table.read().num_rows
+
+
+def test_P15_a_file_of_several_stripes_is_counted_by_their_statistics(tmp_path: Path) -> None:
+    rows = [(1, P, n, "x" * 40) for n in range(5000)]
+    table = AcidTable(tmp_path).inserts("b1", rows, stripe_size=1 << 14)
+    table.deletes("D2", [(1, P, n) for n in range(0, 5100, 100)], current=2)
+    runs = key_runs(table.layout.files, str(table.file("b1")))
+    assert runs is not None and len(runs) > 1
+    assert [run.first for run in runs[1:]] == [run.last + 1 for run in runs[:-1]]
+    assert table.count() == 4950

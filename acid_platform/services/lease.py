@@ -1,0 +1,31 @@
+"""One cycle of a service at a time, however many processes run it (P9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from acid_platform.services.context import worker_id
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client import Metastore
+
+
+@contextmanager
+def leading(metastore: Metastore, service: str) -> Iterator[Callable[[], object]]:
+    """Holds the lease of `service` for the block.
+
+    Yields how to renew it: call that between pieces of work, at least every `hive.txn.timeout`. It
+    and the entry raise LeaseHeld when another process has the lease.
+    """
+    holder = worker_id()
+
+    def renew() -> None:
+        metastore.hold_service(service, holder)
+
+    renew()
+    try:
+        yield renew
+    finally:
+        metastore.release_service(service, holder)
