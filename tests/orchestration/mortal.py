@@ -56,7 +56,7 @@ class Scene:
     def hold(self, **values: Any) -> None:
         """Tells which process is here, and stays until the test tells `go`."""
         self.tell("holding", pid=os.getpid(), parent=os.getppid(), **values)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while self.told("go") is None:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"nobody told scene {self.name} to go on")
