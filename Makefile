@@ -142,6 +142,10 @@ bench-read: setup ## reading beside plain ORC, through the published steps (8 mi
 bench-write: setup ## INSERT beside plain ORC; UPDATE, DELETE, MERGE beside a rewrite
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.writing $(ARGS)
 
+.PHONY: bench-initiator
+bench-initiator: setup ## an Initiator's cycle over 10,000 tables with 1,000,000 deltas, in 10 s
+	@$(TEST_STATE) exec $(PY) -m benchmarks.initiator $(ARGS)
+
 ##@ Operate
 
 .PHONY: doctor

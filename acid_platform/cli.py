@@ -7,26 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from acid_platform.cli_files import ROWS, cat, fsck, ls, orcdump
 from acid_platform.cli_metastore import metastore
-from acid_platform.console import Failed, Group, Session, command
-from acid_platform.display import Timeline
-from acid_platform.errors import NoSuchTable
+from acid_platform.console import Failed, Group, Session, command, complete_tables
 from acid_platform.metastore.client import Metastore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from acid_platform.doctor import Report
-    from acid_platform.metastore.records import TableRecord
     from acid_platform.services.explain import Section
 
-ROWS = 1000
-"""How many rows of a query a terminal is shown, unless --limit says otherwise."""
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="acid-platform", prog_name="acid")
@@ -34,7 +29,8 @@ def main() -> None:
     """Hive ACID tables: look, query, compact, clean."""
 
 
-main.add_command(metastore)
+for _one in (ls, cat, orcdump, fsck, metastore):
+    main.add_command(_one)
 
 
 # --- looking ------------------------------------------------------------------------------------
@@ -81,69 +77,6 @@ def _table_row(metastore: Metastore, name: str) -> dict[str, Any]:
         "partitions": f"{len(partitions)} by {', '.join(keys)}" if keys else "",
         "location": record.location, "properties": record.properties,
     }
-
-
-@main.command()
-@click.argument("path")
-@command
-def ls(session: Session, path: str) -> None:
-    """List PATH, such as db.t, db.t/month=3 or db.t/delta_0000001_0000001_0000.
-
-    Directories come along their write ids, with what the current snapshot reads and what is
-    obsolete; inside a directory its files are listed.
-    """
-    from acid_platform.services.inspect import directories
-    from acid_platform.storage.files import Files
-
-    with session.metastore() as metastore:
-        record, below = _in_table(metastore, path)
-        lines = directories(metastore, record.name, below)
-        if not below or any(line.partition for line in lines):
-            if session.json:
-                session.say_json([{**asdict(line), "kind": line.kind.value,
-                                   "sight": line.sight.value} for line in lines])
-            else:
-                session.render(Timeline(record.name, tuple(lines)))
-            return
-        files, root = Files.of(record.location)
-        if not files.is_directory(f"{root}/{below}"):
-            raise click.BadParameter(f"{below} is not in {record.name}: `acid ls {record.name}`"
-                                     " lists what is", param_hint="PATH")
-        found = sorted(files.children(f"{root}/{below}"), key=lambda one: str(one.base_name))
-        session.show([{"name": one.base_name, "bytes": one.size} for one in found],
-                     title=path, empty="no files")
-
-
-def _in_table(metastore: Metastore, path: str) -> tuple[TableRecord, str]:
-    """`db.t/a/b` → the table's record and `a/b`."""
-    name, _, below = path.strip("/").partition("/")
-    return metastore.table(name if "." in name else f"default.{name}"), below
-
-
-@main.command()
-@click.argument("file")
-@click.option("--meta", is_flag=True, help="Schema, stripes and user metadata instead of events.")
-@command
-def orcdump(session: Session, file: str, meta: bool) -> None:
-    """Print each event of an ORC FILE as a line of JSON.
-
-    FILE is a path or URI, or a path in a table as `acid ls` shows it.
-    """
-    from acid_platform.storage import orc
-    from acid_platform.storage.files import Files
-
-    files, path = Files.of(file if "://" in file else str(Path(file).absolute()))
-    if not files.exists(path) and session.named:
-        with session.metastore() as metastore:
-            try:
-                record, below = _in_table(metastore, file)
-                files, path = Files.of(f"{record.location}/{below}")
-            except NoSuchTable:
-                pass
-    if not files.exists(path) or files.is_directory(path):
-        raise click.BadParameter(f"{file} is not a file", param_hint="FILE")
-    for event in [orc.metadata(files, path)] if meta else orc.events(files, path):
-        session.say_json(event)
 
 
 @main.command()
@@ -224,7 +157,7 @@ def _rows(table: pa.Table, names: list[str]) -> Iterator[dict[str, Any]]:
 
 
 @main.command()
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables)
 @click.argument("kind", type=click.Choice(["major", "minor"]))
 @click.option("--partition", metavar="NAME", help="Such as month=3; default each partition.")
 @click.option("--wait/--no-wait", default=False,
@@ -239,7 +172,8 @@ def compact(
         if explain:
             _print_sections(session, warehouse.table(table).explain_compaction(kind, partition))
             return
-        rows = warehouse.table(table).compact(kind, partition, wait)
+        with session.working(f"compacting {table}" if wait else ""):
+            rows = warehouse.table(table).compact(kind, partition, wait)
     session.show(rows, _SHOWN["compactions"])
     if not (wait or session.json):
         click.echo("queued; a Worker takes it: `acid run worker`, or Dagster's compaction job")
@@ -274,3 +208,22 @@ def _print_sections(session: Session, sections: Sequence[Section]) -> None:
         return
     for one in sections:
         session.show(one.rows, title=one.title, empty=one.empty)
+
+
+# --- the shell ----------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@command
+def completion(session: Session, shell: str) -> None:
+    """Print what makes SHELL complete commands, options and table names.
+
+    For example: `acid completion bash > ~/.local/share/bash-completion/completions/acid`.
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(main, {}, "acid", "_ACID_COMPLETE").source()
+    session.say({"shell": shell, "script": script}, script)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from acid_platform.console import Session, command
+from acid_platform.console import Group, Session, command
 from acid_platform.errors import InvalidDefinition, MetastoreUnavailable, NoSuchWarehouse
 from acid_platform.metastore.client import Metastore
 from acid_platform.metastore.counters import prometheus
@@ -21,7 +21,7 @@ from acid_platform.metastore.start import start as start_process
 STOP_SECONDS = 30.0
 
 
-@click.group()
+@click.group(cls=Group)
 def metastore() -> None:
     """The process that keeps transactions, write ids and locks."""
 

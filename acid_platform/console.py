@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,19 @@ class Group(click.Group):
             return super().invoke(ctx)
         except AcidError as error:
             raise Failed(str(error)) from error
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A misspelt command gets the nearest ones as a suggestion."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], self.list_commands(ctx))
+            if not near:
+                raise
+            hint = f"{error.message} Did you mean {' or '.join(map(repr, near))}?"
+            raise click.UsageError(hint, ctx) from error
 
 
 class Session:
@@ -102,6 +117,27 @@ class Session:
             console = Console(highlight=False, width=PIPE_WIDTH)
         console.print(what)
 
+    @contextmanager
+    def working(self, text: str) -> Iterator[None]:
+        """A spinner on a terminal while the block works; without `text` none."""
+        console = Console(stderr=True)
+        if not (text and console.is_terminal):
+            yield
+            return
+        with console.status(text):
+            yield
+
+    @contextmanager
+    def progress(self) -> Iterator[Callable[[str, int, int], None]]:
+        """A bar on a terminal, told `(what, done, total)`; it is gone after the block."""
+        from rich.progress import Progress
+
+        console = Console(stderr=True)
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task("", total=None)
+            yield lambda what, done, total: bar.update(
+                task, description=what, completed=done, total=total)
+
     def say_json(self, value: Any) -> None:
         click.echo(json.dumps(value, default=str))
 
@@ -116,3 +152,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         function(Session(warehouse, as_json), **rest)
 
     return run
+
+
+def complete_tables(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Names of the warehouse's tables, for the shell; nothing if its metastore does not run."""
+    session = Session(ctx.params.get("warehouse"), False)
+    try:
+        with Metastore.connect(session.existing().metastore, autostart=False) as metastore:
+            return sorted(one.name for one in metastore.tables()
+                          if one.name.startswith(incomplete))
+    except AcidError:
+        return []

@@ -12,14 +12,15 @@ from acid_platform.config import Settings
 from acid_platform.engine.incoming import Rows
 from acid_platform.engine.merge import MergeClause, MergeCounts
 from acid_platform.engine.read import filtered
-from acid_platform.errors import CompactionRefused, LockTimeout, UnknownColumn
-from acid_platform.layout.partitions import partition_name
-from acid_platform.layout.types import Column, parse_columns
+from acid_platform.errors import CompactionRefused, LockTimeout
+from acid_platform.layout.partitions import partition_name, partition_values
+from acid_platform.layout.types import Column
 from acid_platform.metastore.records import TableRecord
 from acid_platform.services.context import columns_of_record
+from acid_platform.services.declaration import widened
 from acid_platform.services.explain import Section, Wish, explain_compactions
 from acid_platform.snapshot.directory import AcidDirectory
-from acid_platform.transaction import SnapshotOutdated, TransactionTable, partition_values
+from acid_platform.transaction import SnapshotOutdated, TransactionTable
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -183,15 +184,12 @@ class Table:
         self._autocommit(lambda table: table.truncate(partition))
 
     def add_columns(self, columns: str) -> None:
-        """`"note string"`; rows written before have NULL there. No file is touched."""
-        record = self.record
-        new = parse_columns(columns)
-        known = {name for name, _ in (*record.columns, *record.partition_columns)}
-        for column in new:
-            if column.name in known:
-                raise UnknownColumn(f"{self.name} has a column {column.name!r} already")
-        self._warehouse.metastore.alter_table(
-            self._name, columns=[*record.columns, *((c.name, str(c.type)) for c in new)])
+        """`"note string"`; rows written before have NULL there. No file is touched.
+
+        Raises UnknownColumn for a column that is there already.
+        """
+        wide = widened(self.record, columns)
+        self._warehouse.metastore.alter_table(self._name, columns=wide.columns)
 
     def drop_partition(self, partition: Mapping[str, Any] | str) -> None:
         """Gone at once for new snapshots; files go when no older one needs them (P22)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +26,7 @@ from acid_platform.engine.write import (
     write_truncation,
 )
 from acid_platform.errors import (
+    AcidError,
     NoSuchPartition,
     OverwriteThenWrite,
     Transient,
@@ -32,10 +34,11 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.layout.formats import is_insert_only
-from acid_platform.layout.partitions import parse_partition, partition_name
-from acid_platform.layout.types import INTEGRAL, UNWRITABLE, Column
+from acid_platform.layout.partitions import partition_name, partition_values
+from acid_platform.layout.types import UNWRITABLE, Column
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
 from acid_platform.services.context import Context, columns_of_record, compression
+from acid_platform.services.declaration import widened
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
 
@@ -67,6 +70,8 @@ class Transaction:
         self._statements = 0
         self._reports: list[WriteReport] = []
         self._overwritten: set[tuple[str, str]] = set()
+        self._row_counts: dict[str, Counter[str]] = {}
+        self._added_columns: dict[str, str] = {}
         self._records: dict[str, TableRecord] = {}
         self._session: SparkSession | None = None
         """The session of its statements so far: aborting must not start one."""
@@ -85,6 +90,11 @@ class Transaction:
         """The directories that this transaction has published, one report each (P8)."""
         return tuple(self._reports)
 
+    def row_counts(self, table: str) -> dict[str, int]:
+        """Rows of a table by what was done: inserted, updated, deleted, overwritten (written by an
+        overwrite)."""
+        return {word: rows for word, rows in self._row_counts.get(table, {}).items() if rows}
+
     def table(self, name: str) -> TransactionTable:
         """Raises NoSuchTable."""
         record = self._records.get(name.lower()) or self._context.metastore.table(name)
@@ -97,6 +107,11 @@ class Transaction:
 
     def commit(self) -> None:
         """Raises WriteConflict, TxnAborted, OutcomeUnknown."""
+        for table, columns in self._added_columns.items():
+            # Before the rows that have them; without those rows they hold nothing but NULL.
+            record = self._context.metastore.table(table)
+            self._context.metastore.alter_table(
+                table, columns=widened(record, columns, again=True).columns)
         self._begun.commit(self._reports)
 
     def abort(self, reason: str = "") -> None:
@@ -111,16 +126,24 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: types.TracebackType | None,
     ) -> None:
-        if error is None:
-            self.commit()
-        elif not isinstance(error, TxnAborted):
-            self.abort(f"{type(error).__name__}: {error}"[:500])
+        try:
+            if error is None:
+                self.commit()
+        except AcidError as refused:
+            error = refused
+            raise
+        finally:
+            if error is not None and not self._begun.ended:
+                self.abort(f"{type(error).__name__}: {error}"[:500])
 
     # --- for statements ------------------------------------------------------------------------
 
-    def _lock(self, record: TableRecord, statement: Statement) -> None:
+    def _lock(
+        self, record: TableRecord, statement: Statement, partition: str | None = None
+    ) -> None:
         lock, operation = lock_of(statement, self._lock_settings)
-        self._begun.lock([LockRequest(record.name, lock, operation, dynamic=record.partitioned)])
+        dynamic = record.partitioned and partition is None
+        self._begun.lock([LockRequest(record.name, lock, operation, partition, dynamic)])
         if self._restart_if_stale and self._begun.stale:
             raise SnapshotOutdated(f"transaction {self.id} waited for a lock and missed a commit")
 
@@ -171,6 +194,9 @@ class Transaction:
                 one.files, overwrite))
         return sum(one.rows for one in written if not one.deletes)
 
+    def _count(self, table: str, **rows: int) -> None:
+        self._row_counts.setdefault(table, Counter()).update(rows)
+
     def _refuse_after_overwrite(self, record: TableRecord) -> None:
         """Early for an unpartitioned table; of a partitioned one `_record` knows the partitions."""
         if (record.name, "") in self._overwritten:
@@ -218,9 +244,11 @@ class TransactionTable:
         self._txn._lock(self._record, Statement.INSERT)
         self._txn._refuse_after_overwrite(self._record)
         with self._txn._statement(self._record, self._layout()) as target:
-            frame = conform(self._spark, rows, self._all_columns, self.name)
+            frame = conform(self._spark, rows, self.all_columns, self.name)
             written = write_statement(insert_events(frame, target, self._columns), target)
-        return self._txn._record(self._record, Operation.INSERT, written)
+        rows = self._txn._record(self._record, Operation.INSERT, written)
+        self._txn._count(self.name, inserted=rows)
+        return rows
 
     def overwrite(self, rows: Rows, partition: Mapping[str, Any] | str | None = None) -> int:
         """Replace the whole table, or of a partitioned one the partitions that the rows name.
@@ -230,16 +258,19 @@ class TransactionTable:
         """
         fixed = self._fixed(partition)
         self._require_writable()
-        self._txn._lock(self._record, Statement.INSERT_OVERWRITE)
+        name = partition_name(fixed) if fixed else None
+        self._txn._lock(self._record, Statement.INSERT_OVERWRITE, name)
         self._txn._refuse_after_overwrite(self._record)
         whole = [] if self._partition_columns else [""]
-        empty = [partition_name(fixed)] if fixed else whole
+        empty = [name] if name else whole
         with self._txn._statement(self._record, self._layout()) as target:
-            frame = conform(self._spark, rows, self._all_columns, self.name, fixed)
+            frame = conform(self._spark, rows, self.all_columns, self.name, fixed)
             written = write_statement(
                 insert_events(frame, target, self._columns), target, overwrite=True,
                 empty_partitions=empty)
-        return self._txn._record(self._record, Operation.UPDATE, written, overwrite=True)
+        count = self._txn._record(self._record, Operation.UPDATE, written, overwrite=True)
+        self._txn._count(self.name, overwritten=count)
+        return count
 
     def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
         """Remove all rows of the table, or of one partition, whose directory stays.
@@ -274,16 +305,18 @@ class TransactionTable:
         self._txn._refuse_after_overwrite(self._record)
         scan = self._scan(None)
         with self._txn._statement(self._record, self._layout()) as target:
-            frame = as_frame(self._spark, source, self._all_columns, self.name)
+            frame = as_frame(self._spark, source, self.all_columns, self.name)
             events, counts = Merge(
                 self._spark, scan, target, self.name, on, chosen).events(frame)
             written = write_statement(events, target)
         operation = Operation.INSERT if only_inserts else Operation.UPDATE
         self._txn._record(self._record, operation, written)
+        self._txn._count(self.name, inserted=counts.inserted, updated=counts.updated,
+                         deleted=counts.deleted)
         return counts
 
     def _require_writable(self) -> None:
-        for column in self._all_columns:
+        for column in self.all_columns:
             if any(one.kind in UNWRITABLE for one in column.type.walk()):
                 raise UnsupportedStatement(
                     f"column {column.name!r} of {self.name} is {column.type}, which is read but not"
@@ -309,7 +342,9 @@ class TransactionTable:
         with self._txn._statement(self._record, self._layout()) as target:
             events = update_events(self._spark, scan, target, assignments, where, self.name)
             written = write_statement(events, target)
-        return self._txn._record(self._record, Operation.UPDATE, written)
+        rows = self._txn._record(self._record, Operation.UPDATE, written)
+        self._txn._count(self.name, updated=rows)
+        return rows
 
     def delete(self, where: str | None = None) -> int:
         """Delete the rows where the predicate holds, all without one; returns how many."""
@@ -321,14 +356,28 @@ class TransactionTable:
             events = delete_events(self._spark, scan, target, where)
             written = write_statement(events, target, only=DELETES)
         self._txn._record(self._record, Operation.DELETE, written)
-        return sum(one.rows for one in written)
+        rows = sum(one.rows for one in written)
+        self._txn._count(self.name, deleted=rows)
+        return rows
+
+    def add_columns(self, columns: str) -> None:
+        """As Table.add_columns; others see the columns when the transaction commits."""
+        self._record = self._txn._records[self.name] = widened(self._record, columns)
+        self._columns, _ = columns_of_record(self._record)
+        earlier = self._txn._added_columns.get(self.name)
+        self._txn._added_columns[self.name] = f"{earlier}, {columns}" if earlier else columns
 
     @property
     def _spark(self) -> SparkSession:
         return self._txn._context.spark
 
     @property
-    def _all_columns(self) -> tuple[Column, ...]:
+    def partition_columns(self) -> tuple[Column, ...]:
+        return self._partition_columns
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """Its columns, then its partition columns."""
         return (*self._columns, *self._partition_columns)
 
     def _layout(self) -> TableLayout:
@@ -349,35 +398,3 @@ def own_partitions(layout: TableLayout, reports: Sequence[WriteReport]) -> Table
     """The layout with partitions that only the transaction itself has written so far."""
     mine = {one.partition: 0 for one in reports if one.table == layout.name and one.partition}
     return replace(layout, partitions={**mine, **layout.partitions}) if mine else layout
-
-
-def partition_values(
-    partition: Mapping[str, Any] | str, columns: Sequence[Column], table: str
-) -> dict[str, str | None]:
-    """`"month=3"` or `{"month": 3}` → values by column, in order. Raises NoSuchPartition."""
-    names = [column.name for column in columns]
-    given: dict[str, Any] = {}
-    if isinstance(partition, str):
-        values = parse_partition(partition, names)
-        given = dict(zip(names, values or (), strict=False))
-    else:
-        given = {str(key).lower(): value for key, value in partition.items()}
-    if names and set(given) == set(names):
-        return {column.name: _as_written(given[column.name], column, table) for column in columns}
-    wanted = "/".join(f"{name}=…" for name in names) or "none: it is not partitioned"
-    raise NoSuchPartition(f"{partition!r} is no partition of {table}; its form is {wanted}")
-
-
-def _as_written(value: Any, column: Column, table: str) -> str | None:
-    """The text that Spark writes into the directory name: `03` of an int column is `3`."""
-    if value is None or value == "":
-        return None
-    if column.type.kind not in INTEGRAL:
-        return str(value)
-    try:
-        return str(int(value))
-    except ValueError as error:
-        raise NoSuchPartition(
-            f"{column.name}={value!r} is no partition of {table}: {column.name} is {column.type}"
-        ) from error
-

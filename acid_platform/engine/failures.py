@@ -32,6 +32,10 @@ _VALUE_ERROR = re.compile(
 _NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
 _TEXT_LOST = re.compile(r"\[TEXT_VALUE_LOST\] ([^\n]*)")
 
+OTHER_PARTITION = "[OTHER_PARTITION]"
+"""Begins the message of a job that met a row of another partition than it was to write."""
+_OTHER_PARTITION = re.compile(r"\[OTHER_PARTITION\] ([^\n]*)")
+
 
 def translated(error: BaseException) -> AcidError | None:
     """The platform's error that a Spark exception stands for, or None."""
@@ -47,6 +51,8 @@ def translated(error: BaseException) -> AcidError | None:
             " org.apache.spark:spark-avro_2.13 of your Spark version into spark.jars.packages")
     if lost := _TEXT_LOST.search(text):
         return WrongType(f"{lost[1]}; store the table as json, orc or parquet")
+    if other := _OTHER_PARTITION.search(text):
+        return WrongType(f"{other[1]}; leave the column out, or write without partition=")
     if value := _VALUE_ERROR.search(text):
         return WrongType(f"a value does not fit its column: {value[0]}")
     if isinstance(error, ParseException):

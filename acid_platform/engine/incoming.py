@@ -12,9 +12,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from acid_platform.engine.types import refusal, spark_schema, spark_type
-from acid_platform.errors import UnknownColumn, WrongType
+from acid_platform.engine.failures import OTHER_PARTITION
+from acid_platform.engine.types import hive_type, refusal, spark_schema, spark_type
+from acid_platform.errors import InvalidDefinition, UnknownColumn, WrongType
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.arrow_types import arrow_type
@@ -37,7 +39,8 @@ def conform(
     """`rows` with exactly the table's columns and types; missing columns become NULL.
 
     `columns` are the table's columns and partition columns; `fixed` gives values of partition
-    columns that the rows need not carry. Raises UnknownColumn, WrongType.
+    columns that the rows need not carry, and may not contradict: WrongType when they are written.
+    Raises UnknownColumn, WrongType.
     """
     fixed = fixed or {}
     frame = as_frame(spark, rows, columns, table)
@@ -53,16 +56,61 @@ def conform(
     chosen: list[Column] = []
     for column in columns:
         kind = spark_type(column.type)
-        if column.name in fixed:
-            chosen.append(F.lit(fixed[column.name]).cast(kind).alias(column.name))
-        elif column.name not in given:
-            chosen.append(F.lit(None).cast(kind).alias(column.name))
-        else:
+        value = F.lit(fixed.get(column.name)).cast(kind)
+        if column.name in given:
             field = given[column.name]
             if why := refusal(field.dataType, column.type):
                 raise WrongType(f"column {column.name!r} of {table}: {why}")
-            chosen.append(F.col(f"`{field.name}`").cast(kind).alias(column.name))
+            own = F.col(f"`{field.name}`").cast(kind)
+            value = _agreeing(own, value, column.name, table) if column.name in fixed else own
+        chosen.append(value.alias(column.name))
     return frame.select(*chosen)
+
+
+def _agreeing(own: Column, wanted: Column, name: str, table: str) -> Column:
+    """The wanted value; a row that has another one stops the job that writes it."""
+    text = F.concat(F.lit(f"{OTHER_PARTITION} a row for {table} has {name}="),
+                    F.coalesce(own.cast("string"), F.lit("NULL")), F.lit(", the partition has "),
+                    F.coalesce(wanted.cast("string"), F.lit("NULL")))
+    return F.when(own.eqNullSafe(wanted), wanted).otherwise(F.raise_error(text))
+
+
+def column_names(rows: Rows) -> list[str]:
+    """The columns that rows have, as they spell them."""
+    if isinstance(rows, DataFrame):
+        return list(rows.columns)
+    if isinstance(rows, pd.DataFrame):
+        return [str(name) for name in rows.columns]
+    if isinstance(rows, pa.Table):
+        return list(rows.column_names)
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def columns_of_rows(rows: Rows, names: Sequence[str] | None = None) -> tuple[TableColumn, ...]:
+    """Some columns of rows, or all, as the Hive types that hold their values unchanged.
+
+    Raises InvalidDefinition for a type without one, as of a column that holds nothing but NULL.
+    """
+    chosen = column_names(rows) if names is None else list(names)
+    columns = []
+    for field in _schema_of(rows, chosen).fields:
+        try:
+            columns.append(TableColumn(field.name.lower(), hive_type(field.dataType)))
+        except InvalidDefinition as error:
+            raise InvalidDefinition(f"column {field.name!r}: {error}") from error
+    return tuple(columns)
+
+
+def _schema_of(rows: Rows, names: Sequence[str]) -> T.StructType:
+    if isinstance(rows, DataFrame):
+        return rows.select(*(F.col(f"`{name}`") for name in names)).schema
+    if isinstance(rows, pd.DataFrame):
+        local = pa.Table.from_pandas(rows[list(names)], preserve_index=False)
+    elif isinstance(rows, pa.Table):
+        local = rows.select(names)
+    else:
+        local = pa.table({name: [row.get(name) for row in rows] for name in names})
+    return from_arrow_schema(local.schema, prefer_timestamp_ntz=True)
 
 
 def as_frame(

@@ -1,9 +1,13 @@
-"""Partition directory names: escaping and parsing (storage.md section 1.4)."""
+"""Partition directory names and values: escaping and parsing (storage.md section 1.4)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from acid_platform.errors import NoSuchPartition
+from acid_platform.layout.types import INTEGRAL, Column
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -49,3 +53,34 @@ def parse_partition(name: str, columns: Sequence[str]) -> tuple[str | None, ...]
     if len(found) < len(pairs) or keys != [column.lower() for column in columns]:
         return None
     return tuple(value for _, value in found)
+
+
+def partition_values(
+    partition: Mapping[str, Any] | str, columns: Sequence[Column], table: str
+) -> dict[str, str | None]:
+    """`"month=3"` or `{"month": 3}` → values by column, in order. Raises NoSuchPartition."""
+    names = [column.name for column in columns]
+    given: dict[str, Any] = {}
+    if isinstance(partition, str):
+        values = parse_partition(partition, names)
+        given = dict(zip(names, values or (), strict=False))
+    else:
+        given = {str(key).lower(): value for key, value in partition.items()}
+    if names and set(given) == set(names):
+        return {column.name: as_written(given[column.name], column, table) for column in columns}
+    wanted = "/".join(f"{name}=…" for name in names) or "none: it is not partitioned"
+    raise NoSuchPartition(f"{partition!r} is no partition of {table}; its form is {wanted}")
+
+
+def as_written(value: Any, column: Column, table: str) -> str | None:
+    """The text that Spark writes into the directory name: `03` of an int column is `3`."""
+    if value is None or value == "":
+        return None
+    if column.type.kind not in INTEGRAL:
+        return str(value)
+    try:
+        return str(int(value))
+    except ValueError as error:
+        raise NoSuchPartition(
+            f"{column.name}={value!r} is no partition of {table}: {column.name} is {column.type}"
+        ) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from acid_platform.config import Settings
@@ -243,7 +244,9 @@ class State:
         """Raises NoSuchTable."""
         table_id = self.names.get(table_name(name))
         if table_id is None:
-            raise NoSuchTable(f"there is no table {table_name(name)}; create it, or see tables()")
+            near = get_close_matches(table_name(name), self.names, 2)
+            hint = f"did you mean {' or '.join(near)}?" if near else "create it, or see tables()"
+            raise NoSuchTable(f"there is no table {table_name(name)}; {hint}")
         return self.tables[table_id]
 
     def name_of(self, table_id: int) -> str:

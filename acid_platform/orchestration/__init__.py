@@ -1,1 +1,21 @@
-"""Dagster ops, jobs, sensors, schedules and checks."""
+"""Dagster ops, jobs, sensors, schedules and checks; what a project's assets import."""
+
+from acid_platform.orchestration.automation import upstream_changed
+from acid_platform.orchestration.checks import (
+    Expectation,
+    Finding,
+    evaluate,
+    evaluate_profile,
+    table_checks,
+)
+from acid_platform.orchestration.decorators import acid_asset, acid_multi_asset
+from acid_platform.orchestration.inputs import TableInput
+from acid_platform.orchestration.metadata import TableDeclaration, asset_key
+from acid_platform.orchestration.outputs import AcidOut
+from acid_platform.transaction import Transaction, TransactionTable
+
+__all__ = [
+    "AcidOut", "Expectation", "Finding", "TableDeclaration", "TableInput", "Transaction",
+    "TransactionTable", "acid_asset", "acid_multi_asset", "asset_key", "evaluate",
+    "evaluate_profile", "table_checks", "upstream_changed",
+]

@@ -8,6 +8,7 @@ can't be evaluated is an error, never a failed check.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -43,6 +44,8 @@ class Finding:
     passed: bool
     blocking: bool = True
     details: Mapping[str, Any] = field(default_factory=dict)
+    docs: str = ""
+    """Address of the page of Data Docs that shows it."""
 
     @property
     def blocks(self) -> bool:
@@ -50,28 +53,51 @@ class Finding:
 
     def result(self, key: dg.AssetKey) -> dg.AssetCheckResult:
         severity = dg.AssetCheckSeverity.ERROR if self.blocking else dg.AssetCheckSeverity.WARN
+        metadata: dict[str, dg.MetadataValue] = {
+            "details": dg.MetadataValue.json(dict(self.details))}
+        if samples := self.samples:
+            metadata["unexpected rows"] = dg.MetadataValue.table(
+                [dg.TableRecord(one) for one in samples])
+        if self.docs:
+            metadata["data docs"] = dg.MetadataValue.url(self.docs)
         return dg.AssetCheckResult(
             passed=self.passed, asset_key=key, check_name=self.name, severity=severity,
-            metadata={"details": dg.MetadataValue.json(dict(self.details))})
+            metadata=metadata)
+
+    @property
+    def samples(self) -> list[dict[str, str]]:
+        """Some rows that failed: the asset's key columns and the column looked at, or its values
+        alone where the asset has no key."""
+        column = str(self.details.get("column", "value"))
+        rows = self.details.get("unexpected_rows") or self.details.get("partial_unexpected_list")
+        return [{name: str(value) for name, value in one.items()} if isinstance(one, Mapping)
+                else {column: str(one)} for one in rows or ()]
 
     def __str__(self) -> str:
         told = "passed" if self.passed else "FAILED"
         return f"{self.name} {told}" + (f" {dict(self.details)}" if self.details else "")
 
 
-def evaluate(frame: Any, expectations: Sequence[Expectation]) -> list[Finding]:
+def evaluate(
+    frame: Any, expectations: Sequence[Expectation], key: Sequence[str] = (),
+    docs: Path | None = None,
+) -> list[Finding]:
     """A finding for each expectation, in their order, over a Spark or pandas frame.
 
     The data is looked at once for all; those that fail are looked at again for the counts and
-    examples that explain why. Raises CheckErrored when one can't be evaluated.
+    examples that explain why, with the columns of `key`. Great Expectations writes its Data Docs
+    below `docs`. Raises CheckErrored when one can't be evaluated.
     """
-    results = _validate(frame, expectations, "BOOLEAN_ONLY")
+    validator = _Validator(frame, docs)
+    results = validator.run(expectations, {"result_format": "BOOLEAN_ONLY"})
     failed = [one for one in expectations if not results[one.name]["success"]]
     if failed:
-        results |= _validate(frame, failed, "SUMMARY")
+        results |= validator.run(failed, {
+            "result_format": "SUMMARY",
+            **({"unexpected_index_column_names": list(key)} if key else {})})
     return [
         Finding(one.name, bool(results[one.name]["success"]), one.blocking,
-                _details(one, results[one.name]))
+                _details(one, results[one.name]), validator.address)
         for one in expectations
     ]
 
@@ -108,35 +134,63 @@ def table_checks(
     return checks
 
 
-def _validate(
-    frame: Any, expectations: Sequence[Expectation], detail: str
-) -> dict[str, dict[str, Any]]:
-    """Results by the name of the expectation: they do not come back in order."""
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read when the package is imported
-    import great_expectations as gx
-    import pandas as pd
+class _Validator:
+    """Great Expectations over one frame."""
 
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
-    sources: Any = context.data_sources
-    source = sources.add_pandas("frame") if isinstance(frame, pd.DataFrame) \
-        else sources.add_spark("frame", persist=False)
-    batch = source.add_dataframe_asset("frame").add_batch_definition_whole_dataframe("all")
-    suite = gx.ExpectationSuite(name="checks", expectations=[
-        getattr(gx.expectations, one.kind)(**one.arguments, meta={"check": one.name})
-        for one in expectations
-    ])
-    report = batch.get_batch({"dataframe": frame}).validate(
-        suite, result_format={"result_format": detail})
-    results = {}
-    for one in report.results:
-        name = one.expectation_config.meta["check"]
-        if message := errored(one.exception_info):
-            raise CheckErrored(
-                f"expectation {name!r} could not be evaluated: {message}; correct the expectation"
-                " or the columns that it names")
-        results[name] = {"success": one.success, **(one.result or {})}
-    return results
+    def __init__(self, frame: Any, docs: Path | None) -> None:
+        os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read when GX is imported
+        import great_expectations as gx
+        import pandas as pd
+
+        self.frame, self.docs = frame, docs
+        self.context = gx.get_context(mode="ephemeral")
+        self.context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
+        sources: Any = self.context.data_sources
+        source = sources.add_pandas("frame") if isinstance(frame, pd.DataFrame) \
+            else sources.add_spark("frame", persist=False)
+        self.batch = source.add_dataframe_asset("frame").add_batch_definition_whole_dataframe("all")
+        if docs:
+            self.context.add_data_docs_site("checks", {
+                "class_name": "SiteBuilder",
+                "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+                "store_backend": {"class_name": "TupleFilesystemStoreBackend",
+                                  "base_directory": str(docs)},
+            })
+
+    @property
+    def address(self) -> str:
+        return (self.docs / "index.html").absolute().as_uri() if self.docs else ""
+
+    def run(
+        self, expectations: Sequence[Expectation], detail: Mapping[str, Any]
+    ) -> dict[str, dict[str, Any]]:
+        """Results by the name of the expectation: they do not come back in order."""
+        import great_expectations as gx
+        from great_expectations.checkpoint.actions import UpdateDataDocsAction
+
+        name = str(detail["result_format"]).lower()
+        suite = self.context.suites.add(gx.ExpectationSuite(name=name, expectations=[
+            getattr(gx.expectations, one.kind)(**one.arguments, meta={"check": one.name})
+            for one in expectations
+        ]))
+        validation = self.context.validation_definitions.add(gx.ValidationDefinition(
+            name=name, data=self.batch, suite=suite))
+        checkpoint = self.context.checkpoints.add(gx.Checkpoint(
+            name=name, validation_definitions=[validation], result_format=dict(detail),
+            actions=[UpdateDataDocsAction(name="docs", site_names=["checks"])]
+            if self.docs else []))
+        done = checkpoint.run(batch_parameters={"dataframe": self.frame})
+        results = {}
+        for report in done.run_results.values():
+            for one in report.results:
+                config: Any = one.expectation_config
+                check = config.meta["check"]
+                if message := errored(one.exception_info):
+                    raise CheckErrored(
+                        f"expectation {check!r} could not be evaluated: {message}; correct the"
+                        " expectation or the columns that it names")
+                results[check] = {"success": one.success, **(one.result or {})}
+        return results
 
 
 def errored(info: Mapping[str, Any] | None) -> str | None:
@@ -155,4 +209,7 @@ def _details(expectation: Expectation, result: Mapping[str, Any]) -> dict[str, A
     told = {key: value for key, value in result.items()
             if key in ("observed_value", "unexpected_count", "unexpected_percent",
                        "partial_unexpected_list")}
+    rows = result.get("partial_unexpected_index_list", ())
+    if rows and isinstance(rows[0], Mapping):  # without key columns they are mere positions
+        told["unexpected_rows"] = rows
     return {"expectation": expectation.kind, **expectation.arguments, **told}

@@ -1,100 +1,197 @@
 """A materialization is a transaction: write, check that snapshot, commit or abort (decision 4).
 
-An IO manager would store before the checks run, and could not hold several statements in one
-commit; so assets get the warehouse as a resource and say here what they write.
+An IO manager would store before the checks run, and could not put several statements or tables into
+one commit.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import dagster as dg
 
-from acid_platform.orchestration.checks import Finding
-from acid_platform.orchestration.metadata import TableDeclaration, TableStats, table_metadata
-from acid_platform.transaction import Transaction, TransactionTable
-from acid_platform.transactions import Operation
+from acid_platform.errors import CheckErrored, InvalidDefinition, OutcomeUnknown, Transient
+from acid_platform.orchestration.checks import Finding, evaluate
+from acid_platform.orchestration.materialized import Uncommitted
+from acid_platform.orchestration.outputs import AcidOut
+from acid_platform.orchestration.partitions import PartitionExpr, Scope
+from acid_platform.orchestration.writing import ensure_table, write
+from acid_platform.transaction import Transaction
 from acid_platform.warehouse import Warehouse
 
-Write = Callable[[Transaction], object]
-"""All statements of one materialization."""
+Result: TypeAlias = dg.AssetCheckResult | dg.MaterializeResult[None]
 
-Check = Callable[[TransactionTable], Sequence[Finding]]
-"""Looks at what the open transaction has written; only a failed finding that blocks aborts it."""
+RETRY = dg.RetryPolicy(
+    max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""Of Transient errors, such as a WriteConflict: the step begins again with a fresh snapshot."""
 
 
-def materialize_table(
-    context: dg.AssetExecutionContext, warehouse: Warehouse, table: TableDeclaration,
-    write: Write, check: Check | None = None,
-) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
-    """Yield from it in the asset's body: check results, then one materialization.
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One table of an asset with its partitioning, as the decorator has checked them."""
+
+    out: AcidOut
+    partitioning: PartitionExpr | None
+
+    def scope(self, context: dg.AssetExecutionContext) -> Scope | None:
+        """The partitions that this run replaces; None: the asset's partitions say nothing."""
+        return self.partitioning.scope(context.partition_keys) if self.partitioning else None
+
+
+@dataclass(slots=True)
+class _Written:
+    """What the transaction has done to one table, and what was found there."""
+
+    planned: Planned
+    scope: Scope | None
+    findings: list[Finding] = field(default_factory=list)
+    uncommitted: Uncommitted | None = None
+
+    def results(self, selected: frozenset[dg.AssetCheckKey]) -> Iterator[dg.AssetCheckResult]:
+        key = self.planned.out.asset_key
+        for one in self.findings:
+            if dg.AssetCheckKey(key, one.name) in selected:
+                yield one.result(key)
+
+
+def materialize(
+    context: dg.AssetExecutionContext, warehouse: Warehouse, planned: Sequence[Planned],
+    produce: Callable[[Transaction], object], retry_policy: dg.RetryPolicy | None = RETRY,
+    drives_itself: bool = False,
+) -> Iterator[Result]:
+    """Check results, then a materialization for each table whose transaction was committed.
 
     Nothing is committed unless every blocking check has passed on the transaction's own snapshot;
-    otherwise the transaction is aborted, the check results are kept, and the step fails with
-    dg.Failure. The materialization's data version is the committed write id. An asset yields all
-    results of `check`, so their names are the asset's `check_specs`.
+    otherwise it is aborted, the check results are kept, and the step fails with dg.Failure. The
+    data version is the committed write id. Transient errors become dg.RetryRequested, but for
+    OutcomeUnknown, after which a person has to look.
     """
-    warehouse.create_table(table.name, table.columns, table.partitioned_by,
-                           properties=table.properties, if_not_exists=True)
-    findings: Sequence[Finding] = ()
+    wanted = [one for one in planned if one.out.asset_key in context.selected_asset_keys]
+    selected = frozenset(context.selected_asset_check_keys)
+    for plan in wanted:
+        ensure_table(warehouse, plan.out)
     txn = warehouse.transaction()
+    written: list[_Written] = []
     try:
         with txn:
-            write(txn)
-            findings = check(txn.table(table.name)) if check else ()
-            if broken := [one for one in findings if one.blocks]:
+            produced = _by_table(produce(txn), planned, drives_itself)
+            for plan in wanted:
+                done = _Written(plan, plan.scope(context))
+                written.append(done)
+                _take(warehouse, txn, done, produced.get(plan.out.name))
+                _check(txn, done, _docs(context, plan.out))
+            if broken := [(done.planned.out.name, one) for done in written
+                          for one in done.findings if one.blocks]:
                 raise _Blocked(broken)
+            for done in written:
+                done.uncommitted = Uncommitted.of(
+                    warehouse, txn, done.planned.out.name, context.run.run_id)
     except _Blocked as blocked:
-        yield from (one.result(table.key) for one in findings)
+        for done in written:
+            yield from done.results(selected)
         raise dg.Failure(
-            f"{table.name}: nothing was written, as transaction {txn.id} did not pass "
-            + ", ".join(one.name for one in blocked.findings)
+            f"nothing was written: transaction {txn.id} was aborted, as it did not pass "
+            + ", ".join(f"{one.name} of {table}" for table, one in blocked.findings)
             + "; look at the checks of this run, then materialize again",
             metadata={"transaction": txn.id}, allow_retries=False,
         ) from None
-    context.log.info(f"transaction {txn.id} committed write id {txn.write_ids.get(table.name)}")
-    yield from (one.result(table.key) for one in findings)
-    yield _result(warehouse, table, txn)
+    except OutcomeUnknown:
+        raise
+    except Transient as error:
+        _retry(context, error, txn, retry_policy)
+        raise
+    for done in written:
+        yield from done.results(selected)
+        yield _result(context, warehouse, txn, done)
 
 
 class _Blocked(Exception):
-    def __init__(self, findings: Sequence[Finding]) -> None:
+    def __init__(self, findings: Sequence[tuple[str, Finding]]) -> None:
         super().__init__(findings)
         self.findings = findings
 
 
+def _by_table(
+    produced: object, planned: Sequence[Planned], drives_itself: bool
+) -> Mapping[str, Any]:
+    """What the body returned, for each table. Raises InvalidDefinition."""
+    names = {one.out.name for one in planned}
+    if len(names) == 1:
+        by_table: Mapping[str, Any] = dict.fromkeys(names, produced)
+    elif produced is None or isinstance(produced, Mapping):
+        by_table = {name.lower(): one for name, one in (produced or {}).items()}
+    else:
+        raise InvalidDefinition(
+            f"the body returned {type(produced).__name__}; it fills {', '.join(sorted(names))}, so"
+            " it has to return a mapping from table name to rows")
+    if unknown := set(by_table) - names:
+        raise InvalidDefinition(
+            f"the body returned rows for {', '.join(sorted(unknown))}, which is none of its tables")
+    if not drives_itself and (left := sorted(
+            name for name in names if by_table.get(name) is None)):
+        raise InvalidDefinition(
+            f"the body returned nothing for {', '.join(left)}: return rows (an empty list for"
+            " none), or take the parameter txn and write")
+    return by_table
+
+
+def _take(warehouse: Warehouse, txn: Transaction, done: _Written, given: Any) -> None:
+    """Writes rows that the body returned, or keeps the findings that it returned instead."""
+    out = done.planned.out
+    is_findings = isinstance(given, Sequence) and bool(given) and all(
+        isinstance(one, Finding) for one in given)
+    if is_findings:
+        done.findings.extend(given)
+    elif given is not None:
+        write(warehouse, txn, out, given, done.scope)
+
+
+def _check(txn: Transaction, done: _Written, docs: Path) -> None:
+    """Evaluates the expectations on what would be committed. Raises CheckErrored."""
+    out = done.planned.out
+    named = {one.name for one in done.findings}
+    if named != {one.name for one in out.checks}:
+        raise CheckErrored(
+            f"the body of {out.name} has to return a Finding for each of its checks"
+            f" {sorted(one.name for one in out.checks)}, and returned {sorted(named)}")
+    if out.expectations:
+        frame = txn.table(out.name).read(where=done.scope.where if done.scope else None)
+        done.findings.extend(evaluate(frame, out.expectations, out.key, docs))
+
+
+def _docs(context: dg.AssetExecutionContext, out: AcidOut) -> Path:
+    """Where Data Docs of this step go: beside its compute logs, and removed with its run's."""
+    return Path(context.instance.storage_directory(), context.run.run_id, "data_docs", out.name)
+
+
+def _retry(
+    context: dg.AssetExecutionContext, error: Transient, txn: Transaction,
+    policy: dg.RetryPolicy | None,
+) -> None:
+    """Raises dg.RetryRequested while the policy allows another attempt."""
+    attempt = context.retry_number + 1
+    if policy is None or attempt > policy.max_retries:
+        return
+    context.log.warning(
+        f"transaction {txn.id} was aborted ({type(error).__name__}: {error}); attempt"
+        f" {attempt} of {policy.max_retries} begins again with a fresh snapshot")
+    seconds = max(0, policy.calculate_delay(attempt))
+    raise dg.RetryRequested(policy.max_retries, seconds) from error
+
+
 def _result(
-    warehouse: Warehouse, table: TableDeclaration, txn: Transaction
+    context: dg.AssetExecutionContext, warehouse: Warehouse, txn: Transaction, done: _Written
 ) -> dg.MaterializeResult[None]:
-    stats = TableStats.of(warehouse.metastore.entities(), table.name)
-    metadata = table_metadata(warehouse.metastore.table(table.name), stats)
-    mine = [one for one in txn.reports if one.table == table.name]
-    write_id = txn.write_ids.get(table.name, 0)
-    metadata |= {
-        "write id": dg.MetadataValue.int(write_id),
-        "transaction": dg.MetadataValue.int(txn.id),
-        "written directories": dg.MetadataValue.int(len(mine)),
-        "written bytes": dg.MetadataValue.int(sum(one.bytes for one in mine)),
-    }
-    for name, rows in operation_counts(txn, table.name).items():
-        metadata[f"rows {name}"] = dg.MetadataValue.int(rows)
-    return dg.MaterializeResult(
-        asset_key=table.key, metadata=metadata, data_version=dg.DataVersion(str(write_id)))
-
-
-_WORDS = {
-    Operation.INSERT: "inserted", Operation.UPDATE: "updated", Operation.DELETE: "deleted",
-}
-
-
-def operation_counts(txn: Transaction, table: str) -> dict[str, int]:
-    """Rows by what was done to them: an update's two events are one row, an overwrite's rows are
-    `overwritten`."""
-    counts: Counter[str] = Counter()
-    for one in txn.reports:
-        is_delete_delta = one.directory.startswith("delete_delta_")
-        if one.table != table or (one.operation is Operation.UPDATE and is_delete_delta):
-            continue
-        counts["overwritten" if one.overwrite else _WORDS[one.operation]] += one.rows
-    return dict(counts)
+    assert done.uncommitted
+    key = done.planned.out.asset_key
+    ours = done.uncommitted
+    context.log.info(f"transaction {txn.id} committed write id {ours.write_id} of {ours.table}")
+    committed = ours.committed(warehouse)
+    for partition_key, rows in committed.rows_by_key(done.scope).items():
+        context.add_asset_metadata(
+            {"dagster/partition_row_count": rows}, key, partition_key=partition_key)
+    return dg.MaterializeResult(asset_key=key, metadata=committed.metadata(),
+                                data_version=dg.DataVersion(str(ours.write_id)))

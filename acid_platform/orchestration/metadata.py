@@ -20,10 +20,11 @@ def asset_key(table: str) -> dg.AssetKey:
 
 @dataclass(frozen=True, slots=True)
 class TableDeclaration:
-    """A table that an asset owns. Columns are written as in Warehouse.create_table."""
+    """A table that an asset owns. Columns are written as in Warehouse.create_table; None: those of
+    the first rows that are written."""
 
     name: str
-    columns: str
+    columns: str | None = None
     partitioned_by: tuple[str, ...] = ()
     properties: Mapping[str, str] | None = None
 
@@ -32,17 +33,19 @@ class TableDeclaration:
         return asset_key(self.name)
 
     @property
+    def database(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
     def metadata(self) -> dict[str, object]:
         """What is known of the table before its first materialization."""
-        own = [(one.name, str(one.type)) for one in parse_columns(self.columns)]
-        keys = [(one.name, str(one.type))
-                for one in parse_columns(", ".join(self.partitioned_by))] \
-            if self.partitioned_by else []
-        return {
-            "dagster/table_name": self.name,
-            "dagster/storage_kind": STORAGE_KIND,
-            "dagster/column_schema": _schema(own, keys),
-        }
+        known: dict[str, object] = {
+            "dagster/table_name": self.name, "dagster/storage_kind": STORAGE_KIND}
+        if self.columns is not None:
+            own, keys = ([(one.name, str(one.type)) for one in parse_columns(text)] if text else []
+                         for text in (self.columns, ", ".join(self.partitioned_by)))
+            known["dagster/column_schema"] = _schema(own, keys)
+        return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,10 @@ class TableStats:
     bases: int = 0
     deltas: int = 0
     delete_deltas: int = 0
+    write_id: int = 0
+    """The highest that any of them holds."""
+    counted: bool = True
+    """Whether all rows were counted when they were written; adopted files were not (P24)."""
 
     @property
     def directories(self) -> int:
@@ -81,6 +88,8 @@ class TableStats:
             bases=sum(one.base for one in live),
             deltas=sum(not one.base and not one.deletes for one in live),
             delete_deltas=sum(one.deletes for one in live),
+            write_id=max((one.high for one in live), default=0),
+            counted=not any(one.bytes and not one.rows for one in live),
         )
 
     def metadata(self, prefix: str = "") -> dict[str, dg.MetadataValue]:

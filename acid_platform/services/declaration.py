@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acid_platform.compaction.states import Layout
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.types import UNWRITABLE, Column, parse_columns
+from acid_platform.metastore.records import TableRecord
 
 RESERVED = ("row__id", "input__file__name")
 _KINDS = ("default", "insert_only")
@@ -55,6 +56,22 @@ class Declaration:
             given.setdefault("bucketing_version", "2")
             _check_buckets(table, columns, names)
         return cls(columns, keys, given, names, buckets)
+
+
+def widened(record: TableRecord, columns: str, again: bool = False) -> TableRecord:
+    """The table with more columns, as in `"note string"`.
+
+    Raises UnknownColumn for a column that is there, unless it may be there `again` with its type.
+    """
+    known = {name: kind for name, kind in (*record.columns, *record.partition_columns)}
+    new = []
+    for column in parse_columns(columns):
+        if column.name not in known:
+            new.append((column.name, str(column.type)))
+        elif not again or known[column.name] != str(column.type):
+            raise UnknownColumn(f"{record.name} has a column {column.name!r}"
+                                f" {known[column.name]} already")
+    return replace(record, columns=(*record.columns, *new))
 
 
 def _check_properties(table: str, given: Mapping[str, str]) -> None:

@@ -22,7 +22,13 @@ from acid_platform.engine.compact import CompactionWork, StagedCompaction
 from acid_platform.engine.jobs import cancel, describe, tagged
 from acid_platform.engine.open import select_entities
 from acid_platform.engine.write import Written
-from acid_platform.errors import AcidError, CompactionLost, CompactionMismatch, CompactionRefused
+from acid_platform.errors import (
+    AcidError,
+    CompactionLost,
+    CompactionMismatch,
+    CompactionRefused,
+    TxnAborted,
+)
 from acid_platform.metastore.client import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
 from acid_platform.services.context import Context, columns_of_record, compression, worker_id
@@ -146,7 +152,7 @@ class CompactionRun:
         ]
         try:
             self.context.metastore.commit_compaction(self.task, self.txn, reports)
-        except CompactionLost:
+        except (CompactionLost, TxnAborted):
             for one in outputs:
                 self._work.files.delete_directory(
                     f"{self._work.directory.location}/{one.directory}")

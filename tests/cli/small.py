@@ -1,7 +1,8 @@
-"""A warehouse with one table, whose deltas are written without Spark."""
+"""A warehouse with a table whose deltas are written without Spark."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,39 +18,64 @@ ACID = ("struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint
         "currentTransaction:bigint,row:struct<id:int,v:string>>")
 BUCKET = 536870912
 
+Event = tuple[int, int, int, int, int, tuple[int, str] | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """`db.t`: id int, v string."""
+    """`db.t`, or another name: id int, v string."""
 
     path: Path
     metastore: Metastore
+    name: str = "db.t"
 
     @property
     def table(self) -> Path:
-        return self.path / "db.db" / "t"
+        database, _, table = self.name.partition(".")
+        return self.path / f"{database}.db" / table
 
     def acid(self, *arguments: str) -> Result:
         return CliRunner().invoke(main, [*arguments, "--warehouse", str(self.path)])
 
-    def insert(self, *rows: tuple[int, str]) -> int:
+    def insert(self, *rows: tuple[int, str], partition: str | None = None) -> int:
         """Commits a delta of the rows and answers its write id."""
+        return self.write(lambda w: [(0, w, BUCKET, number, w, row)
+                                     for number, row in enumerate(rows)], partition=partition)
+
+    def write(
+        self, events: Callable[[int], Sequence[Event]], deletes: bool = False,
+        file: str = "bucket_00000", partition: str | None = None,
+        index: Sequence[schema.RowKey] | None = None,
+    ) -> int:
+        """Commits a directory of one file with these events of a write id, whatever they are."""
         with self.metastore.begin() as txn:
-            txn.lock("db.t", "SHARED_WRITE", operation=Operation.INSERT)
-            write_id = txn.write_ids["db.t"]
-            name = f"delta_{write_id:07d}_{write_id:07d}_0000"
-            size = write_delta(self.table / name, write_id, rows)
-            txn.commit([WriteReport("db.t", None, Operation.INSERT, name, len(rows), size, 1)])
+            txn.lock(self.name, "SHARED_WRITE", operation=Operation.INSERT)
+            write_id = txn.write_ids[self.name]
+            name = f"{'delete_' if deletes else ''}delta_{write_id:07d}_{write_id:07d}_0000"
+            rows = events(write_id)
+            size = write_events(self.table / (partition or "") / name, rows, file, index)
+            txn.commit([WriteReport(self.name, partition, Operation.INSERT, name, len(rows), size,
+                                    1)])
         return write_id
 
 
 def write_delta(directory: Path, write_id: int, rows: tuple[tuple[int, str], ...]) -> int:
-    directory.mkdir(parents=True)
+    return write_events(directory, [(0, write_id, BUCKET, number, write_id, row)
+                                    for number, row in enumerate(rows)])
+
+
+def write_events(
+    directory: Path, events: Sequence[Event], file: str = "bucket_00000",
+    index: Sequence[schema.RowKey] | None = None,
+) -> int:
+    """An ACID directory with one file, and the file's size; `index` is a wrong key index."""
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / "_orc_acid_version").write_bytes(b"2")
-    file = directory / "bucket_00000"
-    with file.open("wb") as stream, pyorc.Writer(stream, ACID) as writer:
-        for number, row in enumerate(rows):
-            writer.write((0, write_id, BUCKET, number, write_id, row))
-        ends = [(write_id, BUCKET, len(rows) - 1)]
-        writer.set_user_metadata(**schema.user_metadata(ends, len(rows), 0))
-    return file.stat().st_size
+    target = directory / file
+    with target.open("wb") as stream, pyorc.Writer(stream, ACID) as writer:
+        for event in events:
+            writer.write(event)
+        ends = [events[-1][1:4]] if index is None else index
+        if ends:
+            writer.set_user_metadata(**schema.user_metadata(ends, len(events), 0))
+    return target.stat().st_size

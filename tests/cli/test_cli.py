@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,51 @@ def test_orcdump_needs_no_warehouse(small: Small) -> None:
     assert len(done.stdout.splitlines()) == 2
 
 
+def test_cat_prints_live_rows_events_and_markers(small: Small) -> None:
+    small.write(lambda w: [(2, 1, BUCKET, 0, w, None)], deletes=True)
+    assert [json.loads(line) for line in small.acid("cat", "db.t").stdout.splitlines()] == [
+        {"id": 2, "v": "B"}]
+    file = f"db.t/{DELTA}/bucket_00000"
+    events = small.acid("orcdump", file).stdout
+    assert small.acid("cat", file).stdout == small.acid("cat", f"db.t/{DELTA}").stdout == events
+    assert small.acid("cat", f"db.t/{DELTA}/_orc_acid_version").stdout == '"2"\n'
+    cut = small.acid("cat", file, "--limit", "1")
+    assert len(cut.stdout.splitlines()) == 1
+    assert "--limit 0 prints all" in cut.stderr
+
+
+@pytest.mark.parametrize(("path", "found"), [
+    ("db.parts", [1, 2, 3]), ("db.parts/m=3", [1, 2]), ("db.parts/m=3/c=it%27s", [1]),
+    ("db.parts/m=4/c=__HIVE_DEFAULT_PARTITION__", [3]),
+])
+def test_cat_prints_the_rows_of_a_partition(small: Small, path: str, found: list[int]) -> None:
+    parts = replace(small, name="db.parts")
+    small.metastore.create_table("db.parts", str(parts.table), [("id", "int"), ("v", "string")],
+                                 [("m", "int"), ("c", "string")])
+    names = ["m=3/c=it%27s", "m=3/c=a", "m=4/c=__HIVE_DEFAULT_PARTITION__"]
+    small.metastore.add_partitions("db.parts", names)
+    for number, name in enumerate(names):
+        parts.insert((number + 1, "x"), partition=name)
+    lines = small.acid("cat", path).stdout.splitlines()
+    assert sorted(json.loads(line)["id"] for line in lines) == found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
+    done = CliRunner().invoke(main, ["completion", shell])
+    assert done.exit_code == 0
+    assert f"_ACID_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_the_shell_completes_names_of_tables(small: Small) -> None:
+    words = {"COMP_WORDS": "acid fsck d", "COMP_CWORD": "2", "_ACID_COMPLETE": "bash_complete",
+             "ACID_WAREHOUSE": str(small.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", "from acid_platform.cli import main; main(prog_name='acid')"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **words}, capture_output=True, text=True)
+    assert done.stdout == "plain,db.t\n"
+
+
 def test_ls_tells_what_the_snapshot_reads_and_what_it_does_not(small: Small) -> None:
     small.insert((3, "C"))
     with small.metastore.begin() as txn:
@@ -88,6 +134,10 @@ def test_ls_tells_what_the_snapshot_reads_and_what_it_does_not(small: Small) -> 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), [
     (["ls", "db.nope"], 1, "error: there is no table db.nope"),
+    (["cat", "db.tt"], 1, "error: there is no table db.tt; did you mean db.t?"),
+    (["shwo"], 2, "Did you mean 'show'?"),
+    (["metastore", "bakcup"], 2, "Did you mean 'backup'?"),
+    (["cat", "db.t/nope"], 2, "nope is not in db.t"),
     (["ls", "db.t/nope"], 2, "nope is not in db.t"),
     (["orcdump", "nope"], 2, "nope is not a file"),
     (["show", "nothing"], 2, "Usage:"),

@@ -13,12 +13,11 @@ from pyspark.sql import SparkSession
 
 from acid_platform import definitions
 from acid_platform.compaction.validation import Profile
-from acid_platform.orchestration.checks import Expectation, Finding, evaluate, table_checks
+from acid_platform.orchestration.checks import Expectation, evaluate, table_checks
 from acid_platform.orchestration.compaction import KEPT, profile_frame
-from acid_platform.orchestration.materialize import materialize_table
 from acid_platform.orchestration.metadata import TableDeclaration, TableStats
 from acid_platform.services.worker import CompactionRun
-from resources import SparkResource, WarehouseResource
+from resources import SparkResource
 from tests.orchestration.conftest import Place, quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:Parameter `owners`")]
@@ -125,73 +124,8 @@ def test_every_measure_of_the_profiles_counts() -> None:
         assert finding.blocks, change
 
 
-# --- materializations --------------------------------------------------------------------------
-
 POSITIVE = Expectation("ids_are_positive", "ExpectColumnValuesToBeBetween",
                        {"column": "id", "min_value": 1})
-
-
-def asset(ids: list[int], seen: list[int]) -> dg.AssetsDefinition:
-    """An asset that appends ids and checks them before they count."""
-
-    @dg.asset(key=TABLE.key, check_specs=[POSITIVE.spec(TABLE.key)])
-    def build(
-        context: dg.AssetExecutionContext, warehouse: WarehouseResource, spark: SparkResource
-    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
-        def check(table: Any) -> list[Finding]:
-            frame = table.read()
-            seen.append(frame.count())
-            return evaluate(frame, [POSITIVE])
-
-        new = pd.DataFrame({"id": ids, "v": "x", "p": 1})
-        with warehouse.open(context.run.run_id, spark.spark_session) as opened:
-            yield from materialize_table(
-                context, opened, TABLE, lambda txn: txn.table(TABLE.name).insert(new), check)
-
-    return build
-
-
-def materialize(place: Place, ids: list[int], seen: list[int]) -> dg.ExecuteInProcessResult:
-    return dg.materialize(
-        [asset(ids, seen)], instance=place.instance, run_config=quiet(), raise_on_error=False,
-        resources={"warehouse": place.resource, "spark": SparkResource()})
-
-
-def test_a_materialization_is_one_transaction(place: Place, spark: SparkSession) -> None:
-    place.warehouse._given = spark
-    seen: list[int] = []
-    result = materialize(place, [1, 2, 3], seen)
-    assert result.success and seen == [3]
-    [event] = result.get_asset_materialization_events()
-    materialized = event.materialization
-    metadata: dict[str, Any] = {key: one.value for key, one in materialized.metadata.items()}
-    history = place.warehouse.table(TABLE.name).history()
-    assert len(history) == 1
-    assert metadata["write id"] == history[0]["write_id"] == 1
-    assert metadata["transaction"] == history[0]["txn"]
-    assert history[0]["run_id"] == result.run_id
-    assert metadata["dagster/row_count"] == metadata["rows inserted"] == 3
-    assert metadata["dagster/table_name"] == "db.t"
-    assert [one.name for one in metadata["dagster/column_schema"].columns] == ["id", "v", "p"]
-    assert (metadata["delta directories"], metadata["base directories"]) == (1, 0)
-    tags = materialized.tags or {}
-    assert tags["dagster/data_version"] == "1"
-
-
-def test_a_failed_check_leaves_nothing_of_the_transaction(
-    place: Place, spark: SparkSession
-) -> None:
-    place.warehouse._given = spark
-    seen: list[int] = []
-    materialize(place, [1, 2], seen)
-    result = materialize(place, [3, -4], seen)
-    assert not result.success
-    assert seen == [2, 4]  # the check saw what the transaction would have committed
-    assert not result.get_asset_materialization_events()
-    [evaluation] = result.get_asset_check_evaluations()
-    assert not evaluation.passed
-    assert sorted(row[0] for row in place.warehouse.table(TABLE.name).read().collect()) == [1, 2]
-    assert [one["write_id"] for one in place.warehouse.table(TABLE.name).history()] == [1]
 
 
 def test_checks_of_a_table_run_on_spark(place: Place, spark: SparkSession) -> None:

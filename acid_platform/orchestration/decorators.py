@@ -1,0 +1,185 @@
+"""`@acid_asset` and `@acid_multi_asset`: an asset is a table, a materialization a transaction."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_type_hints
+
+import dagster as dg
+
+from acid_platform.errors import InvalidDefinition
+from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
+from acid_platform.orchestration.checks import Expectation
+from acid_platform.orchestration.inputs import TableInput, Upstream, inputs_of
+from acid_platform.orchestration.materialize import RETRY, Planned, Result, materialize
+from acid_platform.orchestration.metadata import TableDeclaration
+from acid_platform.orchestration.outputs import AcidOut, SchemaMode, WriteMode
+from acid_platform.orchestration.partitions import PartitionText
+from acid_platform.transaction import Transaction
+
+Body: TypeAlias = Callable[..., object]
+Inputs: TypeAlias = Mapping[str, TableInput | Upstream]
+
+
+def acid_asset(
+    *, table: TableDeclaration | str, write_mode: WriteMode = "overwrite",
+    key: Sequence[str] = (), partition_expr: PartitionText | None = None,
+    expectations: Sequence[Expectation] = (), checks: Sequence[Expectation] = (),
+    schema_mode: SchemaMode = "error", ins: Inputs | None = None,
+    retry_policy: dg.RetryPolicy | None = RETRY,
+    partitions_def: dg.PartitionsDefinition[str] | None = None,
+    backfill_policy: dg.BackfillPolicy | None = None, pool: str | None = None,
+    op_tags: Mapping[str, Any] | None = None, **spec: Any,
+) -> Callable[[Body], dg.AssetsDefinition]:
+    """The decorated function fills `table`; the asset of table `db.t` is `db/t`.
+
+    It returns a Spark or pandas DataFrame, a pyarrow Table or a list of dicts, which `write_mode`
+    puts into the table (see AcidOut); or it takes the parameter `txn` and writes by itself. Its
+    other parameters are `context`, `config`, resources, and upstream tables, which come at the
+    transaction's snapshot as what they are annotated with (see TableInput).
+
+    One transaction per run, so one for a range of partitions where `backfill_policy` is
+    single_run. It commits only if every blocking expectation holds on what it would commit;
+    otherwise it is aborted, the table is untouched and the step fails with the checks' results. A
+    Transient error, such as a WriteConflict, makes Dagster try the step again as `retry_policy`
+    says, with a fresh snapshot; None: never. `spec` are arguments of dg.AssetSpec.
+
+    Raises InvalidDefinition, when the module is loaded, for what can't be honoured.
+    """
+    out = AcidOut(table, write_mode, key, partition_expr, expectations, checks, schema_mode, spec)
+
+    def decorate(body: Body) -> dg.AssetsDefinition:
+        return _asset(body, [out], "__".join(out.asset_key.path), ins, retry_policy,
+                      partitions_def, backfill_policy, pool=pool, op_tags=op_tags)
+
+    return decorate
+
+
+def acid_multi_asset(
+    *, outs: Sequence[AcidOut], name: str | None = None, can_subset: bool = False,
+    ins: Inputs | None = None, retry_policy: dg.RetryPolicy | None = RETRY,
+    partitions_def: dg.PartitionsDefinition[str] | None = None,
+    backfill_policy: dg.BackfillPolicy | None = None, pool: str | None = None,
+    op_tags: Mapping[str, Any] | None = None,
+) -> Callable[[Body], dg.AssetsDefinition]:
+    """As acid_asset for several tables, which commit together or not at all.
+
+    The decorated function returns a mapping from table name to rows, one entry for each table that
+    it does not write by itself. With `can_subset` a run may materialize some of them: entries of
+    the others are not written.
+    """
+    twice = {one.name for one in outs if [other.name for other in outs].count(one.name) > 1}
+    if twice or not outs:
+        raise InvalidDefinition(f"outs needs each table once; twice: {', '.join(twice) or 'none'}")
+
+    def decorate(body: Body) -> dg.AssetsDefinition:
+        return _asset(body, outs, name or body.__name__, ins, retry_policy, partitions_def,
+                      backfill_policy, pool=pool, op_tags=op_tags, can_subset=can_subset)
+
+    return decorate
+
+
+def _asset(
+    body: Body, outs: Sequence[AcidOut], name: str, ins: Inputs | None,
+    retry_policy: dg.RetryPolicy | None, partitions_def: dg.PartitionsDefinition[str] | None,
+    backfill_policy: dg.BackfillPolicy | None, **options: Any,
+) -> dg.AssetsDefinition:
+    parameters = _Parameters.of(body, ins, outs[0].declaration.database)
+    planned = [Planned(one, one.partitioning(partitions_def, parameters.txn)) for one in outs]
+    deps = [one.dep for one in parameters.tables.values()]
+    told = inspect.getdoc(body)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy, which the user chose
+        return dg.multi_asset(
+            specs=[one.asset_spec(deps, told) for one in outs], name=name,
+            check_specs=[spec for one in outs for spec in one.check_specs()],
+            partitions_def=partitions_def, backfill_policy=backfill_policy, **options,
+        )(_step(body, parameters, planned, retry_policy))
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameters:
+    """What the body asks for."""
+
+    context: bool
+    txn: bool
+    passed: Mapping[str, inspect.Parameter]
+    """Resources and config: Dagster provides them under the same names."""
+    tables: Mapping[str, TableInput]
+    hints: Mapping[str, object]
+
+    @classmethod
+    def of(cls, body: Body, ins: Inputs | None, database: str) -> _Parameters:
+        hints = {name: _hint(body, name, one.annotation)
+                 for name, one in inspect.signature(body).parameters.items()}
+        # Dagster wants the resolved annotation, whatever the body's module postpones.
+        every = {name: one.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+                 for name, one in inspect.signature(body).parameters.items()}
+        own = {name: one for name, one in every.items() if name not in ("context", "txn")}
+        passed = {name: one for name, one in own.items()
+                  if name == "config" or _is_resource(hints[name])}
+        tables = inputs_of([name for name in own if name not in passed], ins, database,
+                           body.__name__)
+        return cls("context" in every, "txn" in every, passed, tables, hints)
+
+
+def _hint(body: Body, name: str, annotation: object) -> object:
+    """The annotation, resolved; None for one that exists only for type checkers, as DataFrame may
+    where a module does not import pyspark."""
+    if not isinstance(annotation, str):
+        return annotation
+    one = types.SimpleNamespace(__annotations__={name: annotation})
+    try:
+        return get_type_hints(one, globalns=getattr(body, "__globals__", {}),
+                              include_extras=True)[name]
+    except NameError:
+        return None
+
+
+def _is_resource(hint: object) -> bool:
+    if isinstance(hint, type):
+        return issubclass(hint, dg.ConfigurableResource | dg.ResourceDefinition)
+    marked = getattr(hint, "__metadata__", None)
+    return marked is not None and marked == dg.ResourceParam[object].__metadata__  # type: ignore[attr-defined]
+
+
+def _step(
+    body: Body, parameters: _Parameters, planned: Sequence[Planned],
+    retry_policy: dg.RetryPolicy | None,
+) -> Callable[..., Iterator[Result]]:
+    """The function that Dagster runs; its signature asks for what the body and we need."""
+
+    def compute(context: dg.AssetExecutionContext, **given: Any) -> Iterator[Result]:
+        warehouse: WarehouseAccess = given["warehouse"]
+        spark: SparkAccess = given["spark"]
+
+        def produce(txn: Transaction) -> object:
+            arguments = {name: given[name] for name in parameters.passed}
+            if parameters.context:
+                arguments["context"] = context
+            if parameters.txn:
+                arguments["txn"] = txn
+            for name, one in parameters.tables.items():
+                arguments[name] = one.load(context, txn, parameters.hints.get(name))
+            return body(**arguments)
+
+        with warehouse.open(context.run.run_id, spark.spark_session) as opened:
+            yield from materialize(
+                context, opened, planned, produce, retry_policy, parameters.txn)
+
+    ours = {
+        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=resource)
+        for name, resource in (("warehouse", dg.ResourceParam[WarehouseAccess]),
+                               ("spark", dg.ResourceParam[SparkAccess]))
+    }
+    first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                              annotation=dg.AssetExecutionContext)
+    compute.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [first, *{**ours, **parameters.passed}.values()])
+    compute.__name__, compute.__doc__ = body.__name__, body.__doc__
+    compute.__module__, compute.__qualname__ = body.__module__, body.__qualname__
+    return compute

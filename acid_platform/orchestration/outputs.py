@@ -1,0 +1,122 @@
+"""What an asset writes: its table, how rows go into it, and what has to hold before they count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import dagster as dg
+
+from acid_platform.errors import InvalidDefinition
+from acid_platform.layout.types import Column, parse_columns
+from acid_platform.orchestration.checks import Expectation
+from acid_platform.orchestration.metadata import TableDeclaration
+from acid_platform.orchestration.partitions import PartitionExpr, PartitionText
+
+WriteMode = Literal["append", "overwrite", "upsert", "delete+insert"]
+SchemaMode = Literal["error", "add"]
+
+
+@dataclass(frozen=True, slots=True)
+class AcidOut:
+    """One table of an asset. Raises InvalidDefinition when it can't be honoured.
+
+    `write_mode` says what the returned rows do: `overwrite` replaces the table, or of a partitioned
+    asset exactly the partitions of the run; `append` adds; `upsert` is a MERGE by `key`;
+    `delete+insert` deletes the rows that have one of the rows' keys, then inserts. `partition_expr`
+    maps the asset's partitions to the table's. `expectations` are evaluated on what the transaction
+    would commit, in the run's partitions; `checks` are those that the body evaluates itself and
+    returns as Findings. `schema_mode="add"` adds columns that the table lacks.
+    """
+
+    table: TableDeclaration | str
+    write_mode: WriteMode = "overwrite"
+    key: Sequence[str] = ()
+    partition_expr: PartitionText | None = None
+    expectations: Sequence[Expectation] = ()
+    checks: Sequence[Expectation] = ()
+    schema_mode: SchemaMode = "error"
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    """More arguments of dg.AssetSpec: description, deps, group_name, code_version, …"""
+
+    def __post_init__(self) -> None:
+        self._refuse(self.write_mode not in get_args(WriteMode),
+                     f"write_mode {self.write_mode!r}; choose one of"
+                     f" {', '.join(get_args(WriteMode))}")
+        self._refuse(self.schema_mode not in get_args(SchemaMode),
+                     f"schema_mode {self.schema_mode!r}; choose error or add")
+        self._refuse(isinstance(self.key, str), f"key has to be a list: [{self.key!r}]")
+        by_key = self.write_mode in ("upsert", "delete+insert")
+        self._refuse(by_key and not self.key, f"write_mode {self.write_mode} needs key=[…]")
+        self._refuse(not by_key and bool(self.key), f"write_mode {self.write_mode} uses no key")
+        names = [one.name for one in (*self.expectations, *self.checks)]
+        twice = {name for name in names if names.count(name) > 1}
+        self._refuse(bool(twice), f"two checks are called {', '.join(sorted(twice))}")
+        if self.declaration.columns is not None:
+            self._check_key({one.name for one in parse_columns(self.declaration.columns)})
+
+    def _check_key(self, columns: set[str]) -> None:
+        partition = {one.name for one in self.partition_columns}
+        key = {one.lower() for one in self.key}
+        unknown = key - columns - partition
+        self._refuse(bool(unknown), f"key column {', '.join(sorted(unknown))} is not in the table")
+        left = partition - key
+        self._refuse(self.write_mode == "upsert" and bool(left),
+                     "an upsert can't move a row to another partition: put"
+                     f" {', '.join(sorted(left))} into the key, or use delete+insert")
+
+    def _refuse(self, wrong: bool, why: str) -> None:
+        if wrong:
+            raise InvalidDefinition(f"asset of {self.declaration.name}: {why}")
+
+    @property
+    def declaration(self) -> TableDeclaration:
+        """A name alone is a table whose columns are those of the first rows."""
+        if isinstance(self.table, TableDeclaration):
+            return replace(self.table, name=self.table.name.lower())
+        return TableDeclaration(self.table.lower())
+
+    @property
+    def name(self) -> str:
+        return self.declaration.name
+
+    @property
+    def asset_key(self) -> dg.AssetKey:
+        return self.declaration.key
+
+    @property
+    def partition_columns(self) -> tuple[Column, ...]:
+        keys = self.declaration.partitioned_by
+        return parse_columns(", ".join(keys)) if keys else ()
+
+    def partitioning(
+        self, definition: dg.PartitionsDefinition[str] | None, drives_itself: bool
+    ) -> PartitionExpr | None:
+        """Raises InvalidDefinition when the asset's partitions don't map to the table's."""
+        if definition is None:
+            self._refuse(self.partition_expr is not None,
+                         "partition_expr needs partitions_def: the asset is not partitioned")
+            return None
+        if self.partition_expr is None:
+            self._refuse(
+                self.write_mode == "overwrite" and not drives_itself,
+                "it is partitioned, so say by partition_expr which partition of the table a run"
+                " replaces, as in partition_expr='day', or let the body take txn")
+            return None
+        return PartitionExpr.parse(
+            self.partition_expr, definition, self.partition_columns, self.name)
+
+    def asset_spec(
+        self, deps: Sequence[dg.AssetDep], description: str | None
+    ) -> dg.AssetSpec:
+        given = {"kinds": {"orc"}, "description": description, **self.spec}
+        metadata = {**self.declaration.metadata, **given.pop("metadata", {})}
+        if self.partition_expr is not None:
+            metadata["partition_expr"] = self.partition_expr if isinstance(
+                self.partition_expr, str) else dict(self.partition_expr)
+        return dg.AssetSpec(
+            self.asset_key, deps=[*given.pop("deps", ()), *deps], metadata=metadata, **given)
+
+    def check_specs(self) -> list[dg.AssetCheckSpec]:
+        return [one.spec(self.asset_key) for one in (*self.expectations, *self.checks)]

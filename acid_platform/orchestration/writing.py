@@ -1,0 +1,156 @@
+"""Rows into a table inside an open transaction, in one of the write modes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from acid_platform.engine.incoming import Rows, as_frame, column_names, columns_of_rows
+from acid_platform.errors import InvalidDefinition, SourceRowsAmbiguous, UnknownColumn, WrongType
+from acid_platform.orchestration.outputs import AcidOut
+from acid_platform.orchestration.partitions import Scope, literal
+from acid_platform.transaction import Transaction, TransactionTable
+from acid_platform.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def write(
+    warehouse: Warehouse, txn: Transaction, out: AcidOut, rows: Rows, scope: Scope | None
+) -> None:
+    """Writes what the body returned; with a scope, nothing outside of the run's partitions.
+
+    Raises UnknownColumn, WrongType, SourceRowsAmbiguous, InvalidDefinition.
+    """
+    ensure_table(warehouse, out, rows)
+    table = txn.table(out.name)
+    _match_columns(table, out, rows)
+    if out.write_mode == "overwrite" and scope and scope.single:
+        table.overwrite(rows, partition=scope.single)
+        return
+    frame = _placed(warehouse, table, out, rows, scope)
+    _MODES[out.write_mode](table, frame, out, scope)
+    written = {one.partition for one in txn.reports if one.table == out.name and one.partition}
+    if scope and (stray := sorted(one for one in written if not scope.holds(one))):
+        raise WrongType(
+            f"rows for {out.name} belong to {', '.join(stray)}, this run replaces"
+            f" {scope.where}; return rows of the run's partitions only")
+    if out.write_mode == "overwrite":
+        for name in warehouse.metastore.partitions(out.name):
+            if name not in written and (scope is None or scope.holds(name)):
+                table.truncate(name)
+
+
+def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -> None:
+    """Makes the table if it is not there; without declared columns, with those of the rows."""
+    declared = out.declaration
+    columns = declared.columns
+    if columns is None:
+        if rows is None or out.name in warehouse.tables():
+            return
+        keys = {one.name for one in out.partition_columns}
+        own = [one for one in columns_of_rows(rows) if one.name not in keys]
+        if not own:
+            raise InvalidDefinition(
+                f"{out.name} is not there and the rows have no columns: declare it by"
+                " TableDeclaration(name, columns)")
+        columns = ", ".join(f"`{one.name}` {one.type}" for one in own)
+    warehouse.create_table(declared.name, columns, declared.partitioned_by,
+                           properties=declared.properties, if_not_exists=True)
+
+
+def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
+    """Columns that the table lacks are added, or named in an error."""
+    known = {one.name for one in table.all_columns}
+    new = [name for name in column_names(rows) if name.lower() not in known]
+    if not new:
+        return
+    if out.schema_mode == "error":
+        raise UnknownColumn(
+            f"{out.name} has no column {', '.join(map(repr, new))}; its columns are"
+            f" {', '.join(sorted(known))}: leave it out of the rows, or say schema_mode='add'")
+    table.add_columns(", ".join(
+        f"`{one.name}` {one.type}" for one in columns_of_rows(rows, new)))
+
+
+def _placed(
+    warehouse: Warehouse, table: TransactionTable, out: AcidOut, rows: Rows, scope: Scope | None
+) -> DataFrame:
+    """The rows as a frame, with the partition columns that the run alone decides."""
+    frame = as_frame(warehouse.spark, rows, table.all_columns, out.name)
+    if scope is None:
+        return frame
+    have = {name.lower() for name in frame.columns}
+    constants = scope.constants
+    for name in next(iter(scope.values.values())):
+        if name not in have and name not in constants:
+            raise UnknownColumn(
+                f"{out.name}: this run writes several partitions, so its rows need the column"
+                f" {name!r}")
+    kinds = {one.name: one.type for one in table.all_columns}
+    added = [f"CAST({literal(value, True)} AS {kinds[name]}) AS `{name}`"
+             for name, value in constants.items() if name not in have]
+    return frame.selectExpr("*", *added)
+
+
+def _append(table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scope | None) -> None:
+    table.insert(frame)
+
+
+def _overwrite(
+    table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scope | None
+) -> None:
+    table.overwrite(frame)
+
+
+def _upsert(table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scope | None) -> None:
+    key = [one.lower() for one in out.key]
+    kept = _with_keys(frame, key, out.name)
+    twice = kept.groupBy(*key).agg({"*": "count"}).filter("`count(1)` > 1").head()
+    if twice is not None:
+        values = ", ".join(f"{name}={twice[name]!r}" for name in key)
+        raise SourceRowsAmbiguous(
+            f"upsert into {out.name}: several rows have the key {values}; make the rows unique in"
+            f" {', '.join(key)}")
+    fixed = {*key, *(one.name for one in table.partition_columns)}
+    names = [name.lower() for name in frame.columns if name.lower() not in fixed]
+    table.merge(
+        kept, _on(key), when_matched_update={name: f"s.`{name}`" for name in names} or None,
+        when_not_matched_insert="*")
+
+
+def _delete_insert(
+    table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scope | None
+) -> None:
+    key = list(dict.fromkeys(
+        [*(one.lower() for one in out.key), *(next(iter(scope.values.values())) if scope else ())]))
+    kept = _with_keys(frame, key, out.name)
+    table.merge(kept.select(*key).distinct(), _on(key), when_matched_delete="true")
+    table.insert(kept)
+
+
+_MODES: dict[str, Callable[[TransactionTable, DataFrame, AcidOut, Scope | None], None]] = {
+    "append": _append, "overwrite": _overwrite, "upsert": _upsert,
+    "delete+insert": _delete_insert,
+}
+
+
+def _with_keys(frame: DataFrame, key: Sequence[str], table: str) -> DataFrame:
+    """The frame, computed once, as it is looked at several times (P20); every key is there.
+
+    Raises UnknownColumn, SourceRowsAmbiguous.
+    """
+    have = {name.lower() for name in frame.columns}
+    if missing := [name for name in key if name not in have]:
+        raise UnknownColumn(f"rows for {table} lack the key column {', '.join(missing)}")
+    kept = frame.localCheckpoint(True)
+    if (bad := kept.filter(" OR ".join(f"`{name}` IS NULL" for name in key)).head()) is not None:
+        raise SourceRowsAmbiguous(
+            f"a row for {table} has NULL in its key, and NULL equals nothing: {bad.asDict()}; fill"
+            f" {', '.join(key)} or leave the row out")
+    return kept
+
+
+def _on(key: Sequence[str]) -> str:
+    return " AND ".join(f"t.`{name}` = s.`{name}`" for name in key)

@@ -1,0 +1,6 @@
+"""`acid fsck`: whether files, names and metastore agree. Starts no Spark."""
+
+from acid_platform.services.fsck.findings import Check, Finding, Report, Severity
+from acid_platform.services.fsck.walk import examine
+
+__all__ = ["Check", "Finding", "Report", "Severity", "examine"]

@@ -1,0 +1,306 @@
+"""What is inside the files that a snapshot reads: schema, row keys, key index, deletes, counts.
+
+Files are read one at a time and only by their key columns; of the keys, per file, write id and
+bucket just the lowest and highest rowId stay in memory, besides the deleted keys.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+
+from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
+from acid_platform.layout import schema
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.names import FLUSH_LENGTH_SUFFIX, parse_bucket_file
+from acid_platform.layout.rowids import decode_bucket
+from acid_platform.metastore.records import EntityDirectory
+from acid_platform.services.fsck.findings import Check, Findings
+from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
+from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.storage.deletes import NO_DELETES, DeleteKeys, valid_ids
+from acid_platform.storage.entity import open_entity
+from acid_platform.storage.files import Files
+from acid_platform.storage.keys import EventKeys, key_index_flaw, read_events
+from acid_platform.storage.orc import open_orc
+from acid_platform.storage.plain import count_rows
+from acid_platform.transactions import ValidWriteIdList
+
+_RESTORE = "restore the file from a copy of the warehouse, or abort what needs it"
+_REWRITE = "a major compaction writes it anew: `acid compact TABLE major`"
+
+Group = tuple[int, int]
+"""Write id and bucket property: rowIds count within."""
+
+
+@dataclass(slots=True)
+class EntityContents:
+    """One look into the files of one entity.
+
+    `known` are the directories that writers reported; `buckets` is the table's bucket count, 0
+    without CLUSTERED BY; `rows` False leaves the keys alone.
+    """
+
+    out: Findings
+    files: Files
+    write_ids: ValidWriteIdList
+    known: Mapping[str, EntityDirectory]
+    buckets: int
+    format: FileFormat
+    rows: bool
+    _counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _spans: dict[Group, list[tuple[int, int, Source]]] = field(
+        default_factory=lambda: defaultdict(list))
+    _deleted: DeleteKeys = NO_DELETES
+    _matched: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+
+    def look(self, seen: AcidDirectory) -> None:
+        """Tells all that is wrong with what the snapshot reads of the entity."""
+        readable = self._openable(seen)
+        try:
+            sources, self._deleted = open_entity(self.files, readable, self.write_ids)
+        except AcidError as error:
+            self.out.error(Check.CONTENT, "", str(error), "until then reading the table fails")
+            return
+        self._matched = np.zeros(len(self._deleted), bool)
+        for source in (*sources.deletes, *sources.inserts):
+            self._file(source)
+        self._collisions()
+        self._unmatched()
+        for part in readable.sources:
+            self._counts(part.directory, [one.size for one in part.files])
+
+    def _openable(self, seen: AcidDirectory) -> AcidDirectory:
+        """The directory without files that nobody can open; they are told here."""
+        base = None if seen.base is None else self._whole(seen.base, seen)
+        deltas = tuple(self._whole(delta, seen) for delta in seen.deltas)
+        originals = tuple(one for one in seen.originals
+                          if self._opens(seen, one.path, seen.insert_only))
+        return replace(seen, base=base, deltas=deltas, originals=originals)
+
+    def _whole(self, part: _Part, seen: AcidDirectory) -> _Part:
+        sides = {one.path for one in part.side_files}
+        files = tuple(one for one in part.files if f"{one.path}{FLUSH_LENGTH_SUFFIX}" in sides
+                      or self._opens(seen, one.path, seen.insert_only))
+        if len(files) < len(part.files):
+            self._counted[part.directory] = -1  # told already; no second finding for its rows
+        return replace(part, files=files)
+
+    def _opens(self, seen: AcidDirectory, path: str, plain: bool) -> bool:
+        self.out.files += 1
+        where = f"{seen.location}/{path}"
+        try:
+            if plain:
+                count_rows(self.files, where, self.format)
+            else:
+                open_orc(self.files, where)
+        except UnsupportedLayout:  # Avro: Spark alone opens it
+            return True
+        except (CorruptFile, FileNotFoundError) as error:
+            self.out.error(Check.CONTENT, path, str(error), _RESTORE)
+            return False
+        return True
+
+    # --- one file ------------------------------------------------------------------------------
+
+    def _file(self, source: Source) -> None:
+        path = self._relative(source)
+        if source.kind is not SourceKind.ACID:
+            self._without_keys(source)
+            return
+        try:
+            events = read_events(self.files, source, self.rows)
+        except AcidError as error:
+            self.out.error(Check.SCHEMA, path, str(error), _RESTORE)
+            return
+        self._add(source.directory, events.rows)
+        if not self.rows:
+            return
+        self.out.rows += events.rows
+        deletes = source.directory.startswith("delete_")
+        self._operations(events, path, deletes)
+        self._order(events, path)
+        self._buckets_of(events, source, path, deletes)
+        self._ids_of(events, source, path, deletes)
+        self._index(events, source, path)
+        if not deletes:
+            self._collect(events, source)
+
+    def _without_keys(self, source: Source) -> None:
+        """Files of insert-only tables, and those whose rows have an identity by position."""
+        if source.kind is SourceKind.PLAIN:
+            try:
+                self._add(source.directory, count_rows(self.files, source.path, self.format))
+            except UnsupportedLayout:
+                self._counted[source.directory] = -1
+            return
+        rows = source.rows or 0
+        self._add(source.directory, rows)
+        if rows:
+            last = source.first_row_id + rows - 1
+            group = (source.write_id, source.bucket)
+            self._spans[group].append((source.first_row_id, last, source))
+            self._match(group, np.arange(source.first_row_id, last + 1))
+
+    def _operations(self, events: EventKeys, path: str, deletes: bool) -> None:
+        expected = schema.DELETE_EVENT if deletes else schema.INSERT_EVENT
+        wrong = events.operation[events.operation != expected]
+        if len(wrong):
+            self.out.error(
+                Check.OPERATION, path, f"{len(wrong)} events of operation {int(wrong[0])} where all"
+                f" must be {expected}", _RESTORE)
+
+    def _order(self, events: EventKeys, path: str) -> None:
+        at = events.first_descent()
+        if at is not None:
+            self.out.error(
+                Check.ORDER, path, f"the key of row {at + 1}, {events.key(at + 1)}, does not lie"
+                f" above that of the row before, {events.key(at)} (P15): Hive misses deletes there",
+                _REWRITE)
+
+    def _buckets_of(self, events: EventKeys, source: Source, path: str, deletes: bool) -> None:
+        parsed = parse_bucket_file(path.rpartition("/")[2])
+        if parsed is None:
+            return
+        try:
+            numbers = {decode_bucket(int(one)).number for one in np.unique(events.bucket)}
+        except CorruptFile as error:
+            self.out.error(Check.BUCKET, path, str(error), _RESTORE)
+            return
+        if self.buckets and parsed.bucket >= self.buckets:
+            self.out.error(Check.BUCKET, path, f"the table has {self.buckets} buckets, 0 to"
+                           f" {self.buckets - 1}", _RESTORE)
+        # Without CLUSTERED BY a delete file, and what a compaction by query made, may hold any.
+        strict = self.buckets or (source.number is not None and not deletes)
+        others = sorted(numbers - {parsed.bucket})
+        if strict and others:
+            self.out.error(
+                Check.BUCKET, path, f"rows say bucket {', '.join(map(str, others))}, the name says"
+                f" {parsed.bucket}: deletes are looked for by that number", _REWRITE)
+
+    def _ids_of(self, events: EventKeys, source: Source, path: str, deletes: bool) -> None:
+        checked = [("currentTransaction", events.current)]
+        if not deletes:
+            checked.append(("originalTransaction", events.original))
+        for name, ids in checked:
+            outside = ids[(ids < source.low) | (ids > source.high)]
+            if len(outside):
+                self.out.error(
+                    Check.WRITE_IDS, path, f"{len(outside)} rows have {name} {int(outside[0])}"
+                    f" outside of the {source.low} to {source.high} of the directory's name:"
+                    " snapshots see too many rows or too few", _RESTORE)
+
+    def _index(self, events: EventKeys, source: Source, path: str) -> None:
+        if source.length is not None or not events.rows:
+            return
+        flaw = key_index_flaw(self.files, source.path, events)
+        if flaw is None:
+            return
+        text, harmful = flaw
+        if harmful:
+            self.out.error(Check.KEY_INDEX, path, f"{text}: Hive drops delete events outside of"
+                           " what it says", _REWRITE)
+        elif self._ours(source.directory):
+            self.out.warning(Check.KEY_INDEX, path, f"{text}: Hive 3 and older take the file for"
+                             " one without ACID columns", _REWRITE)
+
+    # --- over all files ------------------------------------------------------------------------
+
+    def _collect(self, events: EventKeys, source: Source) -> None:
+        visible = _visible(events, source, self.write_ids)
+        for group, row_ids in events.groups():
+            self._match(group, row_ids)
+        for group, row_ids in events.groups(visible):
+            self._spans[group].append((int(row_ids.min()), int(row_ids.max()), source))
+
+    def _match(self, group: Group, row_ids: np.ndarray) -> None:
+        """Marks the deleted keys that these rows have."""
+        keys = self._deleted
+        first, last = np.searchsorted(keys.write_ids, [group[0], group[0] + 1])
+        low, high = first + np.searchsorted(keys.buckets[first:last], [group[1], group[1] + 1])
+        self._matched[low:high] |= np.isin(keys.row_ids[low:high], row_ids)
+
+    def _collisions(self) -> None:
+        """Row keys that two files have; only files whose spans overlap are read again (P14)."""
+        for group, spans in self._spans.items():
+            spans.sort(key=lambda one: one[:2])
+            for one, other in _overlapping(spans):
+                twice = np.intersect1d(self._row_ids(group, one), self._row_ids(group, other))
+                if len(twice):
+                    key = (*group, int(twice[0]))
+                    self.out.error(
+                        Check.UNIQUENESS, self._relative(other), f"{len(twice)} rows have the keys"
+                        f" of rows in {self._relative(one)}, such as {key}: a delete of one removes"
+                        " the other", "remove the copy, if one is; else restore the files")
+
+    def _row_ids(self, group: Group, source: Source) -> np.ndarray:
+        if source.kind is SourceKind.RAW:
+            return np.arange(source.first_row_id, source.first_row_id + (source.rows or 0))
+        events = read_events(self.files, source, True)
+        visible = _visible(events, source, self.write_ids)
+        mine = visible & (events.original == group[0]) & (events.bucket == group[1])
+        return np.asarray(events.row_id[mine])
+
+    def _unmatched(self) -> None:
+        left = np.flatnonzero(~self._matched)
+        if self.rows and len(left):
+            keys, at = self._deleted, left[0]
+            key = (int(keys.write_ids[at]), int(keys.buckets[at]), int(keys.row_ids[at]))
+            self.out.note(
+                Check.DELETES, "", f"{len(left)} delete events match no row, such as {key}",
+                "nothing to do: a row that was compacted away, or whose insert aborted, leaves"
+                " such events until the next major compaction")
+
+    def _counts(self, directory: str, sizes: list[int]) -> None:
+        """What the writer reported, against what lies there (P8)."""
+        if not self._ours(directory) or self._counted.get(directory, 0) < 0:
+            return
+        report = self.known[directory]
+        found = {"rows": self._counted.get(directory, 0), "files": len(sizes), "bytes": sum(sizes)}
+        said = {"rows": report.rows, "files": report.files, "bytes": report.bytes}
+        unlike = [f"{found[name]} {name} instead of {said[name]}" for name in found
+                  if found[name] != said[name]]
+        if unlike:
+            self.out.error(
+                Check.COUNTS, directory, f"holds {', '.join(unlike)} that transaction"
+                f" {report.txn} reported", "restore the directory from a copy of the warehouse")
+
+    # --- small things --------------------------------------------------------------------------
+
+    def _ours(self, directory: str) -> bool:
+        """Written by a transaction of this metastore, not adopted with its table."""
+        return directory in self.known and self.known[directory].txn > 0
+
+    def _add(self, directory: str, rows: int) -> None:
+        if self._counted[directory] >= 0:
+            self._counted[directory] += rows
+
+    def _relative(self, source: Source) -> str:
+        *_, directory, name = source.path.split("/")
+        return f"{directory}/{name}" if source.directory else name
+
+
+_Part = TypeVar("_Part", VisibleBase, VisibleDelta)
+
+
+def _visible(events: EventKeys, source: Source, write_ids: ValidWriteIdList) -> np.ndarray:
+    """Rows that the snapshot takes from the file (S15, S35)."""
+    visible: np.ndarray = events.current > source.above
+    if source.test_rows:
+        visible &= valid_ids(events.current, write_ids)
+    return visible
+
+
+def _overlapping(
+    spans: Iterable[tuple[int, int, Source]]
+) -> Iterator[tuple[Source, Source]]:
+    """Pairs of files whose rowIds reach into each other; `spans` ascend."""
+    before: list[tuple[int, Source]] = []
+    for low, high, source in spans:
+        before = [one for one in before if one[0] >= low]
+        yield from ((other, source) for _, other in before)
+        before.append((high, source))

@@ -1,0 +1,175 @@
+"""One entity, a table without partitions or one partition, against what the metastore knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from acid_platform.errors import AcidError, MalformedName
+from acid_platform.layout.formats import FileFormat, is_insert_only
+from acid_platform.layout.names import (
+    VERSION,
+    VERSION_FILE,
+    AcidName,
+    BaseName,
+    parse_directory,
+)
+from acid_platform.metastore.client import Metastore, Transaction
+from acid_platform.metastore.records import EntityDirectory, TableRecord
+from acid_platform.services.fsck.content import EntityContents
+from acid_platform.services.fsck.findings import Check, Findings, WriteVersionFile
+from acid_platform.services.fsck.naming import readable_part
+from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
+from acid_platform.snapshot.listing import EntityListing
+from acid_platform.storage.files import Files
+
+_COPY = "restore it from a copy of the warehouse"
+
+
+@dataclass(frozen=True, slots=True)
+class EntityLook:
+    """`known`: committed directories by name; `given`: the table's highest write id so far."""
+
+    out: Findings
+    metastore: Metastore
+    files: Files
+    record: TableRecord
+    lease: Transaction
+    known: Mapping[str, EntityDirectory]
+    given: int
+    floor: int
+    rows: bool
+
+    def look(self, listing: EntityListing, registered: bool) -> None:
+        """All findings of the entity. What is not registered as a partition is nobody's."""
+        insert_only = is_insert_only(self.record.properties)
+        listing = readable_part(self.out, listing, insert_only)
+        self.out.directories += len(listing.directories)
+        write_ids = self.lease.valid_write_ids(self.record.name)
+        self._never_given(listing)
+        floor = highest_floor(write_ids, self.floor, self.record.floor)
+        try:
+            seen = select(listing, write_ids, self.lease.valid_txns, floor=floor,
+                          insert_only=insert_only)
+        except AcidError as error:
+            self.out.error(Check.HISTORY, "", str(error), "until then the table can't be read")
+            return
+        if not registered:
+            self._not_registered(seen)
+            return
+        self._missing(listing, seen)
+        self._unknown(seen)
+        if not insert_only:
+            self._markers(listing, seen)
+        EntityContents(
+            self.out, self.files, write_ids, self.known, self.record.bucket_count,
+            FileFormat.of(self.record.properties), self.rows,
+        ).look(seen)
+
+    def _never_given(self, listing: EntityListing) -> None:
+        unknown = []
+        for directory in listing.directories:
+            name = acid_name(directory)
+            if name is None:
+                continue
+            if span(name)[1] > self.given:
+                self.out.error(
+                    Check.NEVER_GIVEN, directory, f"no transaction got write id {span(name)[1]}"
+                    f" yet ({self.given} is the highest): its rows appear, or its writer fails,"
+                    " once one does", "move it out of the table")
+            elif name.visibility > self.lease.id:
+                unknown.append((directory, name.visibility))
+        states = self.metastore.txn_states([txn for _, txn in unknown])
+        for directory, txn in unknown:
+            if states[txn] == "u":
+                self.out.error(
+                    Check.NEVER_GIVEN, directory, f"there was no transaction {txn} yet: it becomes"
+                    " visible once that number is given out", "move it out of the table")
+
+    def _not_registered(self, seen: AcidDirectory) -> None:
+        if seen.sources or seen.originals:
+            self.out.warning(
+                Check.PARTITION, "", "the metastore knows no such partition: nobody reads its rows",
+                "drop the table and adopt it again with all its partitions, or move it out of the"
+                " table")
+        self._aborted(seen)
+
+    def _missing(self, listing: EntityListing, seen: AcidDirectory) -> None:
+        there = {*listing.directories, *({""} if self._has_originals(listing) else ())}
+        for name, one in sorted(self.known.items()):
+            needed = not one.obsolete and one.high > self.floor and not any(
+                other.shadows(one) for other in self.known.values())
+            if needed and name not in there and (name or one.files):
+                where = f"from transaction {one.txn}" if one.txn else "adopted with its table"
+                self.out.error(
+                    Check.MISSING, name, f"committed ({one.rows} rows, {where}), and not there",
+                    _COPY)
+
+    def _has_originals(self, listing: EntityListing) -> bool:
+        return any("/" not in one.path or acid_name(one.path.partition("/")[0]) is None
+                   for one in listing.files)
+
+    def _unknown(self, seen: AcidDirectory) -> None:
+        for source in seen.sources:
+            if source.directory not in self.known:
+                self._stranger(source.name, source.directory)
+        if seen.originals and "" not in self.known:
+            self.out.error(
+                Check.UNKNOWN, seen.originals[0].path, "an original file in a table that was not"
+                " adopted with it, and its rows are read", "move it out of the table")
+        for one in seen.obsolete:
+            if acid_name(one.path) is not None and one.path not in self.known \
+                    and one.rule != "P22":
+                self.out.warning(
+                    Check.UNKNOWN, one.path, f"no transaction reported it; nobody reads it:"
+                    f" {one.reason}", "the cleaning after the next compaction removes it")
+        self._aborted(seen)
+
+    def _stranger(self, name: AcidName, directory: str) -> None:
+        low, high = span(name)
+        if any(one.low <= low and high <= one.high for one in self.known.values()):
+            self.out.error(
+                Check.UNKNOWN, directory, f"its rows are read, but the transaction of write id"
+                f" {high} reported other directories only", "move it out of the table")
+        else:
+            self.out.warning(
+                Check.UNKNOWN, directory, f"its rows are read, and no transaction reported write"
+                f" id {high}", "if a restore left it in doubt and it was said to be committed, a"
+                " major compaction takes it into the books; else move it out of the table")
+
+    def _aborted(self, seen: AcidDirectory) -> None:
+        for one in seen.aborted:
+            self.out.note(Check.ABORTED, one.path, one.reason,
+                          "nothing to do: the Cleaner removes it in time (`acid run cleaner`)")
+
+    def _markers(self, listing: EntityListing, seen: AcidDirectory) -> None:
+        """Our writers always leave a version file; Hive 2 and LOAD DATA do not."""
+        for source in seen.sources:
+            path = f"{seen.location}/{source.directory}"
+            if source.directory in listing.versioned:
+                content = self.files.read(f"{path}/{VERSION_FILE}")[:1]
+                if content != VERSION:
+                    self.out.error(
+                        Check.MARKER, f"{source.directory}/{VERSION_FILE}",
+                        f"holds {content.decode(errors='replace')!r} and not"
+                        f" {VERSION.decode()!r}: readers take it for another ACID version", _COPY)
+            elif source.directory in self.known and self.known[source.directory].txn \
+                    and not source.raw:
+                self.out.warning(
+                    Check.MARKER, source.directory, f"no {VERSION_FILE}: Trino refuses the table",
+                    "--repair writes it", WriteVersionFile(self.files, path))
+
+
+def acid_name(directory: str) -> AcidName | None:
+    """None also for a malformed name, which `naming` tells."""
+    try:
+        return parse_directory(directory)
+    except MalformedName:
+        return None
+
+
+def span(name: AcidName) -> tuple[int, int]:
+    """The write ids that a directory is named after: of a base only its own."""
+    if isinstance(name, BaseName):
+        return name.write_id, name.write_id
+    return name.low, name.high

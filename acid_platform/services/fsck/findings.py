@@ -1,0 +1,214 @@
+"""What fsck tells: findings, each with its next step, and the repairs that are provably safe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Protocol
+
+from acid_platform.layout.names import VERSION, VERSION_FILE
+from acid_platform.metastore.client import Metastore
+from acid_platform.storage.files import Files
+
+
+class Severity(Enum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    """Rows are wrong, missing or unreadable, here or for Hive."""
+    WARNING = "warning"
+    """Readers are right, but somebody has to decide or to tidy up."""
+    NOTE = "note"
+    """Legal, and worth knowing."""
+
+
+class Check(Enum):
+    """What was looked at."""
+
+    NAME = "name"
+    MARKER = "marker"
+    CONTENT = "content"
+    SCHEMA = "schema"
+    OPERATION = "operation"
+    ORDER = "order"
+    UNIQUENESS = "uniqueness"
+    KEY_INDEX = "key index"
+    BUCKET = "bucket"
+    WRITE_IDS = "write ids"
+    DELETES = "delete events"
+    COUNTS = "counts"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+    NEVER_GIVEN = "never given out"
+    ABORTED = "aborted"
+    TEMPORARY = "temporary"
+    IN_DOUBT = "in doubt"
+    PARTITION = "partition"
+    HISTORY = "history"
+
+
+class Repair(Protocol):
+    """A change that can harm nobody, whatever else goes on; `str()` says what it does."""
+
+    def apply(self, metastore: Metastore) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTemporary:
+    """A `_tmp_` directory whose transaction has ended: it can't publish any more (P2, P19)."""
+
+    files: Files
+    path: str
+
+    def apply(self, metastore: Metastore) -> None:
+        self.files.delete_directory(self.path)
+
+    def __str__(self) -> str:
+        return f"remove {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteVersionFile:
+    """The marker of a directory whose files all have the ACID columns: readers see the same."""
+
+    files: Files
+    path: str
+
+    def apply(self, metastore: Metastore) -> None:
+        if self.files.is_directory(self.path):
+            self.files.write(f"{self.path}/{VERSION_FILE}", VERSION)
+
+    def __str__(self) -> str:
+        return f"write {self.path}/{VERSION_FILE}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveAborted:
+    """Write ids in doubt that no directory is named after: there is nothing that could be lost."""
+
+    table: str
+    write_ids: tuple[int, ...]
+
+    def apply(self, metastore: Metastore) -> None:
+        metastore.resolve_doubtful(self.table, aborted=self.write_ids)
+
+    def __str__(self) -> str:
+        return f"{self.table}: say that write ids {ranges(self.write_ids)} aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be, why that matters, and what to do next."""
+
+    severity: Severity
+    check: Check
+    thing: str
+    """`db.t/partition/directory/file`, as far as it applies: what `acid ls` takes."""
+    text: str
+    next_step: str
+    repair: Repair | None = None
+    repaired: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "severity": self.severity.value, "check": self.check.value, "thing": self.thing,
+            "text": self.text, "next_step": self.next_step,
+            "repair": str(self.repair) if self.repair else "", "repaired": self.repaired,
+        }
+
+    def __str__(self) -> str:
+        return f"{self.severity.value}: {self.thing}: {self.text}; {self.next_step}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All findings, the worst first, and how much was looked at."""
+
+    findings: tuple[Finding, ...]
+    tables: int = 0
+    directories: int = 0
+    files: int = 0
+    rows: int = 0
+    """Row keys that were compared."""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing but notes is left."""
+        return all(one.repaired or one.severity is Severity.NOTE for one in self.findings)
+
+    def summary(self) -> str:
+        """`2 errors, 1 warning, 0 notes in 3 tables: 12 directories, 30 files, 4000 row keys`"""
+        counts = [(sum(one.severity is kind and not one.repaired for one in self.findings), kind)
+                  for kind in Severity]
+        told = [_count(number, kind.value) for number, kind in counts]
+        seen = [_count(self.directories, "directory"), _count(self.files, "file"),
+                _count(self.rows, "row key")]
+        return f"{', '.join(told)} in {_count(self.tables, 'table')}: {', '.join(seen)}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "healthy": self.healthy, "tables": self.tables, "directories": self.directories,
+            "files": self.files, "rows": self.rows,
+            "findings": [one.as_json() for one in self.findings],
+        }
+
+
+def _count(number: int, noun: str) -> str:
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("y") and noun != "row key" else (
+        f"{number} {noun}s")
+
+
+@dataclass(slots=True)
+class Findings:
+    """Collects what is found in one entity; `below` gives another place the same list."""
+
+    place: str
+    found: list[Finding] = field(default_factory=list)
+    directories: int = 0
+    files: int = 0
+    rows: int = 0
+
+    def error(self, check: Check, path: str, text: str, next_step: str) -> None:
+        self._add(Severity.ERROR, check, path, text, next_step, None)
+
+    def warning(
+        self, check: Check, path: str, text: str, next_step: str, repair: Repair | None = None
+    ) -> None:
+        self._add(Severity.WARNING, check, path, text, next_step, repair)
+
+    def note(self, check: Check, path: str, text: str, next_step: str) -> None:
+        self._add(Severity.NOTE, check, path, text, next_step, None)
+
+    def _add(
+        self, severity: Severity, check: Check, path: str, text: str, next_step: str,
+        repair: Repair | None,
+    ) -> None:
+        thing = f"{self.place}/{path}".rstrip("/")
+        self.found.append(Finding(severity, check, thing, text, next_step, repair))
+
+    def apply(self, metastore: Metastore) -> None:
+        """Does the repairs that were found."""
+        for number, one in enumerate(self.found):
+            if one.repair is not None:
+                one.repair.apply(metastore)
+                self.found[number] = replace(one, repaired=True)
+
+
+def sorted_findings(every: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The worst first, then by place."""
+    rank = list(Severity)
+    return tuple(sorted(every, key=lambda one: (rank.index(one.severity), one.thing)))
+
+
+def ranges(ids: Iterable[int]) -> str:
+    """`7,9-12`, as `acid metastore resolve` takes them."""
+    spans: list[tuple[int, int]] = []
+    for one in sorted(ids):
+        if spans and one == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], one)
+        else:
+            spans.append((one, one))
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)

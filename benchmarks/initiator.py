@@ -1,0 +1,120 @@
+"""An Initiator's cycle over many tables: 10,000 with 1,000,000 recorded deltas by default.
+
+`python -m benchmarks.initiator` makes the metastore's file through its own store, starts the
+metastore on it, and runs three cycles: the first looks at all and asks for a compaction of each
+table above its threshold, the second looks at all again, the third only at what changed. No JVM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import resource
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+
+from acid_platform.metastore import Metastore
+from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.records import EntityDirectory, TableRecord
+from acid_platform.metastore.state import State, Table
+from acid_platform.metastore.store import Store
+from acid_platform.services import initiator
+from benchmarks.results import machine, save
+
+BASE_BYTES, DELTA_BYTES = 1 << 30, 100_000
+
+
+def warehouse(tables: int, deltas: int, above: int) -> State:
+    """Tables of a base and `deltas` deltas; the first `above` of them are above the threshold."""
+    quiet = {"compactorthreshold.hive.compactor.delta.num.threshold": str(deltas)}
+    state = State(next_txn=deltas + 2, next_table=tables + 1)
+    for number in range(1, tables + 1):
+        name = f"default.t{number}"
+        record = TableRecord(number, name, f"/warehouse/t{number}", (("id", "bigint"),),
+                             properties={} if number <= above else quiet)
+        state.tables[number] = Table(record, next_write_id=deltas + 2, purged=deltas + 1)
+        state.names[name] = number
+        base = EntityDirectory("base_0000001", 1, 1, False, True, 10**7, BASE_BYTES, 1, 1)
+        known = {base.name: base}
+        for write_id in range(2, deltas + 2):
+            one = f"delta_{write_id:07d}_{write_id:07d}_0000"
+            known[one] = EntityDirectory(
+                one, write_id, write_id, False, False, 1000, DELTA_BYTES, 1, write_id)
+        state.directories[number, None] = known
+    return state
+
+
+def cycle(metastore: Metastore, since: int = 0) -> dict[str, Any]:
+    """Seconds and decisions of one cycle."""
+    started, cpu = time.perf_counter(), metastore.status()["cpu_seconds"]
+    done = initiator.run(metastore, int(time.time() * 1000), since)
+    seconds = time.perf_counter() - started
+    status = metastore.status()
+    return {
+        "seconds": round(seconds, 2), "entities": len(done),
+        "asked for": sum(one.id is not None for one in done),
+        "decisions": Counter(one.decision.rule for one in done),
+        "metastore cpu seconds": round(status["cpu_seconds"] - cpu, 2),
+        "metastore resident MB": status["resident_bytes"] >> 20,
+        "initiator peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.initiator", description=__doc__)
+    parser.add_argument("--tables", type=int, default=10_000)
+    parser.add_argument("--deltas", type=int, default=100, help="of each table")
+    parser.add_argument("--above", type=float, default=0.1,
+                        help="share of the tables that is above its threshold")
+    parser.add_argument("--limit", type=float, default=10.0, help="seconds that a cycle may take")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    chosen = parser.parse_args(argv)
+    console = Console()
+    measured: dict[str, Any] = {}
+    with TemporaryDirectory(prefix="acid-bench-") as place:
+        home = Home(Path(place, "metastore"))
+        home.prepare()
+        make_in_child(home, chosen.tables, chosen.deltas, int(chosen.tables * chosen.above))
+        with Metastore.connect(home.path) as metastore:
+            try:
+                measured["first cycle"] = cycle(metastore)
+                measured["all again"] = cycle(metastore)
+                measured["what changed"] = cycle(metastore, int(time.time() * 1000))
+            finally:
+                metastore.stop()
+    for name, found in measured.items():
+        console.print(name, found)
+    slowest = max(found["seconds"] for found in measured.values())
+    save(chosen.out / f"{datetime.date.today().isoformat()}-initiator.json", {
+        "machine": machine(), "tables": chosen.tables, "deltas": chosen.tables * chosen.deltas,
+        "limit seconds": chosen.limit, "cycles": measured})
+    return 0 if slowest < chosen.limit else 1
+
+
+def make_in_child(home: Home, tables: int, deltas: int, above: int) -> None:
+    """In a process of its own, so that its memory does not count as the Initiator's."""
+    import multiprocessing
+
+    child = multiprocessing.get_context("spawn").Process(
+        target=make, args=(home, tables, deltas, above))
+    child.start()
+    child.join()
+    if child.exitcode:
+        raise RuntimeError(f"the metastore's file was not made: exit code {child.exitcode}")
+
+
+def make(home: Home, tables: int, deltas: int, above: int) -> None:
+    store = Store(home.database)
+    store.fold(warehouse(tables, deltas, above), forget_before=0)
+    store.checkpoint()
+    store.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

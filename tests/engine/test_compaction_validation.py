@@ -1,0 +1,154 @@
+"""A compaction that would change anything is not published: each kind of change is planted once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+from pyspark.sql import SparkSession
+
+from acid_platform.engine import compact
+from acid_platform.services.worker import work_once
+from acid_platform.storage.rewrite import Rewrite, rewrite_bucket
+from acid_platform.table import Table
+from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
+
+pytestmark = pytest.mark.spark
+
+Change = Callable[[pa.Table], pa.Table]
+
+
+def with_column(table: pa.Table, name: str, change: Callable[[np.ndarray], object]) -> pa.Table:
+    values = table[name].combine_chunks().to_numpy(zero_copy_only=False).copy()
+    change(values)
+    return replaced(table, name, values)
+
+
+def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
+    at = table.schema.get_field_index(name)
+    field = table.schema.field(at)
+    return table.set_column(at, field, pa.array(values, field.type))
+
+
+def with_value(table: pa.Table, value: Any) -> pa.Table:
+    rows = table["row"].to_pylist()
+    rows[0]["v"] = value
+    return replaced(table, "row", rows)
+
+
+def raised(values: np.ndarray) -> None:
+    values[-1] += 1
+
+
+def doubled(table: pa.Table) -> pa.Table:
+    return pa.concat_tables([table, table.slice(0, 1)])
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("validated"), spark) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def table(warehouse: Warehouse) -> Table:
+    made = warehouse.create_table("db.t", "id int, v string")
+    made.insert([{"id": number, "v": f"v{number}"} for number in range(6)])
+    made.delete("id = 5")
+    made.insert([{"id": 7, "v": None}])
+    made.delete("id = 4")
+    return made
+
+
+@pytest.fixture(scope="module")
+def plain(warehouse: Warehouse) -> Table:
+    made = warehouse.create_table("db.p", "id int, v string", properties={
+        "transactional": "true", "transactional_properties": "insert_only"})
+    made.insert([{"id": 1, "v": "a"}])
+    made.insert([{"id": 2, "v": "b"}])
+    return made
+
+
+def picture(table: Table) -> tuple[list[dict[str, Any]], list[str]]:
+    table._warehouse.release()
+    rows = table.to_arrow().to_pylist()
+    return sorted(rows, key=str), sorted(map(str, Path(table.location).rglob("*")))
+
+
+def tampered(path: Path, change: Change) -> None:
+    orc.write_table(change(orc.read_table(str(path))), str(path))
+
+
+def refused(warehouse: Warehouse, table: Table, kind: str, *named: str) -> None:
+    """The task fails and names the difference; no row and no file is another than before."""
+    before = picture(table)
+    number = warehouse.metastore.request_compaction(table.name, None, kind)
+    outcome = work_once(warehouse)
+    assert outcome is not None and (outcome.task.id, outcome.state) == (number, "failed")
+    for one in named:
+        assert one in outcome.reason
+    assert "its inputs were kept" in outcome.reason
+    assert picture(table) == before
+    [row] = [row for row in warehouse.metastore.compactions() if row["compactionid"] == number]
+    assert row["state"] == "failed" and named[0] in row["errormessage"]
+
+
+@pytest.mark.parametrize(("kind", "prefix", "change", "named"), [
+    ("major", "base", lambda t: t.slice(1), ["rows: expected 5, got 4", "row ids"]),
+    ("major", "base", doubled, ["rows: expected 5, got 6", "row ids"]),
+    ("major", "base", lambda t: with_column(t, "rowId", raised), ["row ids"]),
+    ("major", "base", lambda t: with_column(t, "bucket", raised), ["row ids"]),
+    ("major", "base", lambda t: with_value(t, "else"), ["checksum of column v"]),
+    ("major", "base", lambda t: with_value(t, None), ["null count of column v"]),
+    ("minor", "delete_delta", lambda t: t.slice(1), ["delete events: expected 2, got 1"]),
+    ("minor", "delete_delta", lambda t: with_column(t, "rowId", raised), ["delete event ids"]),
+    ("minor", "delta", lambda t: t.slice(1), ["rows"]),
+], ids=["row lost", "row twice", "row id", "bucket", "value", "null", "delete lost",
+        "delete of another", "row lost by minor"])
+def test_C32_what_a_merge_changed_is_named_and_not_published(
+    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch, kind: str, prefix: str,
+    change: Change, named: Sequence[str],
+) -> None:
+    def wrong(spark: SparkSession, tasks: Sequence[Rewrite]) -> None:
+        for task in tasks:
+            rewrite_bucket(task)
+            if Path(task.output).parent.name.startswith(f"{prefix}_"):
+                tampered(Path(task.output), change)
+
+    monkeypatch.setattr(compact, "_run", wrong)
+    refused(warehouse, table, kind, *named)
+
+
+@pytest.mark.parametrize(("change", "named"), [
+    (lambda t: t.slice(1), "rows: expected 2"), (doubled, "rows: expected 2"),
+    (lambda t: with_column(t, "id", raised), "checksum of column id"),
+], ids=["row lost", "row twice", "value"])
+def test_C32_insert_only_tables_are_validated_too(
+    warehouse: Warehouse, plain: Table, monkeypatch: pytest.MonkeyPatch, change: Change, named: str
+) -> None:
+    copy = compact._copy_plain
+
+    def wrong(spark: SparkSession, plan: Any, work: Any, staging: str) -> None:
+        copy(spark, plan, work, staging)
+        tampered(next(Path(staging).glob("base_*/[0-9]*")), change)
+
+    monkeypatch.setattr(compact, "_copy_plain", wrong)
+    refused(warehouse, plain, "major", named)
+
+
+def test_C32_the_same_table_is_compacted_by_a_right_merge(
+    warehouse: Warehouse, table: Table
+) -> None:
+    """After every failure above; and the forecast meets what was written."""
+    before = picture(table)[0]
+    warehouse.metastore.request_compaction(table.name, None, "major")
+    outcome = work_once(warehouse)
+    assert outcome is not None and outcome.state == "published", outcome
+    assert picture(table)[0] == before
+    assert str(outcome.deviations[0]) == "rows: 5 expected, 5 written"

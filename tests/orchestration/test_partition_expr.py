@@ -1,0 +1,97 @@
+"""partition_expr: partition keys name partitions of the table, or an error says why not."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from acid_platform.errors import InvalidDefinition, NoSuchPartition
+from acid_platform.layout.types import parse_columns
+from acid_platform.orchestration.partitions import PartitionExpr, PartitionText, literal
+
+DAILY = dg.DailyPartitionsDefinition("2024-01-01")
+MONTHLY = dg.MonthlyPartitionsDefinition("2024-01-01")
+REGIONS = dg.StaticPartitionsDefinition(["eu", "us"])
+CUSTOMERS = dg.DynamicPartitionsDefinition(name="customers")
+BOTH = dg.MultiPartitionsDefinition({"date": DAILY, "region": REGIONS})
+
+
+def parsed(
+    text: PartitionText, definition: dg.PartitionsDefinition[str], columns: str
+) -> PartitionExpr:
+    return PartitionExpr.parse(text, definition, parse_columns(columns), "db.t")
+
+
+@pytest.mark.parametrize(("text", "definition", "columns", "key", "values"), [
+    ("day", DAILY, "day date", "2024-03-01", {"day": "2024-03-01"}),
+    ("day", DAILY, "day string", "2024-03-01", {"day": "2024-03-01"}),
+    ("day=%Y%m%d", DAILY, "day int", "2024-03-01", {"day": "20240301"}),
+    ("year=%Y/month=%m", MONTHLY, "year int, month int", "2024-03-01",
+     {"year": "2024", "month": "3"}),
+    ("month=%Y-%m", MONTHLY, "month string", "2024-03-01", {"month": "2024-03"}),
+    ("at", dg.HourlyPartitionsDefinition("2024-01-01-00:00"), "at timestamp", "2024-03-01-05:00",
+     {"at": "2024-03-01 05:00:00"}),
+    ("region", REGIONS, "region string", "eu", {"region": "eu"}),
+    ("customer", CUSTOMERS, "customer int", "007", {"customer": "7"}),
+    ({"date": "day", "region": "region"}, BOTH, "region string, day date",
+     dg.MultiPartitionKey({"date": "2024-03-01", "region": "eu"}),
+     {"day": "2024-03-01", "region": "eu"}),
+])
+def test_a_key_names_a_partition(
+    text: PartitionText, definition: dg.PartitionsDefinition[str], columns: str, key: str,
+    values: dict[str, str],
+) -> None:
+    scope = parsed(text, definition, columns).scope([key])
+    assert scope.values == {str(key): values}
+    assert scope.constants == values and scope.single == values
+
+
+@pytest.mark.parametrize(("text", "definition", "columns", "why"), [
+    ("dya", DAILY, "day date", "'dya' is no partition column of it; they are day"),
+    ("id", DAILY, "day date", "'id' is no partition column"),
+    ("day", DAILY, "day int", "say how a time becomes day int, as in 'day=%m'"),
+    ("region=%Y", REGIONS, "region string", "has a code, but its partitions are no time windows"),
+    ("day/day", DAILY, "day date", "names day twice"),
+    ("month=%m", DAILY, "month int", "2024-01-01 and 2024-01-02 are both month=1"),
+    ("month=%m", MONTHLY, "month int", "2024-01-01 and 2025-01-01 are both month=1"),
+    ("n", dg.StaticPartitionsDefinition(["1", "01"]), "n int", "1 and 01 are both n=1"),
+    ("day", BOTH, "region string, day date", "has to name each dimension of its asset"),
+    ({"date": "day"}, BOTH, "region string, day date", "{'date': …, 'region': …}"),
+    ({"date": "day"}, DAILY, "day date", "has to be a text"),
+])
+def test_what_can_t_map_is_told_when_it_is_defined(
+    text: PartitionText, definition: dg.PartitionsDefinition[str], columns: str, why: str
+) -> None:
+    with pytest.raises(InvalidDefinition) as told:
+        parsed(text, definition, columns)
+    assert why in str(told.value) and "db.t" in str(told.value)
+
+
+def test_a_dynamic_key_that_the_column_can_t_hold_is_told_in_the_run() -> None:
+    with pytest.raises(NoSuchPartition, match=r"customer='x' is no partition of db\.t"):
+        parsed("customer", CUSTOMERS, "customer int").scope(["x"])
+
+
+def test_a_range_of_keys_is_one_predicate() -> None:
+    days = parsed("day", DAILY, "day date").scope(["2024-03-01", "2024-03-02"])
+    assert days.where == "`day` IN ('2024-03-01', '2024-03-02')"
+    assert (days.single, days.constants) == (None, {})
+    months = parsed("year=%Y/month=%m", MONTHLY, "year int, month int").scope(
+        ["2024-02-01", "2024-03-01"])
+    assert months.where == "(`year` = 2024 AND `month` = 2) OR (`year` = 2024 AND `month` = 3)"
+    assert months.constants == {"year": "2024"}
+
+
+def test_a_scope_holds_the_partitions_below_it() -> None:
+    scope = parsed("day", DAILY, "day date, region string").scope(["2024-03-01"])
+    assert scope.single is None  # the table is partitioned further: rows name the region
+    found = ["day=2024-03-01/region=eu", "day=2024-03-02/region=eu", "day=2024-03-01/region=us"]
+    assert [scope.holds(one) for one in found] == [True, False, True]
+    assert scope.of_key("2024-03-01", found) == [found[0], found[2]]
+
+
+@pytest.mark.parametrize(("value", "quoted", "text"), [
+    ("3", False, "3"), ("eu", True, "'eu'"), ("O'Hare", True, r"'O\'Hare'"),
+])
+def test_values_are_quoted_as_spark_reads_them(value: str, quoted: bool, text: str) -> None:
+    assert literal(value, quoted) == text
