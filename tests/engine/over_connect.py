@@ -8,7 +8,7 @@ One process holds either classic sessions or Connect sessions, and the other tes
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import dagster as dg
@@ -17,9 +17,7 @@ from pyspark.sql import functions as F
 
 from acid_platform import Warehouse, definitions
 from acid_platform.errors import SnapshotExpired, TxnAborted, UnknownColumn, WrongType
-from acid_platform.orchestration.checks import Expectation, evaluate
-from acid_platform.orchestration.materialize import materialize_table
-from acid_platform.orchestration.metadata import TableDeclaration
+from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
 from acid_platform.services import cleaner
 from resources import SparkResource, WarehouseResource
 
@@ -131,15 +129,9 @@ def abort(wh: Warehouse) -> Any:
 def materialization(wh: Warehouse) -> Any:
     small = Expectation("small", "ExpectColumnValuesToBeBetween", {"column": "id", "max_value": 9})
 
-    @dg.asset(key=TABLE.key, check_specs=[small.spec(TABLE.key)])
-    def build(
-        context: dg.AssetExecutionContext, warehouse: WarehouseResource, spark: SparkResource
-    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
-        frame = spark.spark_session.range(3).selectExpr("cast(id as int) AS id", "'x' AS v")
-        with warehouse.open(context.run.run_id, spark.spark_session) as opened:
-            yield from materialize_table(
-                context, opened, TABLE, lambda txn: txn.table(TABLE.name).insert(frame),
-                lambda table: evaluate(table.read(), [small]))
+    @acid_asset(table=TABLE, expectations=[small])
+    def build(spark: SparkResource) -> Any:
+        return spark.spark_session.range(3).selectExpr("cast(id AS int) AS id", "'x' AS v")
 
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize([build], instance=instance, run_config=QUIET, resources={

@@ -8,7 +8,6 @@ test's helper: it needs no JVM, so that a run is in its transaction within secon
 import json
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,9 @@ from typing import Any
 import dagster as dg
 
 from acid_platform.errors import TxnAborted
+from acid_platform.orchestration import TableDeclaration, Transaction, acid_asset
 from acid_platform.orchestration.compaction import IN_MEMORY, compaction_job
-from acid_platform.orchestration.materialize import materialize_table
-from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.sensors import abort_canceled_runs, abort_failed_runs
-from acid_platform.transaction import Transaction
 from resources import WarehouseResource
 from tests.orchestration.local_writes import publish, stage
 
@@ -68,31 +65,19 @@ class Plot(dg.Config):
     fails: bool = False
 
 
-@dg.asset(key=TABLE.key)
-def rows(
-    context: dg.AssetExecutionContext, config: Plot, warehouse: WarehouseResource
-) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
+@acid_asset(table=TABLE)
+def rows(config: Plot, txn: Transaction) -> None:
     scene = Scene(config.scene)
-
-    def write(txn: Transaction) -> None:
-        publish(stage(txn, TABLE.name, 0, [f"{config.scene} 1"]))
-        second = stage(txn, TABLE.name, 1, [f"{config.scene} 2"])
-        scene.hold(txn=txn.id)
-        if config.fails:
-            raise RuntimeError("the body fails")
-        try:
-            txn.heartbeat()  # before each publication (P4)
-        except TxnAborted as refused:
-            scene.tell("refused", reason=str(refused))
-        publish(second)  # all the same, as a writer does that slept after its heartbeat
-
-    with warehouse.open(context.run.run_id) as opened:
-        try:
-            yield from materialize_table(context, opened, TABLE, write)
-        except TxnAborted as refused:
-            scene.tell("ended", error=str(refused))
-            raise
-    scene.tell("ended", error="")
+    publish(stage(txn, TABLE.name, 0, [f"{config.scene} 1"]))
+    second = stage(txn, TABLE.name, 1, [f"{config.scene} 2"])
+    scene.hold(txn=txn.id)
+    if config.fails:
+        raise RuntimeError("the body fails")
+    try:
+        txn.heartbeat()  # before each publication (P4)
+    except TxnAborted as refused:
+        scene.tell("refused", reason=str(refused))
+    publish(second)  # all the same, as a writer does that slept after its heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,5 +114,5 @@ _RESOURCES = {
 steady = dg.Definitions(
     assets=[rows], jobs=[*_JOBS, compaction_job], resources=_RESOURCES,
     sensors=[abort_failed_runs, abort_canceled_runs])
-fragile = dg.Definitions(assets=[rows], jobs=_JOBS, resources={"warehouse": WarehouseResource()})
+fragile = dg.Definitions(assets=[rows], jobs=_JOBS, resources=_RESOURCES)
 """What the code server serves that gets killed. No sensor looks after its runs."""

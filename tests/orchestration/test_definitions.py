@@ -8,8 +8,11 @@ import dagster as dg
 import pytest
 
 from acid_platform import definitions
+from tests.conftest import HAS_DEMO
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parameter `owners`")  # Dagster's own copies
+
+with_demo = pytest.mark.skipif(not HAS_DEMO, reason="the demo's assets were removed")
 
 SERVICES = {
     "jobs": {"cleaning_job", "compaction_job"},
@@ -34,6 +37,7 @@ def names(found: dg.Definitions) -> dict[str, object]:
     }
 
 
+@with_demo
 def test_the_whole_location() -> None:
     dg.Definitions.validate_loadable(definitions.defs())
     assert names(definitions.defs()) == {
@@ -54,6 +58,7 @@ def test_the_whole_location() -> None:
     }
 
 
+@with_demo
 def test_checks_that_hold_back_are_blocking() -> None:
     graph = definitions.defs().get_repository_def().asset_graph
     lenient = {key.name for key in graph.asset_check_keys if not graph.get_check_spec(key).blocking}
@@ -79,6 +84,7 @@ def test_without_assets_the_services_load(monkeypatch: pytest.MonkeyPatch) -> No
     assert {key: found[key] for key in SERVICES} == SERVICES
 
 
+@with_demo
 def test_a_broken_import_of_an_asset_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [one for one in sys.modules if one == "assets" or one.startswith("assets.")]:
         monkeypatch.delitem(sys.modules, name)
