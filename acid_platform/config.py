@@ -178,7 +178,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.outcome.retention", _T, "24h", "h", 24, 8760),
     Setting("acid.metastore.idle.exit", _T, "600s", "s", 0),
     Setting("acid.metastore.fold.interval", _T, "60s", "s", 0.05),
-    Setting("acid.metastore.fold.transactions", _N, "5000", low=1),
+    Setting("acid.metastore.fold.transactions", _N, "1000", low=1),
     Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
 )
 """What changes behaviour. `acid.heartbeat.interval` 0 means half of `hive.txn.timeout` (P7)."""

@@ -396,5 +396,5 @@ class TransactionTable:
 
 def own_partitions(layout: TableLayout, reports: Sequence[WriteReport]) -> TableLayout:
     """The layout with partitions that only the transaction itself has written so far."""
-    mine = {one.partition: 0 for one in reports if one.table == layout.name and one.partition}
+    mine = {one.partition: () for one in reports if one.table == layout.name and one.partition}
     return replace(layout, partitions={**mine, **layout.partitions}) if mine else layout

@@ -115,7 +115,7 @@ class AcidTable:
         keys = parse_columns(self.partitioned_by) if self.partitioned_by else ()
         partitions = files.partition_directories(where, len(keys)) if keys else []
         return TableLayout("db.t", files, where, parse_columns(self.columns), keys,
-                           dict.fromkeys(partitions, 0), insert_only=self.insert_only)
+                           dict.fromkeys(partitions, ()), insert_only=self.insert_only)
 
     def read(self, w: str = "99:M::", x: str = "", **options: Any) -> pa.Table:
         """What `to_arrow` gives at the lists of section 13's notation."""

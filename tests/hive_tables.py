@@ -49,7 +49,7 @@ def layout_of(root: Path) -> TableLayout:
     fields = kind.children if original else kind.children[5][1].children
     keys = (Column("p", parse_type("string")),) if partitions else ()
     return TableLayout(root.name, files, path, tuple(Column(*field) for field in fields), keys,
-                       dict.fromkeys(partitions, 0))
+                       dict.fromkeys(partitions, ()))
 
 
 def _canonical(value: Any) -> Any:

@@ -25,14 +25,14 @@ from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """What a scan needs to know of a table. `partitions`: name → floor write id (P22)."""
+    """What a scan needs to know of a table. `partitions`: name → floor write ids (P22)."""
 
     name: str
     files: Files
     path: str
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...]
-    partitions: Mapping[str, int]
+    partitions: Mapping[str, tuple[int, ...]]
     floor: int = 0
     insert_only: bool = False
     """Files in the table's own format, without ACID columns (storage.md section 9)."""
@@ -67,7 +67,7 @@ def select_entities(
     listings = table.files.entities([f"{table.path}/{name}".rstrip("/") for name in names])
     return {
         name: select(listing, write_ids, txns,
-                     floor=highest_floor(write_ids, table.partitions.get(name, 0), table.floor),
+                     floor=highest_floor(write_ids, table.floor, *table.partitions.get(name, ())),
                      insert_only=table.insert_only)
         for name, listing in zip(names, listings, strict=True)
     }

@@ -11,10 +11,12 @@ import os
 import socket
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
 from acid_platform.metastore.calls_compaction import CompactionCalls, owner
+from acid_platform.metastore.calls_locks import LockCalls
 from acid_platform.metastore.calls_shows import ShowCalls
 from acid_platform.metastore.calls_tables import TableCalls
 from acid_platform.metastore.codec import encode
@@ -38,7 +40,7 @@ __all__ = ["CompactionTransaction", "Metastore", "Transaction"]
 _handles: weakref.WeakSet[Metastore]
 
 
-class Metastore(TableCalls, CompactionCalls, ShowCalls):
+class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
     """A client of one metastore; safe to use from several threads and after a fork."""
 
     def __init__(self, link: Link) -> None:
@@ -203,8 +205,12 @@ class Metastore(TableCalls, CompactionCalls, ShowCalls):
 def _info(info: Info | None) -> Json:
     """Who we are; what the caller says goes before what the machine says."""
     given = encode(info) if isinstance(info, ClientInfo) else dict(info or {})
-    known = {"user": getpass.getuser(), "host": socket.gethostname()}
-    return {**known, **{key: value for key, value in given.items() if value}}
+    return {**_myself(), **{key: value for key, value in given.items() if value}}
+
+
+@cache
+def _myself() -> Json:
+    return {"user": getpass.getuser(), "host": socket.gethostname()}
 
 
 _handles = weakref.WeakSet()

@@ -15,10 +15,19 @@ from acid_platform.errors import (
 from acid_platform.metastore import locking
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import EntityDirectory, HistoryRow, WriteReport
-from acid_platform.metastore.state import Component, Ended, Entity, Outcome, State, Txn
+from acid_platform.metastore.state import (
+    Component,
+    Departed,
+    Ended,
+    Entity,
+    Outcome,
+    State,
+    Txn,
+)
 from acid_platform.metastore.tables import drop, normal_partition, register_partitions
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.txns import require_open
+from acid_platform.metastore.visible import snapshot
 from acid_platform.transactions import Operation, TxnState, TxnType
 from acid_platform.transactions.conflicts import Committed, Touched, first_conflict
 
@@ -134,11 +143,14 @@ def _check_conflicts(turn: Turn, txn: Txn, components: Sequence[Component]) -> N
         Touched(one.table_id, one.partition, one.operation, one.txn_id, one.write_id)
         for one in components
     ]
+    # T35: exclusive write locks let a writer in only after the other, whose rows it then sees.
+    serial = turn.state.settings.flag("hive.txn.xlock.write")
+    seen = snapshot(turn.state, txn) if serial else None
     theirs = [
         row
         for one in components
         for row in turn.state.write_set.get(one.table_id, {}).get(one.partition, ())
-        if not _serialised(turn.state, txn, row)
+        if seen is None or not seen.is_valid(row.txn_id)
     ]
     found = first_conflict(mine, theirs)
     if found is None:
@@ -147,12 +159,6 @@ def _check_conflicts(turn: Turn, txn: Txn, components: Sequence[Component]) -> N
     entity = f"{turn.state.name_of(one.table_id)} {one.partition or ''}".rstrip()
     turn.record("abort", txn=txn.txn_id, reason=f"write conflict on {entity}")
     raise WriteConflict(f"{entity}: {reason}; transaction {txn.txn_id} was aborted, begin again")
-
-
-def _serialised(state: State, txn: Txn, row: Committed) -> bool:
-    """T35: exclusive write locks let a writer in only after the other, whose rows it then sees."""
-    seen = txn.snapshot is not None and txn.snapshot.is_valid(row.txn_id)
-    return seen and state.settings.flag("hive.txn.xlock.write")
 
 
 def abort(turn: Turn, args: Body) -> dict[str, Any]:
@@ -211,7 +217,9 @@ def place(state: State, at: int, entity: Entity, new: EntityDirectory) -> None:
     """Adds a directory to its entity; those that it shadows become obsolete, or it does."""
     state.changed[entity] = at
     known = state.directories.setdefault(entity, {})
-    for other in list(known.values()):
+    # What lies wholly below a new delta has nothing to do with it.
+    near = [one for one in known.values() if new.base or one.high >= new.low]
+    for other in near:
         if new.shadows(other):
             known[other.name] = other.as_obsolete()
         elif other.shadows(new) and not other.obsolete:
@@ -250,8 +258,12 @@ def close(
     )
     if end_state is TxnState.ABORTED and txn_id in state.components:
         txn.state, txn.ended, txn.reason, txn.snapshot = end_state, at, reason, None
-    else:
-        del state.txns[txn_id]
+        txn.taken, txn.closed = 0, state.moment()
+        return
+    del state.txns[txn_id]
+    if txn.kind is not TxnType.READ_ONLY:
+        moment = state.moment()
+        state.departed.append(Departed(txn_id, moment, moment))
 
 
 def _replied(state: State, at: int, body: Body) -> None:

@@ -27,7 +27,7 @@ from acid_platform.metastore.state import Component, Entity, State, Table
 from acid_platform.metastore.tables import being_cleaned, normal_partition
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.txns import granted, open_txn, require_open
-from acid_platform.metastore.visible import compactor_list
+from acid_platform.metastore.visible import compactor_list, snapshot
 from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType
 
@@ -146,7 +146,7 @@ def begin(turn: Turn, args: Body) -> dict[str, Any]:
         raise
     ext = turn.state.next_lock - 1
     table = turn.state.tables[row.table_id]
-    high = compactor_list(turn.state, table, txn.snapshot).high_watermark
+    high = compactor_list(turn.state, table, snapshot(turn.state, txn)).high_watermark
     turn.record("compacting", id=row.id, txn=txn.txn_id, highest=high)
     return {"txn": txn.txn_id, "ext": ext, "id": row.id}
 
@@ -156,11 +156,9 @@ def begun(state: State, reply: Body) -> dict[str, Any]:
     transaction must not be taken for input."""
     answer = granted(state, reply)
     row = state.queue[reply["id"]]
-    snapshot = state.txns[reply["txn"]].snapshot or ValidTxnList.of(0)
-    own = ValidTxnList.of(
-        snapshot.high_watermark, {*snapshot.open, reply["txn"]}, snapshot.aborted
-    )
-    merge = compactor_list(state, state.tables[row.table_id], snapshot)
+    seen = ValidTxnList.parse(answer["valid_txns"])
+    own = ValidTxnList.of(seen.high_watermark, {*seen.open, reply["txn"]}, seen.aborted)
+    merge = compactor_list(state, state.tables[row.table_id], seen)
     return {**answer, "valid_txns": str(own), "compactor_list": str(merge), "task": encode(row)}
 
 

@@ -13,9 +13,9 @@ from acid_platform.config import Settings
 from acid_platform.metastore import locking
 from acid_platform.metastore.commits import end
 from acid_platform.metastore.records import CompactionTask
-from acid_platform.metastore.state import Entity, State, Table
+from acid_platform.metastore.state import Departed, Entity, State, Table
 from acid_platform.metastore.turn import Body, Turn
-from acid_platform.metastore.visible import low_mark
+from acid_platform.metastore.visible import first_snapshot, low_mark
 from acid_platform.transactions import Operation, TxnType
 
 
@@ -87,6 +87,7 @@ def purge(turn: Turn) -> None:
         or any(not state.components.get(txn.txn_id) for txn in state.aborted_txns())
         or any(_forgettable(state, table, low) for table in state.tables.values())
         or any(_outlived(state, txn.txn_id, low) for txn in state.aborted_txns())
+        or len(_still_seen(state)) < len(state.departed)
     )
     if needed:
         turn.record("purged", low=low, writers=writers)
@@ -165,6 +166,7 @@ def _purged(state: State, at: int, body: Body) -> None:
             table.writes = [row for row in table.writes if row.txn_id >= low]
             for row in gone:
                 del table.by_txn[row.txn_id]
+            _settle_floors(table)
         forgotten = _forgettable(state, table, low)
         if forgotten:
             table.aborted -= forgotten
@@ -179,6 +181,23 @@ def _purged(state: State, at: int, body: Body) -> None:
         if not state.components.get(txn.txn_id):
             state.components.pop(txn.txn_id, None)
             del state.txns[txn.txn_id]
+            state.departed.append(Departed(txn.txn_id, txn.closed, state.moment()))
+    state.departed = _still_seen(state)
+
+
+def _settle_floors(table: Table) -> None:
+    """Of the drops of a partition that every open snapshot sees, the last one counts (P22)."""
+    mapped = {row.write_id for row in table.writes}
+    for name, floors in table.floors.items():
+        if len(floors) > 1:
+            settled = [one for one in floors if one not in mapped]
+            table.floors[name] = tuple(settled[-1:]) + tuple(one for one in floors if one in mapped)
+
+
+def _still_seen(state: State) -> list[Departed]:
+    """Of the writers that have gone, those in the snapshot of an open transaction (S4)."""
+    first = first_snapshot(state)
+    return [one for one in state.departed if first(one.txn_id) < one.gone]
 
 
 # --- history ------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from acid_platform.metastore.records import (
 )
 from acid_platform.metastore.state import (
     Component,
+    Departed,
     LockEntry,
     Retry,
     State,
@@ -37,7 +38,7 @@ _QUEUED = {
 }
 
 
-COUNTERS = ("next_txn", "next_lock", "next_table", "next_compaction")
+COUNTERS = ("next_txn", "next_lock", "next_table", "next_compaction", "next_moment")
 """Numbers that are never used twice."""
 
 
@@ -45,14 +46,61 @@ def counters(state: State) -> dict[str, int]:
     return {name: getattr(state, name) for name in COUNTERS}
 
 
-def live_rows(state: State) -> Rows:
-    """Everything but counters, heartbeats and what is already over."""
-    tables = list(state.tables.values())
-    past = (row for rows in state.past.values() for row in rows)
+KEYS = {
+    "partitions": ("table_id", "name"),
+    "txn_to_write_id": ("table_id", "write_id"),
+    "write_set": ("table_id", "partition", "operation", "txn_id"),
+    "departed_txns": ("txn_id",),
+    "directories": ("table_id", "partition", "name"),
+}
+"""Live tables that may grow long, with what tells their rows apart."""
+
+Keyed = dict[str, dict[tuple[Any, ...], Any]]
+
+
+def keyed(state: State) -> Keyed:
+    """The records of the long tables. A record never changes: another value is another record."""
+    tables = state.tables.items()
     write_set = (
         row for by_partition in state.write_set.values()
         for rows in by_partition.values() for row in rows
     )
+    return {
+        "partitions": {
+            (table_id, name): one for table_id, table in tables
+            for name, one in table.partitions.items()
+        },
+        "txn_to_write_id": {
+            (table_id, row.write_id): row for table_id, table in tables for row in table.writes
+        },
+        "write_set": {
+            (row.table_id, row.partition, row.operation.value, row.txn_id): row
+            for row in write_set
+        },
+        "departed_txns": {(one.txn_id,): one for one in state.departed},
+        "directories": {
+            (*entity, name): one for entity, known in state.directories.items()
+            for name, one in known.items()
+        },
+    }
+
+
+def keyed_row(table: str, key: tuple[Any, ...], record: Any) -> Row:
+    return {**dict(zip(KEYS[table], key, strict=True)), **encode(record)}
+
+
+def live_rows(state: State) -> Rows:
+    """Everything but counters, heartbeats and what is already over."""
+    return short_rows(state) | {
+        name: [keyed_row(name, key, one) for key, one in records.items()]
+        for name, records in keyed(state).items()
+    }
+
+
+def short_rows(state: State) -> Rows:
+    """The rows of the other live tables."""
+    tables = list(state.tables.values())
+    past = (row for rows in state.past.values() for row in rows)
     return {
         "settings": [
             {"name": name, "value": value} for name, value in state.settings.overrides.items()
@@ -67,22 +115,13 @@ def live_rows(state: State) -> Rows:
             }
             for one in tables
         ],
-        "partitions": [
-            {"table_id": one.record.table_id, **encode(partition)}
-            for one in tables for partition in one.partitions.values()
+        "locations": [
+            {"location": location, "floor": floor} for location, floor in state.locations.items()
         ],
         "open_txns": _encoded(state.txns.values()),
         "txn_components": _encoded(one for rows in state.components.values() for one in rows),
-        "txn_to_write_id": [
-            {"table_id": one.record.table_id, **encode(row)} for one in tables for row in one.writes
-        ],
-        "write_set": _encoded(write_set),
         "locks": _encoded(state.locks.values()),
         "compactions": _encoded((*state.queue.values(), *past)),
-        "directories": [
-            {"table_id": table_id, "partition": partition, **encode(one)}
-            for (table_id, partition), known in state.directories.items() for one in known.values()
-        ],
         "cleaning": [
             {"table_id": table_id, "partition": partition, "started": started}
             for (table_id, partition), started in state.cleaning.items()
@@ -117,6 +156,7 @@ def restore(rows: Rows, numbers: dict[str, int]) -> State:
     state = State(
         settings=Settings.of({row["name"]: row["value"] for row in rows["settings"]}),
         databases={row["name"]: row["created"] for row in rows["databases"]},
+        locations={row["location"]: row["floor"] for row in rows["locations"]},
     )
     for name, number in numbers.items():
         setattr(state, name, number)
@@ -124,7 +164,8 @@ def restore(rows: Rows, numbers: dict[str, int]) -> State:
         record = decode(TableRecord, row)
         state.tables[record.table_id] = Table(
             record, row["next_write_id"], row["purged"], row["forgotten"], row["cleaned_upto"],
-            aborted=_ids(row["aborted"]), floors=row["floors"], doubtful=_ids(row["doubtful"]),
+            aborted=_ids(row["aborted"]), doubtful=_ids(row["doubtful"]),
+            floors={name: tuple(floors) for name, floors in row["floors"].items()},
         )
         state.names[record.name] = record.table_id
     for row in rows["partitions"]:
@@ -146,6 +187,8 @@ def _restore_txns(state: State, rows: Rows) -> None:
     for row in rows["open_txns"]:
         txn = decode(Txn, row)
         state.txns[txn.txn_id] = txn
+    departed = [decode(Departed, row) for row in rows["departed_txns"]]
+    state.departed = sorted(departed, key=lambda one: one.gone)
     for row in rows["txn_components"]:
         component = decode(Component, row)
         state.components.setdefault(component.txn_id, []).append(component)

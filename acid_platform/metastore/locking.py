@@ -33,10 +33,15 @@ from acid_platform.metastore.state import (
 )
 from acid_platform.metastore.tables import normal_partition
 from acid_platform.metastore.turn import Body, Parked, Turn, error_reply
-from acid_platform.metastore.visible import txn_list
 from acid_platform.transactions import Operation, TxnState, TxnType
 from acid_platform.transactions.conflicts import CONFLICTING, Touched, overlaps
-from acid_platform.transactions.locks import LockComponent, LockType, blocked_by, zero_wait_reads
+from acid_platform.transactions.locks import (
+    WAITS,
+    LockComponent,
+    LockType,
+    blocked_by,
+    zero_wait_reads,
+)
 
 _STRICTEST = {
     LockType.SHARED_READ: Operation.SELECT, LockType.SHARED_WRITE: Operation.UPDATE,
@@ -164,8 +169,10 @@ def _rivals(state: State, component: LockComponent) -> Iterator[LockEntry]:
     if component.table is None:
         yield from state.locks.values()
         return
-    yield from state.locks_by_name.get(component.db, {}).values()
-    yield from state.locks_by_name.get(f"{component.db}.{component.table}", {}).values()
+    for kind in reversed(LockType):
+        if WAITS[component.lock, kind]:
+            for name in (component.db, f"{component.db}.{component.table}"):
+                yield from state.locks_by_name.get((name, kind), {}).values()
 
 
 def grant(turn: Turn, entry: LockEntry) -> None:
@@ -180,7 +187,10 @@ def grant(turn: Turn, entry: LockEntry) -> None:
 
 def settle(turn: Turn) -> None:
     """Grants every waiting request that nothing blocks any more, in the order of their ids."""
-    for entry in [one for one in turn.state.locks.values() if not one.acquired]:
+    for ext in list(turn.state.waiting.values()):
+        entry = turn.state.locks.get(ext)
+        if entry is None:
+            continue
         gone = _dropped_meanwhile(turn.state, entry)
         if gone:
             end_wait(turn, entry, NoSuchTable(f"{gone} was dropped while the lock waited"))
@@ -199,8 +209,9 @@ def _dropped_meanwhile(state: State, entry: LockEntry) -> str | None:
 
 def expire_waits(turn: Turn) -> None:
     """Ends requests whose wait is over (L11); one that opened its transaction aborts it."""
-    for entry in list(turn.state.locks.values()):
-        if entry.acquired or entry.deadline > turn.now or entry.ext not in turn.state.locks:
+    for ext in list(turn.state.waiting.values()):
+        entry = turn.state.locks.get(ext)
+        if entry is None or entry.deadline > turn.now:
             continue
         blocked = first_block(turn.state, entry)
         reason = blocked[1] if blocked else "it was about to be granted"
@@ -336,17 +347,22 @@ def _lock(state: State, at: int, body: Body) -> None:
 def add_lock(state: State, entry: LockEntry) -> None:
     state.locks[entry.ext] = entry
     state.locks_by_txn.setdefault(entry.txn_id, []).append(entry.ext)
+    if not entry.acquired:
+        state.waiting[entry.request_id] = entry.ext
     for name in _names(entry):
         state.locks_by_name.setdefault(name, {})[entry.ext] = entry
 
 
-def _names(entry: LockEntry) -> set[str]:
-    return {one.db if one.table is None else f"{one.db}.{one.table}" for one in entry.components}
+def _names(entry: LockEntry) -> set[tuple[str, LockType]]:
+    return {(one.db if one.table is None else f"{one.db}.{one.table}", one.lock)
+            for one in entry.components}
 
 
 def remove_lock(state: State, ext: int) -> None:
     entry = state.locks.pop(ext)
     state.lock_beats.pop(ext, None)
+    if not entry.acquired:
+        del state.waiting[entry.request_id]
     for name in _names(entry):
         del state.locks_by_name[name][ext]
         if not state.locks_by_name[name]:
@@ -368,6 +384,7 @@ def _grant(state: State, at: int, body: Body) -> None:
     )
     entry = replace(waiting, acquired=True, acquired_at=at, touches=touches)
     state.locks[entry.ext] = entry
+    del state.waiting[entry.request_id]
     for name in _names(entry):
         state.locks_by_name[name][entry.ext] = entry
     if not entry.txn_id:
@@ -375,8 +392,8 @@ def _grant(state: State, at: int, body: Body) -> None:
     known = state.components.setdefault(entry.txn_id, [])
     known.extend(one for one in touches if one not in known)
     txn = state.txns[entry.txn_id]
-    if txn.snapshot is None:
-        txn.snapshot = txn_list(state, txn.txn_id)
+    if not txn.has_snapshot:
+        txn.taken = state.moment()
 
 
 def add_write_id(state: State, table_id: int, txn_id: int, write_id: int) -> None:

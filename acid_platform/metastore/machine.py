@@ -44,10 +44,13 @@ EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
 }
 """Answers that are kept short and made whole from the state whenever they are given."""
 
-REPEATABLE = {
+READS = {
     *shows.HANDLERS, *candidates.HANDLERS, "doubtful", "heartbeat", "heartbeat_one",
-    "valid_write_ids", "allocate", "granted", "heartbeat_lock",
+    "heartbeat_lock", "granted",
 }
+"""Requests that record nothing."""
+
+REPEATABLE = {*READS, "valid_write_ids", "allocate"}
 """Requests that may simply be sent again; of all others the outcome is kept (P3)."""
 
 _FREES = {"commit", "abort", "unlock", "compacted"}
@@ -125,12 +128,15 @@ class Machine:
         self._settle(turn)
         return Handled(turn.events, turn.replies)
 
+    def purge(self, now: int) -> Handled:
+        """Forgets what nobody needs, whether or not that is due: a fold has less to write then."""
+        turn = Turn(self.state, now, "", "purge", APPLY, self._past_txn)
+        housekeeping.purge(turn)
+        return Handled(turn.events, turn.replies)
+
     def waits(self, request_id: str) -> bool:
         """Whether the request is parked: its lock is not granted yet."""
-        return any(
-            not entry.acquired and entry.request_id == request_id
-            for entry in self.state.locks.values()
-        )
+        return request_id in self.state.waiting
 
     def expand(self, op: str, reply: dict[str, Any]) -> dict[str, Any]:
         """The whole answer, from what was kept of it."""

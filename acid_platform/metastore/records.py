@@ -43,10 +43,13 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A registered partition; files of write ids at or below `floor` are not its own (P22)."""
+    """A registered partition; files of write ids at or below a floor are not its own (P22).
+
+    The floors of earlier partitions of this name ascend; the highest that a snapshot sees counts.
+    """
 
     name: str
-    floor: int = 0
+    floors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +120,12 @@ class EntityDirectory:
             return False
         if self.base:
             return other.high <= self.high
+        if not self.low <= other.low <= other.high <= self.high:
+            return False
         mine, theirs = (parse_directory(one.name) for one in (self, other))
         if not isinstance(mine, DeltaName) or not isinstance(theirs, DeltaName):
             return False
-        if mine.deletes != theirs.deletes or not mine.low <= theirs.low <= theirs.high <= mine.high:
+        if mine.deletes != theirs.deletes:
             return False
         if (mine.low, mine.high) != (theirs.low, theirs.high):
             return True

@@ -59,7 +59,8 @@ def _restored(state: State, at: int, body: Body) -> None:
     for table in state.tables.values():
         # What is doubtful has no transaction any more, and must not lift a watermark by itself.
         table.purged = max(table.purged, table.last_write_id)
-    state.locks, state.locks_by_name, state.locks_by_txn = {}, {}, {}
+    state.locks, state.locks_by_name, state.locks_by_txn, state.waiting = {}, {}, {}, {}
+    state.departed = []
     state.cleaning = {}
     for row in list(state.queue.values()):
         if row.state is CompactionState.WORKING:

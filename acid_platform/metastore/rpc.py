@@ -32,8 +32,8 @@ Json = dict[str, Any]
 REPEATABLE = {
     "tables", "table", "partitions", "databases", "settings", "transactions", "locks",
     "compactions", "compaction", "entities", "cleaning", "txn_states", "outcome_of_txn",
-    "heartbeat", "heartbeat_one", "valid_write_ids", "allocate", "granted", "outcome",
-    "query", "history", "status", "stop", "backup_begin", "backup_end", "doubtful",
+    "heartbeat", "heartbeat_one", "heartbeat_lock", "valid_write_ids", "allocate", "granted",
+    "outcome", "query", "history", "status", "stop", "backup_begin", "backup_end", "doubtful",
 }
 """Requests that may be sent twice without harm."""
 

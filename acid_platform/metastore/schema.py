@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 2
+VERSION = 3
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
@@ -34,11 +34,14 @@ LIVE: dict[str, Columns] = {
         "next_write_id": _I, "purged": _I, "forgotten": _I, "cleaned_upto": _I, "aborted": _J,
         "floors": _J, "doubtful": _J,
     },
-    "partitions": {"table_id": _I, "name": _S, "floor": _I},
+    "locations": {"location": _S, "floor": _I},
+    "partitions": {"table_id": _I, "name": _S, "floors": _J},
     "open_txns": {
         "txn_id": _I, "kind": _I, "state": _S, "started": _I, **_INFO, "all_tables": _B,
-        "needs": _J, "wrote": _J, "snapshot": _S, "ended": _I, "reason": _S,
+        "needs": _J, "wrote": _J, "taken": _I, "closed": _I, "snapshot": _S, "ended": _I,
+        "reason": _S,
     },
+    "departed_txns": {"txn_id": _I, "closed": _I, "gone": _I},
     "txn_components": {
         "txn_id": _I, **_ENTITY, "operation": _S, "write_id": _I, "dynamic": _B, "cleaned": _B,
     },
@@ -103,8 +106,10 @@ def sql_type(column_type: str) -> str:
     return _S if column_type == _J else column_type
 
 
-_LATER = {"tables": ("doubtful",)}
-"""Columns that version 1 did not have."""
+_LATER_TABLES = ("locations", "departed_txns")
+_LATER = {"tables": ("doubtful",), "partitions": ("floors",), "open_txns": ("taken", "closed")}
+_BEFORE = {"partitions": {"floor": _I}}
+"""What version 1 did not have, and what only older versions have."""
 
 
 def _create(name: str, columns: Columns) -> str:
@@ -114,8 +119,11 @@ def _create(name: str, columns: Columns) -> str:
 
 def _version_1() -> Sequence[str]:
     first = {
-        name: {key: kind for key, kind in columns.items() if key not in _LATER.get(name, ())}
-        for name, columns in {**LIVE, **KEPT}.items()
+        name: {
+            **{key: kind for key, kind in columns.items() if key not in _LATER.get(name, ())},
+            **_BEFORE.get(name, {}),
+        }
+        for name, columns in {**LIVE, **KEPT}.items() if name not in _LATER_TABLES
     }
     every = {"meta": {"key": _S, "value": _S}, "journal": _JOURNAL_1, **first}
     return [*(_create(name, columns) for name, columns in every.items()), *_VIEWS]
@@ -133,5 +141,26 @@ _VERSION_2 = (
     FROM (SELECT seq, unnest(from_json(events, '["JSON"]')) AS e FROM journal)""",
 )
 
-MIGRATIONS: tuple[Sequence[str], ...] = (_version_1(), _VERSION_2)
+_VERSION_3 = (
+    # A partition that is dropped again keeps the write ids of all its drops.
+    """UPDATE "tables" SET floors = to_json(
+        map(map_keys(m), list_transform(map_values(m), lambda one: [one])))
+    FROM (SELECT table_id, floors::JSON::MAP(VARCHAR, BIGINT) AS m FROM "tables") AS old
+    WHERE "tables".table_id = old.table_id""",
+    "ALTER TABLE partitions ADD COLUMN floors VARCHAR",
+    "UPDATE partitions SET floors = CASE floor WHEN 0 THEN '[]' ELSE '[' || floor || ']' END",
+    "ALTER TABLE partitions DROP COLUMN floor",
+    # Until now that was known for as long as the drop was in the history of compactions.
+    _create("locations", LIVE["locations"]),
+    """INSERT INTO locations SELECT properties->>'$.location', max(highest_write_id)
+    FROM compactions WHERE properties->>'$.location' IS NOT NULL GROUP BY 1""",
+    # Snapshots are moments now; those of open transactions stay the lists that they were.
+    "DROP VIEW v_open_txns",
+    "ALTER TABLE open_txns ADD COLUMN taken BIGINT DEFAULT 0",
+    "ALTER TABLE open_txns ADD COLUMN closed BIGINT DEFAULT 0",
+    "CREATE VIEW v_open_txns AS SELECT * FROM open_txns WHERE state = 'o'",
+    _create("departed_txns", LIVE["departed_txns"]),
+)
+
+MIGRATIONS: tuple[Sequence[str], ...] = (_version_1(), _VERSION_2, _VERSION_3)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

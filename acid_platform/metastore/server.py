@@ -1,8 +1,7 @@
-"""The metastore process: one thread that owns the state and the file (P1 to P3, P7).
+"""The metastore process: one thread that owns the state and the file (P1, P2, P7).
 
-Each round takes all requests that are there, decides them in memory, makes their events durable
-with one INSERT, and only then answers. If the INSERT fails, memory is rebuilt from the file and
-every client of the round is told to ask for the outcome.
+Each round takes all requests that are there. What changes nothing is answered at once; what came
+meanwhile joins the others, which are decided and written together (keeper.py).
 """
 
 from __future__ import annotations
@@ -13,60 +12,34 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
 from acid_platform.clock import Clock, SystemClock
-from acid_platform.errors import (
-    AcidError,
-    InvalidDefinition,
-    MetastoreIncompatible,
-    MetastoreUnavailable,
-)
-from acid_platform.metastore import image
-from acid_platform.metastore.codec import encode
-from acid_platform.metastore.counters import Counters, histogram
+from acid_platform.errors import MetastoreIncompatible, MetastoreUnavailable
+from acid_platform.metastore.counters import histogram
 from acid_platform.metastore.endpoint import (
     Endpoint,
     Home,
     refuse_network_file_system,
 )
-from acid_platform.metastore.machine import Machine
+from acid_platform.metastore.keeper import Keeper, Request
 from acid_platform.metastore.peers import Peer, Peers
-from acid_platform.metastore.store import Error, Store
 from acid_platform.metastore.target import parse_address, show_address
-from acid_platform.metastore.turn import Event, Reply, error_reply
+from acid_platform.metastore.turn import Reply
 from acid_platform.metastore.wire import PROTOCOL
 
 _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
 _FIRST_CLIENT_SECONDS = 10.0
 _LONGEST_REQUEST_ID = 64
-_WRONG_ARGUMENTS = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+_OWN = ("status", "stop")
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A request and who sent it."""
-
-    peer: Peer
-    id: str
-    op: str
-    args: Json
-
-
-class BadRequest(Exception):
-    """A request that the rules can't even refuse: an argument is missing, or of another type."""
-
-    def __init__(self, message: Message) -> None:
-        super().__init__(message.op)
-        self.message = message
 
 
 class Server:
@@ -83,19 +56,14 @@ class Server:
                 f"a restore into {home.path} was interrupted; run `acid metastore restore FILE"
                 " --replace` again"
             )
-        self._home, self._clock = home, clock or SystemClock()
+        self._home = home
         self._lock = os.stat(home.lock).st_ino
-        self._store = Store(home.database)
-        self._epoch = self._store.next_epoch()
-        self._machine = self._load()
+        self.keeper = Keeper(home.database, clock or SystemClock())
         self._waiting: dict[str, Peer] = {}
         self._stopping = False
-        self._ahead = False
-        self._counters = Counters()
-        self._since_fold = 0
-        self._folded_at = self._ticked = time.monotonic()
+        self._ticked = time.monotonic()
         # Somebody started it in order to come.
-        self._idle_since = self._folded_at + _FIRST_CLIENT_SECONDS
+        self._idle_since = self._ticked + _FIRST_CLIENT_SECONDS
         self._address = str(home.socket())
         self._service = ""
         listeners = [(self._bind(), home.authkey())]
@@ -104,10 +72,10 @@ class Server:
             self._service = show_address(*listener.getsockname()[:2])
             listeners.append((listener, service[1]))
         self._peers = Peers(listeners)
-        Endpoint(self._address, os.getpid(), self._epoch, PROTOCOL).publish(home)
+        Endpoint(self._address, os.getpid(), self.keeper.epoch, PROTOCOL).publish(home)
 
     def run(self) -> None:
-        _LOG.info("epoch %d serves %s %s", self._epoch, self._address, self._service)
+        _LOG.info("epoch %d serves %s %s", self.keeper.epoch, self._address, self._service)
         try:
             while not self._stopping:
                 ticked = self._round()
@@ -133,168 +101,68 @@ class Server:
         os.rename(draft, self._address)
         return listener
 
+    # --- one round ----------------------------------------------------------------------------
+
     def _round(self) -> bool:
         """Handles what has come; True if it also did what is due by itself."""
-        messages = []
-        for peer, payload in self._peers.wait(_TICK_SECONDS):
-            try:
-                messages.append(_message(peer, payload))
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                self._peers.drop(peer, f"a message that is no request: {error!r:.200}")
+        requests = self._receive(_TICK_SECONDS)
+        replies, requests = self.keeper.answer_reads(requests)
+        if replies:
+            self._send(replies)
+        requests += self._receive(0)
         due = time.monotonic() - self._ticked >= _TICK_SECONDS / 2
-        self._serve(messages, due)
-        self._fold_if_due()
+        if due:
+            self._waiting = {one: peer for one, peer in self._waiting.items() if not peer.closed}
+        if requests or due:
+            others = [one for one in requests if one.op not in _OWN]
+            self._send(self.keeper.round(others, self._waiting if due else None))
+            self._send(self._own(one) for one in requests if one.op in _OWN)
+            self.keeper.fold_if_due()
         if due:
             self._ticked = time.monotonic()
         return due
 
-    def _send(self, request_id: str, value: Json) -> None:
-        peer = self._waiting.pop(request_id, None)
-        if peer is not None:
-            self._peers.send(peer, _ENCODE(value).encode())
-
-    # --- requests ---------------------------------------------------------------------------
-
-    def _serve(self, messages: list[Message], due: bool = False) -> None:
-        """Decides, writes, answers: one group commit."""
-        now = self._clock.now_ms()
-        while True:
+    def _receive(self, seconds: float) -> list[Request]:
+        requests = []
+        for peer, payload in self._peers.wait(seconds):
             try:
-                replies = self._decide(messages, now, due)
-                break
-            except BadRequest as bad:
-                self._counters.bad_requests += 1
-                _LOG.warning("a bad request: %s", bad, exc_info=True)
-                self._forget_round(now)
-                text = f"{bad.message.op} is called in a way that this metastore does not know:"
-                said = InvalidDefinition(f"{text} {bad.__cause__!r}; nothing was changed")
-                self._send(bad.message.id, error_reply(said))
-                messages = [one for one in messages if one.id != bad.message.id]
-            except Exception as error:
-                self._fail(messages, error)
-                return
-        self._counters.requests += len(messages)
-        for reply in replies:
-            self._send(reply.request_id, reply.value)
-        for message in messages:
-            if message.op in _OWN:
-                self._send(message.id, self._own(message.op, message.args))
+                request = _request(payload)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                self._peers.drop(peer, f"a message that is no request: {error!r:.200}")
+            else:
+                self._waiting[request.id] = peer
+                requests.append(request)
+        return requests
 
-    def _decide(self, messages: list[Message], now: int, due: bool) -> list[Reply]:
-        """The answers, once they are durable. Raises BadRequest, and whatever a write raises."""
-        events: list[Event] = []
-        replies: list[Reply] = []
-        for message in messages:
-            self._waiting[message.id] = message.peer
-            if message.op in _OWN:
-                continue
-            try:
-                handled = self._machine.handle(message.op, message.args, message.id, now)
-            except _WRONG_ARGUMENTS as error:
-                raise BadRequest(message) from error
-            events += handled.events
-            replies += handled.replies
-        if due:
-            self._keep_waiting_alive(now)
-            handled = self._machine.tick(now)
-            events += handled.events
-            replies += handled.replies
-        if events:
-            self._write(events)
-        return replies
+    def _send(self, replies: Iterable[Reply]) -> None:
+        for one in replies:
+            peer = self._waiting.pop(one.request_id, None)
+            if peer is not None:
+                self._peers.send(peer, _ENCODE(one.value).encode())
 
-    def _forget_round(self, now: int) -> None:
-        """Nothing was written: memory becomes what the file holds, who lives stays alive."""
-        known = self._machine.state
-        state, events = self._store.load()
-        fresh = Machine(state)
-        fresh.replay(events)
-        fresh.wake(now)
-        for mine, theirs in ((state.heartbeats, known.heartbeats), (state.reads, known.reads)):
-            mine.update({txn: at for txn, at in theirs.items() if txn in mine})
-        self._machine.state = state
+    def _own(self, request: Request) -> Reply:
+        if request.op == "status":
+            return Reply(request.id, {"value": self.status()})
+        self.stop()
+        return Reply(request.id, {"value": {"pid": os.getpid()}})
 
-    def _fail(self, messages: list[Message], error: Exception) -> None:
-        """Memory may be ahead of the file, or behind it: only the file counts (P3)."""
-        self._counters.failed_writes += 1
-        _LOG.error("a round of %d requests failed", len(messages), exc_info=error)
-        self._ahead = True
-        self._machine = self._load(reopen=True)
-        self._ahead = False
-        transient = self._machine.state.settings.transient(str(error))
-        for message in messages:
-            self._send(message.id, {"ask": str(error), "transient": transient})
-
-    def _write(self, events: list[Event]) -> None:
-        started = time.perf_counter()
-        self._store.append(events)
-        self._counters.writing.add(time.perf_counter() - started)
-        self._counters.batches += 1
-        self._counters.events += len(events)
-        self._since_fold += len(events)
-
-    def _keep_waiting_alive(self, now: int) -> None:
-        """A client that waits for a lock is alive while its connection is (L12)."""
-        self._waiting = {one: peer for one, peer in self._waiting.items() if not peer.closed}
-        state = self._machine.state
-        if self._waiting:
-            for entry in state.locks.values():
-                if not entry.acquired and entry.request_id in self._waiting:
-                    beats = state.heartbeats if entry.txn_id else state.lock_beats
-                    beats[entry.txn_id or entry.ext] = now
-
-    def _own(self, op: str, args: Json) -> Json:
-        """Requests about the process or the file rather than the state."""
-        try:
-            return {"value": _OWN[op](self, args)}
-        except AcidError as error:
-            return error_reply(error)
-        except _WRONG_ARGUMENTS as error:
-            return error_reply(InvalidDefinition(f"{op} lacks an argument, or has a wrong one:"
-                                                 f" {error!r}"))
-        except Error as error:
-            return error_reply(MetastoreUnavailable(f"the metastore can't use its file: {error}"))
-
-    def outcome(self, args: Json) -> Json:
-        """What became of a request (P3): `done` with its answer, `waiting`, or `unseen`."""
-        request_id = args["request_id"]
-        if self._machine.waits(request_id):
-            return {"seen": "waiting"}
-        kept = self._machine.state.outcomes.get(request_id) or self._store.past_outcome(request_id)
-        if kept is None:
-            return {"seen": "unseen"}
-        return {"seen": "done", "answer": self._machine.expand(kept.op, kept.reply)}
-
-    def query(self, args: Json) -> Json:
-        """One SELECT over the tables, which are brought up to date first."""
-        self._fold()
-        columns, rows = self._store.query(args["sql"])
-        return {"columns": columns, "rows": [[_plain(one) for one in row] for row in rows]}
-
-    def history(self, args: Json) -> Json:
-        record = self._machine.state.table(args["name"]).record
-        late = [one for one in self._machine.state.written if one.table_id == record.table_id]
-        every = (*self._store.history(record.table_id), *late)
-        return {
-            "rows": [{**encode(one), "operation": one.operation.name.lower()} for one in every]
-        }
-
-    def status(self, args: Json) -> Json:
-        state, done = self._machine.state, self._counters
+    def status(self) -> Json:
+        keeper = self.keeper
+        state, done = keeper.state, keeper.counters
         return {
             "pid": os.getpid(),
-            "epoch": self._epoch,
+            "epoch": keeper.epoch,
             "directory": str(self._home.path),
             "address": self._address,
             "listen": self._service,
             "clients": self._peers.known,
             "open": sum(1 for _ in state.open_txns()),
             "aborted": sum(1 for _ in state.aborted_txns()),
-            "waiting": sum(1 for entry in state.locks.values() if not entry.acquired),
+            "waiting": len(state.waiting),
             "tables": len(state.tables),
             "last_txn": state.last_txn,
             "doubtful": sum(len(one.doubtful) for one in state.tables.values()),
-            "journal": self._store.journal_length,
+            "journal": keeper.store.journal_length,
             "requests": done.requests,
             "commits": done.batches,
             "events": done.events,
@@ -310,75 +178,15 @@ class Server:
             "resident_bytes": psutil.Process().memory_info().rss,
         }
 
-    def backup_begin(self, args: Json) -> Json:
-        """Begins a backup of what holds now."""
-        self._fold()
-        made = self._store.export()
-        return {"token": made.token, "meta": made.meta, "rows": made.rows}
-
-    def backup_part(self, args: Json) -> Json:
-        """Raises MetastoreUnavailable if the backup is not going on any more."""
-        made = self._store.exported(args["token"])
-        if made is None:
-            raise MetastoreUnavailable(
-                "the backup was interrupted: the metastore started again, or another backup began;"
-                " begin it again"
-            )
-        return {"part": made.part(args["table"], args["part"])}
-
-    def backup_end(self, args: Json) -> Json:
-        self._store.end_exports()
-        return {}
-
-    def halt(self, args: Json) -> Json:
-        self.stop()
-        return {"pid": os.getpid()}
-
-    # --- file -------------------------------------------------------------------------------
-
-    def _load(self, *, reopen: bool = False) -> Machine:
-        """Memory as the file has it. Raises Error if the file can't be read."""
-        if reopen:
-            self._store.reopen()
-        state, events = self._store.load()
-        machine = Machine(state, self._store.past_txn)
-        machine.replay(events)
-        machine.wake(self._clock.now_ms())
-        return machine
-
-    def _fold_if_due(self) -> None:
-        if not self._since_fold:
-            return
-        state = self._machine.state
-        many = len(state.ended) >= state.settings.integer("acid.metastore.fold.transactions")
-        late = 1000 * (time.monotonic() - self._folded_at) >= (
-            state.settings.integer("acid.metastore.fold.interval"))
-        if many or late:
-            try:
-                self._fold()
-            except Error:
-                _LOG.exception("fold failed; the journal goes on")
-                self._counters.failed_folds += 1
-                self._folded_at = time.monotonic()
-
-    def _fold(self) -> None:
-        started = time.perf_counter()
-        state = self._machine.state
-        keep = state.settings.integer("acid.outcome.retention")
-        self._store.fold(state, self._clock.now_ms() - keep)
-        image.forget_ended(state)
-        self._since_fold, self._folded_at = 0, time.monotonic()
-        self._store.checkpoint()
-        self._counters.folds += 1
-        self._counters.folding.add(time.perf_counter() - started)
+    # --- its life -----------------------------------------------------------------------------
 
     def _idle(self) -> bool:
         """Nobody is connected, nothing is open, and that for long enough. A service stays."""
-        busy = self._service or self._peers.any or next(self._machine.state.open_txns(), None)
+        busy = self._service or self._peers.any or next(self.keeper.state.open_txns(), None)
         if busy:
             self._idle_since = time.monotonic()
             return False
-        most = self._machine.state.settings.integer("acid.metastore.idle.exit") / 1000
+        most = self.keeper.state.settings.integer("acid.metastore.idle.exit") / 1000
         return time.monotonic() - self._idle_since > most
 
     def _replaced(self) -> bool:
@@ -394,25 +202,13 @@ class Server:
             for path in (self._home.endpoint, self._address):
                 with suppress(FileNotFoundError):
                     os.unlink(path)
-        # Before the fold: whoever waits for a handshake looks for another process.
+        # Before the last fold: whoever waits for a handshake looks for another process.
         self._peers.close()
-        try:
-            if not self._ahead:
-                self._fold()
-        except Error:
-            _LOG.exception("the last fold failed; the next start replays the journal")
-        self._store.close()
-        _LOG.info("epoch %d ends", self._epoch)
+        self.keeper.close()
+        _LOG.info("epoch %d ends", self.keeper.epoch)
 
 
-_OWN = {
-    "outcome": Server.outcome, "query": Server.query, "history": Server.history,
-    "status": Server.status, "stop": Server.halt, "backup_begin": Server.backup_begin,
-    "backup_part": Server.backup_part, "backup_end": Server.backup_end,
-}
-
-
-def _message(peer: Peer, payload: bytes) -> Message:
+def _request(payload: bytes) -> Request:
     """Raises ValueError, KeyError, TypeError, RecursionError if the bytes are no request."""
     said = json.loads(payload)
     request_id, op, args = said["id"], said["op"], said["args"]
@@ -420,7 +216,7 @@ def _message(peer: Peer, payload: bytes) -> Message:
         raise TypeError("id and op are texts, args is an object")
     if len(request_id) > _LONGEST_REQUEST_ID:
         raise ValueError("the id is too long")
-    return Message(peer, request_id, op, args)
+    return Request(request_id, op, args)
 
 
 def _listen(address: str) -> socket.socket:
@@ -431,10 +227,6 @@ def _listen(address: str) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         raise MetastoreUnavailable(f"the metastore can't listen on {address}: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 def install_signals(server: Server) -> None:

@@ -22,7 +22,7 @@ from acid_platform.metastore.records import (
 )
 from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.conflicts import Committed
-from acid_platform.transactions.locks import LockComponent
+from acid_platform.transactions.locks import LockComponent, LockType
 
 Entity = tuple[int, str | None]
 """Table id and partition (None: unpartitioned, or dynamic partitions not yet known)."""
@@ -57,8 +57,8 @@ class Table:
     doubtful: set[int] = field(default_factory=set)
     """Write ids given after the backup that was restored: hidden until they are resolved (P24)."""
     partitions: dict[str, PartitionRecord] = field(default_factory=dict)
-    floors: dict[str, int] = field(default_factory=dict)
-    """Highest write id when a partition of this name was dropped (P22)."""
+    floors: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Highest write ids when a partition of this name was dropped, ascending (P22)."""
 
     @property
     def last_write_id(self) -> int:
@@ -89,13 +89,32 @@ class Txn:
     """Tables whose files it may read, by the name it asked with: the Cleaner waits (C41)."""
     wrote: list[int] = field(default_factory=list)
     """Tables in which it has a write id."""
+    taken: int = 0
+    """Moment of its snapshot; 0 while it has none."""
+    closed: int = 0
+    """Moment of its abort."""
     snapshot: ValidTxnList | None = None
+    """Of one that was open when its file had schema version 2: the list itself."""
     ended: int = 0
     reason: str = ""
 
     @property
     def is_open(self) -> bool:
         return self.state is TxnState.OPEN
+
+    @property
+    def has_snapshot(self) -> bool:
+        return self.taken > 0 or self.snapshot is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """A writer that `txns` no longer has, but perhaps a snapshot (S4): it was open before the
+    moment `closed`, and aborted with data not yet cleaned from then until `gone`."""
+
+    txn_id: int
+    closed: int
+    gone: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,15 +214,24 @@ class State:
     next_lock: int = 1
     next_table: int = 1
     next_compaction: int = 1
+    next_moment: int = 1
+    """Counts snapshots and ends of writers, which tells which came first."""
     databases: dict[str, int] = field(default_factory=lambda: {"default": 0})
     tables: dict[int, Table] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
+    locations: dict[str, int] = field(default_factory=dict)
+    """Of dropped tables and partitions the highest write id that their files may have (P22)."""
     txns: dict[int, Txn] = field(default_factory=dict)
+    departed: list[Departed] = field(default_factory=list)
+    """Ascending by `gone`."""
     components: dict[int, list[Component]] = field(default_factory=dict)
     write_set: dict[int, dict[str | None, list[Committed]]] = field(default_factory=dict)
     locks: dict[int, LockEntry] = field(default_factory=dict)
-    locks_by_name: dict[str, dict[int, LockEntry]] = field(default_factory=dict)
+    locks_by_name: dict[tuple[str, LockType], dict[int, LockEntry]] = field(default_factory=dict)
+    """By the name of the database or table, and how it is locked."""
     locks_by_txn: dict[int, list[int]] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    """Lock requests that are not granted: request id to lock id, in the order of the queue."""
     queue: dict[int, CompactionTask] = field(default_factory=dict)
     past: dict[Entity, list[CompactionTask]] = field(default_factory=dict)
     """History of compactions per entity, oldest first."""
@@ -233,6 +261,11 @@ class State:
     @property
     def last_txn(self) -> int:
         return self.next_txn - 1
+
+    def moment(self) -> int:
+        """The next moment, which nothing else has."""
+        self.next_moment += 1
+        return self.next_moment - 1
 
     def open_txns(self) -> Iterator[Txn]:
         return (txn for txn in self.txns.values() if txn.is_open)

@@ -72,7 +72,7 @@ def create_table(turn: Turn, args: Body) -> dict[str, Any]:
         raise TableExists(f"table {name} exists; use if_not_exists, or another name")
     _check_declaration(turn.state, name, record)
     _check_cleaning(turn, record.location)
-    floor = _floor_of_location(turn.state, record.location)
+    floor = turn.state.locations.get(record.location, 0)
     record = replace(
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
     )
@@ -144,19 +144,6 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
     if not record.columns or len(set(columns)) < len(columns):
         raise InvalidDefinition(f"{name} needs columns, each with a name of its own: {columns}")
     return columns
-
-
-def _floor_of_location(state: State, location: str) -> int:
-    """Write ids of dropped tables whose files are, or may yet appear, at this location (P4, P22).
-
-    Known for as long as the cleaning of the drop is in the history (C57).
-    """
-    past = (row for rows in state.past.values() for row in rows)
-    return max(
-        (row.highest_write_id for row in (*state.queue.values(), *past)
-         if row.properties.get("location") == location),
-        default=0,
-    )
 
 
 def alter_table(turn: Turn, args: Body) -> dict[str, Any]:
@@ -298,20 +285,22 @@ def register_partitions(table: Table, names: list[str]) -> None:
     """A new partition sees nothing of write ids that were forgotten or dropped (P4, P22)."""
     for name in names:
         if name not in table.partitions:
-            floor = max(table.forgotten, table.floors.get(name, 0))
-            table.partitions[name] = PartitionRecord(name, floor)
+            floors = {table.forgotten, *table.floors.get(name, ())} - {0}
+            table.partitions[name] = PartitionRecord(name, tuple(sorted(floors)))
 
 
 def _dropped(state: State, at: int, body: Body) -> None:
     row = decode(CompactionTask, body["row"])
-    table = state.tables[row.table_id]
+    table, location = state.tables[row.table_id], row.properties["location"]
+    state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
     if row.partition is None:
         del state.tables[row.table_id], state.names[table.record.name]
         state.write_set.pop(row.table_id, None)
     else:
         del table.partitions[row.partition]
         # Created again it sees nothing of before; a writer with an older write id has to conflict.
-        table.floors[row.partition] = row.highest_write_id
+        earlier = table.floors.get(row.partition, ())
+        table.floors[row.partition] = (*earlier, row.highest_write_id)
         state.write_set.setdefault(row.table_id, {})[row.partition] = [
             Committed(row.table_id, row.partition, Operation.UPDATE, row.txn_id,
                       body["commit_id"], row.highest_write_id, True)

@@ -23,7 +23,7 @@ from acid_platform.metastore.state import (
     table_name,
 )
 from acid_platform.metastore.turn import Body, Turn
-from acid_platform.metastore.visible import txn_list, write_ids
+from acid_platform.metastore.visible import snapshot, write_ids
 from acid_platform.transactions import Operation, TxnState, TxnType
 
 _CHANGES = (Operation.UPDATE, Operation.DELETE)
@@ -123,18 +123,19 @@ def lock(turn: Turn, args: Body) -> dict[str, Any]:
 def granted(state: State, reply: Body) -> dict[str, Any]:
     """What the client of `begin` and `lock` learns, rebuilt whenever it asks again."""
     txn = state.txns.get(reply["txn"])
-    if txn is None or not txn.is_open or txn.snapshot is None:
+    seen = snapshot(state, txn) if txn is not None and txn.is_open else None
+    if txn is None or seen is None:
         raise NoSuchTxn(f"transaction {reply['txn']} has ended; ask for its outcome")
     entry = state.locks.get(reply["ext"])
     written = [state.tables[one] for one in txn.wrote if one in state.tables]
     ids = {table.record.name: table.by_txn[txn.txn_id] for table in written}
     lists = {
-        name: str(write_ids(state.tables[one], txn.snapshot))
+        name: str(write_ids(state.tables[one], seen))
         for name, one in txn.needs.items() if one in state.tables
     }
     return {
         "txn": txn.txn_id,
-        "valid_txns": str(txn.snapshot),
+        "valid_txns": str(seen),
         "write_ids": ids,
         "lists": lists,
         "stale": bool(entry and locking.stale(state, entry)),
@@ -156,11 +157,12 @@ def valid_write_ids(turn: Turn, args: Body) -> dict[str, Any]:
     table = turn.state.table(args["table"])
     locking.check_files(txn, table)
     name, table_id = table.record.name, table.record.table_id
-    if txn.snapshot is None or (not txn.all_tables and name not in txn.needs):
+    if not txn.has_snapshot or (not txn.all_tables and name not in txn.needs):
         turn.record("snapshot", txn=txn.txn_id, needs={name: table_id})
     turn.state.reads[txn.txn_id] = turn.now
-    assert txn.snapshot is not None
-    return {"list": str(write_ids(table, txn.snapshot)), "write_id": table.by_txn.get(txn.txn_id)}
+    seen = snapshot(turn.state, txn)
+    assert seen is not None
+    return {"list": str(write_ids(table, seen)), "write_id": table.by_txn.get(txn.txn_id)}
 
 
 def allocate(turn: Turn, args: Body) -> dict[str, Any]:
@@ -270,8 +272,8 @@ def _open(state: State, at: int, body: Body) -> None:
 
 def _snapshot(state: State, at: int, body: Body) -> None:
     txn = state.txns[body["txn"]]
-    if txn.snapshot is None:
-        txn.snapshot = txn_list(state, txn.txn_id)
+    if not txn.has_snapshot:
+        txn.taken = state.moment()
     txn.needs.update(body["needs"])
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+
 from acid_platform.metastore.state import State, Table, Txn
 from acid_platform.transactions import (
     CompactorWriteIdList,
@@ -11,14 +15,42 @@ from acid_platform.transactions import (
 )
 
 
-def txn_list(state: State, me: int = 0) -> ValidTxnList:
-    """The list now, as transaction `me` sees it; READ_ONLY transactions are left out (S1, S2)."""
-    every = ValidTxnList.of(
-        state.last_txn,
-        (txn.txn_id for txn in state.open_txns() if txn.kind is not TxnType.READ_ONLY),
-        (txn.txn_id for txn in state.aborted_txns()),
-    )
-    return every.for_reader(me)
+def txn_list(state: State) -> ValidTxnList:
+    """The list now; READ_ONLY transactions are left out (S1)."""
+    return _list_at(state, state.next_moment)
+
+
+def snapshot(state: State, txn: Txn) -> ValidTxnList | None:
+    """The list as an open transaction saw it when it took its snapshot, if it has (S2, S4).
+
+    It is found anew from who was open at that moment: a list in each transaction would take the
+    square of their number.
+    """
+    if txn.taken:
+        return _list_at(state, txn.taken).for_reader(txn.txn_id)
+    return txn.snapshot
+
+
+def _list_at(state: State, moment: int) -> ValidTxnList:
+    opened: list[int] = []
+    aborted: list[int] = []
+    for txn in state.txns.values():
+        if txn.kind is not TxnType.READ_ONLY:
+            (opened if txn.is_open or txn.closed > moment else aborted).append(txn.txn_id)
+    for one in reversed(state.departed):
+        if one.gone <= moment:
+            break
+        (opened if one.closed > moment else aborted).append(one.txn_id)
+    return ValidTxnList.of(state.last_txn, opened, aborted)
+
+
+def first_snapshot(state: State) -> Callable[[int], int]:
+    """Of the open transactions above an id, the moment of the first snapshot."""
+    takers = sorted((txn.txn_id, txn.taken) for txn in state.open_txns() if txn.taken)
+    ids = [txn_id for txn_id, _ in takers]
+    moments = (state.next_moment, *(taken for _, taken in reversed(takers)))
+    firsts = [*accumulate(moments, min)][::-1]
+    return lambda txn_id: firsts[bisect_right(ids, txn_id)]
 
 
 def write_ids(table: Table, txns: ValidTxnList) -> ValidWriteIdList:
@@ -49,11 +81,14 @@ def compactor_list(state: State, table: Table, txns: ValidTxnList | None = None
 
 def low_mark(state: State) -> int:
     """All transactions below it have ended in every snapshot that is open (T45)."""
+    first = first_snapshot(state)
     marks = [state.next_txn]
-    for txn in state.open_txns():
-        marks.append(txn.txn_id)
+    for txn in state.txns.values():
+        if txn.is_open or first(txn.txn_id) < txn.closed:
+            marks.append(txn.txn_id)
         if txn.snapshot is not None:
             marks.append(txn.snapshot.min_open)
+    marks += [one.txn_id for one in state.departed if first(one.txn_id) < one.closed]
     return min(marks)
 
 

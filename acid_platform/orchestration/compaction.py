@@ -103,7 +103,8 @@ def plan(
         context.log.info(f"task {task.id} is another Worker's already")
         opened.close()
         return
-    before = TableStats.of(opened.metastore.entities(), run.task.table, run.task.partition)
+    before = TableStats.of(
+        opened.metastore.entities(run.task.table), run.task.table, run.task.partition)
     attempt = Attempt(opened, run, before)
     with _failing(context, attempt):
         context.instance.add_run_tags(
@@ -158,7 +159,8 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
     task = attempt.run.task
     with _failing(context, attempt):
         outputs = attempt.run.publish()
-    after = TableStats.of(attempt.warehouse.metastore.entities(), task.table, task.partition)
+    after = TableStats.of(
+        attempt.warehouse.metastore.entities(task.table), task.table, task.partition)
     attempt.warehouse.close()
     # Not a materialization: the layout has changed, the data has not.
     context.log_event(dg.AssetObservation(asset_key(task.table), metadata={

@@ -44,7 +44,7 @@ class Uncommitted:
     @classmethod
     def of(cls, warehouse: Warehouse, txn: Transaction, table: str, run_id: str) -> Uncommitted:
         reports = tuple(one for one in txn.reports if one.table == table)
-        entities = warehouse.metastore.entities()
+        entities = warehouse.metastore.entities(table)
         previous = TableStats.of(entities, table).write_id
         hidden = [TableStats.of(entities, table, one)
                   for one in {one.partition for one in reports if one.overwrite}]
@@ -62,8 +62,7 @@ class Uncommitted:
 
     def committed(self, warehouse: Warehouse) -> Materialized:
         return Materialized(self, warehouse.metastore.table(self.table),
-                            tuple(one for one in warehouse.metastore.entities()
-                                  if one.table == self.table))
+                            tuple(warehouse.metastore.entities(self.table)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -197,9 +197,10 @@ def _parts(
         yield Part(column, dimension, definition, code)
 
 
-def _sample(definition: dg.PartitionsDefinition[str]) -> Sequence[str]:
+def _sample(definition: dg.PartitionsDefinition[str]) -> Iterable[str]:
     if isinstance(definition, dg.DynamicPartitionsDefinition):
         return ()
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
-        return definition.get_partition_keys(current_time=definition.start + _SAMPLE)
+        keys = definition.get_partition_keys(current_time=definition.start + _SAMPLE)
+        return dict.fromkeys([*keys[:500], *keys[-900:]])  # of hourly ones: the same days next year
     return definition.get_partition_keys()

@@ -156,7 +156,7 @@ def _plans(metastore: Metastore, task: CleaningTask) -> list[CleaningPlan]:
         names = [task.partition or ""]
         kind = (CleaningKind.AFTER_COMPACTION if task.kind == "compaction"
                 else CleaningKind.ABORTED)
-    floors = {one.name: one.floor for one in metastore.partition_records(task.table)} \
+    floors = {one.name: one.floors for one in metastore.partition_records(task.table)} \
         if record.partitioned else {}
     plans = []
     if kind is CleaningKind.DYNAMIC_ABORT:  # statements stage their files at the table's root
@@ -165,7 +165,7 @@ def _plans(metastore: Metastore, task: CleaningTask) -> list[CleaningPlan]:
                                    _temporaries(metastore, files, root)))
     for name in names:
         listing = files.entity(f"{root}/{name}".rstrip("/"))
-        floor = highest_floor(task.write_ids, floors.get(name, 0), record.floor)
+        floor = highest_floor(task.write_ids, record.floor, *floors.get(name, ()))
         seen = select(listing, task.write_ids, task.valid_txns, floor=floor, cleaning=True,
                       insert_only=is_insert_only(record.properties))
         temporary = _temporaries(metastore, files, listing.location)

@@ -51,7 +51,7 @@ def table_layout(metastore: Metastore, record: TableRecord) -> TableLayout:
     """Where a table lies, and its registered partitions with their floors (P22)."""
     files, path = Files.of(record.location)
     columns, partition_columns = columns_of_record(record)
-    partitions = {one.name: one.floor for one in metastore.partition_records(record.name)} \
+    partitions = {one.name: one.floors for one in metastore.partition_records(record.name)} \
         if partition_columns else {}
     return TableLayout(record.name, files, path, columns, partition_columns, partitions,
                        record.floor, is_insert_only(record.properties),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acid_platform.layout.formats import is_insert_only
-from acid_platform.snapshot.directory import select
+from acid_platform.snapshot.directory import highest_floor, select
 from acid_platform.snapshot.timeline import DirectoryLine, timeline
 from acid_platform.storage.files import Files
 
@@ -21,17 +21,18 @@ def directories(metastore: Metastore, table: str, below: str = "") -> list[Direc
     record = metastore.table(table)
     with metastore.open_snapshot([record.name]) as lease:
         write_ids = lease.valid_write_ids(record.name)
-        floors = {"": record.floor}
+        floors: dict[str, tuple[int, ...]] = {"": ()}
         if record.partitioned:
             found = metastore.partition_records(record.name)
-            floors = {one.name: one.floor for one in sorted(found, key=lambda one: one.name)
+            floors = {one.name: one.floors for one in sorted(found, key=lambda one: one.name)
                       if f"{one.name}/".startswith(f"{below}/" if below else "")}
         files, root = Files.of(record.location)
         listings = files.entities([f"{root}/{name}".rstrip("/") for name in floors])
         return [
             line
-            for (name, floor), listing in zip(floors.items(), listings, strict=True)
+            for (name, own), listing in zip(floors.items(), listings, strict=True)
             for line in timeline(
-                listing, select(listing, write_ids, lease.valid_txns, floor=floor,
+                listing, select(listing, write_ids, lease.valid_txns,
+                                floor=highest_floor(write_ids, record.floor, *own),
                                 insert_only=is_insert_only(record.properties)), name)
         ]

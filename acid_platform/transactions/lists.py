@@ -137,10 +137,11 @@ class ValidTxnList(_IdList):
         """The list as transaction `me` sees it: nothing above itself, itself not excepted (S2)."""
         if me <= 0:
             return self
-        return ValidTxnList.of(
+        return ValidTxnList(
             min(me, self.high_watermark),
-            (i for i in self.open if i < me),
-            (i for i in self.aborted if i < me),
+            self.open[: bisect_left(self.open, me)],
+            self.aborted[: bisect_left(self.aborted, me)],
+            self.min_open if self.min_open < me else NONE_OPEN,
         )
 
     def __str__(self) -> str:

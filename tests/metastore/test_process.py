@@ -25,6 +25,7 @@ from acid_platform.errors import (
     LockTimeout,
     MetastoreIncompatible,
     MetastoreUnavailable,
+    NoSuchLock,
     OutcomeUnknown,
     TxnAborted,
 )
@@ -215,6 +216,36 @@ def test_idle_exit_waits_for_clients_and_open_transactions(
 
 
 # --- kills ---------------------------------------------------------------------------------------
+
+
+def test_T16_L12_L15_a_lock_without_a_transaction_is_for_its_owner_to_keep(
+    metastore: Metastore
+) -> None:
+    held = metastore.lock_alone([ALONE])
+    metastore.heartbeat_lock(held)
+    with pytest.raises(LockTimeout, match=r"EXCLUSIVE of default\.t"):
+        metastore.lock_alone([ALONE], wait=0)
+    assert [row["transaction_id"] for row in metastore.locks()] == [0]
+    metastore.unlock(held)
+    metastore.unlock(held)  # an id that is gone is no error
+    with pytest.raises(NoSuchLock, match="lock again"):
+        metastore.heartbeat_lock(held)
+    with metastore.begin(locks=[WRITE]):
+        (row,) = metastore.locks()
+        with pytest.raises(InvalidDefinition, match="not permitted"):
+            metastore.unlock(int(str(row["lockid"]).partition(".")[0]))
+
+
+def test_T17_T18_T19_write_ids_of_several_transactions_in_one_call(metastore: Metastore) -> None:
+    txns = metastore.open_transactions(3)
+    ids = [txn.id for txn in txns]
+    assert metastore.allocate_many("t", [*reversed(ids)]) == dict(zip(ids, (1, 2, 3), strict=True))
+    assert metastore.allocate_many("t", ids[:2]) == {ids[0]: 1, ids[1]: 2}
+    txns[0].abort()
+    with pytest.raises(TxnAborted, match=f"transactions \\[{ids[0]}\\] are not open"):
+        metastore.allocate_many("t", ids)
+    for txn in txns[1:]:
+        txn.commit()
 
 
 def test_P3_a_kill_between_two_calls_goes_unnoticed(metastore: Metastore) -> None:

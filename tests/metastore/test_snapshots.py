@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from acid_platform.errors import SnapshotExpired
+from acid_platform.metastore import image
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.visible import low_mark, txn_list, write_ids
 from acid_platform.transactions import ValidTxnList
@@ -38,6 +41,49 @@ def test_S4_the_list_is_taken_once(world: World) -> None:
     first = world.sees(reader)
     world.insert()
     assert str(world.sees(reader)) == str(first) == f"default.t:0:{NONE}::"
+
+
+def test_S4_a_snapshot_is_the_same_whoever_ended_since(world: World) -> None:
+    """It is kept as a moment: who was open then is found again, until nobody needs to know."""
+    open_then, aborted_then = world.write(), world.write()
+    world.abort(aborted_then)
+    late = world.write()
+    reader = world.read()
+    said = str(reader.valid_txns)
+    assert said == f"4:1:{open_then.id},{late.id}:{aborted_then.id}"
+    world.commit(open_then)
+    world.abort(late)
+    world.state.components.clear()  # as if all were cleaned
+    world.tick(61_000)
+    assert [one.txn_id for one in world.state.departed] == [1, 2, 3]
+    assert world.call("granted", txn=reader.id)["valid_txns"] == said
+    assert low_mark(world.state) == 1
+    world.commit(reader)
+    world.tick(61_000)
+    assert world.state.departed == [] and low_mark(world.state) == 5
+
+
+@pytest.mark.parametrize("kind", ["writers", "readers"])
+def test_T2_memory_does_not_grow_with_the_square_of_the_open_transactions(kind: str) -> None:
+    """10,000 open at once: nothing that one of them has grows with the number of the others."""
+    world = World()
+    for number in range(10):
+        world.create(f"t{number}")
+    number = 0 if kind == "writers" else 2
+    tracemalloc.start()
+    sizes = []
+    for batch in range(20):
+        ids = world.call("open_batch", count=500, kind=number, info={})["txns"]
+        if kind == "writers":
+            world.call("allocate_many", txns=ids, table=f"t{batch % 10}")
+        world.events.clear()
+        world.answers.clear()
+        world.state.outcomes.clear()
+        sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    first, last = sizes[9] - sizes[4], sizes[19] - sizes[14]
+    assert last < 1.5 * first and sizes[-1] < 10_000 * 2_000
+    assert len(image.live_rows(world.state)["open_txns"]) == 10_000
 
 
 def test_S4_the_first_lock_takes_the_snapshot(world: World) -> None:
@@ -159,8 +205,8 @@ def test_P4_every_partition_needs_a_base_before_an_id_is_forgotten() -> None:
     world.tick(61_000)
     assert not world.state.table("t").aborted
     world.insert(partition="p=3")
-    floors = {one["name"]: one["floor"] for one in world.call("partitions", name="t")["partitions"]}
-    assert floors == {"p=1": 0, "p=2": 0, "p=3": 3}
+    records = world.call("partitions", name="t")["partitions"]
+    assert {one["name"]: one["floors"] for one in records} == {"p=1": [], "p=2": [], "p=3": [3]}
 
 
 def test_P4_nothing_is_forgotten_under_an_older_open_write(world: World) -> None:

@@ -28,9 +28,18 @@ from acid_platform.metastore import Metastore, endpoint, image, schema
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.records import CompactionTask, HistoryRow
 from acid_platform.metastore.server import Server
-from acid_platform.metastore.state import Component, Ended, LockEntry, Outcome, State, Txn
+from acid_platform.metastore.state import (
+    Component,
+    Departed,
+    Ended,
+    LockEntry,
+    Outcome,
+    State,
+    Txn,
+)
 from acid_platform.metastore.store import Store
 from acid_platform.metastore.turn import Event
+from acid_platform.metastore.visible import low_mark, snapshot
 from acid_platform.transactions import TxnState
 from tests.metastore.world import World
 
@@ -42,8 +51,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("table", "record"),
-    [("open_txns", Txn), ("txn_components", Component), ("locks", LockEntry),
-     ("compactions", CompactionTask), ("txns", Ended), ("outcomes", Outcome),
+    [("open_txns", Txn), ("departed_txns", Departed), ("txn_components", Component),
+     ("locks", LockEntry), ("compactions", CompactionTask), ("txns", Ended), ("outcomes", Outcome),
      ("writes", HistoryRow)],
 )
 def test_P8_columns_are_the_fields(table: str, record: Any) -> None:
@@ -57,13 +66,13 @@ def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
 
 
 def test_P8_from_nothing_to_the_newest_version(path: Path) -> None:
-    assert len(schema.MIGRATIONS) == schema.VERSION == 2
+    assert len(schema.MIGRATIONS) == schema.VERSION == 3
     store = Store(path)
     names, rows = store.query("SELECT table_name FROM duckdb_tables()")
     assert names == ["table_name"]
     assert {row[0] for row in rows} == {"meta", "journal", *schema.LIVE, *schema.KEPT}
     meta = dict(store.query("FROM meta")[1])
-    assert meta["schema_version"] == "2" and meta["duckdb_version"] == duckdb.__version__
+    assert meta["schema_version"] == "3" and meta["duckdb_version"] == duckdb.__version__
     assert meta["storage_version"].startswith("v2.")
     store.close()
     Store(path).close()
@@ -83,7 +92,7 @@ def version_1(path: Path) -> None:
             (6, 7, 'database_dropped', NULL, NULL, '{"name":"a\\"b"}')""")
 
 
-def test_P8_version_1_to_2_keeps_what_it_finds(path: Path) -> None:
+def test_P8_from_version_1_it_keeps_what_it_finds(path: Path) -> None:
     version_1(path)
     store = Store(path)
     state, events = store.load()
@@ -95,7 +104,48 @@ def test_P8_version_1_to_2_keeps_what_it_finds(path: Path) -> None:
         [5, 6, "database"], [6, 7, "database_dropped"], [7, 8, "database"]]
     assert state.next_txn == 9 and state.tables[1].next_write_id == 8
     assert state.tables[1].aborted == {3, 4} and state.tables[1].doubtful == set()
-    assert ["schema_version", "2"] in store.query("FROM meta")[1]
+    assert ["schema_version", "3"] in store.query("FROM meta")[1]
+    store.close()
+
+
+def version_2(path: Path) -> None:
+    """A file of version 2: partitions that were dropped, a reader, and one whose lock waits."""
+    with duckdb.connect(str(path)) as raw:
+        for statement in (*schema.MIGRATIONS[0], *schema.MIGRATIONS[1]):
+            raw.execute(statement)
+        raw.execute("INSERT INTO meta VALUES ('schema_version', '2'), ('next_txn', '9')")
+        raw.execute("INSERT INTO databases VALUES ('default', 0)")
+        for table_id, name, floors in ((1, "t", '{"p=1": 5, "p=a,b": 7}'), (2, "u", "{}")):
+            raw.execute(f"""INSERT INTO tables VALUES ({table_id}, 'default.{name}', '/w/{name}',
+                '[["id","int"]]', '[["p","int"]]', '{{}}', '[]', 0, 5, 0, 8, 7, 0, 0, '[]',
+                '{floors}', '[]')""")
+        raw.execute("INSERT INTO partitions VALUES (1, 'p=1', 5), (1, 'p=2', 0)")
+        raw.execute("""INSERT INTO compactions BY NAME SELECT 1 AS id, 'default.v' AS "table",
+            3 AS table_id, 'major' AS kind, 's' AS state,
+            '{"location": "/w/v"}' AS properties, '' AS initiator, 0 AS enqueued, '' AS worker,
+            '' AS job, 0 AS attempt, 0 AS started, 2 AS txn_id, 3 AS next_txn_id,
+            4 AS highest_write_id, 0 AS commit_time, 0 AS cleaner_start, 0 AS cleaner_attempts,
+            0 AS cleaner_retry_at, 0 AS ended, '' AS error""")
+        for txn_id, snapshot in ((5, None), (6, "6:3:3:4")):
+            raw.execute("""INSERT INTO open_txns BY NAME SELECT $1 AS txn_id, 0 AS kind,
+                'o' AS state, 0 AS started, '' AS "user", '' AS host, '' AS agent, '' AS run_id,
+                '' AS description, false AS all_tables, '{}' AS needs, '[]' AS wrote,
+                $2 AS snapshot, 0 AS ended, '' AS reason""", [txn_id, snapshot])
+
+
+def test_P8_from_version_2_it_keeps_what_it_finds(path: Path) -> None:
+    version_2(path)
+    store = Store(path)
+    state, _ = store.load()
+    assert state.tables[1].floors == {"p=1": (5,), "p=a,b": (7,)}
+    assert [one.floors for one in state.tables[1].partitions.values()] == [(5,), ()]
+    assert state.tables[2].floors == {} and state.locations == {"/w/v": 4}
+    assert str(snapshot(state, state.txns[6])) == "6:3:3:4" and low_mark(state) == 3
+    assert snapshot(state, state.txns[5]) is None
+    store.fold(state, 0)
+    again, _ = store.load()
+    assert again.txns == state.txns and again.locations == state.locations
+    assert store.query("SELECT count(*) FROM v_open_txns")[1] == [[2]]
     store.close()
 
 
@@ -126,14 +176,15 @@ def test_P8_a_migration_that_fails_changes_nothing_and_can_be_tried_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version_1(path)
-    three = ("CREATE TABLE extra (id INTEGER)", "SELECT no_such_function()")
-    monkeypatch.setattr(schema, "VERSION", 3)
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, three))
+    known, newer = schema.MIGRATIONS, schema.VERSION + 1
+    last = ("CREATE TABLE extra (id INTEGER)", "SELECT no_such_function()")
+    monkeypatch.setattr(schema, "VERSION", newer)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*known, last))
     with pytest.raises(duckdb.Error):
         Store(path)
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:2], three[:1]))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*known, last[:1]))
     store = Store(path)
-    assert ["schema_version", "3"] in store.query("FROM meta")[1]
+    assert ["schema_version", str(newer)] in store.query("FROM meta")[1]
     assert store.query("SELECT count(*) FROM extra")[1] == [[0]]
     store.close()
 
@@ -141,8 +192,8 @@ def test_P8_a_migration_that_fails_changes_nothing_and_can_be_tried_again(
 def test_P8_a_newer_schema_is_refused(path: Path) -> None:
     Store(path).close()
     with duckdb.connect(str(path)) as raw:
-        raw.execute("UPDATE meta SET value = '3' WHERE key = 'schema_version'")
-    with pytest.raises(MetastoreIncompatible, match="version 3, this program knows 2"):
+        raw.execute("UPDATE meta SET value = '4' WHERE key = 'schema_version'")
+    with pytest.raises(MetastoreIncompatible, match="version 4, this program knows 3"):
         Store(path)
 
 
@@ -251,7 +302,7 @@ class Serving:
         self.server = Server(home, ManualClock())
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
-        self.store = self.server._store
+        self.store = self.server.keeper.store
         self.client = Metastore.connect(home.path, autostart=False)
         self.client.create_table("t", "/w/t", [("id", "int")])
 
@@ -350,19 +401,20 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
     texts = {str(one.relative_to(package)): one.read_text() for one in package.rglob("*.py")}
     connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
     assert connecting == {"metastore/store.py", "metastore/backup.py"}
-    naming = {name for name, text in texts.items() if re.search(r"\.database\b", text)}
+    naming = {name for name, text in texts.items() if re.search(r"home\.database\b", text)}
     assert naming == {"metastore/endpoint.py", "metastore/server.py", "metastore/backup.py"}
     named = re.findall(r"(\w+)\([^()]*home\.database\b", texts["metastore/server.py"])
-    assert named == ["Store"]
+    assert named == ["Keeper"]
+    assert re.findall(r"(\w+)\(database\b", texts["metastore/keeper.py"]) == ["Store"]
     used = re.findall(r"duckdb\.connect\(str\((\w+)\)", texts["metastore/backup.py"])
     assert sorted(used) == ["draft", "path"]
 
 
 def test_a_broken_request_harms_nobody_else(serving: Serving) -> None:
     txn = serving.client.begin()
-    beats = dict(serving.server._machine.state.heartbeats)
+    beats = dict(serving.server.keeper.state.heartbeats)
     with pytest.raises(InvalidDefinition, match=r"begin is called in a way .* nothing was changed"):
         serving.client._call("begin", kind=0)
     assert serving.client.status()["bad_requests"] == 1
-    assert serving.server._machine.state.heartbeats == beats
+    assert serving.server.keeper.state.heartbeats == beats
     assert serving.client.begin().id == txn.id + 1

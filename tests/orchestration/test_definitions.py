@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import dagster as dg
 import pytest
@@ -14,74 +15,93 @@ pytestmark = pytest.mark.filterwarnings("ignore:Parameter `owners`")  # Dagster'
 
 with_demo = pytest.mark.skipif(not HAS_DEMO, reason="the demo's assets were removed")
 
-SERVICES = {
-    "jobs": {"cleaning_job", "compaction_job"},
-    "sensors": {
-        "abort_canceled_runs": "STOPPED", "abort_failed_runs": "STOPPED",
-        "cleaner_sensor": "STOPPED", "initiator_sensor": "STOPPED",
-    },
-}
+ASSETS = """
+asset nyc/airlines [dimensions: orc, pandas] code 1
+asset nyc/airports [dimensions: orc, pandas] code 1
+asset nyc/delays_by_carrier_month [flights: orc, pyspark] code 1 < nyc/flights
+  check carrier_month_is_unique
+  check late_flights_were_flown
+asset nyc/flights [flights: orc, pyspark] weekly code 1
+  check carrier_is_given
+  check delays_are_plausible (warns)
+  check distance_is_positive
+  check flights_are_unique
+  check month_is_a_month
+  check most_flights_arrive
+  check origin_is_new_york
+  check week_is_complete
+asset nyc/planes [dimensions: orc, pandas] code 1
+asset nyc/weather [dimensions: orc, pandas] code 1
+job delays_job (in_process): delays_checks, flights_checks, nyc__delays_by_carrier_month
+job dimensions_job (in_process): nyc__airlines, nyc__airports, nyc__planes, nyc__weather
+job week_job (in_process): nyc__flights
+"""
+SERVICES = """
+job cleaning_job (in_process): clean
+job compaction_job (in_process): merge, plan, publish, queued, validate; pool acid_compaction
+sensor abort_canceled_runs STOPPED
+sensor abort_failed_runs STOPPED
+sensor cleaner_sensor STOPPED every 5 s -> cleaning_job
+sensor initiator_sensor STOPPED every 30 s -> compaction_job
+"""
 
 
-def names(found: dg.Definitions) -> dict[str, object]:
+def lines(*texts: str) -> list[str]:
+    return [line for text in texts for line in text.strip().splitlines()]
+
+
+def described(found: dg.Definitions) -> list[str]:
+    """A line for each asset, check, job and sensor."""
     repository = found.get_repository_def()
+    jobs = [repository.get_job(name) for name in sorted(repository.job_names)
+            if not name.startswith("__")]
+    sensors = sorted(repository.sensor_defs, key=lambda one: one.name)
+    return [*_assets(repository), *map(_job, jobs), *map(_sensor, sensors)]
+
+
+def _assets(repository: dg.RepositoryDefinition) -> Iterator[str]:
     graph = repository.asset_graph
-    return {
-        "assets": {key.to_user_string(): sorted(one.to_user_string()
-                                               for one in graph.get(key).parent_keys)
-                   for key in graph.get_all_asset_keys()},
-        "checks": {f"{key.asset_key.to_user_string()}:{key.name}"
-                   for key in graph.asset_check_keys},
-        "jobs": {name for name in repository.job_names if not name.startswith("__")},
-        "sensors": {one.name: one.default_status.value for one in repository.sensor_defs},
-    }
+    for key in sorted(graph.get_all_asset_keys()):
+        node = graph.get(key)
+        parts = type(node.partitions_def).__name__.removesuffix("PartitionsDefinition").lower()
+        yield " ".join([
+            f"asset {key.to_user_string()} [{node.group_name}: {', '.join(sorted(node.kinds))}]",
+            *([parts] if node.partitions_def else []), f"code {node.code_version}",
+            *(f"< {one.to_user_string()}" for one in sorted(node.parent_keys))])
+        for check in sorted(graph.get_check_keys_for_assets({key})):
+            yield f"  check {check.name}" + (
+                "" if graph.get_check_spec(check).blocking else " (warns)")
+
+
+def _job(job: dg.JobDefinition) -> str:
+    pools = sorted({pool for node in job.graph.nodes for pool in node.definition.pools})
+    return (f"job {job.name} ({job.executor_def.name}): "
+            + ", ".join(sorted(node.name for node in job.graph.nodes))
+            + "".join(f"; pool {one}" for one in pools))
+
+
+def _sensor(sensor: dg.SensorDefinition) -> str:
+    told = f"sensor {sensor.name} {sensor.default_status.value}"
+    return told + (f" every {sensor.minimum_interval_seconds} s -> {sensor.job_name}"
+                   if sensor.has_jobs else "")
 
 
 @with_demo
 def test_the_whole_location() -> None:
     dg.Definitions.validate_loadable(definitions.defs())
-    assert names(definitions.defs()) == {
-        "assets": {
-            "nyc/airlines": [], "nyc/airports": [], "nyc/planes": [], "nyc/weather": [],
-            "nyc/flights": [], "nyc/delays_by_carrier_month": ["nyc/flights"],
-        },
-        "checks": {
-            "nyc/flights:week_is_complete", "nyc/flights:flights_are_unique",
-            "nyc/flights:delays_are_plausible", "nyc/flights:month_is_a_month",
-            "nyc/flights:origin_is_new_york", "nyc/flights:distance_is_positive",
-            "nyc/flights:most_flights_arrive", "nyc/flights:carrier_is_given",
-            "nyc/delays_by_carrier_month:carrier_month_is_unique",
-            "nyc/delays_by_carrier_month:late_flights_were_flown",
-        },
-        "jobs": {*SERVICES["jobs"], "dimensions_job", "week_job", "delays_job"},
-        "sensors": SERVICES["sensors"],
-    }
+    assert sorted(described(definitions.defs()), key=_kind) == sorted(
+        lines(ASSETS, SERVICES), key=_kind)
 
 
-@with_demo
-def test_checks_that_hold_back_are_blocking() -> None:
-    graph = definitions.defs().get_repository_def().asset_graph
-    lenient = {key.name for key in graph.asset_check_keys if not graph.get_check_spec(key).blocking}
-    assert lenient == {"delays_are_plausible"}
-
-
-def test_one_process_per_run() -> None:
-    repository = definitions.defs().get_repository_def()
-    assert {repository.get_job(name).executor_def.name for name in repository.job_names} == {
-        "in_process"}
-
-
-def test_compactions_wait_for_the_pool() -> None:
-    job = definitions.defs().resolve_job_def("compaction_job")
-    assert set().union(*(node.definition.pools for node in job.graph.nodes)) == {
-        "acid_compaction"}
+def _kind(line: str) -> tuple[str, str]:
+    """Assets in order with their checks, then jobs, then sensors by name."""
+    kind = line.split()[0]
+    return (kind, line) if kind in ("job", "sensor") else ("asset", "")
 
 
 def test_without_assets_the_services_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "assets", None)
-    found = names(definitions.defs())
-    assert (found["assets"], found["checks"]) == ({}, set())
-    assert {key: found[key] for key in SERVICES} == SERVICES
+    assert described(definitions.defs()) == lines(SERVICES)
 
 
 @with_demo

@@ -464,7 +464,7 @@ class Worker(Actor):
         known = self.sim.process.machine.state.tables.get(self.task["table_id"])
         if known is not None:
             record = known.partitions.get(partition) if partition else None
-            floor = settled(merge, record.floor if record else 0, known.record.floor)
+            floor = settled(merge, known.record.floor, *(record.floors if record else ()))
         files = [one for one in self.sim.disk.places.get(place, {}).values() if one.high <= high]
         found = select(files, merge, txns, floor)
         tags = found.tags(merge)
@@ -550,7 +550,7 @@ class Cleaner(Actor):
         for partition in (sorted(disk.partitions(location), key=str) if unknown
                           else [task.partition]):
             record = known.partitions.get(partition) if partition else None
-            floor = settled(task.write_ids, record.floor if record else 0, known.record.floor)
+            floor = settled(task.write_ids, known.record.floor, *(record.floors if record else ()))
             names = disk.removable((location, partition), task.write_ids, task.valid_txns, floor,
                                    task.highest_write_id, unknown)
             self.sim.note("removes", partition, names)
@@ -630,10 +630,6 @@ class Admin(Actor):
             self._drop(self.pick("t", "u", "v"), None)
 
     def _drop(self, name: str, partition: str | None) -> None:
-        location = f"/w/{name}/{partition}"
-        if any(row.properties.get("location") == location
-               for row in self.sim.process.machine.state.queue.values()):
-            return  # a reader between two drops of one partition knows the later floor only
         wish = LockRequest(name, LockType.EXCLUSIVE, None, partition)
 
         def then(reply: Json) -> None:

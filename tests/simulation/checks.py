@@ -101,7 +101,7 @@ def check_read(
             record = known.partitions.get(partition)
             if record is None:
                 continue
-            floor = settled(listed, record.floor, table.floor)
+            floor = settled(listed, table.floor, *record.floors)
         expected = sim.model.content(txn, table, partition)
         found = sim.disk.read((table.location, partition), listed, txns, floor, txn.id)
         sim.counts["read"] += 1

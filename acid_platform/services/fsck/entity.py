@@ -37,7 +37,7 @@ class EntityLook:
     lease: Transaction
     known: Mapping[str, EntityDirectory]
     given: int
-    floor: int
+    floors: tuple[int, ...]
     rows: bool
 
     def look(self, listing: EntityListing, registered: bool) -> None:
@@ -47,7 +47,7 @@ class EntityLook:
         self.out.directories += len(listing.directories)
         write_ids = self.lease.valid_write_ids(self.record.name)
         self._never_given(listing)
-        floor = highest_floor(write_ids, self.floor, self.record.floor)
+        floor = highest_floor(write_ids, self.record.floor, *self.floors)
         try:
             seen = select(listing, write_ids, self.lease.valid_txns, floor=floor,
                           insert_only=insert_only)
@@ -97,7 +97,7 @@ class EntityLook:
     def _missing(self, listing: EntityListing, seen: AcidDirectory) -> None:
         there = {*listing.directories, *({""} if self._has_originals(listing) else ())}
         for name, one in sorted(self.known.items()):
-            needed = not one.obsolete and one.high > self.floor and not any(
+            needed = not one.obsolete and one.high > max(self.floors, default=0) and not any(
                 other.shadows(one) for other in self.known.values())
             if needed and name not in there and (name or one.files):
                 where = f"from transaction {one.txn}" if one.txn else "adopted with its table"

@@ -91,8 +91,8 @@ class _TableLook:
                 table.error(Check.MISSING, "", f"its directory {record.location} is gone",
                             "restore it from a copy of the warehouse, or drop the table")
             return
-        floors = {one.name: one.floor for one in self._metastore.partition_records(record.name)} \
-            if record.partitioned else {"": 0}
+        floors = {one.name: one.floors for one in self._metastore.partition_records(record.name)} \
+            if record.partitioned else {"": ()}
         self._temporaries(table, self._root)
         places = [*floors, *self._unregistered(table, floors)]
         listings = dict(self._listings(places))
@@ -110,7 +110,7 @@ class _TableLook:
                 self._lease.heartbeat(read=True)
                 EntityLook(
                     out, self._metastore, self._files, record, self._lease, self._known[place],
-                    given, floors.get(place, 0), self._rows,
+                    given, floors.get(place, ()), self._rows,
                 ).look(listing, registered=place in floors)
             yield out
 

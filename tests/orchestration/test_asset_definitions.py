@@ -1,0 +1,161 @@
+"""@acid_asset when a module is loaded: what Dagster learns of it, and what is refused. No JVM."""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pandas as pd
+import pytest
+
+from acid_platform.errors import InvalidDefinition
+from acid_platform.orchestration import (
+    AcidOut,
+    Expectation,
+    TableDeclaration,
+    TableInput,
+    Transaction,
+    acid_asset,
+    acid_multi_asset,
+    upstream_changed,
+)
+from resources import SparkResource, WarehouseResource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DAILY = dg.DailyPartitionsDefinition("2024-01-01")
+DAYS = TableDeclaration("db.t", "id int, v string", ("day date",))
+NAMED = Expectation("v_is_given", "ExpectColumnValuesToNotBeNull", {"column": "v"})
+
+
+class Settings(dg.Config):
+    limit: int = 3
+
+
+def test_what_dagster_learns_of_an_asset() -> None:
+    @acid_asset(
+        table=DAYS, write_mode="upsert", key=["id", "day"], partitions_def=DAILY,
+        partition_expr="day", expectations=[NAMED], ins={"other": TableInput("raw.other", ["id"])},
+        group_name="sales", code_version="3", owners=["team:sales"], pool="heavy",
+        automation_condition=upstream_changed())
+    def t(
+        context: dg.AssetExecutionContext, config: Settings, warehouse: WarehouseResource,
+        customers: "DataFrame", other: object,
+    ) -> list[dict[str, object]]:
+        """Sales by day."""
+        return []
+
+    spec = t.get_asset_spec(dg.AssetKey(["db", "t"]))
+    assert [one.asset_key.to_user_string() for one in spec.deps] == ["db/customers", "raw/other"]
+    assert (spec.description, spec.group_name, spec.code_version, spec.owners) == (
+        "Sales by day.", "sales", "3", ["team:sales"])
+    assert spec.metadata["dagster/table_name"] == "db.t"
+    assert spec.metadata["partition_expr"] == "day"
+    assert [(one.name, one.type) for one in spec.metadata["dagster/column_schema"].columns] == [
+        ("id", "int"), ("v", "string"), ("day", "date")]
+    [check] = t.check_specs
+    assert (check.name, check.blocking) == ("v_is_given", True)
+    assert {"warehouse", "spark"} <= t.required_resource_keys
+    assert t.op.name == "db__t" and t.op.pool == "heavy"
+    assert set(t.op.input_dict) == {"db_customers", "raw_other"}  # nothing passes an IO manager
+    assert all(one.dagster_type.is_nothing for one in t.op.input_defs)
+
+
+def test_the_body_need_not_import_what_only_type_checkers_read() -> None:
+    @acid_asset(table="db.t")
+    def t(up: "DataFrame", more: "NotAnywhere") -> "DataFrame":  # type: ignore[name-defined] # noqa: F821
+        return up
+
+    assert {one.to_user_string() for one in t.dependency_keys} == {"db/up", "db/more"}
+
+
+def make(**arguments: Any) -> Callable[[], object]:
+    def build() -> object:
+        return acid_asset(**{"table": DAYS, **arguments})(lambda: None)
+
+    return build
+
+
+@pytest.mark.parametrize(("build", "why"), [
+    (make(write_mode="replace"), "write_mode 'replace'; choose one of append, overwrite"),
+    (make(schema_mode="merge"), "schema_mode 'merge'; choose error or add"),
+    (make(write_mode="upsert"), "write_mode upsert needs key=[…]"),
+    (make(key=["id"]), "write_mode overwrite uses no key"),
+    (make(write_mode="upsert", key="id"), "key has to be a list: ['id']"),
+    (make(write_mode="delete+insert", key=["idd"]), "key column idd is not in the table"),
+    (make(write_mode="upsert", key=["id"]), "can't move a row to another partition: put day"),
+    (make(expectations=[NAMED], checks=[NAMED]), "two checks are called v_is_given"),
+    (make(partition_expr="day"), "partition_expr needs partitions_def"),
+    (make(partitions_def=DAILY), "say by partition_expr which partition of the table a run"),
+    (make(partitions_def=DAILY, partition_expr="dya"), "'dya' is no partition column of it"),
+    (make(ins={"x": "db.up"}), "has no parameter x that ins names"),
+    (lambda: acid_multi_asset(outs=[AcidOut("db.a"), AcidOut("DB.A")]), "twice: db.a"),
+])
+def test_what_can_t_be_honoured_is_told_when_the_module_is_loaded(
+    build: Callable[[], object], why: str
+) -> None:
+    with pytest.raises(InvalidDefinition) as told:
+        build()
+    assert why in str(told.value)
+
+
+def test_a_body_that_drives_the_transaction_needs_no_partition_expr() -> None:
+    @acid_asset(table=DAYS, partitions_def=DAILY)
+    def t(txn: Transaction) -> None: ...
+
+    assert t.partitions_def == DAILY
+
+
+def test_several_tables_can_be_taken_apart_only_if_asked() -> None:
+    def both() -> dict[str, object]:
+        return {}
+
+    outs = [AcidOut("db.a", spec={"group_name": "g"}), AcidOut("db.b", expectations=[NAMED])]
+    whole, parts = (acid_multi_asset(outs=outs, can_subset=one)(both) for one in (False, True))
+    assert (whole.can_subset, parts.can_subset) == (False, True)
+    assert {one.to_user_string() for one in whole.keys} == {"db/a", "db/b"}
+    assert whole.check_keys == {dg.AssetCheckKey(dg.AssetKey(["db", "b"]), "v_is_given")}
+
+
+def test_the_example_of_the_documents_loads() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "assets.md").read_text()
+    [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    made: dict[str, Any] = {"dg": dg, "pd": pd}
+    exec(compile(example, "assets.md", "exec"), made)
+    assert made["orders"].key.to_user_string() == "shop/orders"
+    assert [one.name for one in made["orders"].check_specs] == ["amounts_are_given"]
+
+
+# --- automation: the write id is the data version -------------------------------------------------
+
+
+def test_an_upstream_with_the_same_write_id_starts_nothing_downstream() -> None:
+    @dg.asset(key=["db", "up"])
+    def up() -> None: ...
+
+    @acid_asset(table="db.down", automation_condition=upstream_changed())
+    def down(up: "DataFrame") -> "DataFrame":
+        return up
+
+    defs = dg.Definitions(assets=[up, down], resources={
+        "warehouse": WarehouseResource(), "spark": SparkResource()})
+    with dg.DagsterInstance.ephemeral() as instance:
+        def materialized(key: str, write_id: str) -> None:
+            instance.report_runless_asset_event(dg.AssetMaterialization(
+                dg.AssetKey(["db", key]), tags={"dagster/data_version": write_id}))
+
+        materialized("up", "1")
+        materialized("down", "1")
+        cursor, requested = None, []
+        for write_id in (None, "1", "2", "2", "3"):
+            if write_id:
+                materialized("up", write_id)
+            result = dg.evaluate_automation_conditions(defs, instance, cursor=cursor)
+            cursor = result.cursor
+            requested.append(result.total_requested)
+            if result.total_requested:
+                materialized("down", write_id or "")
+    assert requested == [0, 0, 1, 0, 1]
