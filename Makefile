@@ -137,6 +137,10 @@ types: packages ## mypy, strict
 layers: packages ## which module may import which
 	@.venv/bin/lint-imports --no-logo
 
+.PHONY: docs
+docs: packages ## the documents as pages in build/docs (needs no network)
+	@$(PY) -m mkdocs build --strict --quiet && echo "build/docs/index.html"
+
 ##@ Measure
 
 .PHONY: bench-metastore
