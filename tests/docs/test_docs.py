@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -21,8 +23,19 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
 def test_P9_the_printed_tables_are_those_of_the_code() -> None:
-    assert print_tables.TARGET.read_text() == print_tables.render(), (
-        "run python -m scripts.print_tables")
+    for page, render in print_tables.PAGES.items():
+        assert page.read_text() == render(), f"{page.name}: run python -m scripts.print_tables"
+
+
+def test_the_documents_build_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir",
+         str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = (tmp_path / "reference.html").read_text()
+    assert "leased" in text and "SnapshotExpired" in text
+    outside = re.findall(r'(?:src|<link[^>]*href)="(https?://[^"]+)"', text)
+    assert outside == []  # readable without a network
 
 
 @pytest.mark.spark
