@@ -122,6 +122,11 @@ test-full: setup ## all tests and notebooks, the slow ones too
 sim: packages ## the metastore's simulator: one run (SEED=, N= steps), or many (N= steps in all)
 	@$(PY) -m tests.simulation $(or $(SEED),0) $(or $(N),0)
 
+.PHONY: soak
+soak: setup ## writers, readers and services at work for 30 minutes (MINUTES=), after N=2000 histories
+	@$(TEST_STATE) $(PY) -m tests.compaction.histories 0 $(or $(N),2000) && \
+	    exec $(PY) -m tests.soak --minutes $(or $(MINUTES),30)
+
 .PHONY: check
 check: lint types layers ## lint, types and layers
 
@@ -154,6 +159,10 @@ bench-read: setup ## reading beside plain ORC, through the published steps (8 mi
 .PHONY: bench-write
 bench-write: setup ## INSERT beside plain ORC; UPDATE, DELETE, MERGE beside a rewrite
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.writing $(ARGS)
+
+.PHONY: bench-compaction
+bench-compaction: setup ## major and minor compaction beside a plain rewrite of 30 million rows
+	@ACID_SPARK_MEMORY=1g exec $(PY) -m benchmarks.compaction $(ARGS)
 
 .PHONY: bench-initiator
 bench-initiator: setup ## an Initiator's cycle over 10,000 tables with 1,000,000 deltas, in 10 s
