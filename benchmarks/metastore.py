@@ -271,7 +271,8 @@ def sustain(directory: Path, clients: int, seconds: float, rate: float) -> dict[
             bins[int(at // BIN_SECONDS)] += 1
     tenth = max(1, len(run.memory) // 10)
     return {
-        "seconds": seconds, "offered_per_second": rate or None, **run.summary(), "lost": len(set(run.ids) - durable),
+        "seconds": seconds, "offered_per_second": rate or None, **run.summary(),
+        "lost": len(set(run.ids) - durable),
         "twice": len(run.ids) - len(set(run.ids)),
         "per_second_by_10s": [round(one / BIN_SECONDS, 1) for one in bins],
         "memory_mb": [round(one / 2**20, 1) for one in run.memory[::tenth]],
