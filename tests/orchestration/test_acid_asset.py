@@ -4,6 +4,8 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +148,8 @@ def test_a_reader_never_sees_what_a_blocking_check_refuses(lake: Place) -> None:
     assert page.startswith("file://") and Path(page.removeprefix("file://")).exists()
     # The transaction is aborted, and its files go at the next cleaning.
     [one] = [one for one in lake.warehouse.metastore.transactions() if one["state"] == "ABORTED"]
-    assert one["run_id"] == result.run_id
+    assert (one["run_id"], one["reason"]) == (
+        result.run_id, "ChecksFailed: ids_are_positive of db.t")
     root = Path(lake.warehouse.table("db.t").location)
     assert list(root.glob("p=1/*delta_0000002_*"))
     lake.warehouse.release()
@@ -257,6 +260,23 @@ def test_a_body_may_drive_the_transaction_and_check_by_itself(lake: Place) -> No
     assert succeeded(result) and rows(lake) == [(1, "x", 1), (2, "Y", 1)]
     metadata = told(result)
     assert (metadata["rows inserted"], metadata["rows updated"]) == (2, 1)
+
+
+@pytest.mark.parametrize(("answer", "why"), [
+    ([], "may mean no rows or no findings"),
+    ([Finding("other", True)], "has to return a Finding for each of its checks"),
+])
+def test_an_answer_that_says_too_little_commits_nothing(
+    lake: Place, answer: list[Finding], why: str
+) -> None:
+    lake.warehouse.create_table("db.t", "id int, v string")
+
+    @acid_asset(table="db.t", checks=[POSITIVE])
+    def t(txn: Transaction) -> list[Finding]:
+        txn.table("db.t").insert(BEFORE)
+        return answer
+
+    assert why in failure(run(lake, t)) and rows(lake) == []
 
 
 def test_inputs_are_read_at_one_snapshot_as_they_are_annotated(lake: Place) -> None:
@@ -377,6 +397,24 @@ def test_a_single_run_over_a_range_is_one_transaction(lake: Place) -> None:
     assert per_day(lake) == {"2024-01-01": [10], "2024-01-03": [3]}
 
 
+def test_multi_and_dynamic_partitions_are_replaced_one_by_one(lake: Place) -> None:
+    lake.instance.add_dynamic_partitions("shops", ["north", "south"])
+    both = dg.MultiPartitionsDefinition({
+        "date": DAILY, "shop": dg.DynamicPartitionsDefinition(name="shops")})
+
+    @acid_asset(table=TableDeclaration("db.t", "n int", ("shop string", "day date")),
+                partitions_def=both, partition_expr={"date": "day", "shop": "shop"})
+    def t(context: dg.AssetExecutionContext) -> list[dict[str, int]]:
+        return [{"n": context.retry_number + len(lake.instance.get_event_records(
+            dg.EventRecordsFilter(dg.DagsterEventType.ASSET_MATERIALIZATION, asset_key=t.key)))}]
+
+    for shop in ("north", "south", "north"):
+        key = dg.MultiPartitionKey({"date": "2024-01-02", "shop": shop})
+        assert succeeded(run(lake, t, partition_key=key))
+    assert [(n, shop, str(day)) for n, shop, day in rows(lake)] == [
+        (1, "south", "2024-01-02"), (2, "north", "2024-01-02")]
+
+
 def test_downstream_reads_the_partitions_that_dagster_maps(lake: Place) -> None:
     up = daily(lambda keys: [{"id": int(keys[0][-1])}])
 
@@ -394,9 +432,9 @@ def test_downstream_reads_the_partitions_that_dagster_maps(lake: Place) -> None:
 
 
 @pytest.mark.slow
-def test_a_backfill_of_twelve_months_two_runs_at_a_time(lake: Place) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
+def test_a_backfill_of_twelve_months_two_runs_at_a_time(lake: Place, tmp_path: Path) -> None:
+    # Two threads share no in-memory SQLite.
+    lake = replace(lake, instance=dg.DagsterInstance.local_temp(str(tmp_path)))
     months = dg.MonthlyPartitionsDefinition("2023-01-01", end_date="2024-01-01")
 
     @acid_asset(table=TableDeclaration("db.t", "n int", ("year int", "month int")),
@@ -409,7 +447,7 @@ def test_a_backfill_of_twelve_months_two_runs_at_a_time(lake: Place) -> None:
     for _ in range(2):  # the second backfill replaces what the first has written
         with ThreadPoolExecutor(2) as two:
             results = list(two.map(lambda key: run(lake, t, partition_key=key), keys))
-        assert all(one.success for one in results)
+        assert all(map(succeeded, results))
     found = lake.warehouse.table("db.t").to_arrow().to_pandas().groupby("month")["n"].count()
     assert found.to_dict() == {month: month for month in range(1, 13)}
     assert len({one["txn"] for one in lake.warehouse.table("db.t").history()}) == 24
