@@ -200,28 +200,40 @@ def test_what_a_write_mode_does(
     assert len({one["txn"] for one in table.history()}) == 2
 
 
-@pytest.mark.parametrize(("mode", "given", "why"), [
+def answering(given: object) -> Callable[[], object]:
+    def body() -> object:
+        return given
+
+    return body
+
+
+REFUSED: list[tuple[Any, list[dict[str, object]], str]] = [
     ("upsert", [{"id": 9, "v": "x"}, {"id": 9, "v": "y"}], "several rows have the key id=9"),
     ("upsert", [{"id": None, "v": "x"}], "has NULL in its key"),
     ("delete+insert", [{"id": None, "v": "x"}], "has NULL in its key"),
     ("upsert", [{"v": "x"}], "lack the key column id"),
     ("append", [{"id": 1, "w": 2}], "has no column 'w'; its columns are id, v"),
-])
-def test_rows_that_a_mode_can_t_place_change_nothing(
-    lake: Place, mode: Any, given: list[dict[str, object]], why: str
-) -> None:
+]
+
+
+def test_rows_that_a_mode_can_t_place_change_nothing(lake: Place) -> None:
     lake.warehouse.create_table("db.t", "id int, v string").insert(BEFORE)
-
-    @acid_asset(table=TableDeclaration("db.t", "id int, v string"), write_mode=mode,
-                key=[] if mode == "append" else ["id"])
-    def t() -> list[dict[str, object]]:
-        return given
-
-    result = run(lake, t)
-    assert not result.success and why in failure(result)
+    for mode, given, why in REFUSED:
+        declared = acid_asset(
+            table=TableDeclaration("db.t", "id int, v string"), write_mode=mode,
+            key=[] if mode == "append" else ["id"])
+        result = run(lake, declared(answering(given)))
+        assert not result.success and why in failure(result)
+        kinds = {one.event_type for one in result.all_events}
+        assert dg.DagsterEventType.STEP_UP_FOR_RETRY not in kinds
     assert rows(lake) == [(1, "a"), (2, "b")]
-    kinds = {one.event_type for one in result.all_events}
-    assert dg.DagsterEventType.STEP_UP_FOR_RETRY not in kinds
+
+
+def test_an_asset_without_partitions_replaces_every_partition_of_its_table(lake: Place) -> None:
+    for numbers in ([1, 2], [2, 3]):
+        given = [{"id": one, "v": "x", "p": one} for one in numbers]
+        assert succeeded(run(lake, acid_asset(table=TABLE)(answering(given))))
+    assert [row[0] for row in rows(lake)] == [2, 3]
 
 
 def test_new_columns_are_added_when_the_transaction_commits_and_only_then(lake: Place) -> None:
@@ -395,6 +407,18 @@ def test_a_single_run_over_a_range_is_one_transaction(lake: Place) -> None:
     bare = run(lake, daily(lambda keys: [{"id": 1}], **policy), tags=tags)
     assert not bare.success and "its rows need the column 'day'" in failure(bare)
     assert per_day(lake) == {"2024-01-01": [10], "2024-01-03": [3]}
+
+
+def test_a_partition_of_the_asset_may_be_several_of_the_table(lake: Place) -> None:
+    table = TableDeclaration("db.t", "n int", ("day date", "shop string"))
+    declared = acid_asset(table=table, partitions_def=DAILY, partition_expr="day")
+    for key, shops in (("2024-01-01", "ab"), ("2024-01-02", "a"), ("2024-01-01", "bc")):
+        given = [{"n": len(shops), "shop": shop} for shop in shops]
+        result = run(lake, declared(answering(given)), partition_key=key)
+        assert succeeded(result)
+    assert told(result)["dagster/partition_row_count"] == 2
+    assert [(str(day), shop) for _, day, shop in rows(lake)] == [
+        ("2024-01-02", "a"), ("2024-01-01", "b"), ("2024-01-01", "c")]
 
 
 def test_multi_and_dynamic_partitions_are_replaced_one_by_one(lake: Place) -> None:
