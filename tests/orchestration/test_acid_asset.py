@@ -274,23 +274,6 @@ def test_a_body_may_drive_the_transaction_and_check_by_itself(lake: Place) -> No
     assert (metadata["rows inserted"], metadata["rows updated"]) == (2, 1)
 
 
-@pytest.mark.parametrize(("answer", "why"), [
-    ([], "may mean no rows or no findings"),
-    ([Finding("other", True)], "has to return a Finding for each of its checks"),
-])
-def test_an_answer_that_says_too_little_commits_nothing(
-    lake: Place, answer: list[Finding], why: str
-) -> None:
-    lake.warehouse.create_table("db.t", "id int, v string")
-
-    @acid_asset(table="db.t", checks=[POSITIVE])
-    def t(txn: Transaction) -> list[Finding]:
-        txn.table("db.t").insert(BEFORE)
-        return answer
-
-    assert why in failure(run(lake, t)) and rows(lake) == []
-
-
 def test_inputs_are_read_at_one_snapshot_as_they_are_annotated(lake: Place) -> None:
     @acid_asset(table="db.up", write_mode="append")
     def up() -> list[dict[str, int]]:
@@ -501,15 +484,3 @@ def test_a_conflict_is_tried_again_with_a_fresh_snapshot(lake: Place) -> None:
     kinds = [one.event_type for one in result.all_events]
     assert kinds.count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == 1
     assert kinds.count(dg.DagsterEventType.STEP_RESTARTED) == 1
-
-
-def test_what_writes_nothing_keeps_the_data_version(lake: Place) -> None:
-    lake.warehouse.create_table("db.t", "id int, v string").insert(BEFORE)
-
-    @acid_asset(table="db.t", write_mode="append")
-    def t(txn: Transaction) -> None:
-        assert txn.table("db.t").to_arrow().num_rows == 2
-
-    result = run(lake, t)
-    [event] = result.get_asset_materialization_events()
-    assert (event.materialization.tags or {})["dagster/data_version"] == "1"
