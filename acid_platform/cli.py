@@ -14,6 +14,7 @@ import click
 from acid_platform.cli_files import ROWS, cat, fsck, ls, orcdump
 from acid_platform.cli_metastore import metastore
 from acid_platform.console import Failed, Group, Session, command, complete_tables
+from acid_platform.display import SHOWN
 from acid_platform.metastore.client import Metastore
 
 if TYPE_CHECKING:
@@ -35,20 +36,9 @@ for _one in (ls, cat, orcdump, fsck, metastore):
 
 # --- looking ------------------------------------------------------------------------------------
 
-_SHOWN = {
-    "transactions": ("txnid", "state", "type", "startedtime", "lastheartbeattime", "user", "host",
-                     "tables", "run_id", "reason"),
-    "locks": ("lockid", "database", "table", "partition", "lock_type", "lock_state",
-              "transaction_id", "user", "hostname", "blocked_by"),
-    "compactions": ("compactionid", "dbname", "tabname", "partname", "type", "state",
-                    "enqueuetime", "duration", "workerid", "highestwriteid", "errormessage"),
-    "tables": ("table", "columns", "partitions", "location"),
-}
-"""What a terminal shows; JSON has every column."""
-
 
 @main.command()
-@click.argument("what", type=click.Choice(list(_SHOWN)))
+@click.argument("what", type=click.Choice([one for one in SHOWN if one != "history"]))
 @command
 def show(session: Session, what: str) -> None:
     """List transactions, locks, compactions or tables."""
@@ -63,7 +53,7 @@ def show(session: Session, what: str) -> None:
                 rows = metastore.locks()
             case _:
                 rows = metastore.compactions()
-    session.show(rows, _SHOWN[what], empty=f"no {what}")
+    session.show(rows, SHOWN[what], empty=f"no {what}")
 
 
 def _table_row(metastore: Metastore, name: str) -> dict[str, Any]:
@@ -174,7 +164,7 @@ def compact(
             return
         with session.working(f"compacting {table}" if wait else ""):
             rows = warehouse.table(table).compact(kind, partition, wait)
-    session.show(rows, _SHOWN["compactions"])
+    session.show(rows, SHOWN["compactions"])
     if not (wait or session.json):
         click.echo("queued; a Worker takes it: `acid run worker`, or Dagster's compaction job")
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from acid_platform import display
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.config import Settings
 from acid_platform.engine.incoming import Rows
@@ -50,6 +51,12 @@ class TableSnapshot:
             names += [delta.directory for delta in seen.deltas]
             lines.append(f"  {partition or self.table}: {' '.join(names) or 'empty'}")
         return "\n".join(lines)
+
+    def __rich__(self) -> object:
+        return display.snapshot(self)
+
+    def _repr_html_(self) -> str:
+        return display.snapshot(self)._repr_html_()
 
 
 class Table:
@@ -240,6 +247,12 @@ class Table:
 
     def __repr__(self) -> str:
         return f"<Table {self.name}>"
+
+    def __rich__(self) -> object:
+        return display.timeline(self._warehouse, self.name)
+
+    def _repr_html_(self) -> str:
+        return display.timeline(self._warehouse, self.name)._repr_html_()
 
 
 def _parsed(snapshot: ValidWriteIdList | str | None) -> ValidWriteIdList | None:

@@ -2,7 +2,8 @@
 
 Four parts: proof that each durable write is one fdatasync; the metastore, SQLite and PostgreSQL in
 alternating slices; the metastore with 0, 1 and 10 million ended transactions; and the long run of
-`--duration` seconds, after which every acknowledged transaction is looked for in the database.
+`--duration` seconds beside compaction and cleaning, after which every acknowledged transaction is
+looked for in the database.
 Writes `<date>-metastore.json` and `.md` to benchmarks/results.
 """
 
@@ -36,6 +37,7 @@ from benchmarks.contenders import (
     Sqlite,
 )
 from benchmarks.syncs import count_syncs
+from benchmarks.upkeep import keep_short
 
 FORK = multiprocessing.get_context("fork")
 HISTORIES = (0, 1_000_000, 10_000_000)
@@ -244,7 +246,12 @@ def fill(file: Path, count: int) -> None:
 def sustain(directory: Path, clients: int, seconds: float) -> dict[str, Any]:
     ours = OurMetastore(directory)
     ours.start()
+    stop = FORK.Event()
+    upkeep = FORK.Process(target=keep_short, args=(ours.home, stop))
+    upkeep.start()
     run = run_clients(ours, clients, seconds)
+    stop.set()
+    upkeep.join()
     status = ours.status()
     durable = ours.stop()
     bins = [0] * max(1, int(seconds // BIN_SECONDS))

@@ -1,13 +1,17 @@
-"""Writes docs/tables.md from the objects that the code decides with.
+"""Writes docs/tables.md and docs/commands.md from the objects that the code decides with.
 
 Run `python -m scripts.print_tables` after a change of them; a test compares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import click
+
+from acid_platform.cli import main
 from acid_platform.config import HONOURED, NO_EFFECT, REFUSED, TABLE_PROPERTIES
 from acid_platform.transactions import Operation
 from acid_platform.transactions.conflicts import CONFLICTING
@@ -19,7 +23,21 @@ from acid_platform.transactions.locks import (
     lock_of,
 )
 
-TARGET = Path(__file__).resolve().parents[1] / "docs" / "tables.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+_COMMANDS = """\
+# Command line
+
+Printed from the code by `python -m scripts.print_tables`; a test fails when this page is older than
+the code.
+
+`acid` is in `.venv/bin`; `python -m acid_platform` is the same. Every command takes
+`--warehouse PATH` (default: `ACID_WAREHOUSE`) and `--json`. The exit code is 0, 1 if it failed (one
+line on stderr says why) or 2 for wrong usage. Only `sql`, `compact` and `run worker` start Spark.
+
+`acid completion bash` (zsh, fish) prints what makes the shell complete commands, options and names
+of tables.
+"""
 
 _HEAD = """\
 # Tables that decide
@@ -29,8 +47,8 @@ the code.
 """
 
 
-def render() -> str:
-    """The whole page."""
+def render_tables() -> str:
+    """The page of locks, conflicts and settings."""
     parts = [
         _HEAD,
         "## Which lock waits for which\n",
@@ -68,6 +86,30 @@ def render() -> str:
     return "\n".join(parts)
 
 
+def render_commands() -> str:
+    """The page of the command line."""
+    return "\n".join([_COMMANDS, *(_command(path, one) for path, one in _walk("acid", main))])
+
+
+def _walk(path: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    for name, one in sorted(group.commands.items()):
+        if isinstance(one, click.Group):
+            yield from _walk(f"{path} {name}", one)
+        else:
+            yield f"{path} {name}", one
+
+
+def _command(path: str, one: click.Command) -> str:
+    given = [f"[{p.human_readable_name}]" if not p.required else p.human_readable_name
+             for p in one.params if isinstance(p, click.Argument)]
+    options = [(_code(" / ".join([*p.opts, *p.secondary_opts])), p.help or "")
+               for p in one.params
+               if isinstance(p, click.Option) and p.name not in ("warehouse", "as_json")]
+    parts = [f"## {path}\n", f"`{' '.join([path, *given])}`\n",
+             f"{inspect.cleandoc(one.help or '')}\n"]
+    return "\n".join([*parts, _table(("option", ""), options)] if options else parts)
+
+
 def _statements() -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for one in Statement:
@@ -92,5 +134,8 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
+PAGES = {DOCS / "tables.md": render_tables, DOCS / "commands.md": render_commands}
+
 if __name__ == "__main__":
-    TARGET.write_text(render())
+    for target, render in PAGES.items():
+        target.write_text(render())

@@ -50,8 +50,8 @@ def hive_rows_with_ids(
     conf = jvm.org.apache.hadoop.mapred.JobConf(spark._jsc.hadoopConfiguration())
     names = ",".join(name for name, _ in columns)
     types = ":".join(kind for _, kind in columns)
-    # Hive 2.3 can't read a list with aborted and no open ids. Both are equally invisible; bases
-    # are judged by `least` alone.
+    # Hive 2.3's list: high watermark, least open id, then open and aborted ids alike. Bases are
+    # judged by `least` alone.
     hidden = sorted({*write_ids.open, *write_ids.aborted})
     least = write_ids.open[0] if write_ids.open else NONE_OPEN
     settings = {
@@ -59,7 +59,7 @@ def hive_rows_with_ids(
         "schema.evolution.columns.types": types, "transactional": "true",
         "transactional_properties": "default", "hive.transactional.table.scan": "true",
         "hive.txn.operational.properties": "1",
-        "hive.txn.valid.txns": f"{write_ids.high_watermark}:{least}:{','.join(map(str, hidden))}:",
+        "hive.txn.valid.txns": ":".join(map(str, (write_ids.high_watermark, least, *hidden))),
         "hive.exec.orc.split.strategy": "BI", "hive.vectorized.execution.enabled": "false",
         "mapreduce.input.fileinputformat.inputdir": f"file:{entity}",
         "mapred.input.dir": f"file:{entity}",
@@ -74,7 +74,7 @@ def hive_rows_with_ids(
         key, value = reader.createKey(), reader.createValue()
         while reader.next(key, value):
             key_of = reader.getRecordIdentifier()
-            rows.append(((key_of.getTransactionId(), key_of.getBucketProperty(),
+            rows.append(((key_of.getTransactionId(), key_of.getBucketId(),
                           key_of.getRowId()), value.toString()))
         reader.close()
     return rows

@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
@@ -74,6 +75,10 @@ def _same(value: Any) -> Any:
     return value
 
 
+_value_of: Convert = attrgetter("_value_")
+"""Of a member of an enum; `value` itself is a property in Python."""
+
+
 def _pair(hint: Any) -> tuple[Convert, Convert]:
     """How to write and how to read a value of this annotation."""
     if isinstance(hint, NewType):
@@ -98,7 +103,7 @@ def _pair(hint: Any) -> tuple[Convert, Convert]:
         )
     if isinstance(hint, type):
         if issubclass(hint, Enum):
-            return (lambda value: value.value), hint
+            return _value_of, hint
         if hint in _TEXT_FORMS:
             return str, hint.parse
         if is_dataclass(hint):

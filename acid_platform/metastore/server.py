@@ -37,7 +37,7 @@ _TICK_SECONDS = 0.2
 _FIRST_CLIENT_SECONDS = 10.0
 _LONGEST_REQUEST_ID = 64
 _OWN = ("status", "stop")
-_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+_ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 Json = dict[str, Any]
 
@@ -210,7 +210,7 @@ class Server:
 
 def _request(payload: bytes) -> Request:
     """Raises ValueError, KeyError, TypeError, RecursionError if the bytes are no request."""
-    said = json.loads(payload)
+    said = json.loads(payload.decode())
     request_id, op, args = said["id"], said["op"], said["args"]
     if not (isinstance(request_id, str) and isinstance(op, str) and isinstance(args, dict)):
         raise TypeError("id and op are texts, args is an object")

@@ -39,7 +39,7 @@ _CONFIG: dict[str, str | int | float | list[str]] = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
 }
-_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+_ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _QUERY_SECONDS = 10.0
 _QUERY_ROWS = 100_000
 

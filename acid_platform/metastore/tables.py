@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
@@ -179,14 +180,21 @@ def add_partitions(turn: Turn, args: Body) -> dict[str, Any]:
 
 def normal_partition(table: Table, name: str) -> str:
     """The partition with lower case keys (T24). Raises NoSuchPartition if the columns differ."""
-    columns = [one for one, _ in table.record.partition_columns]
-    values = parse_partition(name, columns) if columns else None
-    if values is None:
+    columns = tuple(one for one, _ in table.record.partition_columns)
+    found = _normal(name, columns)
+    if found is None:
         raise NoSuchPartition(
             f"{name!r} is no partition of {table.record.name}, which is partitioned by"
-            f" {columns or 'nothing'}"
+            f" {list(columns) or 'nothing'}"
         )
-    return partition_name(dict(zip(columns, values, strict=True)))
+    return found
+
+
+@lru_cache(4096)
+def _normal(name: str, columns: tuple[str, ...]) -> str | None:
+    """Asked twice in every transaction, mostly for the same partitions."""
+    values = parse_partition(name, list(columns)) if columns else None
+    return None if values is None else partition_name(dict(zip(columns, values, strict=True)))
 
 
 def drop(turn: Turn, args: Body) -> None:

@@ -1,26 +1,33 @@
 """P23: random histories of DML and compactions; Hive's reader and ours agree with a plain model.
 
-After every step the snapshot is kept as a write id list. In the end each list is read again, by us
-(P13) and by Hive out of the directories that we select for it: rows and row ids must be equal.
+After every step a snapshot is taken and held (P12). In the end each one is read, by us and by Hive
+out of the directories that we select for it: rows and row ids must be equal, whatever was compacted
+and cleaned meanwhile.
 """
 
 from __future__ import annotations
 
+import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
+from acid_platform.engine.open import open_scan
+from acid_platform.errors import CompactionRefused
+from acid_platform.services import cleaner
+from acid_platform.snapshots import Snapshot
 from acid_platform.table import Table
 from acid_platform.transaction import TransactionTable
-from acid_platform.transactions import ValidWriteIdList
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.hive import RowId, hive_rows_with_ids, link_farm
@@ -29,7 +36,8 @@ pytestmark = pytest.mark.spark
 
 Rows = dict[int, tuple[str | None, int]]
 """id → v, p: what the table holds."""
-STEPS = ("insert", "update", "delete", "merge", "several", "abort", "overwrite", "minor", "major")
+STEPS = ("insert", "update", "delete", "merge", "several", "abort", "overwrite", "minor", "major",
+         "clean")
 KEYS = 12
 
 
@@ -37,21 +45,23 @@ KEYS = 12
 class History:
     """One table and its model; a step changes both."""
 
+    warehouse: Warehouse
     table: Table
-    data: st.DataObject
+    random: random.Random
     rows: Rows = field(default_factory=dict)
-    kept: list[tuple[ValidWriteIdList, Rows]] = field(default_factory=list)
+    kept: list[tuple[Snapshot, Rows]] = field(default_factory=list)
     steps: int = 0
 
-    def ids(self, least: int = 0) -> list[int]:
-        return sorted(self.data.draw(
-            st.sets(st.integers(0, KEYS - 1), min_size=least, max_size=6), label="ids"))
+    def ids(self) -> list[int]:
+        return sorted(self.random.sample(range(KEYS), self.random.randint(0, 6)))
 
     def run(self, step: str) -> None:
         self.steps += 1
         match step:
             case "minor" | "major":
                 self._compact(step)
+            case "clean":
+                cleaner.run(self.warehouse.metastore)
             case "several":
                 self._transaction(lambda: None)
             case "abort":
@@ -60,7 +70,7 @@ class History:
                     self._transaction(lambda: 1 // 0)
                 self.rows = before
             case "overwrite":
-                rows = {one: (f"o{self.steps}", one % 2) for one in self.ids()}
+                rows: Rows = {one: (f"o{self.steps}", one % 2) for one in self.ids()}
                 # Of a partitioned table only the partitions that the rows name are replaced.
                 named = {p for _, p in rows.values()}
                 kept = {one: row for one, row in self.rows.items()
@@ -69,12 +79,11 @@ class History:
                 self.rows = {**kept, **rows} if rows or not kept else self.rows
             case _:
                 self._statement(self.table, step)
-        self.kept.append((self.table.snapshot().write_ids, dict(self.rows)))
+        self.kept.append((self.warehouse.snapshot(), dict(self.rows)))
 
     def _transaction(self, last: Callable[[], object]) -> None:
-        with self.table._warehouse.transaction() as txn:
-            for step in self.data.draw(
-                    st.lists(st.sampled_from(STEPS[:4]), min_size=2, max_size=3), label="several"):
+        with self.warehouse.transaction() as txn:
+            for step in self.random.choices(STEPS[:4], k=self.random.randint(2, 3)):
                 self._statement(txn.table(self.table.name), step)
             last()
 
@@ -96,7 +105,7 @@ class History:
                 table.delete(f"id IN ({listed})")
                 self.rows = {one: row for one, row in self.rows.items() if one not in ids}
             case _:
-                source = {one: (new, one % 2) for one in ids}
+                source: Rows = {one: (new, one % 2) for one in ids}
                 if source:
                     table.merge(
                         _dicts(source), "t.id = s.id", when_matched_update={"v": "s.v"},
@@ -105,29 +114,41 @@ class History:
                 self.rows = {one: row for one, row in {**self.rows, **source}.items()
                              if one not in gone}
 
-    def _compact(self, kind: str) -> None:
-        partitions = self.table.partitions() if self.table.partition_columns else [None]
+    def _compact(self, kind: Literal["minor", "major"]) -> None:
+        partitions: Sequence[str | None] = self.table.partitions() or [None]
         for partition in partitions:
-            self.table.compact(kind, partition=partition)  # type: ignore[arg-type]
+            with suppress(CompactionRefused):  # too few directories
+                self.table.compact(kind, partition=partition)
 
     # --- agreement -----------------------------------------------------------------------------
 
-    def check(self, spark: SparkSession, scratch: Path) -> None:
-        for number, (write_ids, rows) in enumerate(self.kept):
-            ours = self.table.read(snapshot=write_ids, row_id=True).collect()
+    def check(self, spark: SparkSession, scratch: Path) -> int:
+        """How many rows Hive returned."""
+        compared = 0
+        for number, (snapshot, rows) in enumerate(self.kept):
+            ours = snapshot.table("db.t").read(row_id=True).collect()
             assert {row["id"]: (row["v"], row["p"]) for row in ours} == rows
             assert len(ours) == len(rows)
-            assert self._hive(spark, write_ids, scratch / str(number)) == Counter(
-                (row["p"] if self.table.partition_columns else None, tuple(row["row__id"]),
-                 f"{{{row['id']}, {'null' if row['v'] is None else row['v']}"
-                 f"{'' if self.table.partition_columns else ', ' + str(row['p'])}}}")
-                for row in ours)
+            hive = self._hive(spark, snapshot, scratch / str(number))
+            assert hive == Counter((self._partition(row), tuple(row["row__id"]),
+                                    self._printed(row)) for row in ours)
+            compared += hive.total()
+        return compared
+
+    def _partition(self, row: Row) -> int | None:
+        return row["p"] if self.table.partition_columns else None
+
+    def _printed(self, row: Row) -> str:
+        stored = [row[name] for name, _ in self.table.record.columns]
+        return "{" + ", ".join("null" if one is None else str(one) for one in stored) + "}"
 
     def _hive(
-        self, spark: SparkSession, write_ids: ValidWriteIdList, scratch: Path
+        self, spark: SparkSession, snapshot: Snapshot, scratch: Path
     ) -> Counter[tuple[int | None, RowId, str]]:
         found: Counter[tuple[int | None, RowId, str]] = Counter()
-        scan = self.table._warehouse.leased_scan(self.table.record, None, write_ids)
+        write_ids = snapshot._lease.valid_write_ids("db.t")
+        scan = open_scan(self.warehouse.layout(self.table.record), write_ids,
+                         snapshot._lease.valid_txns)
         for entity in scan.entities:
             farm = link_farm(entity.directory, scratch / (entity.partition or "t"))
             value = int(entity.values[0] or 0) if entity.values else None
@@ -141,18 +162,17 @@ def _dicts(rows: Rows) -> list[dict[str, object]]:
     return [{"id": one, "v": v, "p": p} for one, (v, p) in rows.items()]
 
 
-def _holds(
-    spark: SparkSession, data: st.DataObject, shape: str, length: int
-) -> None:
+def _holds(spark: SparkSession, seed: int, shape: str, length: int) -> None:
+    draw = random.Random(f"{shape} {seed}")
     root = Path(tempfile.mkdtemp())
     try:
         with temporary_warehouse(root / "wh", spark) as warehouse:
-            history = History(_table(warehouse, shape), data)
-            history.run("insert")
-            for step in data.draw(st.lists(st.sampled_from(STEPS), min_size=length,
-                                           max_size=length), label="steps"):
+            history = History(warehouse, _table(warehouse, shape), draw)
+            for step in ["insert", *draw.choices(STEPS, k=length)]:
                 history.run(step)
-            history.check(spark, root / "farm")
+            assert history.check(spark, root / "farm") > length
+            for snapshot, _ in history.kept:
+                snapshot.close()
     finally:
         shutil.rmtree(root)
 
@@ -164,25 +184,24 @@ def _table(warehouse: Warehouse, shape: str) -> Table:
     return warehouse.create_table("db.t", "id int, v string, p int", clustered_by=clustered)
 
 
-# No shrinking: a history costs many Spark jobs; the failing one is printed by its draws.
+SHAPES = ("plain", "partitioned", "bucketed")
+# No shrinking: a seed of a smaller number is not a simpler history.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-HEALTH = list(HealthCheck)
 
 
-@settings(max_examples=1, phases=PHASES, suppress_health_check=HEALTH, database=None)
-@given(data=st.data(), shape=st.sampled_from(["plain", "partitioned", "bucketed"]))
+@pytest.mark.parametrize(("shape", "seed"), [("partitioned", 1)])
 def test_P23_hive_agrees_on_every_snapshot_of_a_random_history(
-    spark: SparkSession, data: st.DataObject, shape: str
+    spark: SparkSession, shape: str, seed: int
 ) -> None:
-    _holds(spark, data, shape, length=6)
+    _holds(spark, seed, shape, length=7)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("shape", ["plain", "partitioned", "bucketed"])
-@settings(max_examples=5, phases=PHASES, suppress_health_check=HEALTH)
-@given(data=st.data())
+@pytest.mark.parametrize("shape", SHAPES)
+@settings(max_examples=5, phases=PHASES)
+@given(seed=st.integers(0, 2**32))
 def test_P23_hive_agrees_on_every_snapshot_of_many_random_histories(
-    spark: SparkSession, data: st.DataObject, shape: str
+    spark: SparkSession, shape: str, seed: int
 ) -> None:
-    _holds(spark, data, shape, length=10)
+    _holds(spark, seed, shape, length=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,10 +106,48 @@ def test_T31_first_committer_wins_per_partition(warehouse: Warehouse, months: Ta
     third.table("db.m").update({"v": "'3'"}, "month = 3")
     first.commit()
     third.commit()
-    with pytest.raises(WriteConflict, match="month=1"):
+    with pytest.raises(WriteConflict) as conflict:
         second.commit()
+    # Table, partition, and both transactions with what they did from when to when.
+    for text in ("db.m month=1: ", f"delete of transaction [{second.id}, now]",
+                 f"update of transaction [{first.id}, "):
+        assert text in str(conflict.value)
     assert rows(months) == [(0, "1", 1), (1, "1", 1), (2, "c", 2), (3, "d", 2), (4, "3", 3),
                             (5, "3", 3)]
+
+
+def test_T15_a_reader_in_a_loop_sees_each_statement_whole_or_not_at_all(
+    warehouse: Warehouse, months: Table
+) -> None:
+    """Statements touch every partition; a read in the middle of one would find two values of v."""
+    seen: list[set[tuple[str, int]]] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            found = months.to_arrow(columns=["v", "id"]).to_pylist()
+            seen.append({(row["v"], len(found)) for row in found})
+
+    months.update({"v": "'0'"})
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for number in (1, 2):
+            with warehouse.transaction() as txn:
+                table = txn.table("db.m")
+                table.delete("id % 2 = 0")
+                table.update({"v": f"'{number}'"})
+                table.insert([{"id": one, "v": str(number), "month": one // 2 + 1}
+                              for one in (0, 2, 4)])
+        months.compact("major")
+        cleaner.run(warehouse.metastore)
+    finally:
+        done.set()
+        reader.join()
+    assert all(len(one) == 1 for one in seen), [one for one in seen if len(one) != 1]
+    assert {count for (_, count), in seen} == {6}
+    # It read between the commits, not only before and after them.
+    assert len({value for (value, _), in seen}) > 2 and len(seen) > 10
 
 
 def test_P12_a_frame_keeps_its_rows_through_update_compaction_and_cleaning(

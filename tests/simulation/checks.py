@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from acid_platform.metastore.state import Table as StateTable
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from tests.simulation.claims import claim
 from tests.simulation.disk import settled
-from tests.simulation.model import claim
 from tests.simulation.rules import Resource, Table, Txn, waits
 
 if TYPE_CHECKING:

@@ -12,12 +12,16 @@ from collections.abc import Callable
 from typing import Any
 
 from acid_platform.clock import ManualClock
-from tests.simulation.actors import Actor, Admin, Bystander, Cleaner, Worker, Writer
+from tests.simulation.actors import Actor
 from tests.simulation.checks import check_fast, check_whole
+from tests.simulation.claims import Broken, claim
 from tests.simulation.disk import Directory, Disk, Place
-from tests.simulation.model import Broken, Model, claim
+from tests.simulation.keepers import Cleaner, Worker
+from tests.simulation.model import Model
 from tests.simulation.process import Decided, Process, Request, picture
 from tests.simulation.storage import MemoryStore, Storage
+from tests.simulation.visitors import Admin, Bystander
+from tests.simulation.writers import Writer
 
 Json = dict[str, Any]
 

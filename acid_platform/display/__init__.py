@@ -1,0 +1,33 @@
+"""What people see: listings, the timeline of a table, read costs. Terminal, notebook, chart."""
+
+from acid_platform.display.costs import ReadCost, chart, read_cost
+from acid_platform.display.listing import Listing, human_bytes, show_table, shown
+from acid_platform.display.looks import (
+    SHOWN,
+    compactions,
+    history,
+    locks,
+    snapshot,
+    timeline,
+    transactions,
+)
+from acid_platform.display.timeline import BAR, Timeline
+
+__all__ = [
+    "BAR",
+    "SHOWN",
+    "Listing",
+    "ReadCost",
+    "Timeline",
+    "chart",
+    "compactions",
+    "history",
+    "human_bytes",
+    "locks",
+    "read_cost",
+    "show_table",
+    "shown",
+    "snapshot",
+    "timeline",
+    "transactions",
+]

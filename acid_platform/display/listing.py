@@ -1,0 +1,102 @@
+"""Rows under named columns: in a terminal (rich) and in a notebook (HTML)."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text
+
+TIMES = frozenset({
+    "startedtime", "lastheartbeattime", "last_heartbeat", "acquired_at", "enqueuetime", "starttime",
+    "committime", "created", "time",
+})
+"""Columns in milliseconds since 1970, shown as UTC."""
+DURATIONS = frozenset({"duration"})
+"""Columns in milliseconds, shown in seconds."""
+SIZES = frozenset({"bytes"})
+
+_TABLE = "border-collapse:collapse;font-variant-numeric:tabular-nums"
+_CELL = "padding:2px 8px;text-align:left;border-bottom:1px solid rgba(128,128,128,.35)"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows under named columns; renders itself with rich and as HTML."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    columns: tuple[str, ...]
+    title: str = ""
+
+    def __rich__(self) -> RichTable:
+        table = _rich_table(self.columns, self.title, self.rows)
+        for row in self.rows:
+            # Text: names such as [delete_]delta are no markup.
+            table.add_row(*(Text(shown(name, row.get(name))) for name in self.columns))
+        return table
+
+    def _repr_html_(self) -> str:
+        cells = [[escape(shown(name, row.get(name))) for name in self.columns] for row in self.rows]
+        return html_table(self.title, self.columns, cells)
+
+
+def show_table(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None, title: str = ""
+) -> Listing:
+    """Rows as a listing; without `columns` those of the first row."""
+    every = tuple(rows)
+    return Listing(every, tuple(columns or (every[0] if every else ())), title)
+
+
+def human_bytes(size: int) -> str:
+    """`745 B`, `1.2 kB`, `3.4 MB`."""
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def shown(column: str, value: Any) -> str:
+    """A value as people read it: times in UTC, durations in seconds, nothing as nothing."""
+    if value is None or value == "None":
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if column in TIMES:
+            moment = datetime.datetime.fromtimestamp(value / 1000, datetime.UTC)
+            return f"{moment:%Y-%m-%d %H:%M:%S}" if value else ""
+        if column in DURATIONS:
+            return f"{value / 1000:.1f} s"
+        if column in SIZES:
+            return human_bytes(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def _rich_table(
+    columns: Sequence[str], title: str, rows: Sequence[Mapping[str, Any]]
+) -> RichTable:
+    table = RichTable(box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
+    for name in columns:
+        values = [row.get(name) for row in rows]
+        right = name not in TIMES and any(isinstance(one, int | float) for one in values)
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    return table
+
+
+def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in columns)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in row) + "</tr>"
+        for row in rows)
+    caption = (f'<caption style="text-align:left;caption-side:top">{escape(title)}</caption>'
+               if title else "")
+    return (f'<div style="overflow-x:auto"><table style="{_TABLE}">{caption}'
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")

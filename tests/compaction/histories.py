@@ -1,0 +1,379 @@
+"""Random histories of one table: the metastore's rules, real files and services, no JVM.
+
+Up to four writers insert, delete, update and overwrite, readers hold snapshots, one compaction at a
+time is somewhere on its way, the Cleaner comes by; any of them may crash. A model knows what each
+transaction did. Whatever the order, each held snapshot sees its rows with their identities, each
+once, until it ends; and at the end nothing is left that nobody needs.
+
+`python -m tests.compaction.histories [SEED] [COUNT] [STEPS]` runs many.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from acid_platform.compaction import NothingToDo
+from acid_platform.engine import compact
+from acid_platform.engine.arrow_read import arrow_scan
+from acid_platform.engine.open import TableLayout
+from acid_platform.errors import (
+    AcidError,
+    AlreadyScheduled,
+    CompactionLost,
+    LockTimeout,
+    TxnAborted,
+    WriteConflict,
+)
+from acid_platform.metastore import LockRequest, Metastore, WriteReport
+from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.transaction import Transaction
+from acid_platform.services import cleaner
+from acid_platform.services.context import table_layout
+from acid_platform.services.worker import CompactionRun
+from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.locks import LockType
+from tests.acid_files import B1, AcidTable, P
+from tests.compaction.killed_worker import merge
+from tests.metastore.local import local_metastore
+from tests.metastore.world import World
+
+Key = tuple[int, int, int]
+TABLE = "db.t"
+MOST_WRITERS, MOST_READERS = 4, 5
+ACTIONS = (
+    ("begin", 8), ("write", 3), ("commit", 12), ("abort", 1), ("crash", 1), ("overwrite", 1),
+    ("read", 3), ("release", 2), ("request", 2), ("compact", 12), ("revoke", 1), ("clean", 4),
+)
+"""With their weights: writers end soon, since an open write id bounds what may be compacted."""
+
+
+@dataclass
+class Local:
+    """A warehouse as the Worker sees it; it has no Spark."""
+
+    metastore: Metastore
+
+    @property
+    def spark(self) -> Any:
+        raise AssertionError("no JVM here")
+
+    def layout(self, record: TableRecord) -> TableLayout:
+        return table_layout(self.metastore, record)
+
+
+@dataclass
+class Writer:
+    txn: Transaction
+    write_id: int
+    seen: ValidWriteIdList
+    statements: int = 0
+    rows: set[Key] = field(default_factory=set)
+    gone: set[Key] = field(default_factory=set)
+    reports: list[WriteReport] = field(default_factory=list)
+
+
+@dataclass
+class Reader:
+    lease: Transaction
+    write_ids: ValidWriteIdList
+    txns: ValidTxnList
+    expected: list[Key]
+
+
+@dataclass
+class History:
+    """One table in `root`; `random` decides everything."""
+
+    root: Path
+    random: Random
+    world: World = field(default_factory=World)
+    log: list[str] = field(default_factory=list)
+    writers: list[Writer] = field(default_factory=list)
+    readers: list[Reader] = field(default_factory=list)
+    inserted: dict[Key, int] = field(default_factory=dict)
+    deleted: list[tuple[Key, int]] = field(default_factory=list)
+    """Of every transaction that ever wrote, whatever became of it; with the write id that did it.
+    """
+    bases: set[int] = field(default_factory=set)
+    run: CompactionRun | None = None
+    phase: int = 0
+    published: int = 0
+    removed: int = 0
+
+    def __post_init__(self) -> None:
+        self.metastore = local_metastore(self.world)
+        self.metastore.create_database("db")
+        self.metastore.create_table(TABLE, str(self.root), [("v", "string")],
+                                    properties={"transactional": "true"})
+        # Aborted data goes as soon as nobody can see it (C50).
+        self.metastore.set("hive.compactor.abortedtxn.threshold", "0")
+        self.root.mkdir(parents=True)
+
+    @cached_property
+    def files(self) -> AcidTable:
+        return AcidTable(self.root)
+
+    @cached_property
+    def layout(self) -> TableLayout:
+        return table_layout(self.metastore, self.metastore.table(TABLE))
+
+    # --- the model ------------------------------------------------------------------------------
+
+    def visible(self, seen: ValidWriteIdList) -> list[Key]:
+        floor = max((one for one in self.bases if seen.is_valid(one)), default=0)
+        gone = {key for key, write_id in self.deleted if seen.is_valid(write_id)}
+        return sorted(
+            key for key, write_id in self.inserted.items()
+            if seen.is_valid(write_id) and write_id >= floor and key not in gone)
+
+    def found(self, write_ids: ValidWriteIdList, txns: ValidTxnList) -> list[Key]:
+        table = arrow_scan(self.layout, write_ids, txns, row_id=True).table()
+        keys = []
+        for value, row in zip(table["v"].to_pylist(), table["row__id"].to_pylist(), strict=True):
+            key = row["writeid"], row["bucketid"], row["rowid"]
+            assert value == str(key), f"row {key} has the value of {value}"
+            keys.append(key)
+        return sorted(keys)
+
+    def check(self) -> None:
+        for one in self.readers:
+            found = self.found(one.write_ids, one.txns)
+            assert found == one.expected, (
+                f"the snapshot of {one.lease.id} ({one.write_ids}) sees {found}, not"
+                f" {one.expected}")
+
+    # --- writers --------------------------------------------------------------------------------
+
+    def begin(self, lock: LockType = LockType.SHARED_WRITE) -> Writer | None:
+        txn = self.metastore.begin()
+        operation = Operation.UPDATE
+        try:
+            txn.lock([LockRequest(TABLE, lock, operation)], zero_wait=True, wait=0)
+        except LockTimeout:
+            txn.abort()
+            return None
+        return Writer(txn, txn.write_ids[TABLE], txn.valid_write_ids(TABLE))
+
+    def do_begin(self) -> None:
+        if len(self.writers) < MOST_WRITERS:
+            writer = self.begin()
+            if writer:
+                self.writers.append(writer)
+                self.statement(writer)
+
+    def do_write(self) -> None:
+        if self.writers:
+            self.statement(self.random.choice(self.writers))
+
+    def statement(self, one: Writer) -> None:
+        """Rows, or deletes of what the writer sees, or both; each statement has its number."""
+        number, w = one.statements, one.write_id
+        one.statements += 1
+        rows = self.random.randint(0, 4)
+        if rows:
+            bucket = self.random.choice((P, B1)) + number
+            keys = [(w, bucket, row) for row in range(rows)]
+            self.insert(f"d{w}.{number}", keys)
+            one.rows.update(keys)
+            self.report(one, f"delta_{w:07d}_{w:07d}_{number:04d}", rows, Operation.INSERT)
+        live = sorted({*self.visible(one.seen), *one.rows} - one.gone)
+        gone = self.random.sample(live, min(len(live), self.random.randint(0, 3)))
+        if gone:
+            self.files.deletes(f"D{w}.{number}", sorted(gone), w)
+            self.deleted += [(key, w) for key in gone]
+            one.gone.update(gone)
+            self.report(one, f"delete_delta_{w:07d}_{w:07d}_{number:04d}", len(gone),
+                        Operation.DELETE)
+
+    def insert(self, where: str, keys: list[Key]) -> None:
+        bucket = (keys[0][1] >> 16) & 0xFFF
+        self.files.inserts(f"{where}/bucket_{bucket:05d}", [(*key, str(key)) for key in keys])
+        self.inserted |= {key: key[0] for key in keys}
+
+    def report(self, one: Writer, directory: str, rows: int, operation: Operation) -> None:
+        one.reports.append(WriteReport(TABLE, None, operation, directory, rows, 100 * rows, 1))
+
+    def taken(self) -> Writer | None:
+        if not self.writers:
+            return None
+        return self.writers.pop(self.random.randrange(len(self.writers)))
+
+    def do_commit(self) -> None:
+        one = self.taken()
+        if one:
+            try:
+                one.txn.commit(one.reports)
+            except WriteConflict:
+                self.log.append(f"  {one.txn.id} conflicts")
+
+    def do_abort(self) -> None:
+        one = self.taken()
+        if one:
+            one.txn.abort()
+
+    def do_crash(self) -> None:
+        """A writer that dies leaves its files, and the reaper's abort comes later."""
+        one = self.taken()
+        if one:
+            self.metastore.abort_transactions([one.txn.id], "no heartbeat")
+
+    def do_overwrite(self) -> None:
+        one = self.begin(LockType.EXCL_WRITE)
+        if one:
+            w = one.write_id
+            keys = [(w, P, row) for row in range(self.random.randint(1, 3))]
+            self.insert(f"b{w}", keys)
+            self.bases.add(w)
+            one.txn.commit([WriteReport(TABLE, None, Operation.INSERT, f"base_{w:07d}", len(keys),
+                                        500, 1, overwrite=True)])
+
+    # --- readers --------------------------------------------------------------------------------
+
+    def do_read(self) -> None:
+        if len(self.readers) < MOST_READERS:
+            self.readers.append(self.hold())
+
+    def hold(self) -> Reader:
+        lease = self.metastore.open_snapshot([TABLE])
+        write_ids = lease.valid_write_ids(TABLE)
+        made = Reader(lease, write_ids, lease.valid_txns, self.visible(write_ids))
+        found = self.found(write_ids, lease.valid_txns)
+        assert found == made.expected, f"a new snapshot {write_ids} sees {found}, not the model's"
+        return made
+
+    def do_release(self) -> None:
+        if self.readers:
+            self.readers.pop(self.random.randrange(len(self.readers))).lease.commit()
+
+    # --- services -------------------------------------------------------------------------------
+
+    def do_request(self) -> None:
+        with suppress(AlreadyScheduled):
+            self.metastore.request_compaction(TABLE, None, self.random.choice(("minor", "major")))
+
+    def do_compact(self) -> None:
+        """The next phase of the compaction that is on its way, or its end by a crash."""
+        if self.run is None:
+            self.run, self.phase = CompactionRun.take(Local(self.metastore), "worker-1"), 0
+            return
+        crash = self.random.random() < 0.1
+        try:
+            match self.phase:
+                case 0:
+                    if isinstance(self.run.prepare(), NothingToDo):
+                        self.run = None
+                case 1:
+                    merge(self.run)
+                case _ if crash:  # between the renames and the commit
+                    assert self.run._work and self.run.staged
+                    compact.publish(self.run._work, self.run.staged)
+                case _:
+                    self.run.publish()
+                    self.published += 1
+                    self.run = None
+                    self.check()
+        except (CompactionLost, TxnAborted) as error:
+            if self.run:
+                self.run.fail(error)
+            self.run = None
+        self.phase += 1
+        if crash and self.run:
+            self.do_revoke()
+
+    def do_revoke(self) -> None:
+        """The Worker dies, or is only slow: then it goes on and loses."""
+        if self.run:
+            self.metastore.revoke_workers("worker")
+            if self.random.random() < 0.7:
+                self.run = None
+
+    def do_clean(self) -> None:
+        done = cleaner.run(self.metastore)
+        self.removed += sum(len(one.removed) for one in done)
+        for one in done:
+            assert one.error in ("", "something obsolete is still there"), one
+            self.log += [f"  removed {line}" for line in one.removed]
+        if done:
+            self.check()
+
+    # --- all of it ------------------------------------------------------------------------------
+
+    def play(self, steps: int) -> None:
+        names = [name for name, _ in ACTIONS]
+        weights = [weight for _, weight in ACTIONS]
+        for name in self.random.choices(names, weights, k=steps):
+            self.log.append(name)
+            self.world.clock.advance(1000)
+            getattr(self, f"do_{name}")()
+        self.finish()
+
+    def finish(self) -> None:
+        """All end; after a major compaction and cleaning one base is left, with the model's rows.
+        """
+        self.check()
+        while self.readers:
+            self.do_release()
+        while self.writers:
+            self.do_commit()
+        self.metastore.revoke_workers("worker")
+        self.run = None
+        for kind in ("minor", "major"):
+            with suppress(AlreadyScheduled):
+                self.metastore.request_compaction(TABLE, None, kind)
+            self.work_off()
+            self.do_clean()
+        reader = self.hold()
+        reader.lease.commit()
+        self.do_clean()
+        self.world.clock.advance(3_600_000)
+        self.do_clean()
+        left = sorted(one.name for one in self.root.iterdir() if not one.name.startswith("."))
+        live = {one.name for one in self.metastore.entities(TABLE)[0].directories
+                if not one.obsolete}
+        assert set(left) == live, f"on disk is {left}, of which {sorted(live)} is needed"
+
+    def work_off(self) -> None:
+        while (run := CompactionRun.take(Local(self.metastore), "worker-2")) is not None:
+            if not isinstance(run.prepare(), NothingToDo):
+                merge(run)
+                run.publish()
+                self.published += 1
+
+
+def play(seed: int, steps: int = 40) -> History:
+    """One history. An AssertionError or AcidError tells seed and steps to run it again."""
+    with tempfile.TemporaryDirectory(prefix="history-") as place:
+        history = History(Path(place, "t"), Random(seed))
+        try:
+            history.play(steps)
+        except (AssertionError, AcidError) as error:
+            error.add_note(f"history {seed} of {steps} steps: " + ", ".join(history.log))
+            raise
+        finally:
+            history.metastore.close()
+        return history
+
+
+def main() -> None:
+    given = [int(one) for one in sys.argv[1:]]
+    first, count, steps = (*given, *(0, 1000, 60)[len(given):])
+    published = removed = 0
+    for seed in range(first, first + count):
+        done = play(seed, steps)
+        published, removed = published + done.published, removed + done.removed
+        if (seed - first) % 100 == 99:
+            print(f"{seed - first + 1} histories, {published} compactions, {removed} removals",
+                  flush=True)
+    print(f"{count} histories of {steps} steps: {published} compactions, {removed} removals,"
+          " every held snapshot kept its rows")
+
+
+if __name__ == "__main__":
+    main()

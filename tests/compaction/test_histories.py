@@ -1,0 +1,104 @@
+"""Every held snapshot keeps its rows and row ids through any history of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from acid_platform.metastore import cleaning
+from acid_platform.storage import rewrite
+from acid_platform.transactions import Operation
+from tests.acid_files import P
+from tests.compaction.histories import History, play
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_C41_C46_every_held_snapshot_of_a_random_history_keeps_its_rows(first: int) -> None:
+    done = [play(seed, 60) for seed in range(first, first + 10)]
+    assert sum(one.published for one in done) > 3
+    assert sum(one.removed for one in done) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("first", range(1000, 3000, 500))
+def test_C41_C46_thousands_of_histories(first: int) -> None:
+    for seed in range(first, first + 500):
+        play(seed, 80)
+
+
+def test_a_cleaner_that_waits_for_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C41 broken on purpose: the histories are long enough to show it."""
+    monkeypatch.setattr(cleaning, "holders", lambda *_: [])
+    with pytest.raises((AssertionError, OSError), match=r".") as found:
+        for seed in range(100):
+            play(seed, 80)
+    assert any("history" in note for note in found.value.__notes__)
+
+
+def test_a_merge_that_forgets_deletes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = rewrite.load_keys
+    monkeypatch.setattr(rewrite, "load_keys", lambda files, sources, write_ids: load(
+        files, sources[:1], write_ids))
+    with pytest.raises(AssertionError, match="sees"):
+        for seed in range(100):
+            play(seed, 80)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    made = History(tmp_path / "t", Random(1))
+    yield made
+    made.metastore.close()
+
+
+def test_case_34_every_held_snapshot_keeps_its_rows_through_minor_major_and_cleaning(
+    history: History
+) -> None:
+    """Rows deleted and inserted again; an old and a new snapshot, through every step."""
+
+    def insert() -> None:
+        writer = history.begin()
+        assert writer is not None
+        keys = [(writer.write_id, P, row) for row in range(3)]
+        history.insert(f"d{writer.write_id}", keys)
+        name = f"delta_{writer.write_id:07d}_{writer.write_id:07d}_0000"
+        history.report(writer, name, 3, Operation.INSERT)
+        writer.txn.commit(writer.reports)
+
+    def delete(*keys: tuple[int, int, int]) -> None:
+        writer = history.begin()
+        assert writer is not None
+        history.files.deletes(f"D{writer.write_id}", list(keys), writer.write_id)
+        history.deleted += [(key, writer.write_id) for key in keys]
+        name = f"delete_delta_{writer.write_id:07d}_{writer.write_id:07d}_0000"
+        history.report(writer, name, len(keys), Operation.DELETE)
+        writer.txn.commit(writer.reports)
+
+    insert()
+    history.readers.append(history.hold())
+    delete((1, P, 0), (1, P, 2))
+    insert()
+    delete((3, P, 1))
+    for kind in ("minor", "major"):
+        history.readers.append(history.hold())
+        history.metastore.request_compaction("db.t", None, kind)
+        history.do_compact()
+        for _ in range(3):
+            history.do_compact()
+            history.check()
+        history.readers.append(history.hold())
+        history.do_clean()
+        history.check()
+        insert()
+    assert history.published == 2
+    assert [len(one.expected) for one in history.readers] == [3, 3, 3, 6, 6]
+    while history.readers:
+        history.do_release()
+        history.do_clean()
+        history.check()
+    base, delta = sorted(one.name for one in history.root.iterdir())
+    assert base.startswith("base_0000005_v") and delta == "delta_0000006_0000006_0000"

@@ -1,0 +1,117 @@
+"""What the model remembers, and what has to be seen of it (S rules, P5)."""
+
+from __future__ import annotations
+
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from tests.simulation.claims import Json, claim, expect, full, value
+from tests.simulation.rules import Entity, Lock, Table, Txn
+
+
+class Book:
+    """Everything that happened, and what a snapshot sees of it."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self.timeout = int(settings["hive.txn.timeout"].rstrip("s")) * 1000
+        self.interval = int(settings["hive.timedout.txn.reaper.interval"].rstrip("s")) * 1000
+        self.delay = int(settings["hive.timedout.txn.reaper.start"].rstrip("s")) * 1000
+        self.lease = int(settings["acid.read.lease.max"].rstrip("s")) * 1000
+        self.exclusive_writes = settings["hive.txn.xlock.write"] == "true"
+        self.everyone_holds = settings["acid.cleaner.watermark"] == "global"
+        self.now = 1
+        self.txns: dict[int, Txn] = {}
+        self.open: dict[int, Txn] = {}
+        self.queue: list[Lock] = []
+        self.tables: dict[int, Table] = {}
+        self.names: dict[str, int] = {}
+        self.entities: dict[tuple[int, str | None], Entity] = {}
+        self.compacted: dict[int, int] = {}
+        """Rows of the compaction queue that wait for cleaning: when they were committed."""
+        self.working: dict[int, tuple[str, int, int]] = {}
+        """Rows that a Worker has: worker, attempt, transaction."""
+        self.busy: dict[int, tuple[int, str | None]] = {}
+        """What these rows compact."""
+        self.cleaning: dict[tuple[int, str | None], int] = {}
+        """What a Cleaner works on, since when by the clock."""
+        self.answers: dict[str, Json] = {}
+        self.parked_answers: dict[str, str] = {}
+        self.started = self.reaped = self.lists = self.last_ext = 0
+
+    @property
+    def last_txn(self) -> int:
+        return len(self.txns)
+
+    # --- what is seen -----------------------------------------------------------------------
+
+    def on_valid_write_ids(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        txn = self._live("P12", args["txn"], own)
+        if txn is None:
+            return
+        table = self._table(args["table"])
+        if table is None:
+            expect("P12", own, "NoSuchTable")
+            return
+        if not self._may_read(txn, table):
+            expect("P11", own, "SnapshotExpired")
+            return
+        answer = value("P12", own)
+        if not txn.all_tables:
+            txn.needs.setdefault(table.name, table.id)
+        self._snapshot(txn)
+        txn.read = clock
+        claim("S2", answer["write_id"] == txn.write_ids.get(table.id), answer)
+        self._check_list(txn, table, answer["list"])
+
+    def _check_grant(self, answer: Json) -> None:
+        """The snapshot and the write ids that a client got with its locks."""
+        txn = self.txns[answer["txn"]]
+        listed = ValidTxnList.parse(answer["valid_txns"])
+        claim("S2", listed.high_watermark == txn.id, listed, txn)
+        claim("S1 S2 S4", frozenset(listed.open) == txn.unseen,
+              txn, "excepts as open", listed.open, "not", txn.unseen)
+        for one in listed.aborted:
+            claim("S1", self.txns[one].state == "a" and one < txn.id, txn, "excepts", one)
+        expected = {self.tables[one].name: write_id for one, write_id in txn.write_ids.items()
+                    if not self.tables[one].dropped}
+        claim("P6", answer["write_ids"] == expected, answer["write_ids"], expected)
+        for name, text in answer["lists"].items():
+            self._check_list(txn, self.tables[txn.needs[name]], text)
+
+    def _check_list(self, txn: Txn, table: Table, text: str) -> None:
+        """P5: what is committed and seen is valid. Isolation: what is not seen is not valid."""
+        listed = ValidWriteIdList.parse(text)
+        self.lists += 1
+        every = list(table.owners.items())
+        # All of them now and then; the last ones are where lists differ.
+        for write_id, owner in every if self.lists % 8 == 0 else every[-40:]:
+            if owner == txn.id:
+                continue
+            other, valid = self.txns[owner], listed.is_valid(write_id)
+            if other.state == "c":
+                claim("P5 S8 S9", valid == self.sees(txn, other),
+                      text, "of", txn, "for write id", write_id, "of", other)
+            elif other.state == "o":
+                claim("S8", not valid, text, "of", txn, "for open write id", write_id, "of", other)
+
+    def sees(self, txn: Txn, other: Txn) -> bool:
+        return other.state == "c" and other.id < txn.id and other.committed < txn.snapshot
+
+    def content(self, txn: Txn, table: Table, partition: str | None) -> set[tuple[int, int, bool]]:
+        """What a read of the entity under this transaction's snapshot has to find."""
+        entity = self.entity(table.id, partition)
+        low = max((one.up_to for one in entity.drops if self.sees(txn, self.txns[one.txn])),
+                  default=0)
+        seen = [one for one in entity.writes
+                if one.write_id > low and self.sees(txn, self.txns[one.txn])]
+        base = max((one.write_id for one in seen if one.overwrite), default=0)
+        return {(one.write_id, one.txn, one.deletes) for one in seen if one.write_id >= base}
+
+    def entity(self, table_id: int, partition: str | None) -> Entity:
+        return self.entities.setdefault((table_id, partition), Entity())
+
+    def _table(self, name: str) -> Table | None:
+        table_id = self.names.get(full(name))
+        return None if table_id is None else self.tables[table_id]
+
+    def _may_read(self, txn: Txn, table: Table) -> bool:
+        asked = txn.all_tables or table.id in txn.needs.values()
+        return asked or txn.id >= table.cleaned_up_to

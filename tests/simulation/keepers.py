@@ -1,0 +1,211 @@
+"""Who keeps tables in order: Workers that compact, a Cleaner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.records import CleaningTask, WriteReport
+from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
+from tests.simulation.actors import PARTITIONS, Actor
+from tests.simulation.checks import check_readers
+from tests.simulation.disk import Directory, Place, select, settled
+
+if TYPE_CHECKING:
+    from tests.simulation.simulator import Simulation
+
+Json = dict[str, Any]
+
+
+class Worker(Actor):
+    """Takes compactions, publishes their output, and sometimes comes too late."""
+
+    def __init__(self, sim: Simulation, number: int) -> None:
+        super().__init__(sim, number)
+        self.owner: Json = {}
+        self.task: Json = {}
+        self.txn = 0
+        self.output: list[tuple[Place, Directory]] = []
+        self.seen: tuple[ValidTxnList, ValidWriteIdList] | None = None
+
+    def lost(self) -> None:
+        """What still comes of it is not even whole."""
+        for place, one in self.output:
+            if self.chance < 0.7:
+                self.sim.late.append((place, replace(one, tags=frozenset({(one.high, 0, False)}))))
+        self._forget()
+
+    def _forget(self) -> None:
+        self.owner, self.task, self.txn, self.output, self.seen = {}, {}, 0, [], None
+
+    def go_on(self) -> None:
+        chance = self.chance
+        if not self.task:
+            if chance < 0.05:
+                self.ask(None, "revoke_workers", host=f"w{self.pick(9, 10)}")
+            elif chance < 0.5:
+                name = self.pick("t", "u", "v")
+                partition = None if name == "t" else self.pick(*PARTITIONS)
+                self.ask(None, "request_compaction", table=name, partition=partition,
+                         kind=self.pick("major", "minor"), properties={}, initiator="i")
+            else:
+                self.ask(self._taken, "take_compaction", worker=f"w{self.number}-1")
+        elif not self.txn:
+            self.ask(self._begun, "begin_compaction", **self.owner, info={})
+        elif chance < 0.15:
+            self.ask(None, "heartbeat", txns=[self.txn])
+        elif not self.output:
+            self._write()
+        elif chance < 0.25:
+            self.lost()
+        elif chance < 0.4:
+            self.ask(lambda reply: self.lost(), "fail_compaction", **self.owner, txn=self.txn,
+                     error="x")
+        else:
+            writes = [
+                encode(WriteReport(self.task["table"], self.task["partition"], Operation.COMPACT,
+                                   one.name, 1, 1, 1))
+                for _, one in self.output
+            ]
+            for place, one in self.output:
+                self.sim.disk.publish(place, one)
+            self.ask(self._committed, "commit_compaction", **self.owner, txn=self.txn,
+                     writes=writes)
+
+    def _taken(self, reply: Json) -> None:
+        if reply["value"]["task"] is not None:
+            self.task = reply["value"]["task"]
+            self.owner = {key: self.task[key] for key in ("id", "worker", "attempt")}
+
+    def _begun(self, reply: Json) -> None:
+        if "error" in reply:
+            if reply["error"][0] == "LockNotAcquired":
+                owner = self.owner
+                self._forget()
+                self.plan(None, "fail_compaction", **owner, txn=None, error="locked")
+            else:
+                self._forget()
+            return
+        value = reply["value"]
+        self.txn, self.task = value["txn"], value["task"]
+        merge = ValidWriteIdList.parse(value["compactor_list"])
+        self.seen = ValidTxnList.parse(value["valid_txns"]), merge
+
+    def _write(self) -> None:
+        """A base of everything up to the high watermark, or one delta of each kind (C31)."""
+        self.sim.write()
+        if self.sim.model.txns[self.txn].state != "o" or self.seen is None:
+            self.lost()
+            return
+        txns, merge = self.seen
+        name, partition = self.task["table"].removeprefix("default."), self.task["partition"]
+        place: Place = (f"/w/{name}", partition)
+        high = merge.high_watermark
+        floor = 0
+        known = self.sim.process.machine.state.tables.get(self.task["table_id"])
+        if known is not None:
+            record = known.partitions.get(partition) if partition else None
+            floor = settled(merge, known.record.floor, *(record.floors if record else ()))
+        files = [one for one in self.sim.disk.places.get(place, {}).values() if one.high <= high]
+        found = select(files, merge, txns, floor)
+        tags = found.tags(merge)
+        if self.task["kind"] == "major":
+            if high > 0 and (found.base is None or found.base.high < high) and tags:
+                one = Directory(True, False, high, high, self.txn, frozenset(tags))
+                self.output.append((place, one))
+        else:
+            for deletes in (False, True):
+                inputs = [one for one in found.deltas if one.deletes == deletes]
+                if len(inputs) > 1:
+                    merged = frozenset(
+                        tag for one in inputs for tag in one.tags
+                        if one.visibility or merge.is_valid(tag[0]))
+                    low, top = min(one.low for one in inputs), max(one.high for one in inputs)
+                    one = Directory(False, deletes, low, top, self.txn, merged)
+                    self.output.append((place, one))
+        if not self.output:
+            owner, txn = self.owner, self.txn
+            self._forget()
+            self.ask(None, "fail_compaction", **owner, txn=txn, error="nothing to do")
+
+    def _committed(self, reply: Json) -> None:
+        """Who lost it takes the output away, or dies before (P21)."""
+        if "error" in reply and self.chance < 0.6:
+            for place, one in self.output:
+                self.sim.disk.remove(place, [one.name])
+        if "value" in reply:
+            check_readers(self.sim, {self.task["table_id"]})
+        self._forget()
+
+
+class Cleaner(Actor):
+    """Removes what the metastore allows, with time between being allowed and doing it."""
+
+    def __init__(self, sim: Simulation, number: int) -> None:
+        super().__init__(sim, number)
+        self.task: CleaningTask | None = None
+        self.removed = False
+
+    def lost(self) -> None:
+        self.task, self.removed = None, False
+
+    def go_on(self) -> None:
+        if self.task is None:
+            self.ask(self._found, "cleaning")
+        elif not self.removed:
+            self._remove(self.task)
+        elif self.chance < 0.1:
+            self.lost()
+        elif self.chance < 0.2:
+            self.ask(lambda reply: self.lost(), "cleaning_failed", **_named(self.task), error="x")
+        else:
+            self.ask(lambda reply: self.lost(), "mark_cleaned", **_named(self.task), removed=None)
+
+    def _found(self, reply: Json) -> None:
+        ready = reply["value"]["ready"]
+        if ready:
+            task = decode(CleaningTask, self.pick(*ready))
+            self.plan(self._started, "start_cleaning", **_named(task))
+
+    def _started(self, reply: Json) -> None:
+        if "value" in reply:
+            self.task, self.removed = decode(CleaningTask, reply["value"]["task"]), False
+            self.sim.counts[f"cleaning {self.task.kind}"] += 1
+
+    def _remove(self, task: CleaningTask) -> None:
+        """Afterwards every open snapshot of the table must find all that it needs."""
+        self.sim.write()
+        self.removed = True
+        disk, state = self.sim.disk, self.sim.process.machine.state
+        if task.kind == "drop":
+            location, _, partition = task.location.partition("/p=")
+            place: Place = (location, f"p={partition}" if partition else None)
+            disk.remove_location(place, task.highest_write_id if task.reused else None)
+            self._check(task)
+            return
+        location = f"/w/{task.table.removeprefix('default.')}"
+        known = state.tables.get(task.table_id)
+        if known is None:
+            return
+        unknown = task.partition is None and known.record.partitioned
+        for partition in (sorted(disk.partitions(location), key=str) if unknown
+                          else [task.partition]):
+            record = known.partitions.get(partition) if partition else None
+            floor = settled(task.write_ids, known.record.floor, *(record.floors if record else ()))
+            names = disk.removable((location, partition), task.write_ids, task.valid_txns, floor,
+                                   task.highest_write_id, unknown)
+            self.sim.note("removes", partition, names)
+            self.sim.counts["removed"] += len(names)
+            disk.remove((location, partition), names)
+        self._check(task)
+
+    def _check(self, task: CleaningTask) -> None:
+        same = {one.id for one in self.sim.model.tables.values()
+                if one.name == task.table or one.id == task.table_id}
+        check_readers(self.sim, same)
+
+
+def _named(task: CleaningTask) -> Json:
+    return {"id": task.id, "table": task.table, "table_id": task.table_id,
+            "partition": task.partition, "highest_write_id": task.highest_write_id}

@@ -1,0 +1,292 @@
+"""Transactions, locks and write ids as the model knows them (T, L and P6 rules)."""
+
+from __future__ import annotations
+
+from tests.simulation.book import Book
+from tests.simulation.claims import Json, claim, expect, full, value
+from tests.simulation.rules import (
+    DEFAULT,
+    READ_ONLY,
+    STRICTEST,
+    WRITES,
+    Lock,
+    Resource,
+    Table,
+    Touch,
+    Txn,
+    waits,
+)
+
+
+class Line(Book):
+    """Who is open, and who waits for whom."""
+
+    # --- transactions -----------------------------------------------------------------------
+
+    def on_begin(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        txn = self._opened(args["kind"], clock, args["tables"] is None)
+        if args["locks"]:
+            self._asked(txn, request_id, args, own, clock, begun=True)
+            return
+        missing = [one for one in args["tables"] or () if full(one) not in self.names]
+        if missing:
+            expect("T1", own, "NoSuchTable")
+            self._abort(txn)
+            return
+        for one in args["tables"] or ():
+            txn.needs[full(one)] = self.names[full(one)]
+        self._snapshot(txn)
+        self._check_grant(value("T1", own))
+
+    def on_open_batch(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        ids = value("T1", own)["txns"]
+        made = [self._opened(args["kind"], clock, False) for _ in range(args["count"])]
+        for txn in made:
+            self._snapshot(txn)
+        claim("T1 T3", ids == [txn.id for txn in made], ids)
+
+    def _opened(self, kind: int, clock: int, all_tables: bool) -> Txn:
+        self.now += 1
+        txn = Txn(self.last_txn + 1, kind, self.now, clock, clock, all_tables)
+        self.txns[txn.id] = self.open[txn.id] = txn
+        return txn
+
+    def _snapshot(self, txn: Txn) -> None:
+        if not txn.snapshot:
+            self.now += 1
+            txn.snapshot = self.now
+            txn.unseen = frozenset(
+                one.id for one in self.open.values() if one.kind != READ_ONLY and one.id < txn.id)
+
+    def on_lock(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        txn = self._live("T7", args["txn"], own)
+        if txn is not None:
+            self._asked(txn, request_id, args, own, clock, begun=False)
+
+    def _asked(
+        self, txn: Txn, request_id: str, args: Json, own: Json | None, clock: int, *, begun: bool
+    ) -> None:
+        """L2, L3, L10, L11: granted, refused or made to wait."""
+        refused = self._refused(txn, args["locks"])
+        if refused is None:
+            lock = self._lock(txn, request_id, args, clock, begun)
+            blocked = next((one for one in lock.resources if self._blocked(lock, one)), None)
+            zero_wait = args["zero_wait"]
+            if zero_wait is None:
+                zero_wait = not self.exclusive_writes
+            if blocked is None:
+                self._join(txn, lock)
+                self._grant(lock)
+                self._check_grant(value("L2", own))
+                return
+            if zero_wait and blocked.lock == "r":
+                refused = "LockNotAcquired"
+            elif lock.deadline <= clock:
+                refused = "LockTimeout"
+            else:
+                claim("L2 L3", own is None, f"{lock} does not wait: {own}")
+                self._join(txn, lock)
+                return
+        expect("L2 L10 L11 T17", own, refused)
+        if begun:
+            self._abort(txn)
+            self._settle()
+
+    def _refused(self, txn: Txn, requests: list[Json]) -> str | None:
+        for one in requests:
+            if one["table"].endswith(".*"):
+                continue
+            table = self._table(one["table"])
+            if table is None:
+                return "NoSuchTable"
+            operation = one["operation"] or STRICTEST[one["lock"]]
+            if operation in WRITES and txn.kind != DEFAULT:
+                return "ReadOnlyTxn"
+            if operation != "i" and one["lock"] != "e" and not self._may_read(txn, table):
+                return "SnapshotExpired"
+        return None
+
+    def _lock(
+        self, txn: Txn, request_id: str, args: Json, clock: int, begun: bool
+    ) -> Lock:
+        resources, touches, tables = [], [], {}
+        for one in args["locks"]:
+            if one["table"].endswith(".*"):
+                resources.append(Resource(one["table"][:-2], None, None, one["lock"]))
+                continue
+            table = self._table(one["table"])
+            assert table is not None
+            tables[table.name] = table.id
+            db, short = table.name.split(".")
+            resources.append(Resource(db, short, one["partition"], one["lock"]))
+            operation = one["operation"] or STRICTEST[one["lock"]]
+            if operation in WRITES:
+                dynamic = one["partition"] is None and (table.partitioned or one["dynamic"])
+                touches.append(Touch(table.id, one["partition"], operation, dynamic))
+        deadline = clock + round(args["wait"] * 1000)
+        return Lock(txn.id, request_id, begun, resources, touches, tables, deadline)
+
+    def _join(self, txn: Txn, lock: Lock) -> None:
+        for name, table_id in lock.tables.items():
+            if self._may_read(txn, self.tables[table_id]):
+                txn.needs.setdefault(name, table_id)
+        self._stand_in_line(lock)
+
+    def _stand_in_line(self, lock: Lock) -> None:
+        self.last_ext += 1
+        lock.ext = self.last_ext
+        self.queue.append(lock)
+
+    def _blocked(self, lock: Lock, asked: Resource) -> bool:
+        """By whoever came earlier, holding or waiting, but not by oneself (L2, L5)."""
+        for other in self.queue:
+            if other is lock:
+                return False
+            mine = 0 != other.txn == lock.txn
+            if not mine and any(waits(asked, one) for one in other.resources):
+                return True
+        return False
+
+    def _grant(self, lock: Lock) -> None:
+        """P6: the write ids come now, in the order of the grants."""
+        lock.granted = True
+        if not lock.txn:
+            return
+        txn = self.txns[lock.txn]
+        for touch in lock.touches:
+            self._allocate(txn, self.tables[touch.table_id])
+        txn.touches += lock.touches
+        self._snapshot(txn)
+
+    def _settle(self) -> None:
+        """L2: nobody waits who could go on. L3: nobody goes on with a part of what he asked for."""
+        for lock in list(self.queue):
+            if lock.granted or lock not in self.queue:
+                continue
+            if any(self.names.get(name) != one for name, one in lock.tables.items()):
+                self._end_wait(lock, "NoSuchTable")
+            elif not any(self._blocked(lock, one) for one in lock.resources):
+                self._grant(lock)
+                self.parked_answers[lock.request_id] = "granted"
+
+    def _end_wait(self, lock: Lock, error: str) -> None:
+        self.queue.remove(lock)
+        self.parked_answers[lock.request_id] = error
+        if lock.begun:
+            self._abort(self.txns[lock.txn])
+
+    def on_lock_alone(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        nobody = Txn(0, READ_ONLY, 0, clock, clock, True)
+        refused = self._refused(nobody, args["locks"])
+        if refused is not None:
+            expect("T16", own, refused)
+            return
+        lock = self._lock(nobody, request_id, args, clock, False)
+        lock.beat = clock
+        blocked = any(self._blocked(lock, one) for one in lock.resources)
+        if blocked and lock.deadline <= clock:
+            expect("L11 L16", own, "LockTimeout")
+            return
+        self._stand_in_line(lock)
+        if blocked:
+            claim("L16", own is None, lock, "does not wait:", own)
+        else:
+            self._grant(lock)
+            claim("T16", value("T16", own)["ext"] == lock.ext, own, lock)
+
+    def on_heartbeat_lock(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        lock = next((one for one in self.queue if one.ext == args["ext"] and not one.txn), None)
+        if lock is None:
+            expect("L12", own, "NoSuchLock")
+        else:
+            value("L12", own)
+            lock.beat = clock
+
+    def on_unlock(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        lock = next((one for one in self.queue if one.ext == args["ext"]), None)
+        if lock is not None and lock.txn and lock.granted:
+            expect("L15", own, "InvalidDefinition")
+            return
+        value("L15", own)
+        if lock is not None:
+            self._gone(lock, "LockNotAcquired")
+            self._settle()
+
+    def _gone(self, lock: Lock, error: str) -> None:
+        if lock.granted:
+            self.queue.remove(lock)
+        else:
+            self._end_wait(lock, error)
+
+    def _allocate(self, txn: Txn, table: Table) -> int:
+        if table.id not in txn.write_ids:
+            txn.write_ids[table.id] = table.next_write_id
+            table.owners[table.next_write_id] = txn.id
+            table.next_write_id += 1
+        return txn.write_ids[table.id]
+
+    def on_allocate(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        txn = self._live("T17", args["txn"], own)
+        if txn is None:
+            return
+        table = self._table(args["table"])
+        if txn.kind != DEFAULT:
+            expect("T17", own, "ReadOnlyTxn")
+        elif table is None:
+            expect("T17", own, "NoSuchTable")
+        else:
+            if table.id not in txn.write_ids and self._may_read(txn, table):
+                txn.needs.setdefault(table.name, table.id)
+            expected = self._allocate(txn, table)
+            got = value("T17", own)["write_id"]
+            claim("T18 T19 T21", got == expected, f"write id {got} of {txn.id}, not {expected}")
+
+    def on_heartbeat(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        answer = value("T8", own)
+        states = {one: self.txns[one].state if one in self.txns else "u" for one in args["txns"]}
+        expected = [one for one in args["txns"] if states[one] == "a"]
+        claim("T8", answer["aborted"] == expected, answer, states)
+        unknown = [one for one in args["txns"] if states[one] in "uc"]
+        claim("T8", answer["unknown"] == unknown, answer, states)
+        for one in args["txns"]:
+            if states[one] == "o":
+                self.txns[one].beat = clock
+
+    def on_heartbeat_one(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        txn = self._live("T7", args["txn"], own)
+        if txn is not None:
+            value("T7", own)
+            txn.beat = clock
+            if args["read"]:
+                txn.read = clock
+
+    def _live(self, rule: str, txn_id: int, own: Json | None) -> Txn | None:
+        """The open transaction; for others the error must be right (T7, T10, T15)."""
+        txn = self.txns.get(txn_id)
+        if txn is not None and txn.state == "o":
+            return txn
+        if txn is None or txn.state == "c":
+            expect(rule, own, "NoSuchTxn")
+        elif txn.kind == READ_ONLY:
+            expect(rule, own, "SnapshotExpired", "TxnAborted")
+        else:
+            expect(rule, own, "TxnAborted")
+        return None
+
+    def _abort(self, txn: Txn) -> None:
+        if txn.state == "o":
+            self._ended(txn, "a")
+
+    def _commit(self, txn: Txn) -> None:
+        self._ended(txn, "c")
+        txn.committed = self.now
+
+    def _ended(self, txn: Txn, state: str) -> None:
+        self.now += 1
+        txn.state = state
+        del self.open[txn.id]
+        for lock in [one for one in self.queue if one.txn == txn.id]:
+            if lock in self.queue:
+                self.queue.remove(lock)
+                if not lock.granted and not self.parked_answers.get(lock.request_id):
+                    self.parked_answers[lock.request_id] = "TxnAborted"

@@ -1,0 +1,113 @@
+"""Compaction and cleaning as the model knows them (C and P21 rules)."""
+
+from __future__ import annotations
+
+from tests.simulation.claims import Json, claim, expect, value
+from tests.simulation.line import Line
+from tests.simulation.rules import COMPACTION, Lock, Resource
+
+
+class Upkeep(Line):
+    """Who compacts or cleans what, and whom a cleaning waits for."""
+
+    def on_take_compaction(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        task = value("C26", own)["task"]
+        if task is not None:
+            entity = (task["table_id"], task["partition"])
+            busy = {self.busy[one] for one in self.working}
+            claim("C26 P21", task["id"] not in self.working and entity not in busy, task)
+            claim("P21", not self._cleans(entity, clock), "a Cleaner is at work on", task)
+            self.busy[task["id"]] = entity
+            self.working[task["id"]] = (task["worker"], task["attempt"], 0)
+
+    def on_begin_compaction(self, request_id: str, args: Json, own: Json | None, clock: int
+                            ) -> None:
+        if own is not None and own.get("error", [""])[0] == "CompactionLost":
+            return
+        self._owned("C28", args)
+        txn = self._opened(COMPACTION, clock, False)
+        if own is not None and "error" in own:
+            expect("C28", own, "LockNotAcquired", "SnapshotExpired")
+            self._abort(txn)
+            self._settle()
+            return
+        answer = value("C28", own)
+        claim("C28", answer["txn"] == txn.id and not answer["write_ids"], answer)
+        task = answer["task"]
+        db, short = task["table"].split(".")
+        lock = Lock(txn.id, request_id, False, [Resource(db, short, task["partition"], "r")], [],
+                    {task["table"]: task["table_id"]}, 0)
+        claim("C28", not self._blocked(lock, lock.resources[0]), "compacts what is locked", task)
+        self._join(txn, lock)
+        self._grant(lock)
+        self.working[task["id"]] = (task["worker"], task["attempt"], txn.id)
+
+    def on_commit_compaction(self, request_id: str, args: Json, own: Json | None, clock: int
+                             ) -> None:
+        if own is not None and "error" in own:
+            expect("P21", own, "CompactionLost", "TxnAborted", "NoSuchTxn")
+            return
+        value("P21", own)
+        self._owned("P21", args)
+        txn = self.txns[args["txn"]]
+        claim("P2 P21", txn.state == "o" and self.working[args["id"]][2] == txn.id,
+              f"compaction {args} published by {txn}")
+        del self.working[args["id"]]
+        self._commit(txn)
+        self.compacted[args["id"]] = txn.committed
+        self._settle()
+
+    def on_fail_compaction(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        txn = self.txns.get(args["txn"] or 0)
+        if txn is not None and txn.state == "o":
+            self._abort(txn)
+            self._settle()
+        if own is not None and "value" in own:
+            self._owned("C32", args)
+            del self.working[args["id"]]
+
+    def on_revoke_workers(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        for one in value("C25", own)["ids"]:
+            _, _, txn_id = self.working.pop(one)
+            if txn_id and self.txns[txn_id].state == "o":
+                self._abort(self.txns[txn_id])
+        self._settle()
+
+    def _owned(self, rule: str, args: Json) -> None:
+        owner = self.working.get(args["id"])
+        claim(rule, owner is not None and owner[:2] == (args["worker"], args["attempt"]),
+              f"{args} done for {owner}")
+
+    def on_start_cleaning(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        """C41, C42: nobody who opened before the commit may still need what goes."""
+        if own is None or "error" in own:
+            return
+        task = own["value"]["task"]
+        entity = (task["table_id"], task["partition"])
+        claim("P21", entity not in {self.busy[one] for one in self.working}, "compacted:", task)
+        claim("P21", not self._cleans(entity, clock), "cleaned already:", task)
+        self.cleaning[entity] = clock
+        table = self.tables[task["table_id"]]
+        if task["kind"] == "compaction":
+            moment = self.compacted[task["id"]]
+        elif task["kind"] == "drop":
+            drops = self.entity(task["table_id"], task["partition"]).drops
+            moment = table.dropped if task["partition"] is None else min(
+                one.committed for one in drops if one.up_to >= task["highest_write_id"])
+        else:
+            moment = 0
+        for txn in self.open.values():
+            needs = self.everyone_holds or txn.all_tables or table.id in txn.needs.values()
+            claim("C41", not (txn.opened < moment and needs),
+                  "cleaning", task["id"], "starts while this opened before is open:", txn)
+        table.cleaned_up_to = max(table.cleaned_up_to, task["next_txn_id"])
+
+    def _cleans(self, entity: tuple[int, str | None], clock: int) -> bool:
+        """A Cleaner that died is waited for one timeout."""
+        return entity in self.cleaning and clock - self.cleaning[entity] < self.timeout
+
+    def on_mark_cleaned(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        if own is not None and "value" in own:
+            self.cleaning.pop((args["table_id"], args["partition"]), None)
+
+    on_cleaning_failed = on_mark_cleaned

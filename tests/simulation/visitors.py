@@ -1,0 +1,87 @@
+"""Who comes now and then: an administrator, and one who locks without a transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from acid_platform.metastore.codec import encode
+from acid_platform.metastore.records import LockRequest
+from acid_platform.transactions.locks import LockType
+from tests.simulation.actors import PARTITIONS, Actor
+from tests.simulation.rules import DEFAULT
+
+if TYPE_CHECKING:
+    from tests.simulation.simulator import Simulation
+
+Json = dict[str, Any]
+
+
+class Bystander(Actor):
+    """Holds locks without a transaction, keeps them alive, gives them up, forgets them (T16)."""
+
+    def __init__(self, sim: Simulation, number: int) -> None:
+        super().__init__(sim, number)
+        self.ext = 0
+
+    def lost(self) -> None:
+        self.ext = 0
+
+    def go_on(self) -> None:
+        chance = self.chance
+        if chance < 0.05:
+            # Whose lock it is does not matter: what a transaction holds is refused (L15).
+            last = self.sim.model.last_ext
+            self.ask(None, "unlock", ext=max(1, last - self.sim.random.randrange(6)))
+        elif not self.ext:
+            lock = LockType.EXCLUSIVE if self.chance < 0.25 else LockType.SHARED_READ
+            wish = LockRequest(self.pick("t", "u", "v"), lock)
+            self.ask(self._locked, "lock_alone", locks=[encode(wish)], wait=self.pick(0, 5, 20))
+        elif chance < 0.5:
+            self.ask(self._alive, "heartbeat_lock", ext=self.ext)
+        elif chance < 0.9:
+            self.ask(None, "unlock", ext=self.ext)
+            self.ext = 0
+        else:
+            self.ext = 0
+
+    def _locked(self, reply: Json) -> None:
+        if "value" in reply:
+            self.ext = reply["value"]["ext"]
+
+    def _alive(self, reply: Json) -> None:
+        if "error" in reply:
+            self.ext = 0
+
+
+class Admin(Actor):
+    """Drops and creates tables and partitions, aborts what is in the way."""
+
+    def go_on(self) -> None:
+        sim, chance = self.sim, self.chance
+        missing = [one for one in ("t", "u", "v") if f"default.{one}" not in sim.model.names]
+        if missing and chance < 0.6:
+            from tests.simulation.simulator import declared
+
+            self.ask(None, "create_table", table=declared(missing[0]), if_not_exists=False)
+        elif chance < 0.2:
+            last = sim.model.last_txn
+            ids = [max(1, last - sim.random.randrange(12)) for _ in range(2)]
+            self.ask(None, "abort_many", txns=sorted({*ids, last + 5}), reason="")
+        elif chance < 0.3:
+            self.ask(None, "add_partitions", name=self.pick("u", "v"),
+                     partitions=[self.pick(*PARTITIONS)])
+        elif chance < 0.9:
+            name = self.pick("u", "v")
+            self._drop(name, self.pick(*PARTITIONS))
+        else:
+            self._drop(self.pick("t", "u", "v"), None)
+
+    def _drop(self, name: str, partition: str | None) -> None:
+        wish = LockRequest(name, LockType.EXCLUSIVE, None, partition)
+
+        def then(reply: Json) -> None:
+            if "value" in reply:
+                self.plan(None, "drop", txn=reply["value"]["txn"], name=name, partition=partition)
+
+        self.ask(then, "begin", kind=DEFAULT, locks=[encode(wish)], wait=30, zero_wait=False,
+                 info={}, tables=[])

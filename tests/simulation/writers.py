@@ -1,0 +1,258 @@
+"""Clients that write and read: they open, lock, commit, forget to, and die."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from acid_platform.metastore.codec import encode
+from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.locks import LockType
+from tests.simulation.actors import PARTITIONS, Actor, Reader, Session
+from tests.simulation.checks import check_read
+from tests.simulation.disk import Directory, Place
+from tests.simulation.rules import DEFAULT, READ_ONLY
+
+if TYPE_CHECKING:
+    from tests.simulation.simulator import Simulation
+
+Json = dict[str, Any]
+
+
+class Writer(Actor):
+    """Opens transactions and leases, locks, reads, writes, commits, forgets to, dies."""
+
+    def __init__(self, sim: Simulation, number: int) -> None:
+        super().__init__(sim, number)
+        self.session: Session | None = None
+
+    def readers(self) -> list[Reader]:
+        return [self.session] if self.session else []
+
+    def go_on(self) -> None:
+        if self.session is None:
+            self._begin()
+            return
+        if self.session.slow and self.chance < 0.7:
+            self._beat(self.session)
+            return
+        chance = self.chance
+        if self.session.kind == DEFAULT and not self.session.plans and chance < 0.5:
+            # Begun without locks: a write id now, and the lock perhaps after others wrote (P6).
+            (self._lock if self.session.write_ids else self._allocate)(self.session)
+        elif chance < 0.3:
+            self._end(self.session)
+        elif chance < 0.6:
+            self._read(self.session)
+        elif chance < 0.72:
+            self._beat(self.session)
+        elif chance < 0.82 and self.session.kind == DEFAULT:
+            self._lock(self.session)
+        elif chance < 0.9 and self.session.kind == DEFAULT:
+            self._allocate(self.session)
+        elif chance < 0.93:
+            self._publish(self.session)
+        elif chance < 0.945:
+            self.sim.note("client", self.number, "dies")
+            self.lost()
+
+    def lost(self) -> None:
+        """Its files stay where they are, and some come only now (P4)."""
+        if self.session is not None and self.session.kind == DEFAULT:
+            for plan in self.session.plans:
+                place_one = self._directory(self.session, plan, self.pick(*PARTITIONS))
+                if place_one is not None and self.chance < 0.5:
+                    self.sim.late.append(place_one)
+        self.session = None
+        self.next = None
+
+    # --- begin ------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        chance = self.chance
+        wait = self.pick(0, 4, 10, 60)
+        if chance < 0.6:
+            plans = self._plans()
+            self.ask(lambda reply: self._begun(reply, DEFAULT, plans), "begin", kind=DEFAULT,
+                     locks=[encode(one) for one in plans], wait=wait,
+                     zero_wait=self.pick(None, False, True), info={}, tables=[])
+        elif chance < 0.7:
+            self.ask(lambda reply: self._begun(reply, DEFAULT, []), "begin", kind=DEFAULT, locks=[],
+                     wait=0, zero_wait=None, info={}, tables=[])
+        elif chance < 0.95:
+            tables = self.pick(None, [], ["t"], ["u", "v"], ["v"])
+            self.ask(lambda reply: self._begun(reply, READ_ONLY, []), "begin", kind=READ_ONLY,
+                     locks=[], wait=0, zero_wait=None, info={}, tables=tables)
+        elif chance < 0.98:
+            locks = [LockRequest(self.pick("t", "u"), LockType.SHARED_READ)]
+            self.ask(lambda reply: self._begun(reply, READ_ONLY, []), "begin", kind=READ_ONLY,
+                     locks=[encode(one) for one in locks], wait=wait, zero_wait=None, info={},
+                     tables=[])
+        else:
+            self.ask(None, "open_batch", count=self.pick(1, 2, 3), kind=DEFAULT, info={})
+
+    def _begun(self, reply: Json, kind: int, plans: list[LockRequest]) -> None:
+        if "value" in reply:
+            value = reply["value"]
+            self.session = Session(value["txn"], ValidTxnList.parse(value["valid_txns"]),
+                                   kind=kind, write_ids=dict(value["write_ids"]), plans=list(plans),
+                                   slow=self.chance < self.sim.slow)
+            self._learn(self.session, value["lists"])
+
+    def _plans(self) -> list[LockRequest]:
+        return [self._plan() for _ in range(self.pick(1, 1, 1, 2))]
+
+    def _plan(self) -> LockRequest:
+        table = self.pick("t", "t", "u", "u", "v")
+        partition = None
+        if table != "t" and self.chance < 0.7:
+            partition = self.pick(*PARTITIONS)
+        chance = self.chance
+        if chance < 0.08:
+            return LockRequest(table, LockType.SHARED_READ, None, partition)
+        if chance < 0.12:
+            return LockRequest(table, LockType.EXCLUSIVE, None, partition)
+        if chance < 0.13:
+            return LockRequest("default.*", self.pick(LockType.SHARED_READ, LockType.EXCLUSIVE))
+        if chance < 0.25:
+            return LockRequest(table, LockType.EXCL_WRITE, Operation.UPDATE, partition)
+        operation = self.pick(Operation.INSERT, Operation.INSERT, Operation.UPDATE,
+                              Operation.DELETE)
+        strict = self.sim.settings["hive.txn.xlock.write"] == "true"
+        lock = LockType.EXCL_WRITE if strict and operation is not Operation.INSERT else (
+            LockType.SHARED_WRITE)
+        dynamic = table == "t" and self.chance < 0.1
+        return LockRequest(table, lock, operation, partition, dynamic)
+
+    def _lock(self, session: Session) -> None:
+        plans = self._plans()
+        held = [name.removeprefix("default.") for name in session.write_ids]
+        if held and self.chance < 0.5:
+            fitting = [one for one in (self._plan() for _ in range(4)) if one.table in held]
+            plans = fitting[:1] or plans
+
+        def then(reply: Json) -> None:
+            if "value" in reply:
+                session.plans += plans
+                session.write_ids.update(reply["value"]["write_ids"])
+                self._learn(session, reply["value"]["lists"])
+            elif reply["error"][0] not in ("LockTimeout", "LockNotAcquired"):
+                self.lost()
+
+        self.ask(then, "lock", txn=session.txn, locks=[encode(one) for one in plans],
+                 wait=self.pick(0, 3, 8), zero_wait=self.pick(None, False))
+
+    def _allocate(self, session: Session) -> None:
+        table = self.pick("t", "u")
+
+        def then(reply: Json) -> None:
+            if "value" in reply:
+                session.write_ids[f"default.{table}"] = reply["value"]["write_id"]
+
+        self.ask(then, "allocate", txn=session.txn, table=table)
+
+    def _beat(self, session: Session) -> None:
+        def then(reply: Json) -> None:
+            if "error" in reply or session.txn in reply["value"].get("aborted", ()):
+                self.lost()
+
+        if self.chance < 0.5:
+            self.ask(then, "heartbeat", txns=[session.txn, max(1, session.txn - 3)])
+        else:
+            self.ask(then, "heartbeat_one", txn=session.txn, read=self.chance < 0.3)
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def _learn(self, session: Session, lists: dict[str, str]) -> None:
+        for name, text in lists.items():
+            table_id = self.sim.model.names.get(name)
+            if table_id is not None:
+                session.lists.setdefault(table_id, ValidWriteIdList.parse(text))
+
+    def _read(self, session: Session) -> None:
+        name = self.pick("t", "u", "v")
+
+        def then(reply: Json) -> None:
+            if "value" in reply:
+                listed = ValidWriteIdList.parse(reply["value"]["list"])
+                table_id = self.sim.model.names.get(f"default.{name}")
+                if table_id is not None and table_id not in session.lists:
+                    session.lists[table_id] = listed
+                self._look(session)
+            elif reply["error"][0] in ("TxnAborted", "NoSuchTxn"):
+                self.lost()
+
+        if self.chance < 0.4 and session.lists:
+            self._look(session)
+        else:
+            self.ask(then, "valid_write_ids", txn=session.txn, table=name)
+
+    def _look(self, session: Session) -> None:
+        txn = self.sim.model.txns.get(session.txn)
+        if txn is not None and txn.state == "o":
+            for table_id, listed in session.lists.items():
+                table = self.sim.model.tables[table_id]
+                check_read(self.sim, txn, table, listed, session.valid_txns)
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def _directory(
+        self, session: Session, plan: LockRequest, chosen: str
+    ) -> tuple[Place, Directory] | None:
+        """What the plan lets it write; `chosen` is the partition of a dynamic one."""
+        write_id = session.write_ids.get(f"default.{plan.table}")
+        if plan.operation is None or plan.table.endswith("*") or write_id is None:
+            return None
+        partitioned = plan.table != "t"
+        partition = plan.partition or (chosen if partitioned else None)
+        overwrite = plan.lock is LockType.EXCL_WRITE and plan.operation is Operation.UPDATE
+        deletes = plan.operation is Operation.DELETE
+        tag = (write_id, session.txn, deletes)
+        one = Directory(overwrite, deletes, write_id, write_id, 0, frozenset({tag}))
+        return (f"/w/{plan.table}", partition), one
+
+    def _publish(self, session: Session) -> None:
+        for plan in session.plans:
+            found = self._directory(session, plan, self.pick(*PARTITIONS))
+            if found is None or found in session.published:
+                continue
+            others = [(place, one) for place, one in session.published if place == found[0]]
+            if any(one.base or found[1].base for _, one in others):
+                continue
+            session.published.append(found)
+            self.sim.disk.publish(*found)
+
+    def _end(self, session: Session) -> None:
+        if self.chance < 0.15:
+            self.ask(lambda reply: self._aborted(session), "abort", txn=session.txn, reason="")
+            return
+        if session.kind == DEFAULT and self.chance < 0.9:
+            self._publish(session)
+        reports = [
+            encode(WriteReport(
+                place[0].removeprefix("/w/"), place[1],
+                Operation.UPDATE if one.base else self._operation(one), one.name, 1, 1, 1,
+                one.base))
+            for place, one in session.published
+        ]
+        self.ask(lambda reply: self._committed(reply, session), "commit", txn=session.txn,
+                 writes=reports)
+
+    def _operation(self, one: Directory) -> Operation:
+        if one.deletes:
+            return Operation.DELETE
+        return Operation.INSERT
+
+    def _committed(self, reply: Json, session: Session) -> None:
+        if "error" in reply:
+            self._aborted(session)
+        elif self.session is session:
+            self.session = None
+
+    def _aborted(self, session: Session) -> None:
+        """It takes its files away, unless it dies before."""
+        if self.chance < 0.5:
+            for place, one in session.published:
+                self.sim.disk.remove(place, [one.name])
+        if self.session is session:
+            self.session = None
