@@ -24,6 +24,7 @@ from rich.table import Table as RichTable
 
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.errors import CompactionFailed
+from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, work_once
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
@@ -62,6 +63,7 @@ def published(warehouse: Warehouse, kind: str) -> list[str]:
     warehouse.metastore.request_compaction(TABLE, None, kind)
     outcome = work_once(warehouse)
     assert outcome is not None and outcome.state == "published", outcome
+    cleaner.run(warehouse.metastore)  # the entity is free for the next one (C24)
     return list(map(str, outcome.deviations))
 
 

@@ -35,6 +35,8 @@ SETTINGS = {
     "hive.compactor.worker.max.sleep.time": "2s", "hive.compactor.abortedtxn.threshold": "5",
     "hive.compactor.cleaner.run.interval": f"{CLEANER_SECONDS:g}s",
 }
+DRAIN_SECONDS = 300
+"""After the writers: until the queue is worked off."""
 MANY_DELTAS = 50
 """So many of one partition may come together while a Worker is starting or at work elsewhere."""
 WRONG = ("error", "Error", "Traceback", "failed", "lost")
@@ -112,7 +114,7 @@ def soak(place: Path, minutes: float) -> dict[str, Any]:
                 watch.look(warehouse.metastore)
                 time.sleep(1)
             ended = {name: one.returncode for name, one in actors.items()}
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + DRAIN_SECONDS
             while left(warehouse.metastore) and time.monotonic() < deadline:
                 watch.look(warehouse.metastore)
                 time.sleep(1)
