@@ -16,6 +16,7 @@ var/env.mk: .env
 
 ACID_HOME ?= var
 ACID_WAREHOUSE ?= $(ACID_HOME)/warehouse
+HOST ?= 127.0.0.1
 PORT ?= 3000
 DURATION ?= 600
 
@@ -77,7 +78,15 @@ reset-demo: ## stop the demo's metastore and remove var/demo
 dev: setup ## Dagster's web page and daemon on http://localhost:3000 (PORT=)
 	@$(call dagster_home,$(DAGSTER_HOME))
 	@$(STATE) export PYTHONWARNINGS='ignore:Function `dev_command` is superseded'; \
-	    exec .venv/bin/dagster dev -w workspace.yaml -p $(PORT)
+	    exec .venv/bin/dagster dev -w workspace.yaml -h $(HOST) -p $(PORT)
+
+.PHONY: new-table
+new-table: packages ## an asset and its test, to be changed: NAME=db.orders
+	@$(PY) -m scripts.new_table "$(NAME)"
+
+.PHONY: spark-connect
+spark-connect: setup ## a Spark server for all runs: set ACID_SPARK_REMOTE=sc://127.0.0.1:15002
+	@$(JAVA) exec $(PY) -m scripts.spark_connect $(ARGS)
 
 .PHONY: notebook
 notebook: setup ## JupyterLab with the project's packages and warehouse
@@ -113,6 +122,11 @@ test-full: setup ## all tests and notebooks, the slow ones too
 sim: packages ## the metastore's simulator: one run (SEED=, N= steps), or many (N= steps in all)
 	@$(PY) -m tests.simulation $(or $(SEED),0) $(or $(N),0)
 
+.PHONY: soak
+soak: setup ## writers, readers and services at work for 30 minutes (MINUTES=), after N=2000 histories
+	@$(TEST_STATE) $(PY) -m tests.compaction.histories 0 $(or $(N),2000) && \
+	    exec $(PY) -m tests.soak --minutes $(or $(MINUTES),30)
+
 .PHONY: check
 check: lint types layers ## lint, types and layers
 
@@ -146,9 +160,17 @@ bench-read: setup ## reading beside plain ORC, through the published steps (8 mi
 bench-write: setup ## INSERT beside plain ORC; UPDATE, DELETE, MERGE beside a rewrite
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.writing $(ARGS)
 
+.PHONY: bench-compaction
+bench-compaction: setup ## major and minor compaction beside a plain rewrite of 30 million rows
+	@ACID_SPARK_MEMORY=1g exec $(PY) -m benchmarks.compaction $(ARGS)
+
 .PHONY: bench-initiator
 bench-initiator: setup ## an Initiator's cycle over 10,000 tables with 1,000,000 deltas, in 10 s
 	@$(TEST_STATE) exec $(PY) -m benchmarks.initiator $(ARGS)
+
+.PHONY: bench-launch
+bench-launch: setup ## from the click to the materialization (ARGS="--remote sc://..." for Connect too)
+	@$(TEST_STATE) exec $(PY) -m benchmarks.launching $(ARGS)
 
 ##@ Operate
 

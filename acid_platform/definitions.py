@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import warnings
 from typing import Any
 
@@ -42,11 +44,15 @@ def defs() -> dg.Definitions:
     )
 
 
-def _project() -> tuple[list[Any], list[Any], list[Any]]:
+def _project() -> tuple[Any, Any, list[Any]]:
+    """Assets, checks, and what the modules list as JOBS."""
     try:
         import assets
     except ModuleNotFoundError as missing:
         if missing.name != "assets":  # an import inside assets has failed: that is no absence
             raise
         return [], [], []
-    return assets.ASSETS, assets.CHECKS, assets.JOBS
+    modules = [importlib.import_module(f"assets.{one.name}")
+               for one in pkgutil.iter_modules(assets.__path__)]
+    return (dg.load_assets_from_modules(modules), dg.load_asset_checks_from_modules(modules),
+            [job for one in modules for job in getattr(one, "JOBS", ())])

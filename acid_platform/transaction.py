@@ -178,8 +178,9 @@ class Transaction:
         self, record: TableRecord, layout: TableLayout
     ) -> Iterator[WriteTarget]:
         """The target of the next statement; its Spark jobs carry the transaction's tag (P4)."""
-        target = self._target(record, layout)
+        # First: what a target observes belongs to the kind of session that there is.
         spark = self._session = self._context.spark
+        target = self._target(record, layout)
         if target.statement == 0:
             self._begun.when_lost(lambda reason: jobs.cancel(spark, self.id))
         try:

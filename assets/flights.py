@@ -230,6 +230,4 @@ delays_job = dg.define_asset_job(
     dg.AssetSelection.assets(DELAYS.key) | dg.AssetSelection.checks(flights_checks, delays_checks),
     description="Checks the whole flights table, then computes the delays again.")
 
-ASSETS = [*dimensions, flights, delays_by_carrier_month]
-CHECKS = [flights_checks, delays_checks]
 JOBS = [dimensions_job, week_job, delays_job]

@@ -2,7 +2,8 @@
 
 Four parts: proof that each durable write is one fdatasync; the metastore, SQLite and PostgreSQL in
 alternating slices; the metastore with 0, 1 and 10 million ended transactions; and the long run of
-`--duration` seconds, after which every acknowledged transaction is looked for in the database.
+`--duration` seconds beside compaction and cleaning, after which every acknowledged transaction is
+looked for in the database.
 Writes `<date>-metastore.json` and `.md` to benchmarks/results.
 """
 
@@ -36,6 +37,7 @@ from benchmarks.contenders import (
     Sqlite,
 )
 from benchmarks.syncs import count_syncs
+from benchmarks.upkeep import keep_short
 
 FORK = multiprocessing.get_context("fork")
 HISTORIES = (0, 1_000_000, 10_000_000)
@@ -80,14 +82,23 @@ class Run:
         }
 
 
-def client(contender: Contender, number: int, start: Any, seconds: float, answers: Any) -> None:
+def client(
+    contender: Contender, number: int, start: Any, seconds: float, pause: float, answers: Any
+) -> None:
+    """`pause`: seconds from the begin of one transaction to that of the next, if it is done by
+    then; 0 for one after another."""
     chance = random.Random(number)
     latencies, ended, ids = array("d"), array("d"), array("q")
     conflicts = 0
     transaction = contender.open_session()
     start.wait()
     began_all = time.monotonic()
+    due = began_all + pause * chance.random()
     while (began := time.monotonic()) - began_all < seconds:
+        if pause and due > began:
+            time.sleep(due - began)
+            began = time.monotonic()
+        due += pause
         txn = transaction(chance.randrange(TABLES), chance.randrange(PARTITIONS))
         if txn is None:
             conflicts += 1
@@ -99,10 +110,12 @@ def client(contender: Contender, number: int, start: Any, seconds: float, answer
     answers.put((latencies, ended, ids, conflicts))
 
 
-def run_clients(contender: Contender, clients: int, seconds: float) -> Run:
+def run_clients(contender: Contender, clients: int, seconds: float, rate: float = 0) -> Run:
+    """`rate`: transactions that all clients together begin in a second; 0: as many as they can."""
     start, answers = FORK.Barrier(clients + 1), FORK.Queue()
     every = [
-        FORK.Process(target=client, args=(contender, number, start, seconds, answers))
+        FORK.Process(target=client, args=(
+            contender, number, start, seconds, clients / rate if rate else 0.0, answers))
         for number in range(clients)
     ]
     for one in every:
@@ -241,10 +254,15 @@ def fill(file: Path, count: int) -> None:
                     f" purged = {count // TABLES + 1}")
 
 
-def sustain(directory: Path, clients: int, seconds: float) -> dict[str, Any]:
+def sustain(directory: Path, clients: int, seconds: float, rate: float) -> dict[str, Any]:
     ours = OurMetastore(directory)
     ours.start()
-    run = run_clients(ours, clients, seconds)
+    stop = FORK.Event()
+    upkeep = FORK.Process(target=keep_short, args=(ours.home, stop))
+    upkeep.start()
+    run = run_clients(ours, clients, seconds, rate)
+    stop.set()
+    upkeep.join()
     status = ours.status()
     durable = ours.stop()
     bins = [0] * max(1, int(seconds // BIN_SECONDS))
@@ -253,7 +271,8 @@ def sustain(directory: Path, clients: int, seconds: float) -> dict[str, Any]:
             bins[int(at // BIN_SECONDS)] += 1
     tenth = max(1, len(run.memory) // 10)
     return {
-        "seconds": seconds, **run.summary(), "lost": len(set(run.ids) - durable),
+        "seconds": seconds, "offered_per_second": rate or None, **run.summary(),
+        "lost": len(set(run.ids) - durable),
         "twice": len(run.ids) - len(set(run.ids)),
         "per_second_by_10s": [round(one / BIN_SECONDS, 1) for one in bins],
         "memory_mb": [round(one / 2**20, 1) for one in run.memory[::tenth]],
@@ -269,6 +288,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--duration", type=float, default=600, help="seconds of the long run")
+    parser.add_argument("--rate", type=float, default=0,
+                        help="transactions a second that the long run offers; 0: all it can do")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--slice", type=float, default=10, help="seconds of one comparing slice")
     parser.add_argument("--rounds", type=int, default=3)
@@ -297,7 +318,8 @@ def main() -> None:
                     with_history(directory / "history", chosen.clients, count, chosen.slice * 2))
         if "long" in parts:
             print(f"long run of {chosen.duration:g} s", flush=True)
-            report["long"] = sustain(directory / "long", chosen.clients, chosen.duration)
+            report["long"] = sustain(
+                directory / "long", chosen.clients, chosen.duration, chosen.rate)
     report["load_after"] = [round(one, 2) for one in os.getloadavg()]
     print(metastore_report.write(report))
     sys.exit(1 if metastore_report.lost(report) else 0)

@@ -75,9 +75,10 @@ def _compared(found: dict[str, Any]) -> list[str]:
 
 
 def _long(one: dict[str, Any]) -> list[str]:
-    bins = one["per_second_by_10s"]
+    bins, offered = one["per_second_by_10s"], one["offered_per_second"]
+    how = f"{offered:g} transactions a second offered" if offered else "as fast as they can"
     return [
-        f"## {one['seconds']:g} s without a break", "",
+        f"## {one['seconds']:g} s without a break, {how}", "",
         *_table((*_COLUMNS, "transactions", "lost"), [one]), "",
         f"{one['per_second'] * 3600:,.0f} transactions an hour; least and most in 10 s:"
         f" {min(bins)} and {max(bins)} per second. {one['durable_writes_per_transaction']} durable"

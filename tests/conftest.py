@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from acid_platform.warehouse import Warehouse
+
+HAS_DEMO = find_spec("assets") is not None and find_spec("assets.flights") is not None
+"""False where a project has removed or replaced what assets/ came with."""
 
 # No deadline: a machine that is busy with Spark would fail a property by its speed.
 settings.register_profile("acid", deadline=None)

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich import box
 from rich.table import Table as RichTable
+from rich.text import Text
 
 TIMES = frozenset({
     "startedtime", "lastheartbeattime", "last_heartbeat", "acquired_at", "enqueuetime", "starttime",
@@ -35,7 +36,8 @@ class Listing:
     def __rich__(self) -> RichTable:
         table = _rich_table(self.columns, self.title, self.rows)
         for row in self.rows:
-            table.add_row(*(shown(name, row.get(name)) for name in self.columns))
+            # Text: names such as [delete_]delta are no markup.
+            table.add_row(*(Text(shown(name, row.get(name))) for name in self.columns))
         return table
 
     def _repr_html_(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.errors.exceptions import captured
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.errors import (
     AcidError,
@@ -81,6 +81,21 @@ def raise_as_ours() -> Iterator[None]:
         raise ours from error
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is a client of a Spark Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def analysed(frame: DataFrame) -> DataFrame:
+    """The same frame; its errors are raised now, as a classic session does by itself.
+
+    Spark Connect looks at a frame only when it is run.
+    """
+    if is_connect(frame.sparkSession):
+        _ = frame.schema
+    return frame
+
+
 def install_expiry(spark: SparkSession) -> None:
     """Make every later Spark action raise SnapshotExpired where a read lease has ended (P12).
 
@@ -89,7 +104,7 @@ def install_expiry(spark: SparkSession) -> None:
     but a vanished ACID file passes through unchanged. Calling this again changes nothing.
     """
     module: Any = captured
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
+    if is_connect(spark):
         from pyspark.sql.connect.client import core  # needs grpc: only where Connect is in use
 
         module = core

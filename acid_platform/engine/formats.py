@@ -59,7 +59,7 @@ def write_plain(
         options["compression"] = compression
     if stored.name == "text":
         frame = frame.select(_line(stored, columns).alias(_LINE), *partition)
-    writer = frame.write.mode("errorifexists").format(stored.name).options(**options)
+    writer = frame.write.mode("error").format(stored.name).options(**options)
     writer.partitionBy(*partition).save(uri)
 
 

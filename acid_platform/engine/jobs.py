@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from acid_platform.engine.failures import is_connect
+
 
 def _tag(txn_id: int) -> str:
     return f"acid-txn-{txn_id}"
@@ -27,7 +29,7 @@ def describe(spark: SparkSession, text: str, pool: str) -> None:
 
     Spark Connect has neither.
     """
-    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+    if not is_connect(spark):
         spark.sparkContext.setJobDescription(text)
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool or None)  # type: ignore[arg-type]
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.engine.failures import raise_as_ours
+from acid_platform.engine.failures import analysed, raise_as_ours
 from acid_platform.engine.scan import TableScan, read_frame
 from acid_platform.engine.types import hive_type
 from acid_platform.errors import AcidError, InvalidExpression, UnknownColumn
@@ -75,7 +75,7 @@ def run_query(
             text = text.replace(name, f"{{{name}}}")
     with raise_as_ours():
         try:
-            return spark.sql(text, **frames)
+            return analysed(spark.sql(text, **frames))
         except AnalysisException as error:
             if not str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
                 raise

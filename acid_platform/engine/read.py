@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.engine.failures import raise_as_ours
+from acid_platform.engine.failures import analysed, raise_as_ours
 from acid_platform.engine.scan import TableScan, read_frame
 from acid_platform.errors import UnknownColumn
 
@@ -22,4 +22,4 @@ def filtered(
             raise UnknownColumn(f"{table} has no column {name!r}; its columns are"
                                 f" {', '.join(known)}")
     with raise_as_ours():
-        return read_frame(spark, scan, columns, row_id, where)
+        return analysed(read_frame(spark, scan, columns, row_id, where))

@@ -99,7 +99,8 @@ def start_session(
     remote = remote or os.environ.get("ACID_SPARK_REMOTE")
     if remote:
         session = SparkSession.builder.remote(remote).getOrCreate()
-        session.conf.set("spark.sql.session.timeZone", "UTC")
+        for name, value in _REQUIRED.items():  # each session has its own; others see nothing of it
+            session.conf.set(name, value)
         return check_session(session)
     require_java()
     master = master or os.environ.get("ACID_SPARK_MASTER") or "local[2]"

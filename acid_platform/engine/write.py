@@ -208,7 +208,7 @@ def _run(events: DataFrame, target: WriteTarget, path: str, only: str) -> int:
         uri = target.files.uri(f"{path}/{KIND}={only}")
     with raise_as_ours():
         if target.plain is None:
-            writer = events.write.mode("errorifexists").option("compression", target.compression)
+            writer = events.write.mode("error").option("compression", target.compression)
             writer.partitionBy(*partition).orc(uri)
         else:
             columns = [name for name in events.columns if name not in partition]

@@ -89,7 +89,8 @@ def _asset(
     backfill_policy: dg.BackfillPolicy | None, **options: Any,
 ) -> dg.AssetsDefinition:
     parameters = _Parameters.of(body, ins, outs[0].declaration.database)
-    planned = [Planned(one, one.partitioning(partitions_def, parameters.txn)) for one in outs]
+    planned = [Planned(one, one.partitioning(partitions_def, parameters.txn), parameters.txn)
+               for one in outs]
     deps = [one.dep for one in parameters.tables.values()]
     told = inspect.getdoc(body)
     with warnings.catch_warnings():
@@ -168,8 +169,7 @@ def _step(
             return body(**arguments)
 
         with warehouse.open(context.run.run_id, spark.spark_session) as opened:
-            yield from materialize(
-                context, opened, planned, produce, retry_policy, parameters.txn)
+            yield from materialize(context, opened, planned, produce, retry_policy)
 
     ours = {
         name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=resource)

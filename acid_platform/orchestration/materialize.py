@@ -35,6 +35,8 @@ class Planned:
 
     out: AcidOut
     partitioning: PartitionExpr | None
+    driven: bool = False
+    """The body takes the transaction, so that it may write by itself and return nothing."""
 
     def scope(self, context: dg.AssetExecutionContext) -> Scope | None:
         """The partitions that this run replaces; None: the asset's partitions say nothing."""
@@ -60,7 +62,6 @@ class _Written:
 def materialize(
     context: dg.AssetExecutionContext, warehouse: Warehouse, planned: Sequence[Planned],
     produce: Callable[[Transaction], object], retry_policy: dg.RetryPolicy | None = RETRY,
-    drives_itself: bool = False,
 ) -> Iterator[Result]:
     """Check results, then a materialization for each table whose transaction was committed.
 
@@ -77,7 +78,7 @@ def materialize(
     written: list[_Written] = []
     try:
         with txn:
-            produced = _by_table(produce(txn), planned, drives_itself)
+            produced = _by_table(produce(txn), planned)
             for plan in wanted:
                 done = _Written(plan, plan.scope(context))
                 written.append(done)
@@ -85,17 +86,16 @@ def materialize(
                 _check(txn, done, _docs(context, plan.out))
             if broken := [(done.planned.out.name, one) for done in written
                           for one in done.findings if one.blocks]:
-                raise _Blocked(broken)
+                raise ChecksFailed(" and ".join(f"{one.name} of {table}" for table, one in broken))
             for done in written:
                 done.uncommitted = Uncommitted.of(
                     warehouse, txn, done.planned.out.name, context.run.run_id)
-    except _Blocked as blocked:
+    except ChecksFailed as failed:
         for done in written:
             yield from done.results(selected)
         raise dg.Failure(
-            f"nothing was written: transaction {txn.id} was aborted, as it did not pass "
-            + ", ".join(f"{one.name} of {table}" for table, one in blocked.findings)
-            + "; look at the checks of this run, then materialize again",
+            f"nothing was written: transaction {txn.id} was aborted, as it did not pass {failed};"
+            " look at the checks of this run, then materialize again",
             metadata={"transaction": txn.id}, allow_retries=False,
         ) from None
     except OutcomeUnknown:
@@ -108,15 +108,11 @@ def materialize(
         yield _result(context, warehouse, txn, done)
 
 
-class _Blocked(Exception):
-    def __init__(self, findings: Sequence[tuple[str, Finding]]) -> None:
-        super().__init__(findings)
-        self.findings = findings
+class ChecksFailed(Exception):
+    """Names the blocking checks that did not pass: also the reason of the transaction's abort."""
 
 
-def _by_table(
-    produced: object, planned: Sequence[Planned], drives_itself: bool
-) -> Mapping[str, Any]:
+def _by_table(produced: object, planned: Sequence[Planned]) -> Mapping[str, Any]:
     """What the body returned, for each table. Raises InvalidDefinition."""
     names = {one.out.name for one in planned}
     if len(names) == 1:
@@ -130,20 +126,21 @@ def _by_table(
     if unknown := set(by_table) - names:
         raise InvalidDefinition(
             f"the body returned rows for {', '.join(sorted(unknown))}, which is none of its tables")
-    if not drives_itself and (left := sorted(
-            name for name in names if by_table.get(name) is None)):
-        raise InvalidDefinition(
-            f"the body returned nothing for {', '.join(left)}: return rows (an empty list for"
-            " none), or take the parameter txn and write")
     return by_table
 
 
 def _take(warehouse: Warehouse, txn: Transaction, done: _Written, given: Any) -> None:
     """Writes rows that the body returned, or keeps the findings that it returned instead."""
-    out = done.planned.out
-    is_findings = isinstance(given, Sequence) and bool(given) and all(
-        isinstance(one, Finding) for one in given)
-    if is_findings:
+    out, driven = done.planned.out, done.planned.driven
+    if given is None and not driven:
+        raise InvalidDefinition(
+            f"the body returned nothing for {out.name}: return rows (an empty list for none), or"
+            " take the parameter txn and write")
+    if driven and isinstance(given, Sequence) and not given:
+        raise InvalidDefinition(
+            f"the body took txn and returned an empty list for {out.name}, which may mean no rows"
+            " or no findings: return None, or a frame without rows")
+    if isinstance(given, Sequence) and given and all(isinstance(one, Finding) for one in given):
         done.findings.extend(given)
     elif given is not None:
         write(warehouse, txn, out, given, done.scope)

@@ -108,6 +108,7 @@ def cleaner_sensor(
 
 
 @dg.run_failure_sensor(
+    minimum_interval_seconds=5,
     description="Aborts what a failed run left open, and frees the compactions it had taken.")
 def abort_failed_runs(
     context: dg.RunFailureSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
@@ -116,7 +117,7 @@ def abort_failed_runs(
 
 
 @dg.run_status_sensor(
-    run_status=dg.DagsterRunStatus.CANCELED,
+    run_status=dg.DagsterRunStatus.CANCELED, minimum_interval_seconds=5,
     description="Aborts what a canceled run left open, and frees the compactions it had taken.")
 def abort_canceled_runs(
     context: dg.RunStatusSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
@@ -133,6 +134,7 @@ def _abort(
     if not ended:
         return dg.SkipReason(f"run {run.run_id} left nothing open")
     context.log.info(ended)
+    context.instance.report_engine_event(ended, run)  # so that the run's page tells it
     return None
 
 
@@ -148,7 +150,7 @@ def abort_run(warehouse: Warehouse, run_id: str, reason: str) -> str:
             if row["run_id"] == run_id and row["state"] == "OPEN"]
     told = [f"compactions {revoked} are initiated again"] if revoked else []
     if left:
-        told.append(f"transactions {left}: {metastore.abort_transactions(left, reason)}")
+        told.append(f"{metastore.abort_transactions(left, reason)} transactions: {left}")
     return "; ".join(told)
 
 

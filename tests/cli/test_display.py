@@ -53,9 +53,13 @@ def test_transactions_locks_and_history_are_listings(small: Small, warehouse: Wa
     assert display.compactions(warehouse).rows == ()
 
 
-def test_html_of_names_is_escaped(small: Small) -> None:
+def test_html_of_names_is_escaped() -> None:
     html = display.show_table([{"<b>": "<script>"}], title="a<b")._repr_html_()
     assert "<script>" not in html and "&lt;script&gt;" in html and "a&lt;b" in html
+
+
+def test_brackets_of_names_are_no_markup_of_the_terminal() -> None:
+    assert "[delete_]delta_A_B" in printed(display.show_table([{"name": "[delete_]delta_A_B"}]))
 
 
 def test_the_read_cost_counts_what_a_read_opens(small: Small, warehouse: Warehouse) -> None:

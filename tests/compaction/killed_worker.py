@@ -1,7 +1,7 @@
 """A Worker that is killed at a named phase.
 
 `python -m tests.compaction.killed_worker WAREHOUSE TABLE PHASE` does what `CompactionRun` does, but
-merges in its own process, without a JVM.
+merges in its own process, without a JVM; with `spark` as a fourth word it is the real Worker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from acid_platform.engine import compact
 from acid_platform.engine.compact import StagedCompaction
 from acid_platform.layout import names
 from acid_platform.metastore import Metastore
-from acid_platform.services.worker import CompactionRun
+from acid_platform.services.worker import CompactionRun, work_once
 from acid_platform.storage import rewrite
 from acid_platform.storage.files import Files
 from acid_platform.storage.rewrite import rewrite_bucket
@@ -112,10 +112,10 @@ def arm(phase: str) -> None:
 
 
 def main() -> None:
-    place, table, phase = sys.argv[1:]
+    place, table, phase, *spark = sys.argv[1:]
     warehouse = Warehouse.open(place)
     arm(phase)
-    print(work(warehouse, table))
+    print(work_once(warehouse) if spark else work(warehouse, table))
 
 
 if __name__ == "__main__":

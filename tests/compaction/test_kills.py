@@ -77,9 +77,12 @@ def directories(warehouse: Warehouse, name: str) -> list[str]:
     return sorted(one.name for one in where.iterdir() if one.is_dir())
 
 
-def killed(warehouse: Warehouse, name: str, phase: str) -> subprocess.CompletedProcess[str]:
+def killed(
+    warehouse: Warehouse, name: str, phase: str, *spark: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tests.compaction.killed_worker", warehouse.path, name, phase],
+        [sys.executable, "-m", "tests.compaction.killed_worker", warehouse.path, name, phase,
+         *spark],
         cwd=ROOT, text=True, capture_output=True, timeout=240,
         env={**os.environ, "PYTHONPATH": str(ROOT)})
 
@@ -119,6 +122,28 @@ def test_a_worker_that_is_killed_at_any_phase_loses_and_doubles_nothing(
         assert [one[:len(prefix)] for one, prefix in zip(left, prefixes, strict=True)] == prefixes
         assert rows(warehouse, name) == before[phase], phase
     assert {row["state"] for row in warehouse.metastore.compactions()} == {"succeeded"}
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("phase", ["one published", "all published"])
+def test_a_spark_worker_that_is_killed_between_renames_and_commit(
+    warehouse: Warehouse, phase: str
+) -> None:
+    """The real Worker, with its JVM and its validation, dies after it has renamed."""
+    name = made(warehouse, "db.t")
+    before, inputs = rows(warehouse, name), directories(warehouse, name)
+    warehouse.metastore.request_compaction(name, None, "minor")
+    ended = killed(warehouse, name, phase, "spark")
+    assert ended.returncode == -9, ended.stderr
+    assert len(set(directories(warehouse, name)) - set(inputs)) >= 1
+    assert rows(warehouse, name) == before
+    assert len(revoke_dead(warehouse.metastore)) == 1
+    assert work(warehouse, name) == "published"
+    assert rows(warehouse, name) == before
+    assert [one.error for one in cleaner.run(warehouse.metastore)] == [""]
+    assert len(directories(warehouse, name)) == 2
+    assert rows(warehouse, name) == before
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before it publishes", "before it commits"])

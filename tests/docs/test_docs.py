@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -15,6 +16,7 @@ from acid_platform.cli import main
 from acid_platform.config import REGISTRY
 from acid_platform.location import Location
 from acid_platform.metastore import Metastore
+from acid_platform.services import fsck
 from scripts import print_tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +57,28 @@ def test_the_example_of_the_readme_runs_and_prints_what_it_says(
     assert before == "[Row(id=1, carrier='UA', month=1), Row(id=2, carrier='AA', month=2)]"
     assert now == "[Row(id=3, carrier='DL', month=2)]"
     assert "compactionid" in shows[0]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_tutorial_runs_and_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    spark: SparkSession,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACID_METASTORE", raising=False)
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "tutorial.md", "exec"), names)
+    warehouse = names["wh"]
+    assert sorted(warehouse.table("db.people").to_arrow().to_pylist(), key=lambda row: row["id"]) \
+        == [{"id": 2, "name": "BO"}, {"id": 3, "name": "Cy"}]
+    assert fsck.examine(warehouse.metastore).healthy
+    warehouse.metastore.stop()
+    now, before = capsys.readouterr().out.splitlines()[:2]
+    assert "BO" in now and "Bo" in before
+    assert str(names["before"]) in text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda one: one.name)

@@ -11,12 +11,12 @@ from typing import Any
 from acid_platform.metastore import Metastore
 
 
-def until(condition: Callable[[], Any], seconds: float = 10) -> None:
-    """Waits for it, and fails after so many seconds."""
+def until(condition: Callable[[], Any], seconds: float = 10, pause: float = 0.01) -> None:
+    """Waits for it, looking at each `pause`, and fails after so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(pause)
 
 
 def gone(pid: int) -> bool:

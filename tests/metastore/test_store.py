@@ -26,6 +26,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore import Metastore, endpoint, image, schema
 from acid_platform.metastore.endpoint import Home, take_lock
+from acid_platform.metastore.keeper import Keeper, Request
 from acid_platform.metastore.records import CompactionTask, HistoryRow
 from acid_platform.metastore.server import Server
 from acid_platform.metastore.state import (
@@ -260,6 +261,48 @@ def test_P3_outcomes_are_found_after_a_fold_and_forgotten_after_the_retention(pa
     assert store.past_txn(txn.id) is None and store.past_outcome("request-3") is None
     assert len(store.history(1)) == 1
     store.close()
+
+
+def test_a_fold_writes_of_long_tables_only_what_differs(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    world.create()
+    store = Store(path)
+    for _ in range(20):
+        world.insert()
+    store.fold(world.state, 0)
+    world.insert()
+    world.compact()
+    written: dict[str, int] = {}
+    write = store._write
+
+    def counting(name: str, columns: schema.Columns, rows: list[image.Row]) -> None:
+        written[name] = len(rows)
+        write(name, columns, rows)
+
+    monkeypatch.setattr(store, "_write", counting)
+    world.clean(world.ready()[0])
+    world.insert()
+    store.fold(world.state, 0)
+    assert written["directories"] == 2  # the base, and the delta above it
+    assert written["txn_to_write_id"] == 2 and written["partitions"] == 0
+    state, _ = store.load()
+    assert image.keyed(state) == image.keyed(world.state)
+    store.close()
+
+
+def test_T8_a_heartbeat_does_not_wait_for_the_write_of_others(path: Path) -> None:
+    keeper = Keeper(path, ManualClock())
+    begin = Request("1", "begin", {"kind": 0, "locks": [], "wait": 0, "zero_wait": None,
+                                   "info": {}, "tables": []})
+    (begun,) = keeper.round([begin], None)
+    beat = Request("2", "heartbeat", {"txns": [begun.value["value"]["txn"]]})
+    other = Request("3", "create_database", {"name": "d", "if_not_exists": False})
+    replies, left = keeper.answer_reads([other, beat])
+    assert [one.request_id for one in replies] == ["2"] and left == [other]
+    assert replies[0].value["value"]["aborted"] == [] and keeper.counters.batches == 1
+    keeper.close()
 
 
 def test_a_failed_fold_leaves_the_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +148,8 @@ def test_a_reader_never_sees_what_a_blocking_check_refuses(lake: Place) -> None:
     assert page.startswith("file://") and Path(page.removeprefix("file://")).exists()
     # The transaction is aborted, and its files go at the next cleaning.
     [one] = [one for one in lake.warehouse.metastore.transactions() if one["state"] == "ABORTED"]
-    assert one["run_id"] == result.run_id
+    assert (one["run_id"], one["reason"]) == (
+        result.run_id, "ChecksFailed: ids_are_positive of db.t")
     root = Path(lake.warehouse.table("db.t").location)
     assert list(root.glob("p=1/*delta_0000002_*"))
     lake.warehouse.release()
@@ -197,28 +200,40 @@ def test_what_a_write_mode_does(
     assert len({one["txn"] for one in table.history()}) == 2
 
 
-@pytest.mark.parametrize(("mode", "given", "why"), [
+def answering(given: object) -> Callable[[], object]:
+    def body() -> object:
+        return given
+
+    return body
+
+
+REFUSED: list[tuple[Any, list[dict[str, object]], str]] = [
     ("upsert", [{"id": 9, "v": "x"}, {"id": 9, "v": "y"}], "several rows have the key id=9"),
     ("upsert", [{"id": None, "v": "x"}], "has NULL in its key"),
     ("delete+insert", [{"id": None, "v": "x"}], "has NULL in its key"),
     ("upsert", [{"v": "x"}], "lack the key column id"),
     ("append", [{"id": 1, "w": 2}], "has no column 'w'; its columns are id, v"),
-])
-def test_rows_that_a_mode_can_t_place_change_nothing(
-    lake: Place, mode: Any, given: list[dict[str, object]], why: str
-) -> None:
+]
+
+
+def test_rows_that_a_mode_can_t_place_change_nothing(lake: Place) -> None:
     lake.warehouse.create_table("db.t", "id int, v string").insert(BEFORE)
-
-    @acid_asset(table=TableDeclaration("db.t", "id int, v string"), write_mode=mode,
-                key=[] if mode == "append" else ["id"])
-    def t() -> list[dict[str, object]]:
-        return given
-
-    result = run(lake, t)
-    assert not result.success and why in failure(result)
+    for mode, given, why in REFUSED:
+        declared = acid_asset(
+            table=TableDeclaration("db.t", "id int, v string"), write_mode=mode,
+            key=[] if mode == "append" else ["id"])
+        result = run(lake, declared(answering(given)))
+        assert not result.success and why in failure(result)
+        kinds = {one.event_type for one in result.all_events}
+        assert dg.DagsterEventType.STEP_UP_FOR_RETRY not in kinds
     assert rows(lake) == [(1, "a"), (2, "b")]
-    kinds = {one.event_type for one in result.all_events}
-    assert dg.DagsterEventType.STEP_UP_FOR_RETRY not in kinds
+
+
+def test_an_asset_without_partitions_replaces_every_partition_of_its_table(lake: Place) -> None:
+    for numbers in ([1, 2], [2, 3]):
+        given = [{"id": one, "v": "x", "p": one} for one in numbers]
+        assert succeeded(run(lake, acid_asset(table=TABLE)(answering(given))))
+    assert [row[0] for row in rows(lake)] == [2, 3]
 
 
 def test_new_columns_are_added_when_the_transaction_commits_and_only_then(lake: Place) -> None:
@@ -377,6 +392,36 @@ def test_a_single_run_over_a_range_is_one_transaction(lake: Place) -> None:
     assert per_day(lake) == {"2024-01-01": [10], "2024-01-03": [3]}
 
 
+def test_a_partition_of_the_asset_may_be_several_of_the_table(lake: Place) -> None:
+    table = TableDeclaration("db.t", "n int", ("day date", "shop string"))
+    declared = acid_asset(table=table, partitions_def=DAILY, partition_expr="day")
+    for key, shops in (("2024-01-01", "ab"), ("2024-01-02", "a"), ("2024-01-01", "bc")):
+        given = [{"n": len(shops), "shop": shop} for shop in shops]
+        result = run(lake, declared(answering(given)), partition_key=key)
+        assert succeeded(result)
+    assert told(result)["dagster/partition_row_count"] == 2
+    assert [(str(day), shop) for _, day, shop in rows(lake)] == [
+        ("2024-01-02", "a"), ("2024-01-01", "b"), ("2024-01-01", "c")]
+
+
+def test_multi_and_dynamic_partitions_are_replaced_one_by_one(lake: Place) -> None:
+    lake.instance.add_dynamic_partitions("shops", ["north", "south"])
+    both = dg.MultiPartitionsDefinition({
+        "date": DAILY, "shop": dg.DynamicPartitionsDefinition(name="shops")})
+
+    @acid_asset(table=TableDeclaration("db.t", "n int", ("shop string", "day date")),
+                partitions_def=both, partition_expr={"date": "day", "shop": "shop"})
+    def t(context: dg.AssetExecutionContext) -> list[dict[str, int]]:
+        return [{"n": context.retry_number + len(lake.instance.get_event_records(
+            dg.EventRecordsFilter(dg.DagsterEventType.ASSET_MATERIALIZATION, asset_key=t.key)))}]
+
+    for shop in ("north", "south", "north"):
+        key = dg.MultiPartitionKey({"date": "2024-01-02", "shop": shop})
+        assert succeeded(run(lake, t, partition_key=key))
+    assert [(n, shop, str(day)) for n, shop, day in rows(lake)] == [
+        (1, "south", "2024-01-02"), (2, "north", "2024-01-02")]
+
+
 def test_downstream_reads_the_partitions_that_dagster_maps(lake: Place) -> None:
     up = daily(lambda keys: [{"id": int(keys[0][-1])}])
 
@@ -394,9 +439,9 @@ def test_downstream_reads_the_partitions_that_dagster_maps(lake: Place) -> None:
 
 
 @pytest.mark.slow
-def test_a_backfill_of_twelve_months_two_runs_at_a_time(lake: Place) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
+def test_a_backfill_of_twelve_months_two_runs_at_a_time(lake: Place, tmp_path: Path) -> None:
+    # Two threads share no in-memory SQLite.
+    lake = replace(lake, instance=dg.DagsterInstance.local_temp(str(tmp_path)))
     months = dg.MonthlyPartitionsDefinition("2023-01-01", end_date="2024-01-01")
 
     @acid_asset(table=TableDeclaration("db.t", "n int", ("year int", "month int")),
@@ -409,7 +454,7 @@ def test_a_backfill_of_twelve_months_two_runs_at_a_time(lake: Place) -> None:
     for _ in range(2):  # the second backfill replaces what the first has written
         with ThreadPoolExecutor(2) as two:
             results = list(two.map(lambda key: run(lake, t, partition_key=key), keys))
-        assert all(one.success for one in results)
+        assert all(map(succeeded, results))
     found = lake.warehouse.table("db.t").to_arrow().to_pandas().groupby("month")["n"].count()
     assert found.to_dict() == {month: month for month in range(1, 13)}
     assert len({one["txn"] for one in lake.warehouse.table("db.t").history()}) == 24
@@ -439,15 +484,3 @@ def test_a_conflict_is_tried_again_with_a_fresh_snapshot(lake: Place) -> None:
     kinds = [one.event_type for one in result.all_events]
     assert kinds.count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == 1
     assert kinds.count(dg.DagsterEventType.STEP_RESTARTED) == 1
-
-
-def test_what_writes_nothing_keeps_the_data_version(lake: Place) -> None:
-    lake.warehouse.create_table("db.t", "id int, v string").insert(BEFORE)
-
-    @acid_asset(table="db.t", write_mode="append")
-    def t(txn: Transaction) -> None:
-        assert txn.table("db.t").to_arrow().num_rows == 2
-
-    result = run(lake, t)
-    [event] = result.get_asset_materialization_events()
-    assert (event.materialization.tags or {})["dagster/data_version"] == "1"

@@ -9,8 +9,11 @@ import dagster as dg
 import pytest
 
 from acid_platform import definitions
+from tests.conftest import HAS_DEMO
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parameter `owners`")  # Dagster's own copies
+
+with_demo = pytest.mark.skipif(not HAS_DEMO, reason="the demo's assets were removed")
 
 ASSETS = """
 asset nyc/airlines [dimensions: orc, pandas] code 1
@@ -83,6 +86,7 @@ def _sensor(sensor: dg.SensorDefinition) -> str:
                    if sensor.has_jobs else "")
 
 
+@with_demo
 def test_the_whole_location() -> None:
     dg.Definitions.validate_loadable(definitions.defs())
     assert sorted(described(definitions.defs()), key=_kind) == sorted(
@@ -100,6 +104,7 @@ def test_without_assets_the_services_load(monkeypatch: pytest.MonkeyPatch) -> No
     assert described(definitions.defs()) == lines(SERVICES)
 
 
+@with_demo
 def test_a_broken_import_of_an_asset_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [one for one in sys.modules if one == "assets" or one.startswith("assets.")]:
         monkeypatch.delitem(sys.modules, name)

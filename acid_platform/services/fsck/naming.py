@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from acid_platform.errors import AcidError, MalformedName
+from acid_platform.errors import AcidError
 from acid_platform.layout.names import (
     BaseName,
     claims_to_be_acid,
@@ -50,9 +50,6 @@ def _fit(
     try:
         parse_directory(child, child)
         contents = data_files(listing.location, child, files, insert_only)
-    except MalformedName as error:
-        out.error(Check.NAME, child, str(error), _MOVE)
-        return False
     except AcidError as error:
         out.error(Check.NAME, child, str(error), "until then the table can't be read")
         return False

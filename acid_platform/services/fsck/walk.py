@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
-from acid_platform.errors import AcidError
+from acid_platform.errors import AcidError, NoSuchTable
 from acid_platform.layout.names import claims_to_be_acid, is_hidden, temporary_owner
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.metastore.client import Metastore, Transaction
@@ -31,9 +31,6 @@ from acid_platform.storage.files import Files
 Progress = Callable[[str, int, int], None]
 """Told before each entity: its name, how many are done, how many its table has."""
 
-Dropping = frozenset[tuple[str, str]]
-"""(table, partition or '') whose files wait for the Cleaner."""
-
 
 def examine(
     metastore: Metastore, tables: Iterable[str] | None = None, *, warehouse: str | None = None,
@@ -47,17 +44,22 @@ def examine(
     """
     records = ([metastore.table(name) for name in tables] if tables is not None
                else sorted(metastore.tables(), key=lambda one: one.name))
-    dropping = _dropping(metastore)
     every: list[Findings] = []
     for record in records:
-        with metastore.open_snapshot([record.name]) as lease:
-            look = _TableLook(metastore, record, lease, dropping, rows)
-            for out in look.findings(progress or (lambda *_: None)):
+        try:
+            opened = metastore.open_snapshot([record.name])
+        except NoSuchTable:
+            if tables is None:  # dropped meanwhile
+                continue
+            raise
+        with opened as lease:
+            for out in _TableLook(metastore, record, lease, rows).findings(
+                    progress or (lambda *_: None)):
                 if repair:
                     out.apply(metastore)
                 every.append(out)
     if warehouse is not None and tables is None:
-        every.append(_strangers(metastore, warehouse, dropping))
+        every.append(_strangers(metastore, warehouse))
     return Report(
         sorted_findings(finding for out in every for finding in out.found), len(records),
         *(sum(getattr(out, name) for out in every) for name in ("directories", "files", "rows")))
@@ -67,11 +69,9 @@ class _TableLook:
     """One table, under its lease."""
 
     def __init__(
-        self, metastore: Metastore, record: TableRecord, lease: Transaction, dropping: Dropping,
-        rows: bool,
+        self, metastore: Metastore, record: TableRecord, lease: Transaction, rows: bool
     ) -> None:
-        self._metastore, self._record, self._lease = metastore, record, lease
-        self._dropping, self._rows = dropping, rows
+        self._metastore, self._record, self._lease, self._rows = metastore, record, lease, rows
         self._files, self._root = Files.of(record.location)
         self._known: dict[str, dict[str, EntityDirectory]] = defaultdict(dict)
         for one in metastore.entities():
@@ -132,12 +132,12 @@ class _TableLook:
                 out.warning(Check.PARTITION, name, "lies beside the partitions: nobody reads it",
                             "move it out of the table, or into the partition that it belongs to")
         keys = [name for name, _ in record.partition_columns]
-        found = []
+        found, dropping = [], _dropping(self._metastore)
         for place in self._files.partition_directories(self._root, len(keys)):
             if parse_partition(place, keys) is None:
                 out.warning(Check.PARTITION, place, f"no partition of {', '.join(keys)}: nobody"
                             " reads it", "move it out of the table")
-            elif place not in floors and (record.name, place) not in self._dropping:
+            elif place not in floors and (record.name, place) not in dropping:
                 found.append(place)
         return found
 
@@ -200,18 +200,20 @@ class _TableLook:
                 ResolveAborted(name, left))
 
 
-def _dropping(metastore: Metastore) -> Dropping:
+def _dropping(metastore: Metastore) -> frozenset[tuple[str, str]]:
+    """(table, partition or '') whose files wait for the Cleaner after a drop."""
     waiting = {(one.table, one.partition or "") for one in metastore.cleaning_blocked()}
     ready = {(one.table, one.partition or "") for one in metastore.ready_to_clean()
              if one.kind == "drop"}
     return frozenset(waiting | ready)
 
 
-def _strangers(metastore: Metastore, warehouse: str, dropping: Dropping) -> Findings:
+def _strangers(metastore: Metastore, warehouse: str) -> Findings:
     """Directories of a database that are no table's."""
     out = Findings("")
     files, root = Files.of(warehouse)
     claimed = {Files.of(one.location)[1] for one in metastore.tables()}
+    dropping = _dropping(metastore)
     for database in metastore.databases():
         for info in files.children(f"{root}/{database}.db"):
             name = f"{database}.{info.base_name}"

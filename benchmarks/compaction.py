@@ -1,0 +1,147 @@
+"""Compaction, validation included, beside Spark reading and writing the same rows as plain ORC.
+
+`python -m benchmarks.compaction` makes a table of a base and `--pairs` updates (a delta and a
+delete_delta each), and measures in turn: a plain rewrite of its rows, a major and a minor
+compaction up to the point where they would be published. Then each is published once, and reads
+before and after are compared. Peak memory is that of the JVM (run it with a heap of 1 GB) and of
+the largest Python worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from acid_platform.compaction.plan import NothingToDo
+from acid_platform.errors import CompactionFailed
+from acid_platform.services import cleaner
+from acid_platform.services.worker import CompactionRun, work_once
+from acid_platform.table import Table
+from acid_platform.warehouse import Warehouse
+from benchmarks.lineitem import COLUMNS, NAMES, alternated, bench_warehouse, lineitem, median
+from benchmarks.memory import peak_memory
+from benchmarks.results import machine, save
+
+TABLE = "bench.lineitem"
+LIMIT = 1.2
+"""A major compaction has to be so many times as fast as the plain rewrite."""
+
+
+def make(warehouse: Warehouse, rows: int, pairs: int) -> Table:
+    """A base of `rows` rows, and `pairs` updates of 0.1 % of them each."""
+    table = warehouse.create_table(TABLE, COLUMNS)
+    table.overwrite(lineitem(warehouse.spark, rows))
+    for number in range(pairs):
+        table.update({"quantity": "quantity + 1"}, f"orderkey % 1000 = {number}")
+    return table
+
+
+def merged(warehouse: Warehouse, kind: str) -> None:
+    """A compaction up to its publication, and given up there."""
+    warehouse.metastore.request_compaction(TABLE, None, kind)
+    run = CompactionRun.take(warehouse, table=TABLE)
+    assert run is not None
+    assert not isinstance(run.prepare(), NothingToDo)
+    run.merge()
+    run.check()
+    run.fail(CompactionFailed("measured, not published"))
+
+
+def published(warehouse: Warehouse, kind: str) -> list[str]:
+    """A compaction that counts; what was expected beside what was written."""
+    warehouse.release()
+    warehouse.metastore.request_compaction(TABLE, None, kind)
+    outcome = work_once(warehouse)
+    assert outcome is not None and outcome.state == "published", outcome
+    cleaner.run(warehouse.metastore)  # the entity is free for the next one (C24)
+    return list(map(str, outcome.deviations))
+
+
+def reads(warehouse: Warehouse, rounds: int) -> dict[str, float]:
+    table = warehouse.table(TABLE)
+    queries: dict[str, Callable[[], object]] = {
+        "count(*)": table.count,
+        "sum of one column": lambda: table.read().agg(F.sum("quantity")).collect(),
+        "max of all columns": lambda: table.read().agg(*(F.max(n) for n in NAMES)).collect(),
+    }
+    found = {name: median(times) for name, times in alternated(queries, rounds).items()}
+    warehouse.release()
+    return found
+
+
+def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, Any]:
+    with bench_warehouse() as warehouse:
+        table = make(warehouse, rows, pairs)
+        console.print(f"{rows:,} rows and {pairs} updates written")
+        flat, again = f"{warehouse.path}/flat", f"{warehouse.path}/again"
+        spark, uri = warehouse.spark, warehouse.files.uri
+        table.read().write.option("compression", "zlib").orc(uri(flat))
+        warehouse.release()
+
+        def rewrite() -> None:
+            shutil.rmtree(again, ignore_errors=True)
+            spark.read.orc(uri(flat)).write.option("compression", "zlib").orc(uri(again))
+
+        found: dict[str, Any] = {"seconds": {}, "memory": {}, "reads": {}, "forecast": {}}
+        candidates: dict[str, Callable[[], object]] = {
+            "plain rewrite": rewrite, "major": partial(merged, warehouse, "major"),
+            "minor": partial(merged, warehouse, "minor"),
+        }
+        for name, run in candidates.items():
+            with peak_memory() as peak:
+                run()
+            found["memory"][name] = peak.as_json()
+        taken = alternated(candidates, rounds)
+        found["seconds"] = {name: median(values) for name, values in taken.items()}
+        found["reads"]["before"] = reads(warehouse, rounds)
+        for kind in ("minor", "major"):
+            found["forecast"][kind] = published(warehouse, kind)
+            found["reads"][f"after {kind}"] = reads(warehouse, rounds)
+        assert table.count() == rows
+        warehouse.release()
+    return found
+
+
+def show(found: dict[str, Any], console: Console) -> None:
+    plain = found["seconds"]["plain rewrite"]
+    table = RichTable(title="Compaction, validation included, beside a plain rewrite")
+    for name in ("what", "seconds", "times as fast", "JVM MB", "largest worker MB"):
+        table.add_column(name, justify="right")
+    for name, seconds in found["seconds"].items():
+        memory = found["memory"][name]
+        table.add_row(name, f"{seconds:.2f}", f"{plain / seconds:.2f}", str(memory["jvm MB"]),
+                      str(memory["largest worker MB"]))
+    console.print(table)
+    console.print("reads, seconds:", found["reads"])
+    console.print("forecasts:", found["forecast"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.compaction", description=__doc__)
+    parser.add_argument("--rows", type=int, default=30_000_000)
+    parser.add_argument("--pairs", type=int, default=20, help="updates behind the base")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    chosen = parser.parse_args(argv)
+    console = Console()
+    found = measure(chosen.rows, chosen.pairs, chosen.rounds, console)
+    show(found, console)
+    ratio = found["seconds"]["plain rewrite"] / found["seconds"]["major"]
+    save(chosen.out / f"{datetime.date.today().isoformat()}-compaction.json", {
+        "machine": machine(), "rows": chosen.rows, "pairs": chosen.pairs, "rounds": chosen.rounds,
+        "major times as fast as plain": round(ratio, 2), "wanted": LIMIT, **found})
+    return 0 if ratio >= LIMIT else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

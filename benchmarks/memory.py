@@ -1,0 +1,50 @@
+"""Peak memory of this process's JVM and of Spark's Python workers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psutil
+
+INTERVAL_SECONDS = 0.1
+
+
+@dataclass(slots=True)
+class Peak:
+    """Resident bytes."""
+
+    jvm: int = 0
+    worker: int = 0
+    """The largest single Python worker: one task runs in each."""
+
+    def as_json(self) -> dict[str, int]:
+        return {"jvm MB": self.jvm >> 20, "largest worker MB": self.worker >> 20}
+
+
+@contextmanager
+def peak_memory() -> Iterator[Peak]:
+    """Samples all descendants ten times a second while the block runs."""
+    peak, done = Peak(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(INTERVAL_SECONDS):
+            for one in psutil.Process().children(recursive=True):
+                try:
+                    name, size = one.name(), one.memory_info().rss
+                except psutil.Error:  # it has ended meanwhile
+                    continue
+                if name == "java":
+                    peak.jvm = max(peak.jvm, size)
+                elif name.startswith("python"):
+                    peak.worker = max(peak.worker, size)
+
+    thread = threading.Thread(target=watch, name="memory", daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()

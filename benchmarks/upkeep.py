@@ -1,0 +1,44 @@
+"""Compaction and cleaning beside the clients, as in any warehouse that is written to.
+
+Only what the metastore has to do with them: the benchmark's transactions write no files. Without it
+the directories of an hour would pile up in the metastore, as they would on disk.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from acid_platform.errors import AcidError
+from acid_platform.metastore import CompactionTask, Metastore, WriteReport
+from acid_platform.transactions import Operation
+
+MOST_DELTAS = 10
+"""As `hive.compactor.delta.num.threshold`."""
+
+_WORKER = "bench-1"
+_PAUSE_SECONDS = 2.0
+
+
+def keep_short(home: Path, stop: Any) -> None:
+    """Major compactions of what has more deltas, and their cleaning, until `stop` is set."""
+    with Metastore.connect(home) as metastore:
+        while not stop.wait(_PAUSE_SECONDS):
+            for one in metastore.candidates():
+                if one.size.delta_directories > MOST_DELTAS:
+                    with suppress(AcidError):  # queued already
+                        metastore.request_compaction(one.table, one.partition, "major")
+            while task := metastore.take_compaction(_WORKER):
+                _compact(metastore, task)
+            for cleaning in metastore.ready_to_clean():
+                with suppress(AcidError):  # somebody opened the table meanwhile
+                    metastore.mark_cleaned(metastore.start_cleaning(cleaning))
+
+
+def _compact(metastore: Metastore, task: CompactionTask) -> None:
+    txn = metastore.begin_compaction(task, _WORKER)
+    high = txn.compactor_list.high_watermark
+    base = f"base_{high:07d}_v{txn.id:07d}"
+    report = WriteReport(task.table, task.partition, Operation.COMPACT, base, 1, 100, 1)
+    metastore.commit_compaction(txn.task, txn, [report])

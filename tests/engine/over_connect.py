@@ -1,0 +1,174 @@
+"""What a client of a Spark Connect server does, for test_connect.py; in a process of its own.
+
+One process holds either classic sessions or Connect sessions, and the other tests' is classic.
+`python -m tests.engine.over_connect WAREHOUSE` prints, as JSON, what each step gave.
+"""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from acid_platform import Warehouse, definitions
+from acid_platform.errors import SnapshotExpired, TxnAborted, UnknownColumn, WrongType
+from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
+from acid_platform.services import cleaner
+from resources import SparkResource, WarehouseResource
+
+TABLE = TableDeclaration("db.m", "id int, v string")
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+def rows(wh: Warehouse, name: str = "db.t", **read: Any) -> list[list[Any]]:
+    return sorted(list(row) for row in wh.table(name).read(**read).collect())
+
+
+def insert(wh: Warehouse) -> Any:
+    table = wh.create_table("db.t", "id int, v string", partitioned_by=["p int"])
+    table.insert([{"id": 1, "v": "a", "p": 1}, {"id": 2, "v": "b", "p": 2}])
+    table.insert(pa.table({"id": [3, 4], "v": ["c", "d"], "p": [1, 2]}))
+    table.insert(wh.spark.range(5, 7).select(
+        F.col("id").cast("int"), F.lit("e").alias("v"), F.lit(1).alias("p")))
+    return rows(wh)
+
+
+def read(wh: Warehouse) -> Any:
+    return rows(wh, columns=["id"], where="p = 1 AND v <> 'a'")
+
+
+def row_id(wh: Warehouse) -> Any:
+    found = wh.table("db.t").read(["id"], where="id = 1", row_id=True).first()
+    return found and found["row__id"]["writeid"]
+
+
+def update(wh: Warehouse) -> Any:
+    return [wh.table("db.t").update({"v": "upper(v)"}, "id > 3"), rows(wh, where="id > 3")]
+
+
+def delete(wh: Warehouse) -> Any:
+    return [wh.table("db.t").delete("id = 2"), rows(wh, columns=["id"])]
+
+
+def merge(wh: Warehouse) -> Any:
+    counts = wh.table("db.t").merge(
+        [{"id": 1, "v": "new", "p": 1}, {"id": 9, "v": "nine", "p": 2}], "t.id = s.id",
+        when_matched_update={"v": "s.v"}, when_not_matched_insert="*")
+    return [counts.updated, counts.inserted, rows(wh, where="id IN (1, 9)")]
+
+
+def overwrite(wh: Warehouse) -> Any:
+    wh.create_table("db.o", "id int", clustered_by=(["id"], 2)).insert([{"id": 1}])
+    wh.table("db.o").overwrite([{"id": 2}, {"id": 3}])
+    return rows(wh, "db.o")
+
+
+def transaction(wh: Warehouse) -> Any:
+    with wh.transaction() as txn:
+        txn.table("db.o").insert([{"id": 4}])
+        txn.table("db.t").delete("id = 3")
+        seen = txn.table("db.o").read().count()
+    return [seen, rows(wh, "db.o")]
+
+
+def sql(wh: Warehouse) -> Any:
+    return [list(row) for row in wh.sql(
+        "SELECT t.p, count(*) FROM db.t t JOIN db.o o ON t.p <= o.id GROUP BY t.p ORDER BY 1"
+    ).collect()]
+
+
+def compact(wh: Warehouse) -> Any:
+    before = rows(wh)
+    states = [one["state"] for one in wh.table("db.t").compact("major")]
+    return [states, rows(wh) == before]
+
+
+def expiry(wh: Warehouse) -> Any:
+    """P12, P18: an old frame whose files are gone says so."""
+    frame = wh.table("db.t").read()
+    wh.table("db.t").delete("id = 1")
+    wh.table("db.t").compact("major")
+    wh.release()
+    while cleaner.run(wh.metastore):
+        pass
+    try:
+        return frame.collect()
+    except SnapshotExpired:
+        return "SnapshotExpired"
+
+
+def errors(wh: Warehouse) -> Any:
+    told = []
+    table = wh.table("db.t")
+    for wrong, kind in ((lambda: table.read(where="nothing = 1").count(), UnknownColumn),
+                        (lambda: table.insert([{"id": 1 << 40, "p": 1}]), WrongType)):
+        try:
+            wrong()
+        except kind as error:
+            told.append(type(error).__name__)
+    return told
+
+
+def abort(wh: Warehouse) -> Any:
+    """P2, P4: what was aborted can't write."""
+    try:
+        with wh.transaction() as txn:
+            wh.abort_transactions([txn.id])
+            txn.table("db.t").insert(wh.spark.range(1).selectExpr(
+                "cast(id AS int) AS id", "'x' AS v", "1 AS p"))
+    except TxnAborted as error:
+        return type(error).__name__
+    return "committed"
+
+
+def materialization(wh: Warehouse) -> Any:
+    small = Expectation("small", "ExpectColumnValuesToBeBetween", {"column": "id", "max_value": 9})
+
+    @acid_asset(table=TABLE, expectations=[small])
+    def build(spark: SparkResource) -> Any:
+        return spark.spark_session.range(3).selectExpr("cast(id AS int) AS id", "'x' AS v")
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize([build], instance=instance, run_config=QUIET, resources={
+            "warehouse": WarehouseResource(path=wh.path), "spark": SparkResource()})
+        [check] = result.get_asset_check_evaluations()
+    return [result.success, check.passed, rows(wh, TABLE.name)]
+
+
+def compaction_job(wh: Warehouse) -> Any:
+    wh.table(TABLE.name).delete("id = 1")
+    wh.metastore.request_compaction(TABLE.name, None, "major")
+    config = {**QUIET, "ops": {"queued": {"config": {"table": TABLE.name}}}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = definitions.defs().resolve_job_def("compaction_job").execute_in_process(
+            run_config=config, instance=instance, resources={
+                "warehouse": WarehouseResource(path=wh.path), "spark": SparkResource(),
+                "in_memory": dg.mem_io_manager})
+    return [result.success, rows(wh, TABLE.name)]
+
+
+STEPS: tuple[Callable[[Warehouse], Any], ...] = (
+    insert, read, row_id, update, delete, merge, overwrite, transaction, sql, compact, expiry,
+    errors, abort, materialization, compaction_job)
+
+
+def main() -> None:
+    told: dict[str, Any] = {}
+    with Warehouse.open(sys.argv[1]) as warehouse:
+        for step in STEPS:
+            try:
+                told[step.__name__] = step(warehouse)
+            except Exception:
+                told[step.__name__] = traceback.format_exc()
+        warehouse.release()
+        warehouse.metastore.stop()
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""INSERT statements of a transaction without a JVM: lock, write beside the table, rename, report.
+
+What `TransactionTable.insert` does, with files written by `tests.acid_files`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acid_platform.engine.write import Written
+from acid_platform.layout.names import temporary_name
+from acid_platform.transaction import Transaction
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import Statement
+from tests.acid_files import AcidTable, P, full
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """One delta of a table with the column `v string`, where no reader looks."""
+
+    txn: Transaction
+    table: str
+    staging: Path
+    directory: str
+    rows: int
+
+
+def stage(txn: Transaction, table: str, statement: int, values: Sequence[str]) -> Staged:
+    record = txn.table(table)._record
+    txn._lock(record, Statement.INSERT)
+    write_id = txn.write_ids[table]
+    name = f"d{write_id}.{statement}"
+    staging = Path(record.location, temporary_name(txn.id, uuid.uuid4().hex[:8]))
+    AcidTable(staging).inserts(
+        name, [(write_id, P + statement, number, one) for number, one in enumerate(values)])
+    return Staged(txn, table, staging, full(name).partition("/")[0], len(values))
+
+
+def publish(staged: Staged) -> None:
+    source = staged.staging / staged.directory
+    size = sum(one.stat().st_size for one in source.iterdir())
+    source.rename(staged.staging.parent / staged.directory)
+    staged.staging.rmdir()
+    staged.txn._record(staged.txn.table(staged.table)._record, Operation.INSERT, [
+        Written("", staged.directory, False, staged.rows, size, 1)])
+
+
+def insert(txn: Transaction, table: str, values: Sequence[str]) -> None:
+    """One statement; the transaction's first and only."""
+    publish(stage(txn, table, 0, values))

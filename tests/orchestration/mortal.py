@@ -1,0 +1,118 @@
+"""A Dagster workspace whose runs stop in mid-transaction, for tests that kill what they stand on.
+
+Materialization, compaction job and sensors are the platform's own. Only rows are written by the
+test's helper: it needs no JVM, so that a run is in its transaction within seconds.
+"""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from acid_platform.errors import TxnAborted
+from acid_platform.orchestration import TableDeclaration, Transaction, acid_asset
+from acid_platform.orchestration.compaction import IN_MEMORY, compaction_job
+from acid_platform.orchestration.sensors import abort_canceled_runs, abort_failed_runs
+from resources import WarehouseResource
+from tests.orchestration.local_writes import publish, stage
+
+TABLE = TableDeclaration("db.t", "v string")
+COMPACTED = TableDeclaration("db.c", "v string")
+SCENES = "ACID_TEST_SCENES"
+"""Environment variable: the directory of all scenes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Where a run and its test meet: the files of one directory, named after what they tell."""
+
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return Path(os.environ[SCENES], self.name)
+
+    def tell(self, what: str, **values: Any) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        draft = self.path / f".{what}.{os.getpid()}"
+        draft.write_text(json.dumps(values))
+        draft.rename(self.path / what)
+
+    def told(self, what: str) -> dict[str, Any] | None:
+        try:
+            values: dict[str, Any] = json.loads((self.path / what).read_text())
+        except FileNotFoundError:
+            return None
+        return values
+
+    def hold(self, **values: Any) -> None:
+        """Tells which process is here, and stays until the test tells `go`."""
+        self.tell("holding", pid=os.getpid(), parent=os.getppid(), **values)
+        deadline = time.monotonic() + 600
+        while self.told("go") is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"nobody told scene {self.name} to go on")
+            time.sleep(0.05)
+
+
+class Plot(dg.Config):
+    scene: str
+    fails: bool = False
+
+
+@acid_asset(table=TABLE)
+def rows(config: Plot, txn: Transaction) -> None:
+    scene = Scene(config.scene)
+    publish(stage(txn, TABLE.name, 0, [f"{config.scene} 1"]))
+    second = stage(txn, TABLE.name, 1, [f"{config.scene} 2"])
+    scene.hold(txn=txn.id)
+    if config.fails:
+        raise RuntimeError("the body fails")
+    try:
+        txn.heartbeat()  # before each publication (P4)
+    except TxnAborted as refused:
+        scene.tell("refused", reason=str(refused))
+    publish(second)  # all the same, as a writer does that slept after its heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class NeverAnswers:
+    """In the place of a SparkSession: whoever asks it something stays there."""
+
+    scene: Scene
+
+    @property
+    def conf(self) -> None:
+        self.scene.hold()
+
+
+class SilentSpark(dg.ConfigurableResource[Any]):
+    scene: str
+
+    @property
+    def spark_session(self) -> NeverAnswers:
+        return NeverAnswers(Scene(self.scene))
+
+
+IN_PROCESS, STEPS, COMPACTION = "in_process_job", "steps_job", compaction_job.name
+
+_JOBS = [
+    dg.define_asset_job(IN_PROCESS, [rows], executor_def=dg.in_process_executor),
+    dg.define_asset_job(STEPS, [rows], executor_def=dg.multiprocess_executor),
+]
+_RESOURCES = {
+    "warehouse": WarehouseResource(),
+    "spark": SilentSpark.configure_at_launch(),
+    IN_MEMORY: dg.mem_io_manager,
+}
+
+steady = dg.Definitions(
+    assets=[rows], jobs=[*_JOBS, compaction_job], resources=_RESOURCES,
+    sensors=[abort_failed_runs, abort_canceled_runs])
+fragile = dg.Definitions(assets=[rows], jobs=_JOBS, resources=_RESOURCES)
+"""What the code server serves that gets killed. No sensor looks after its runs."""

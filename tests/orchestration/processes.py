@@ -1,0 +1,187 @@
+"""Dagster's daemon and code servers as processes of their own, each of which may be killed.
+
+What a person does on the pages is done by the pages' GraphQL mutations, in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import psutil
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster_graphql.schema import create_schema
+
+from tests.metastore.processes import until
+
+PAUSE = 0.25
+"""Seconds between two questions to Dagster, each of which costs it something."""
+ROOT = Path(__file__).resolve().parents[2]
+
+INSTANCE = """
+telemetry: {enabled: false}
+# Runs begin at once, without the daemon's queue, and keep no output of theirs.
+run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}
+run_monitoring: {enabled: true, poll_interval_seconds: 1, cancel_timeout_seconds: 60}
+compute_logs:
+  module: dagster._core.storage.noop_compute_log_manager
+  class: NoOpComputeLogManager
+"""
+LOCATION = """  - grpc_server: {{host: localhost, port: {port}, location_name: {name}}}
+"""
+
+LAUNCH = """mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+TERMINATE = """mutation($run: String!) { terminateRun(runId: $run) {
+  __typename ... on TerminateRunFailure { message } ... on PythonError { message } } }"""
+START_SENSOR = """mutation($sensor: SensorSelector!) { startSensor(sensorSelector: $sensor) {
+  __typename ... on PythonError { message } } }"""
+TICKS = """query($sensor: SensorSelector!) { sensorOrError(sensorSelector: $sensor) {
+  ... on Sensor { sensorState { ticks(limit: 1) { status } } } } }"""
+
+
+@dataclass
+class DagsterProcesses:
+    """A workspace of code locations, each an attribute of one module. A context manager."""
+
+    home: Path
+    module: str
+    locations: tuple[str, ...]
+    environment: Mapping[str, str]
+    instance: dg.DagsterInstance = field(init=False)
+    _workspace: WorkspaceProcessContext = field(init=False)
+    _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _ports: dict[str, int] = field(default_factory=dict)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> DagsterProcesses:
+        self.home.mkdir()
+        (self.home / "dagster.yaml").write_text(INSTANCE)
+        self._ports = {name: free_port() for name in self.locations}
+        workspace = self.home / "workspace.yaml"
+        workspace.write_text("load_from:\n" + "".join(
+            LOCATION.format(name=name, port=port) for name, port in self._ports.items()))
+        # Makes the storage, before several processes would do so at once.
+        self.instance = self._stack.enter_context(
+            dg.DagsterInstance.from_config(str(self.home)))
+        self._stack.callback(self._kill_all)
+        for name in self.locations:
+            self.serve(name)
+        for name in self.locations:
+            self._wait_for(name)
+        self._run("daemon", "dagster._daemon", "run", "-w", str(workspace))
+        self._workspace = self._stack.enter_context(
+            WorkspaceProcessContext(self.instance, WorkspaceFileTarget([str(workspace)])))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def serve(self, location: str) -> None:
+        """Starts its code server."""
+        self._run(location, "dagster", "api", "grpc", "-p", str(self._ports[location]),
+                  "-m", self.module, "-a", location, "-d", str(ROOT))
+
+    def serve_again(self, location: str) -> None:
+        """After it was killed."""
+        self.serve(location)
+        self._wait_for(location)
+        self._workspace.reload_workspace()
+
+    def kill(self, name: str) -> None:
+        """The process alone, as the system would: what it had started lives on."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
+    # --- what a person does on the pages -------------------------------------------------------
+
+    def launch(self, location: str, job: str, config: Mapping[str, Any]) -> str:
+        """The run's id."""
+        answer = self._ask(LAUNCH, params={
+            "selector": {**_repository(location), "jobName": job}, "runConfigData": config})
+        assert answer["launchRun"]["__typename"] == "LaunchRunSuccess", answer
+        run_id: str = answer["launchRun"]["run"]["runId"]
+        return run_id
+
+    def terminate(self, run_id: str) -> None:
+        answer = self._ask(TERMINATE, run=run_id)
+        assert answer["terminateRun"]["__typename"] == "TerminateRunSuccess", answer
+
+    def switch_on(self, location: str, *sensors: str) -> None:
+        """Returns when they have ticked once: a run status sensor looks at later runs only."""
+        selectors = [{**_repository(location), "sensorName": name} for name in sensors]
+        for selector in selectors:
+            answer = self._ask(START_SENSOR, sensor=selector)
+            assert answer["startSensor"]["__typename"] == "Sensor", answer
+        for selector in selectors:
+            until(lambda one=selector: self._ticks(one), 60, PAUSE)  # type: ignore[misc]
+
+    def _ticks(self, sensor: Mapping[str, str]) -> list[Any]:
+        found = self._ask(TICKS, sensor=sensor)["sensorOrError"]["sensorState"]["ticks"]
+        return list(found)
+
+    def _ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        for name, process in self._running.items():
+            assert process.poll() is None, f"{name} has ended: {self.home / name}.log"
+        done = asyncio.run(_SCHEMA.execute_async(
+            query, context_value=self._workspace.create_request_context(),
+            variable_values=variables))
+        assert not done.errors, done.errors
+        data: dict[str, Any] = done.data
+        return data
+
+    def _wait_for(self, location: str) -> None:
+        def listens() -> bool:
+            with suppress(ConnectionRefusedError):
+                socket.create_connection(("localhost", self._ports[location])).close()
+                return True
+            return False
+
+        until(listens, 60, PAUSE)
+
+    def _run(self, name: str, *module: str) -> None:
+        with (self.home / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [sys.executable, "-m", *module], cwd=self.home, stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+                env={**os.environ, **self.environment, "DAGSTER_HOME": str(self.home),
+                     "PYTHONPATH": str(ROOT)})
+
+    def _kill_all(self) -> None:
+        """Runs and their steps too."""
+        for one in psutil.process_iter():
+            with suppress(psutil.Error):
+                if one.environ().get("DAGSTER_HOME") == str(self.home):
+                    one.kill()
+        for process in self._running.values():
+            process.wait()
+
+
+_SCHEMA = create_schema()
+
+
+def _repository(location: str) -> dict[str, str]:
+    return {"repositoryLocationName": location, "repositoryName": "__repository__"}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,136 @@
+"""What ends a materialization, told by bodies that write nothing: no JVM is started."""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from acid_platform.errors import LockTimeout, OutcomeUnknown, WrongType
+from acid_platform.orchestration import (
+    AcidOut,
+    Expectation,
+    Finding,
+    Transaction,
+    acid_asset,
+    acid_multi_asset,
+)
+from tests.orchestration.conftest import Place, quiet
+
+POSITIVE = Expectation("ids_are_positive", "ExpectColumnValuesToBeBetween",
+                       {"column": "id", "min_value": 1})
+
+
+class NoSpark(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """Stands for Spark where none is needed."""
+
+    @property
+    def spark_session(self) -> None:
+        return None
+
+
+def run(place: Place, asset: dg.AssetsDefinition, **arguments: Any) -> dg.ExecuteInProcessResult:
+    return dg.materialize(
+        [asset], instance=place.instance, run_config=quiet(), raise_on_error=False,
+        resources={"warehouse": place.resource, "spark": NoSpark()}, **arguments)
+
+
+def failure(result: dg.ExecuteInProcessResult) -> str:
+    [event] = [one for one in result.all_events if one.is_step_failure]
+    error = event.step_failure_data.error
+    assert error
+    return f"{error.message} {error.cause.message if error.cause else ''}"
+
+
+def kinds(result: dg.ExecuteInProcessResult) -> list[dg.DagsterEventType | None]:
+    return [one.event_type for one in result.all_events]
+
+
+def driven(answer: object, **arguments: Any) -> dg.AssetsDefinition:
+    @acid_asset(table="db.t", checks=[POSITIVE], **arguments)
+    def t(txn: Transaction) -> object:
+        txn.table("db.t")
+        return answer
+
+    return t
+
+
+def test_a_failed_check_aborts_and_the_abort_says_which(place: Place) -> None:
+    place.table()
+    result = run(place, driven([Finding("ids_are_positive", False, True, {"seen": -4})]))
+    assert "was aborted, as it did not pass ids_are_positive of db.t" in failure(result)
+    [check] = result.get_asset_check_evaluations()
+    assert not check.passed and check.severity is dg.AssetCheckSeverity.ERROR
+    assert check.metadata["details"].value == {"seen": -4}
+    assert not result.get_asset_materialization_events()
+    assert dg.DagsterEventType.STEP_UP_FOR_RETRY not in kinds(result)
+    assert not [one for one in place.warehouse.metastore.transactions() if one["state"] == "OPEN"]
+
+
+def test_what_writes_nothing_keeps_the_data_version(place: Place) -> None:
+    place.table()
+    place.write(times=2)
+    result = run(place, driven([Finding("ids_are_positive", True)]))
+    assert result.success, failure(result)
+    [event] = result.get_asset_materialization_events()
+    assert (event.materialization.tags or {})["dagster/data_version"] == "2"
+    assert event.materialization.metadata["previous write id"].value == 2
+
+
+@pytest.mark.parametrize(("answer", "why"), [
+    ([], "may mean no rows or no findings"),
+    (None, "has to return a Finding for each of its checks"),
+    ([Finding("other", True)], "has to return a Finding for each of its checks"),
+])
+def test_an_answer_that_says_too_little_commits_nothing(
+    place: Place, answer: object, why: str
+) -> None:
+    place.table()
+    result = run(place, driven(answer))
+    assert why in failure(result) and not result.get_asset_materialization_events()
+
+
+def test_a_body_without_txn_has_to_return_rows(place: Place) -> None:
+    @acid_asset(table="db.t")
+    def t() -> None: ...
+
+    assert "returned nothing for db.t: return rows" in failure(run(place, t))
+
+
+@pytest.mark.parametrize(("error", "policy", "attempts"), [
+    (LockTimeout("busy"), dg.RetryPolicy(max_retries=2), 3),
+    (LockTimeout("busy"), None, 1),
+    (WrongType("bad"), dg.RetryPolicy(max_retries=2), 1),
+    (OutcomeUnknown("lost"), dg.RetryPolicy(max_retries=2), 1),
+])
+def test_transient_errors_are_tried_again_as_the_policy_says(
+    place: Place, error: Exception, policy: dg.RetryPolicy | None, attempts: int
+) -> None:
+    place.table()
+    seen: list[int] = []
+
+    @acid_asset(table="db.t", retry_policy=policy)
+    def t(context: dg.AssetExecutionContext, txn: Transaction) -> None:
+        seen.append(txn.id)
+        raise error
+
+    result = run(place, t)
+    assert not result.success and str(error) in failure(result)
+    assert len(set(seen)) == attempts  # each with a transaction, so a snapshot, of its own
+    assert kinds(result).count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == attempts - 1
+
+
+@pytest.mark.parametrize(("answer", "why"), [
+    ({"db.a": []}, "returned nothing for db.b"),
+    ({"db.c": []}, "returned rows for db.c, which is none of its tables"),
+    ([], "has to return a mapping from table name to rows"),
+])
+def test_a_body_of_several_tables_has_to_name_them(
+    place: Place, answer: object, why: str
+) -> None:
+    def both() -> Mapping[str, object]:
+        return answer  # type: ignore[return-value]
+
+    asset = acid_multi_asset(outs=[AcidOut("db.b"), AcidOut("db.a")])(both)
+    assert why in failure(run(place, asset))

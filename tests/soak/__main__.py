@@ -1,0 +1,181 @@
+"""`make soak`: writers, readers and all services at work for a time, each in a process of its own.
+
+Asserted in the end: delta counts stay bounded, what the Cleaner may remove goes within two of its
+intervals, no row is lost or doubled, and no log has an error. The report goes to
+benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acid_platform.metastore import Metastore
+from acid_platform.transactions import Operation
+from acid_platform.warehouse import Warehouse
+from benchmarks.results import machine, save
+from tests.acid_files import AcidTable, P
+from tests.soak.actors import COLUMNS, IDS, PARTITIONS, TABLE, report
+
+WRITERS, READERS = 4, 2
+SERVICES = ("initiator", "worker", "cleaner")
+CLEANER_SECONDS = 5.0
+SETTINGS = {
+    "hive.compactor.check.interval": "5s", "hive.compactor.worker.sleep.time": "500ms",
+    "hive.compactor.worker.max.sleep.time": "2s", "hive.compactor.abortedtxn.threshold": "5",
+    "hive.compactor.cleaner.run.interval": f"{CLEANER_SECONDS:g}s",
+}
+DRAIN_SECONDS = 300
+"""After the writers: until the queue is worked off."""
+MANY_DELTAS = 50
+"""So many of one partition may come together while a Worker is starting or at work elsewhere."""
+WRONG = ("error", "Error", "Traceback", "failed", "lost")
+"""None of these words may be in a log."""
+
+
+@dataclass
+class Watch:
+    """What the table looked like, second by second."""
+
+    deltas: list[int] = field(default_factory=list)
+    """Live deltas and delete_deltas of the worst partition."""
+    since: dict[tuple[int, str | None, int], float] = field(default_factory=dict)
+    longest: float = 0.0
+    """Seconds that something removable had to wait for the Cleaner."""
+
+    def look(self, metastore: Metastore) -> None:
+        now = time.monotonic()
+        self.deltas.append(max(
+            sum(not one.base and not one.obsolete for one in entity.directories)
+            for entity in metastore.entities(TABLE) if entity.partition))
+        ready = {(one.id, one.partition, one.highest_write_id if one.id else 0)
+                 for one in metastore.ready_to_clean()}
+        self.since = {key: self.since.get(key, now) for key in ready}
+        waited = max((now - at for at in self.since.values()), default=0.0)
+        self.longest = max(self.longest, waited)
+
+
+def fill(warehouse: Warehouse) -> None:
+    table = warehouse.create_table(TABLE, COLUMNS, partitioned_by=["p int"])
+    metastore = warehouse.metastore
+    for number in range(PARTITIONS):
+        name = f"p={number}"
+        with metastore.begin() as txn:
+            txn.lock(TABLE, "SHARED_WRITE", operation=Operation.INSERT, partition=name)
+            w = txn.write_ids[TABLE]
+            AcidTable(Path(table.location, name), COLUMNS).inserts(
+                f"d{w}", [(w, P, row, row, 0) for row in range(IDS)])
+            txn.commit([report(name, f"delta_{w:07d}_{w:07d}_0000", IDS, Operation.INSERT)])
+
+
+@contextmanager
+def running(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A child with its log; it is asked to end when the block does."""
+    with log.open("wb") as stream:
+        child = subprocess.Popen(
+            [sys.executable, "-m", *arguments], stdout=stream, stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        try:
+            yield child
+        finally:
+            child.terminate()
+            child.wait(120)
+
+
+def soak(place: Path, minutes: float) -> dict[str, Any]:
+    logs = place / "logs"
+    logs.mkdir()
+    where, until = str(place / "wh"), time.time() + 60 * minutes
+    watch = Watch()
+    with Warehouse.open(where, settings=SETTINGS) as warehouse:
+        fill(warehouse)
+        with ExitStack() as stack:
+            for name in SERVICES:
+                stack.enter_context(running(
+                    logs / f"{name}.log", "acid_platform", "run", name, "--warehouse", where))
+            actors = {
+                f"{role}-{number}": stack.enter_context(running(
+                    logs / f"{role}-{number}.log", "tests.soak.actors", role, where,
+                    str(number), str(until)))
+                for role, count in (("writer", WRITERS), ("reader", READERS))
+                for number in range(count)
+            }
+            while any(one.poll() is None for one in actors.values()):
+                watch.look(warehouse.metastore)
+                time.sleep(1)
+            ended = {name: one.returncode for name, one in actors.items()}
+            deadline = time.monotonic() + DRAIN_SECONDS
+            while left(warehouse.metastore) and time.monotonic() < deadline:
+                watch.look(warehouse.metastore)
+                time.sleep(1)
+            obsolete = left(warehouse.metastore)
+        rows = warehouse.table(TABLE).to_arrow().num_rows
+        warehouse.release()
+        history = warehouse.metastore.compactions()
+        warehouse.metastore.stop()
+    bad = {
+        path.name: [line for line in path.read_text().splitlines()
+                    if any(word in line for word in WRONG)][:5]
+        for path in sorted(logs.iterdir())
+    }
+    half = len(watch.deltas) // 2
+    found = {
+        "minutes": minutes, "actors": {
+            name: (logs / f"{name}.log").read_text().strip()[-200:] for name in actors},
+        "compactions published": (logs / "worker.log").read_text().count("published"),
+        "paths removed": (logs / "cleaner.log").read_text().count("removed "),
+        "most deltas, first half": max(watch.deltas[:half], default=0),
+        "most deltas, second half": max(watch.deltas[half:], default=0),
+        "longest wait for the Cleaner, s": round(watch.longest, 1),
+        "rows": rows, "obsolete left": obsolete,
+        "states": sorted({row["state"] for row in history}),
+        "errors": {name: lines for name, lines in bad.items() if lines},
+    }
+    found["wrong"] = [name for name, right in {
+        "an actor failed": not any(ended.values()),
+        "rows were lost or doubled": rows == PARTITIONS * IDS,
+        "deltas grow": found["most deltas, second half"] <= max(
+            MANY_DELTAS, 2 * found["most deltas, first half"]),
+        "obsolete files stay": not obsolete and watch.longest <= 2 * CLEANER_SECONDS,
+        "a log has an error": not found["errors"],
+        "nothing was compacted": found["compactions published"] > 0,
+        "nothing was removed": found["paths removed"] > 0,
+    }.items() if not right]
+    return found
+
+
+def left(metastore: Metastore) -> int:
+    """Compactions and obsolete directories that are not worked off yet."""
+    waiting = [row for row in metastore.compactions()
+               if row["state"] in ("initiated", "working", "ready for cleaning")]
+    old = [one for entity in metastore.entities(TABLE) for one in entity.directories
+           if one.obsolete]
+    return len(waiting) + len(old)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="acid-soak-") as place:
+        found = soak(Path(place), chosen.minutes)
+    for name, value in found.items():
+        print(f"{name}: {value}")
+    save(chosen.out / f"{datetime.date.today().isoformat()}-soak.json",
+         {"machine": machine(), **found})
+    return 1 if found["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Writers and readers of the soak, each a process of its own; none has a JVM.
+
+The table holds each id once. A writer replaces some rows of one partition (a delete and an insert
+of the same id), so that whoever sees half of a transaction, or a row twice, sees it in the ids.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from acid_platform.engine.arrow_read import arrow_scan
+from acid_platform.errors import WriteConflict
+from acid_platform.metastore import Metastore, WriteReport
+from acid_platform.services.context import table_layout
+from acid_platform.transactions import Operation
+from acid_platform.warehouse import Warehouse
+from tests.acid_files import AcidTable, P
+
+TABLE, COLUMNS = "db.soak", "id int, version int"
+PARTITIONS, IDS = 4, 500
+"""Ids of each partition."""
+
+
+def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
+    """One transaction that replaces `share` rows; 1 in 30 dies and leaves its files."""
+    record = metastore.table(TABLE)
+    with metastore.begin() as txn:
+        txn.lock(TABLE, "SHARED_WRITE", operation=Operation.UPDATE, partition=name)
+        w = txn.write_ids[TABLE]
+        found = arrow_scan(table_layout(metastore, record), txn.valid_write_ids(TABLE),
+                           txn.valid_txns, where=name.replace("=", " = "), row_id=True)
+        rows = random.sample(found.table().to_pylist(), share)
+        keys = sorted((row["row__id"]["writeid"], row["row__id"]["bucketid"],
+                       row["row__id"]["rowid"]) for row in rows)
+        files = AcidTable(Path(record.location, name), COLUMNS)
+        files.deletes(f"D{w}", keys, w)
+        if random.random() < 1 / 30:
+            txn.abort()
+            return
+        files.inserts(f"d{w}", [(w, P, number, row["id"], row["version"] + 1)
+                                for number, row in enumerate(rows)])
+        txn.commit([
+            report(name, f"{kind}_{w:07d}_{w:07d}_0000", share, operation)
+            for kind, operation in (("delete_delta", Operation.DELETE), ("delta", Operation.INSERT))
+        ])
+
+
+def report(partition: str, directory: str, rows: int, operation: Operation) -> WriteReport:
+    return WriteReport(TABLE, partition, operation, directory, rows, 900, 1)
+
+
+def writer(place: str, seed: int, until: float) -> int:
+    random, written = Random(seed), 0
+    with Warehouse.open(place) as warehouse:
+        while time.time() < until:
+            with suppress(WriteConflict):
+                partition = f"p={random.randrange(PARTITIONS)}"
+                write(warehouse.metastore, random, partition, random.randint(1, 20))
+                written += 1
+            time.sleep(random.uniform(0.3, 1.2))
+    return written
+
+
+def reader(place: str, seed: int, until: float) -> int:
+    """Holds snapshots for some seconds; each read of one gives the same rows, every id once."""
+    random, read = Random(seed), 0
+    with Warehouse.open(place) as warehouse:
+        while time.time() < until:
+            with warehouse.snapshot() as snapshot:
+                first = None
+                for _ in range(random.randint(1, 6)):
+                    rows = snapshot.table(TABLE).to_arrow().to_pylist()
+                    found = sorted((row["p"], row["id"], row["version"]) for row in rows)
+                    assert [one[:2] for one in found] == [
+                        (p, number) for p in range(PARTITIONS) for number in range(IDS)], \
+                        "an id is missing, or there twice"
+                    assert first in (None, found), "a held snapshot has changed"
+                    first, read = found, read + 1
+                    time.sleep(random.uniform(0.2, 1.5))
+    return read
+
+
+def main() -> None:
+    role, place, seed, until = sys.argv[1:]
+    done = (writer if role == "writer" else reader)(place, int(seed), float(until))
+    print(f"{role} {seed}: {done}")
+
+
+if __name__ == "__main__":
+    main()
