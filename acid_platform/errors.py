@@ -98,6 +98,10 @@ class MetastoreIncompatible(Terminal):
     """The metastore file can't be served: newer schema, network file system, unsafe settings."""
 
 
+class MetastoreDamaged(Terminal):
+    """The metastore's files are damaged, or don't belong together: restore a backup (P3)."""
+
+
 class MetastoreRefused(Terminal):
     """The metastore does not accept this client: it has no key, or the wrong one."""
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from acid_platform.errors import BackupRefused, MetastoreIncompatible
-from acid_platform.metastore import schema
+from acid_platform.metastore import log, schema
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
 from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import TableRecord
@@ -166,7 +166,7 @@ def restore(
             home.unfinished.unlink()
             _sync(home.path)
         finally:
-            for one in (draft, _wal(draft)):
+            for one in (draft, _wal(draft), log.beside(draft)):
                 with suppress(FileNotFoundError):
                     one.unlink()
     return Restored(
@@ -206,7 +206,7 @@ def _advance(draft: Path, highest: Callable[[TableRecord], Highest]) -> tuple[in
             "txn_id": max((one.txn_id for one in found.values()), default=0),
         })
         machine.replay([event])
-        store.append([event])
+        store.fold(state, 0)
         store.forget_meta(MADE)
         store.checkpoint()
     finally:
@@ -216,13 +216,14 @@ def _advance(draft: Path, highest: Callable[[TableRecord], Highest]) -> tuple[in
 
 
 def _put_aside(home: Home) -> str:
-    """The old file and its log move together: each is worthless without the other."""
+    """The old file and its logs move together: each is worthless without the others."""
     if not home.database.exists():
         return ""
     kept = home.path / f"replaced-{time.time_ns() // 1_000_000}.duckdb"
     os.rename(home.database, kept)
-    with suppress(FileNotFoundError):
-        os.rename(_wal(home.database), _wal(kept))
+    for beside in (_wal, log.beside):
+        with suppress(FileNotFoundError):
+            os.rename(beside(home.database), beside(kept))
     return str(kept)
 
 

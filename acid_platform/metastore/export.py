@@ -32,7 +32,9 @@ class Export:
         cursor.execute("BEGIN TRANSACTION READ ONLY")
         self.meta: dict[str, str] = dict(
             cursor.execute("SELECT key, value FROM meta").fetchall())
-        self.rows = {name: self._count(name) for name in ("journal", *schema.LIVE, *schema.KEPT)}
+        # Everything is folded: whoever opens the backup needs no log.
+        self.meta.pop(schema.LOG)
+        self.rows = {name: self._count(name) for name in (*schema.LIVE, *schema.KEPT)}
 
     def part(self, table: str, number: int) -> str | None:
         """Rows number x 50,000 and on, as Arrow IPC in base64; None after the last.

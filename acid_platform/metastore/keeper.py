@@ -1,8 +1,8 @@
 """The state machine and its file: nothing is answered before it is durable (P3).
 
-A round of requests is decided in memory, its events are made durable with one INSERT, and only then
-come the answers. If the INSERT fails, memory is rebuilt from the file, and every client of the
-round is told to ask for the outcome.
+A round of requests is decided in memory, its events are made durable with one append to the log,
+and only then come the answers. If the append fails, memory is rebuilt from the files, and every
+client of the round is told to ask for the outcome.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BadRequest(Exception):
 
 
 class Keeper:
-    """Opens the file. Raises MetastoreInUse, MetastoreIncompatible."""
+    """Opens the files. Raises MetastoreInUse, MetastoreIncompatible, MetastoreDamaged, OSError."""
 
     def __init__(self, database: Path, clock: Clock) -> None:
         self.store = Store(database)
@@ -157,7 +157,7 @@ class Keeper:
     # --- memory as the file has it ------------------------------------------------------------
 
     def _load(self) -> Machine:
-        """Raises Error if the file can't be read."""
+        """Raises what `Store.load` raises."""
         state, events = self.store.load()
         machine = Machine(state, self.store.past_txn)
         machine.replay(events)

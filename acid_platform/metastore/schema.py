@@ -1,26 +1,28 @@
 """Tables of the metastore file, as people can read them (metastore.md section 4, P8).
 
-`journal` is the only hot table: append-only, without key or index, since one writer guarantees
-uniqueness. A fold moves it into the others: LIVE tables are rewritten, KEPT tables grow until their
-rows are older than the retention. Columns are named after the fields they hold; JSON columns are
-text. Times are milliseconds UTC.
+They are what the last fold of the journal (log.py) left: LIVE tables are rewritten, KEPT tables
+grow until their rows are older than the retention. They have no key, since one writer guarantees
+uniqueness. Columns are named after the fields they hold; JSON columns are text. Times are
+milliseconds UTC.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 4
+VERSION = 5
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
 
-JOURNAL: Columns = {"seq": _I, "events": _J}
-"""A row for each batch: the number of its last event, and all as `[kind, at, body]`."""
+LOG = "log"
+"""Key in `meta`: the identity of the log, if the tables may lack what it has. `log_seq` is the
+number of the last event that they have."""
 
 _JOURNAL_1: Columns = {
     "seq": _I, "at": _I, "kind": _S, "txn_id": _I, "request_id": _S, "body": _J,
 }
+_JOURNAL_2: Columns = {"seq": _I, "events": _J}
 
 _INFO: Columns = {"user": _S, "host": _S, "agent": _S, "run_id": _S, "description": _S}
 _ENTITY: Columns = {"table_id": _I, "partition": _S}
@@ -133,7 +135,7 @@ def _version_1() -> Sequence[str]:
 _VERSION_2 = (
     """ALTER TABLE "tables" ADD COLUMN doubtful VARCHAR DEFAULT '[]'""",
     "ALTER TABLE journal RENAME TO journal_1",
-    _create("journal", JOURNAL),
+    _create("journal", _JOURNAL_2),
     """INSERT INTO journal SELECT seq,
         '[["' || kind || '",' || "at" || ',' || body || ']]' FROM journal_1 ORDER BY seq""",
     "DROP TABLE journal_1",
@@ -165,5 +167,10 @@ _VERSION_3 = (
 
 _VERSION_4 = (_create("views", LIVE["views"]),)
 
-MIGRATIONS: tuple[Sequence[str], ...] = (_version_1(), _VERSION_2, _VERSION_3, _VERSION_4)
+# The store has moved its rows into a log of its own, in the same transaction.
+_VERSION_5 = ("DROP VIEW v_journal", "DROP TABLE journal")
+LOG_VERSION = 5
+
+MIGRATIONS: tuple[Sequence[str], ...] = (
+    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

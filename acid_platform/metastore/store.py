@@ -1,7 +1,8 @@
-"""The DuckDB file behind the state machine: a journal, and tables that it is folded into.
+"""The files behind the state machine: a journal (log.py), and tables that it is folded into.
 
-Used by one thread of one process. Nothing else may open the file, not even to read it: closing a
-second handle would drop DuckDB's lock (metastore.md section 3).
+Used by one thread of one process. Nothing else may open the DuckDB file, not even to read it:
+closing a second handle would drop DuckDB's lock (metastore.md section 3). The log is there while
+the store is open, and after a crash.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ import duckdb
 
 from acid_platform.errors import (
     InvalidExpression,
+    MetastoreDamaged,
     MetastoreIncompatible,
     MetastoreInUse,
     UnsupportedStatement,
 )
-from acid_platform.metastore import image, schema
+from acid_platform.metastore import image, log, schema
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.export import Export
 from acid_platform.metastore.records import HistoryRow
@@ -44,47 +46,68 @@ _QUERY_SECONDS = 10.0
 _QUERY_ROWS = 100_000
 
 Error = duckdb.Error
-"""What a failed write raises."""
+"""What DuckDB raises."""
 
 
 class Store:
-    """Opens and, if need be, creates or migrates the file.
+    """Opens and, if need be, creates or migrates the files.
 
-    Raises MetastoreInUse, MetastoreIncompatible.
+    Raises MetastoreInUse, MetastoreIncompatible, MetastoreDamaged, OSError.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._connection, self._journal = _connect(path)
+        self._path, self._log_path = path, log.beside(path)
+        if self._log_path.exists() and not path.exists():
+            raise MetastoreDamaged(
+                f"{path} is missing beside its log {self._log_path.name}; put it back, or restore a"
+                " backup (`acid metastore restore FILE`)"
+            )
         self._exports: dict[str, Export] = {}
         self._folded: image.Keyed | None = None
         """What the long tables hold, once that is known."""
-        self._migrate()
-        self._seq = self._length = 0
-        self._count()
+        self._open()
+
+    def _open(self) -> None:
+        self._connection = _connect(self._path)
+        try:
+            self._migrate()
+            meta = self._meta()
+            folded = int(meta.get("log_seq", "0"))
+            identity = meta.get(schema.LOG)
+            if identity is None:
+                # The tables have everything; a log that is there was left by a crash before it
+                # counted, or after it did.
+                identity = log.create(self._log_path)
+                with self._transaction():
+                    self._set_meta({schema.LOG: identity})
+                # Into the file: that there is a log must not depend on DuckDB's own.
+                self.checkpoint()
+            self._log = log.Log(self._log_path, identity, folded)
+        except BaseException:
+            self._connection.close()
+            raise
 
     # --- what the server needs --------------------------------------------------------------
 
     def append(self, events: Sequence[Event]) -> None:
-        """Makes the events durable: one INSERT, one commit, one fdatasync. Raises Error."""
-        last = self._seq + len(events)
+        """Makes the events durable, with one fdatasync. Raises OSError."""
         text = _ENCODE([[event.kind, event.at, event.body] for event in events])
-        # One row for the batch: DuckDB takes half the time of a row for each event.
-        self._journal.execute("INSERT INTO journal VALUES ($1, $2)", [last, text])
-        self._seq = last
-        self._length += len(events)
+        self._log.append(len(events), text)
 
     def load(self) -> tuple[State, list[Event]]:
-        """The state of the last fold, and the events since."""
+        """The state of the last fold, and the events since.
+
+        Raises Error, MetastoreDamaged, OSError.
+        """
         rows = {name: self._read(name, columns) for name, columns in schema.LIVE.items()}
         meta = self._meta()
         counters = {key: int(value) for key, value in meta.items() if key in image.COUNTERS}
         if "next_txn" not in meta:
             # Nothing was folded yet: a new file starts with the default database.
             rows["databases"] = image.live_rows(State())["databases"]
-        journal = self._connection.execute("SELECT events FROM journal ORDER BY seq").fetchall()
         events = [
-            Event(kind, at, body) for (batch,) in journal for kind, at, body in json.loads(batch)
+            Event(kind, at, body)
+            for one in self._log.records() for kind, at, body in json.loads(one.text)
         ]
         state = image.restore(rows, counters)
         self._folded = image.keyed(state)
@@ -95,7 +118,7 @@ class Store:
 
         Short tables are written anew, of long ones what differs from the last fold. Ended
         transactions and outcomes older than `forget_before` are deleted (P3). Raises Error; then
-        the journal is as it was.
+        the journal is as it was. After a crash in between the tables say what they have.
         """
         long = image.keyed(state)
         with self._transaction():
@@ -108,9 +131,10 @@ class Store:
                 self._write_difference(name, records)
             self._execute("DELETE FROM txns WHERE ended < $1", [forget_before])
             self._execute('DELETE FROM outcomes WHERE "at" < $1', [forget_before])
-            self._set_meta({key: str(one) for key, one in image.counters(state).items()})
-            self._execute("DELETE FROM journal")
-        self._folded, self._length = long, 0
+            counters = {key: str(one) for key, one in image.counters(state).items()}
+            self._set_meta({**counters, "log_seq": str(self._log.last)})
+        self._log.rewind()
+        self._folded = long
 
     def _write_difference(self, name: str, records: dict[tuple[Any, ...], Any]) -> None:
         """Equal records are the same objects, so that to compare costs little."""
@@ -180,7 +204,7 @@ class Store:
     @property
     def journal_length(self) -> int:
         """Events that are not folded yet."""
-        return self._length
+        return self._log.length
 
     def next_epoch(self) -> int:
         """Counts the starts of the metastore."""
@@ -216,15 +240,22 @@ class Store:
         self._exports = {}
 
     def reopen(self) -> None:
-        """After a failed write: only what the file holds counts (P3). Raises Error."""
-        self.close()
-        self._connection, self._journal = _connect(self._path)
-        self._count()
+        """After a failed write: only what the files hold counts (P3). Raises as opening does."""
+        self._let_go()
+        self._open()
 
     def close(self) -> None:
+        """A log of which the tables have everything is removed: then one file is all there is."""
+        if not self._log.length:
+            with suppress(Error, OSError):
+                self.forget_meta(schema.LOG)
+                self._log_path.unlink()
+        self._let_go()
+
+    def _let_go(self) -> None:
         # All cursors: the file is let go with the last of them.
         self.end_exports()
-        self._journal.close()
+        self._log.close()
         self._connection.close()
 
     # --- DuckDB -----------------------------------------------------------------------------
@@ -268,11 +299,6 @@ class Store:
                 row[key] = json.loads(row[key])
         return rows
 
-    def _count(self) -> None:
-        self._seq = int(self._scalar("SELECT coalesce(max(seq), 0) FROM journal"))
-        self._length = int(self._scalar(
-            "SELECT coalesce(sum(json_array_length(events)), 0) FROM journal"))
-
     def _scalar(self, sql: str) -> Any:
         ((value,),) = self._connection.execute(sql).fetchall()
         return value
@@ -290,20 +316,34 @@ class Store:
         made = self._scalar("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'meta'")
         version = int(self._meta().get("schema_version", "0")) if made else 0
         if version > schema.VERSION:
-            self.close()
             raise MetastoreIncompatible(
                 f"{self._path} has schema version {version}, this program knows {schema.VERSION};"
                 " use the newer program that wrote it"
             )
         for number in range(version, schema.VERSION):
             with self._transaction():
+                meta = {"schema_version": str(number + 1), **self._made_by()}
+                if number + 1 == schema.LOG_VERSION:
+                    # Before the table is dropped; after a crash it is done again.
+                    meta[schema.LOG] = log.create(self._log_path, self._journal())
                 for statement in schema.MIGRATIONS[number]:
                     self._execute(statement)
-                self._set_meta({"schema_version": str(number + 1), **self._made_by()})
+                self._set_meta(meta)
+        if version < schema.VERSION:
+            self.checkpoint()
+
+    def _journal(self) -> list[log.Record]:
+        """The journal of a file before LOG_VERSION."""
+        records, last = [], 0
+        for (text,) in self._connection.execute(
+            "SELECT events FROM journal ORDER BY seq"
+        ).fetchall():
+            first, last = last + 1, last + len(json.loads(text))
+            records.append(log.Record(first, last, text))
+        return records
 
 
-def _connect(path: Path) -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]:
-    """One connection for everything, and one for the journal's INSERT, which wants no optimizer."""
+def _connect(path: Path) -> duckdb.DuckDBPyConnection:
     try:
         connection = duckdb.connect(str(path), config=_CONFIG)
     except Error as error:
@@ -313,17 +353,14 @@ def _connect(path: Path) -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConn
                 f"{path} is in use by process {holder[1]}; stop that one, or connect to it"
             ) from error
         raise MetastoreIncompatible(f"{path} can't be opened: {error}") from error
-    journal = connection.cursor()
-    journal.execute("PRAGMA disable_optimizer")
     connection.execute("SET lock_configuration = true")
     [(mode,)] = connection.execute(
         "SELECT value FROM duckdb_settings() WHERE name = 'fsync_mode'"
     ).fetchall()
     if mode not in ("STANDARD", "FULL"):
-        journal.close()
         connection.close()
         raise MetastoreIncompatible(
             f"{path} would be written without fsync (fsync_mode {mode!r}); commits would"
             " not be durable"
         )
-    return connection, journal
+    return connection

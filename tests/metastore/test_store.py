@@ -67,13 +67,13 @@ def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
 
 
 def test_P8_from_nothing_to_the_newest_version(path: Path) -> None:
-    assert len(schema.MIGRATIONS) == schema.VERSION == 4
+    assert len(schema.MIGRATIONS) == schema.VERSION == 5
     store = Store(path)
     names, rows = store.query("SELECT table_name FROM duckdb_tables()")
     assert names == ["table_name"]
-    assert {row[0] for row in rows} == {"meta", "journal", *schema.LIVE, *schema.KEPT}
+    assert {row[0] for row in rows} == {"meta", *schema.LIVE, *schema.KEPT}
     meta = dict(store.query("FROM meta")[1])
-    assert meta["schema_version"] == "4" and meta["duckdb_version"] == duckdb.__version__
+    assert meta["schema_version"] == "5" and meta["duckdb_version"] == duckdb.__version__
     assert meta["storage_version"].startswith("v2.")
     store.close()
     Store(path).close()
@@ -101,11 +101,10 @@ def test_P8_from_version_1_it_keeps_what_it_finds(path: Path) -> None:
                       Event("database_dropped", 7, {"name": 'a"b'})]
     assert store.journal_length == 2
     store.append([Event("database", 8, {"name": "c"})])
-    assert [row[:3] for row in store.query("SELECT * FROM v_journal ORDER BY seq")[1]] == [
-        [5, 6, "database"], [6, 7, "database_dropped"], [7, 8, "database"]]
+    assert store.load()[1] == [*events, Event("database", 8, {"name": "c"})]
     assert state.next_txn == 9 and state.tables[1].next_write_id == 8
     assert state.tables[1].aborted == {3, 4} and state.tables[1].doubtful == set()
-    assert ["schema_version", "4"] in store.query("FROM meta")[1]
+    assert ["schema_version", "5"] in store.query("FROM meta")[1]
     store.close()
 
 
@@ -151,27 +150,71 @@ def test_P8_from_version_2_it_keeps_what_it_finds(path: Path) -> None:
     store.close()
 
 
-def test_P8_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(path: Path) -> None:
-    version_1(path)
+def version_4(path: Path) -> None:
+    """A file of version 4, not cleanly closed: its journal has two batches."""
+    with duckdb.connect(str(path)) as raw:
+        for statements in schema.MIGRATIONS[:4]:
+            for statement in statements:
+                raw.execute(statement)
+        raw.execute("INSERT INTO meta VALUES ('schema_version', '4')")
+        raw.execute("""INSERT INTO journal VALUES (41, '[["database",6,{"name":"a"}]]'),
+            (43, '[["database",7,{"name":"b"}],["database",8,{"name":"c"}]]')""")
+
+
+JOURNALED = [Event("database", 6, {"name": "a"}), Event("database", 7, {"name": "b"}),
+             Event("database", 8, {"name": "c"})]
+
+
+def test_P8_from_version_4_the_journal_becomes_a_file(path: Path) -> None:
+    version_4(path)
+    store = Store(path)
+    assert store.load()[1] == JOURNALED and store.journal_length == 3
+    assert ["log_seq"] not in store.query("SELECT key FROM meta")[1]
+    assert store.query("SELECT table_name FROM duckdb_tables() WHERE table_name = 'journal'"
+                       " UNION SELECT view_name FROM duckdb_views() WHERE NOT internal"
+                       " AND view_name = 'v_journal'")[1] == []
+    store.close()
+    assert path.with_suffix(".log").stat().st_mode & 0o777 == 0o600
+    store = Store(path)
+    store.append(JOURNALED[:1])
+    state, events = store.load()
+    assert events == [*JOURNALED, JOURNALED[0]]
+    store.fold(state, 0)
+    assert ["log_seq", "4"] in store.query("FROM meta")[1]
+    store.close()
+
+
+@pytest.mark.parametrize(("made", "version"), [(version_1, 1), (version_4, 4)])
+def test_P8_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(
+    path: Path, made: Any, version: int
+) -> None:
+    made(path)
     script = (
         "import os, sys; from pathlib import Path\n"
         "from acid_platform.metastore import schema\n"
         "from acid_platform.metastore.store import Store\n"
+        "old, path = int(sys.argv[2]), Path(sys.argv[1])\n"
         "class Crash:\n"
         "    def __iter__(self):\n"
-        "        yield from schema._VERSION_2\n"
+        "        yield from known[old]\n"
         "        yield 'CREATE TABLE half (id INTEGER)'\n"
         "        os._exit(9)\n"
-        "schema.MIGRATIONS = (schema.MIGRATIONS[0], Crash())\n"
-        "Store(Path(sys.argv[1]))"
+        "known = schema.MIGRATIONS\n"
+        "schema.MIGRATIONS = (*known[:old], Crash())\n"
+        "Store(path)"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    done = subprocess.run([sys.executable, "-c", script, str(path), str(version)], check=False)
     assert done.returncode == 9
     with duckdb.connect(str(path)) as raw:
         assert raw.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchall() == [
-            ("1",)]
+            (str(version),)]
         assert raw.execute("FROM duckdb_tables() WHERE table_name = 'half'").fetchall() == []
-    Store(path).close()
+        assert raw.execute("SELECT count(*) FROM journal").fetchall() == [(2,)]
+    # The log of the migration that was interrupted is there already, and is made anew.
+    assert path.with_suffix(".log").exists() == (version == 4)
+    store = Store(path)
+    assert [one.at for one in store.load()[1]] == ([6, 7, 8] if version == 4 else [6, 7])
+    store.close()
 
 
 def test_P8_a_migration_that_fails_changes_nothing_and_can_be_tried_again(
@@ -194,8 +237,8 @@ def test_P8_a_migration_that_fails_changes_nothing_and_can_be_tried_again(
 def test_P8_a_newer_schema_is_refused(path: Path) -> None:
     Store(path).close()
     with duckdb.connect(str(path)) as raw:
-        raw.execute("UPDATE meta SET value = '5' WHERE key = 'schema_version'")
-    with pytest.raises(MetastoreIncompatible, match="version 5, this program knows 4"):
+        raw.execute("UPDATE meta SET value = '6' WHERE key = 'schema_version'")
+    with pytest.raises(MetastoreIncompatible, match="version 6, this program knows 5"):
         Store(path)
 
 
@@ -228,7 +271,7 @@ def test_this_machine_has_mounts() -> None:
     assert "/" in [point for point, _ in endpoint.mounts()]
 
 
-def test_one_append_is_one_statement_and_survives(path: Path) -> None:
+def test_P3_what_was_appended_survives(path: Path) -> None:
     store = Store(path)
     store.append([Event("database", 7, {"name": "a"}), Event("database", 8, {"name": "b'\"ü"})])
     store.append([Event("database_dropped", 9, {"name": "a"})])
@@ -322,15 +365,15 @@ def test_queries_only_read(path: Path) -> None:
     store = Store(path)
     store.append([Event("database", 1, {"name": "a"})])
     for sql in (
-        "DELETE FROM journal", "SELECT 1; SELECT 2", "COPY journal TO 'x.csv'", "PRAGMA version",
-        "EXPLAIN ANALYZE DELETE FROM journal", "SET threads = 2", "ATTACH 'x.duckdb'", "",
+        "DELETE FROM txns", "SELECT 1; SELECT 2", "COPY txns TO 'x.csv'", "PRAGMA version",
+        "EXPLAIN ANALYZE DELETE FROM txns", "SET threads = 2", "ATTACH 'x.duckdb'", "",
     ):
         with pytest.raises(UnsupportedStatement):
             store.query(sql)
-    for wrong in ("SELEC 1", "SELECT nothing FROM journal", "FROM read_csv('/etc/passwd')"):
+    for wrong in ("SELEC 1", "SELECT nothing FROM txns", "FROM read_csv('/etc/passwd')"):
         with pytest.raises(InvalidExpression):
             store.query(wrong)
-    assert store.query("SELECT count(*) AS n FROM journal") == (["n"], [[1]])
+    assert store.query("SELECT count(*) AS n FROM txns") == (["n"], [[0]])
     store.close()
 
 

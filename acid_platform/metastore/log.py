@@ -1,0 +1,254 @@
+"""The journal: batches of events that are not in the tables yet, in a file of their own (P3).
+
+An INSERT into DuckDB costs 1 ms of CPU, an append with fdatasync 0.05 ms. The file is text: a
+header with its identity, then a record for each batch:
+
+    RS  checksum  number of the first event  of the last  JSON  newline
+
+JSON has neither a raw RS nor a raw newline, so that records are found again behind damage. Numbers
+go on without a gap and never restart. Once the tables have all events, the next record is written
+over the first: blocks that the file has already are made durable in half the time. What lies behind
+the last record are thus older ones, with lower numbers.
+
+What is detected:
+- A last record that is not whole is a write that never was acknowledged: the log ends before it.
+- A broken record with a later one behind it, or a number that is missing, is damage.
+- A changed byte of a record is always noticed (CRC-32); records of another log are, too.
+What is not: damage to the very last record looks like a torn write, and a log that was cut between
+two records, or whose end was replaced by its older bytes, like a shorter one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import sys
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from acid_platform.errors import MetastoreDamaged
+
+_RS, _NEWLINE = b"\x1e", b"\n"
+_HEADER = re.compile(rb"acid metastore log 1 ([0-9a-f]{32}) ([0-9a-f]{8})\n")
+_HEADER_SIZE = 63
+_KEPT_SIZE = 16 << 20
+"""A log that grew longer is given back to the disk once the tables have its events."""
+_NEXT_STEP = ("restore a backup (`acid metastore restore FILE --replace` puts these files aside);"
+              " what came after it will be in doubt")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A batch of events that became durable together."""
+
+    first: int
+    last: int
+    text: str
+    """The events as JSON."""
+
+
+def beside(database: Path) -> Path:
+    """Where the log of a metastore file is."""
+    return database.with_suffix(".log")
+
+
+def create(path: Path, records: Sequence[Record] = ()) -> str:
+    """Writes a log, in the place of any other, and returns its identity. Raises OSError."""
+    identity = secrets.token_hex(16)
+    header = _header(identity)
+    draft = path.with_name(path.name + ".new")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(header + b"".join(_encode(one, zlib.crc32(header)) for one in records))
+        file.flush()
+        _sync(file.fileno())
+    os.replace(draft, path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+    return identity
+
+
+class Log:
+    """An open log, for one thread.
+
+    `identity` is what `create` returned, `folded` the number of the last event that the tables
+    have. Every record that is found is durable from then on, also if its writer was killed before
+    it had synced it. Raises MetastoreDamaged if the log is missing, another one, or damaged,
+    OSError.
+    """
+
+    def __init__(self, path: Path, identity: str, folded: int) -> None:
+        self._path, self._folded = path, folded
+        self._seed = zlib.crc32(_header(identity))
+        try:
+            self._file = os.open(path, os.O_RDWR)
+        except FileNotFoundError as error:
+            raise MetastoreDamaged(
+                f"{path} is missing, which holds commits that {path.stem}.duckdb does not; put it"
+                f" back, or {_NEXT_STEP}"
+            ) from error
+        try:
+            data = self._read()
+            self._refuse_another(data, identity)
+            run, self._end = self._run(data)
+            self._last = max(folded, run[-1].last if run else 0)
+            late = [one for one in run if one.first > folded]
+            self._refuse_damage(data, late)
+            if late:
+                # Even after a failed fdatasync the page cache may show it: so it is written again.
+                last = _encode(late[-1], self._seed)
+                _write(self._file, last, self._end - len(last))
+                _sync(self._file)
+            else:
+                self._end = _HEADER_SIZE
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def last(self) -> int:
+        """The number of the last event."""
+        return self._last
+
+    @property
+    def length(self) -> int:
+        """Events that the tables don't have."""
+        return self._last - self._folded
+
+    def append(self, count: int, text: str) -> None:
+        """Makes a batch of so many events durable: one write, one fdatasync.
+
+        Raises OSError, and the batch is not in the log. If it can't even be taken back, the log
+        is closed: whoever opens it again learns what it holds.
+        """
+        record = Record(self._last + 1, self._last + count, text)
+        data = _encode(record, self._seed)
+        try:
+            _write(self._file, data, self._end)
+            _sync(self._file)
+        except BaseException:
+            self._take_back()
+            raise
+        self._end += len(data)
+        self._last = record.last
+
+    def records(self) -> list[Record]:
+        """What the tables don't have, in order. Raises MetastoreDamaged, OSError."""
+        run, end = self._run(self._read()[:self._end])
+        if end != self._end:
+            raise MetastoreDamaged(
+                f"{self._path} was changed at byte {end} by another program; {_NEXT_STEP}")
+        return [one for one in run if one.first > self._folded]
+
+    def rewind(self) -> None:
+        """The tables have all events: the next record is written over the first."""
+        if self._end > _KEPT_SIZE:
+            # Else they stay, skipped by their numbers.
+            with suppress(OSError):
+                os.ftruncate(self._file, _HEADER_SIZE)
+        self._end, self._folded = _HEADER_SIZE, self._last
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+    def _take_back(self) -> None:
+        try:
+            os.ftruncate(self._file, self._end)
+            _sync(self._file)
+        except OSError:
+            self.close()
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _read(self) -> bytes:
+        parts, size = [], 0
+        while part := os.pread(self._file, 1 << 20, size):
+            parts.append(part)
+            size += len(part)
+        return b"".join(parts)
+
+    def _run(self, data: bytes) -> tuple[list[Record], int]:
+        """The records from the first one on as long as they follow each other, and their end."""
+        run: list[Record] = []
+        at = _HEADER_SIZE
+        while (found := _decode(data, at, self._seed)) is not None:
+            record, end = found
+            if run and record.first != run[-1].last + 1:
+                break
+            run.append(record)
+            at = end
+        return run, at
+
+    def _refuse_another(self, data: bytes, identity: str) -> None:
+        if data.startswith(_header(identity)):
+            return
+        said = _HEADER.match(data)
+        if said and said[0] == _header(said[1].decode()):
+            raise MetastoreDamaged(
+                f"{self._path} is the log of another metastore file than the one beside it; put the"
+                f" files together that belong together, or {_NEXT_STEP}"
+            )
+        raise MetastoreDamaged(f"{self._path} is damaged at byte 0, its header; {_NEXT_STEP}")
+
+    def _refuse_damage(self, data: bytes, late: Sequence[Record]) -> None:
+        if late and late[0].first > self._folded + 1:
+            raise MetastoreDamaged(
+                f"{self._path} begins with event {late[0].first}, but the tables beside it end with"
+                f" event {self._folded}: the two are not of one moment; {_NEXT_STEP}"
+            )
+        at = self._end
+        while (at := data.find(_RS, at)) >= 0:
+            found = _decode(data, at, self._seed)
+            if found is not None and found[0].last > self._last:
+                raise MetastoreDamaged(
+                    f"{self._path} is damaged at byte {self._end}: event {self._last + 1} can't be"
+                    f" read, and event {found[0].last} comes after it; {_NEXT_STEP}"
+                )
+            at += 1
+
+
+def _header(identity: str) -> bytes:
+    text = f"acid metastore log 1 {identity} ".encode()
+    return b"%b%08x\n" % (text, zlib.crc32(text))
+
+
+def _encode(record: Record, seed: int) -> bytes:
+    body = f"{record.first} {record.last} {record.text}".encode()
+    return b"%b%08x %b%b" % (_RS, zlib.crc32(body, seed), body, _NEWLINE)
+
+
+def _decode(data: bytes, at: int, seed: int) -> tuple[Record, int] | None:
+    """The record at this byte, and its end; None if there is no whole one."""
+    end = data.find(_NEWLINE, at)
+    if end < 0 or data[at:at + 1] != _RS:
+        return None
+    checksum, body = data[at + 1:at + 9], data[at + 10:end]
+    # As texts: of the digits of a number some have two forms.
+    if data[at + 9:at + 10] != b" " or checksum != b"%08x" % zlib.crc32(body, seed):
+        return None
+    first, last, text = body.split(b" ", 2)
+    return Record(int(first), int(last), text.decode()), end + 1
+
+
+def _write(file: int, data: bytes, at: int) -> None:
+    # On a full disk a write may take a part, and only the next one fail.
+    while data:
+        done = os.pwrite(file, data, at)
+        data, at = data[done:], at + done
+
+
+def _sync(file: int) -> None:
+    if sys.platform == "darwin":
+        # There fsync leaves the bytes in the cache of the disk; DuckDB does the same.
+        fcntl.fcntl(file, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(file)
