@@ -1,8 +1,9 @@
 """Where the metastore process is: its directory, lock, key and socket (metastore.md section 4).
 
-The directory holds `metastore.duckdb`, `server.lock` (locked for the life of the process),
-`endpoint.json` (address, process id, epoch), `authkey` and `server.log`, for its owner only. The
-socket itself lives in a short run directory, since its path may have at most 107 bytes.
+The directory holds `metastore.duckdb` and `metastore.log`, `server.lock` (locked for the life of
+the process), `endpoint.json` (address, process id, epoch), `authkey` and `server.log`, for its
+owner only. The socket itself lives in a short run directory, since its path may have at most 107
+bytes.
 """
 
 from __future__ import annotations

@@ -7,15 +7,14 @@ header with its identity, then a record for each batch:
 
 JSON has neither a raw RS nor a raw newline, so that records are found again behind damage. Numbers
 go on without a gap and never restart. Once the tables have all events, the next record is written
-over the first: blocks that the file has already are made durable in half the time. What lies behind
-the last record are thus older ones, with lower numbers.
+over the first: blocks that the file has already are durable sooner (0.17 ms instead of 0.32). What
+lies behind the last record are thus older ones, with lower numbers.
 
-What is detected:
-- A last record that is not whole is a write that never was acknowledged: the log ends before it.
-- A broken record with a later one behind it, or a number that is missing, is damage.
-- A changed byte of a record is always noticed (CRC-32); records of another log are, too.
-What is not: damage to the very last record looks like a torn write, and a log that was cut between
-two records, or whose end was replaced by its older bytes, like a shorter one.
+What is noticed: any changed bit of a record (CRC-32), a number that is missing, records of another
+log. If a later record follows, that is damage, and refused. If none does, it is the last write,
+which a power cut tore before it was acknowledged, and the log ends before it.
+What can't be noticed: that this last record was acknowledged, and damaged afterwards; nor that the
+log was cut, as what is left is whole.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ Apply = Callable[[State, int, Body], None]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change that was decided: a row of the journal. `at` is milliseconds UTC."""
+    """A change that was decided, as the journal has it. `at` is milliseconds UTC."""
 
     kind: str
     at: int

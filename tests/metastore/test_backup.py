@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -22,13 +24,14 @@ from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteRe
 from acid_platform.metastore import backup as module
 from acid_platform.metastore.backup import Highest, restore
 from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.store import Store
 from acid_platform.metastore.transaction import Transaction
 from acid_platform.services.recovery import highest_of
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from tests.cli.conftest import small
 from tests.cli.small import Small
-from tests.metastore.processes import end
+from tests.metastore.processes import end, gone
 
 __all__ = ["small"]
 
@@ -149,6 +152,28 @@ def test_P24_doubt_survives_a_restart_and_a_fold(home: Home, tmp_path: Path) -> 
             metastore.query("SELECT 1")
             assert metastore.doubtful() == {"default.t": [(1, 2)]}
             end(metastore)
+
+
+def test_P24_a_metastore_that_is_replaced_keeps_its_log(home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "copy.duckdb"
+    with Metastore.connect(home.path) as metastore:
+        metastore.backup(file)
+        metastore.create_database("late")
+        pid = metastore.status()["pid"]
+        os.kill(pid, signal.SIGKILL)
+        while not gone(pid):
+            time.sleep(0.01)
+    kept = Path(restore(home, file, lambda record: found(0), replace=True).kept)
+    assert {one.name for one in home.path.iterdir() if "metastore" in one.name} == {
+        "metastore.duckdb"}
+    assert kept.with_suffix(".log").exists()
+    store = Store(kept)
+    _, events = store.load()
+    assert [one.body["name"] for one in events if one.kind == "database"] == ["late"]
+    store.close()
+    with Metastore.connect(home.path) as metastore:
+        assert metastore.databases() == ["default"]
+        end(metastore)
 
 
 def test_restore_refuses_by_name(

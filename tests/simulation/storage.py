@@ -1,4 +1,4 @@
-"""The journal and its tables in memory, with what the DuckDB file does: append, fold, load.
+"""The journal and its tables in memory, with what the store does: append, fold, load.
 
 Everything goes through JSON, as it does in the file, so that nothing of the process's memory
 survives a crash by being shared.
