@@ -25,8 +25,11 @@ def gone(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    state = Path(f"/proc/{pid}/stat")
-    return state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z"
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # there is no /proc here, or it has ended meanwhile: the next look tells
+    return state.rpartition(")")[2].split()[0] == "Z"
 
 
 def end(metastore: Metastore) -> None:
