@@ -88,7 +88,7 @@ def clean_and_prove(
         name: dg.MetadataValue.int(value) for name, value in result.counts.items()}
     if result.remaining:
         metadata["what holds them"] = dg.MetadataValue.md(
-            "\n".join(f"- {one}" for one in result.remaining))
+            "\n".join(f"- {line}" for line in result.reasons()))
     # The asset's page and the run tell it; no materialization: nothing downstream has to start.
     context.log_event(dg.AssetObservation(asset_key(result.request.table), metadata=metadata))
     if not result.erased:

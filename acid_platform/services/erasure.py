@@ -8,6 +8,7 @@ Only `compact` may start Spark.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -86,10 +87,6 @@ class Remaining:
     reason: str
     holders: tuple[Holder, ...] = ()
 
-    def __str__(self) -> str:
-        held = f", held by {', '.join(map(str, self.holders))}" if self.holders else ""
-        return f"{self.path}: {self.rows} rows: {self.reason}{held}"
-
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
@@ -123,8 +120,20 @@ class Erasure:
         told = ", ".join(f"{value} {name}" for name, value in self.counts.items())
         if self.erased:
             return f"{self.request.table}: erased: {told}"
-        return (f"{self.request.table}: not erased: {told}; run it again when these have ended: "
-                + "; ".join(map(str, self.remaining)))
+        return f"{self.request.table}: not erased: {told}: " + "; ".join(self.reasons())
+
+    def reasons(self) -> list[str]:
+        """A line for all files that remain for one reason, since there may be thousands."""
+        groups: defaultdict[tuple[str, tuple[Holder, ...]], list[Remaining]] = defaultdict(list)
+        for one in self.remaining:
+            groups[one.reason, one.holders].append(one)
+        lines = []
+        for (reason, holders), files in groups.items():
+            held = f", held by {', '.join(map(str, holders))}: run it again when that has ended" \
+                if holders else ""
+            lines.append(f"{len(files)} files with {sum(one.rows for one in files)} rows, such as"
+                         f" {files[0].path}: {reason}{held}")
+        return lines
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -262,10 +271,11 @@ def _explain(
                 return Remaining(one.path, one.rows, f"a compaction stops below write ids that are"
                                  f" open (S16): {ids}", writers)
             return Remaining(one.path, one.rows, failed.get(
-                one.partition, "written since, or not yet compacted"))
+                one.partition, "written since, or not yet compacted: run it again"))
         fate = _explained(one.path, fates)
         if fate is not None:
-            return Remaining(one.path, one.rows, f"{fate.rule}: {fate.reason}", fate.holders)
+            rule = "" if fate.rule in fate.reason else f" ({fate.rule})"
+            return Remaining(one.path, one.rows, f"{fate.reason}{rule}", fate.holders)
         return Remaining(one.path, one.rows,
                          failed.get(one.partition, "no cleaning covers it: see `acid fsck`"))
 
