@@ -1,4 +1,5 @@
-"""The command line `acid` (api.md). Spark starts only for `sql`, `compact` and `run worker`.
+"""The command line `acid` (api.md). Spark starts only for `sql`, `compact`, `erase` and
+`run worker`.
 
 Exit codes: 0, 1 when a command failed (one line on stderr says why), 2 for wrong usage.
 """
@@ -157,6 +158,27 @@ def compact(
     session.show(rows, SHOWN["compactions"])
     if not (wait or session.json):
         click.echo("queued; a Worker takes it: `acid run worker`, or Dagster's compaction job")
+
+
+@main.command()
+@click.argument("table", shell_complete=complete_tables)
+@click.option("--where", metavar="PREDICATE", required=True, help="Such as \"person_id = 42\".")
+@click.option("--partition", metavar="NAME", help="Such as month=3; default the whole table.")
+@command
+def erase(session: Session, table: str, where: str, partition: str | None) -> None:
+    """Delete rows of TABLE for good: from every file, also those of old snapshots.
+
+    Deletes, compacts, cleans, then reads every file. Exit code 1 while some still hold such rows:
+    it says which, and who keeps them; run it again when they have ended.
+    """
+    with session.open() as warehouse, session.working(f"erasing rows of {table}"):
+        result = warehouse.table(table).erase(where, partition)
+    if session.json:
+        session.say_json(result.as_json())
+    if not result.erased:
+        raise Failed(str(result))
+    if not session.json:
+        click.echo(str(result))
 
 
 @main.command()

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from acid_platform.metastore.records import TableRecord
     from acid_platform.storage.files import Files
 
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean")
-
 ROWS = 1000
 """How many rows a terminal is shown, unless --limit says otherwise."""
 
@@ -83,29 +81,14 @@ def _is_entity(below: str, keys: list[str]) -> bool:
 
 
 def _live_rows(session: Session, record: TableRecord, below: str) -> Iterator[dict[str, Any]]:
+    from acid_platform.engine.predicates import partition_condition
+
     with session.open() as warehouse:
         table = warehouse.table(record.name)
-        found = table.to_arrow(where=_partition_predicate(record, below))
+        where = partition_condition(below, table.partition_columns) if below else None
+        found = table.to_arrow(where=where)
     for batch in found.to_batches(ROWS):
         yield from batch.to_pylist()
-
-
-def _partition_predicate(record: TableRecord, below: str) -> str | None:
-    """`month=3/day=__HIVE_DEFAULT_PARTITION__` → `month = 3 AND day IS NULL`."""
-    from acid_platform.layout.partitions import parse_partition
-
-    columns = record.partition_columns[:below.count("/") + 1] if below else ()
-    values = parse_partition(below, [name for name, _ in columns]) or ()
-    terms = []
-    for (name, kind), value in zip(columns, values, strict=False):
-        if value is None:
-            terms.append(f"`{name}` IS NULL")
-            continue
-        quoted = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        prefix = {"date": "DATE ", "timestamp": "TIMESTAMP "}.get(kind, "")
-        bare = kind.startswith(_NUMBERS)
-        terms.append(f"`{name}` = " + (value if bare else f"{prefix}{quoted}"))
-    return " AND ".join(terms) or None
 
 
 def _contents(record: TableRecord, below: str) -> Iterator[Any]:

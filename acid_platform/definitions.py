@@ -14,6 +14,7 @@ warnings.filterwarnings("ignore", message="Parameter `owners`", category=dg.Beta
 
 from acid_platform.orchestration.cleaning import cleaning_job  # noqa: E402
 from acid_platform.orchestration.compaction import IN_MEMORY, compaction_job  # noqa: E402
+from acid_platform.orchestration.erasing import erase  # noqa: E402
 from acid_platform.orchestration.sensors import (  # noqa: E402
     abort_canceled_runs,
     abort_failed_runs,
@@ -33,7 +34,7 @@ def defs() -> dg.Definitions:
     return dg.Definitions(
         assets=assets,
         asset_checks=checks,
-        jobs=[*jobs, compaction_job, cleaning_job],
+        jobs=[*jobs, compaction_job, cleaning_job, erase],
         sensors=[initiator_sensor, cleaner_sensor, abort_failed_runs, abort_canceled_runs],
         resources={
             "warehouse": WarehouseResource(),

@@ -18,8 +18,10 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.records import LockRequest, TableRecord
+from acid_platform.services import erasure
 from acid_platform.services.context import columns_of_record
 from acid_platform.services.declaration import change_column, check_columns, widened
+from acid_platform.services.erasure import Erasure, ErasureRequest
 from acid_platform.services.explain import Section, Wish, explain_compactions
 from acid_platform.snapshot.directory import AcidDirectory
 from acid_platform.snapshots import full_name
@@ -188,6 +190,22 @@ class Table:
         return self._autocommit(lambda table: table.merge(
             source, on, when_matched_update, when_matched_delete, when_not_matched_insert,
             clauses))
+
+    def erase(self, where: str, partition: Mapping[str, Any] | str | None = None) -> Erasure:
+        """Delete rows for good: no file, not even of an old snapshot, holds them afterwards.
+
+        Deletes them in one transaction, compacts and cleans, then reads every file of the table.
+        What an open snapshot still needs stays, and `remaining` says who has it: erase again when
+        it has ended. Raises as count, also NoSuchPartition, LeaseHeld, and CorruptFile for a file
+        that can't be judged.
+        """
+        metastore = self._warehouse.metastore
+        request = ErasureRequest.of(metastore, self.name, where, partition)
+        deleted = self.delete(request.condition) if self.count(request.condition) else 0
+        erasure.queue(metastore, request)
+        outcomes = erasure.compact(self._warehouse, request)
+        removed = erasure.clean(metastore, request)
+        return erasure.prove(metastore, request, deleted, outcomes, removed)
 
     def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
         """Remove all rows, or those of one partition. Raises NoSuchPartition, WriteConflict."""

@@ -33,7 +33,8 @@ the code.
 
 `acid` is in `.venv/bin`; `python -m acid_platform` is the same. Every command takes
 `--warehouse PATH` (default: `ACID_WAREHOUSE`) and `--json`. The exit code is 0, 1 if it failed (one
-line on stderr says why) or 2 for wrong usage. Only `sql`, `compact` and `run worker` start Spark.
+line on stderr says why) or 2 for wrong usage. Only `sql`, `compact`, `erase` and `run worker`
+start Spark.
 
 `acid completion bash` (zsh, fish) prints what makes the shell complete commands, options and names
 of tables.

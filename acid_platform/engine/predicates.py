@@ -15,10 +15,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from acid_platform.errors import InvalidExpression
+from acid_platform.layout.partitions import partition_segment
 from acid_platform.layout.types import INTEGRAL, Column
 
 Value = bool | Decimal | str | datetime.date | None
 _UNKNOWN = object()
+_BARE = (*INTEGRAL, "float", "double", "decimal", "boolean")
+"""Kinds whose literals have no quotes."""
 
 
 def parse(text: str) -> exp.Expr:
@@ -37,6 +40,24 @@ def columns_of(text: str) -> frozenset[str] | None:
         return None
     return frozenset(part.name.lower() for column in parsed.find_all(exp.Column)
                      for part in column.parts)
+
+
+def partition_condition(name: str, columns: Sequence[Column]) -> str:
+    """`month=3/day=__HIVE_DEFAULT_PARTITION__` → `` `month` = 3 AND `day` IS NULL ``.
+
+    The name may leave out columns at its end.
+    """
+    terms = []
+    for segment, column in zip(name.split("/"), columns, strict=False):
+        _, value = partition_segment(segment) or ("", None)
+        if value is None:
+            terms.append(f"`{column.name}` IS NULL")
+            continue
+        quoted = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        prefix = {"date": "DATE ", "timestamp": "TIMESTAMP "}.get(column.type.kind, "")
+        terms.append(f"`{column.name}` = "
+                     + (value if column.type.kind in _BARE else f"{prefix}{quoted}"))
+    return " AND ".join(terms)
 
 
 def typed(value: str | None, column: Column) -> object:

@@ -76,6 +76,8 @@ def explain(metastore: Metastore) -> list[Explained]:
                 found += [_waits(record.name, entity.partition, path, wait) for path in old]
             if wait and not old:
                 found.append(_waits(record.name, entity.partition, "", wait))
+            waiting.pop(entity.partition, None)
+        found += [_waits(record.name, one, "", wait) for one, wait in waiting.items()]  # dropped
     return found
 
 

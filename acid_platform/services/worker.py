@@ -175,12 +175,14 @@ class CompactionRun:
             return  # revoked meanwhile: the row is another worker's now
 
 
-def work_once(context: Context, check: Check | None = None) -> Outcome | None:
-    """Take and finish one task; None when the queue is empty.
+def work_once(
+    context: Context, check: Check | None = None, table: str | None = None
+) -> Outcome | None:
+    """Take and finish one task (of a table); None when nothing waits.
 
     A failure is recorded in the task and answered, not raised: the queue goes on.
     """
-    run = CompactionRun.take(context)
+    run = CompactionRun.take(context, table=table)
     if run is None:
         return None
     try:

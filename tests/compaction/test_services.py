@@ -20,6 +20,7 @@ from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.visible import compactor_list
 from acid_platform.services import cleaner, initiator, worker
+from acid_platform.services.cleaner import Fate
 from acid_platform.services.initiator import Initiated
 from acid_platform.services.worker import job_setting
 from tests.metastore.local import local_metastore
@@ -123,6 +124,19 @@ def test_C4_C10_what_was_dropped_is_no_candidate(world: World, metastore: Metast
     assert looked_at(metastore) == ["t", "p p=2"]
     metastore.drop_table("p")
     assert looked_at(metastore) == ["t"]
+
+
+def test_C41_a_dropped_partition_that_waits_is_explained_with_its_holders(
+    world: World, metastore: Metastore
+) -> None:
+    world.create("p", partitioned=True)
+    world.insert("p", "p=1")
+    with metastore.open_snapshot(["default.p"]) as lease:
+        metastore.drop_partition("p", "p=1")
+        [waits] = cleaner.explain(metastore)
+        assert (waits.table, waits.partition, waits.path) == ("default.p", "p=1", "")
+        assert (waits.fate, waits.rule) == (Fate.WAITS, "C41")
+        assert [one.txn for one in waits.holders] == [lease.id]
 
 
 def test_C4_a_table_that_is_dropped_during_the_cycle_stops_nothing(

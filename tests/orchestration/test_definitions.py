@@ -39,6 +39,7 @@ job week_job (in_process): nyc__flights
 SERVICES = """
 job cleaning_job (in_process): clean
 job compaction_job (in_process): merge, plan, publish, queued, validate; pool acid_compaction
+job erase (in_process): clean_and_prove, compact_files, delete_rows; pool acid_compaction
 sensor abort_canceled_runs STOPPED
 sensor abort_failed_runs STOPPED
 sensor cleaner_sensor STOPPED every 5 s -> cleaning_job

@@ -1,0 +1,104 @@
+"""Erasure requests as a Dagster job: delete → compact → clean and prove.
+
+A run that found an old snapshot in use fails and says who has it; launch it again when that one
+has ended: it goes on where it had to wait. Spark starts only for a step that needs it.
+"""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+from dataclasses import dataclass
+
+import dagster as dg
+
+from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
+from acid_platform.orchestration.compaction import IN_MEMORY, POOL, TABLE_TAG
+from acid_platform.orchestration.metadata import asset_key
+from acid_platform.services import erasure
+from acid_platform.services.erasure import ErasureRequest
+from acid_platform.services.worker import Outcome
+
+_OUT = dg.Out(io_manager_key=IN_MEMORY)
+
+
+class ErasureConfig(dg.Config):
+    """Which rows are erased."""
+
+    table: str
+    """`db.table`."""
+    where: str
+    """A SQL predicate, such as `person_id = 42`."""
+    partition: str | None = None
+    """Such as `month=3`; else the whole table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the steps so far have done."""
+
+    request: ErasureRequest
+    deleted: int
+    outcomes: tuple[Outcome, ...] = ()
+
+
+@dg.op(out=_OUT, description="Deletes the rows that are visible, in one transaction.")
+def delete_rows(
+    context: dg.OpExecutionContext, config: ErasureConfig,
+    warehouse: dg.ResourceParam[WarehouseAccess], spark: dg.ResourceParam[SparkAccess],
+) -> Progress:
+    with warehouse.open(context.run_id) as opened:
+        request = ErasureRequest.of(
+            opened.metastore, config.table, config.where, config.partition)
+        visible = opened.table(request.table).count(request.condition)
+    context.instance.add_run_tags(context.run_id, {TABLE_TAG: request.table})
+    context.log.info(f"{visible} rows of {request.table} are visible")
+    if not visible:
+        return Progress(request, 0)
+    with warehouse.open(context.run_id, spark.spark_session) as opened:
+        return Progress(request, opened.table(request.table).delete(request.condition))
+
+
+@dg.op(out=_OUT, pool=POOL,
+       description="Major compactions of the partitions whose files still hold such rows.")
+def compact_files(
+    context: dg.OpExecutionContext, deleted: Progress,
+    warehouse: dg.ResourceParam[WarehouseAccess], spark: dg.ResourceParam[SparkAccess],
+) -> Progress:
+    with warehouse.open(context.run_id) as opened:
+        waiting = erasure.queue(opened.metastore, deleted.request)
+    if not waiting:
+        return deleted
+    with warehouse.open(context.run_id, spark.spark_session) as opened:
+        outcomes = erasure.compact(opened, deleted.request)
+    for one in outcomes:
+        context.log.info(f"compaction {one.task.id}: {one.state}: {one.reason}")
+    return Progress(deleted.request, deleted.deleted, outcomes)
+
+
+@dg.op(description="Runs the Cleaner, then reads every file of the table.")
+def clean_and_prove(
+    context: dg.OpExecutionContext, rewritten: Progress,
+    warehouse: dg.ResourceParam[WarehouseAccess],
+) -> None:
+    with warehouse.open(context.run_id) as opened:
+        removed = erasure.clean(opened.metastore, rewritten.request)
+        for line in removed:
+            context.log.info(f"removed {line}")
+        result = erasure.prove(opened.metastore, rewritten.request, rewritten.deleted,
+                               rewritten.outcomes, removed)
+    metadata: dict[str, dg.MetadataValue] = {
+        name: dg.MetadataValue.int(value) for name, value in result.counts.items()}
+    if result.remaining:
+        metadata["what holds them"] = dg.MetadataValue.md(
+            "\n".join(f"- {line}" for line in result.reasons()))
+    # The asset's page and the run tell it; no materialization: nothing downstream has to start.
+    context.log_event(dg.AssetObservation(asset_key(result.request.table), metadata=metadata))
+    if not result.erased:
+        raise dg.Failure(str(result), metadata=metadata, allow_retries=False)
+    context.add_output_metadata(metadata)
+
+
+@dg.job(
+    executor_def=dg.in_process_executor,
+    description="Deletes rows for good: when it succeeds, no file holds them any more.",
+)
+def erase() -> None:
+    clean_and_prove(compact_files(delete_rows()))

@@ -1,0 +1,69 @@
+"""The job `erase`: what its run tells, and what makes it fail."""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+from typing import Any
+
+import dagster as dg
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from acid_platform import definitions
+from acid_platform.cli import main
+from resources import SparkResource
+from tests.orchestration.conftest import Place, quiet
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:Parameter `owners`")]
+
+
+def erase(place: Place, **config: Any) -> dg.ExecuteInProcessResult:
+    return definitions.defs().resolve_job_def("erase").execute_in_process(
+        run_config=quiet(delete_rows={"config": {"table": "db.t", **config}}),
+        instance=place.instance, raise_on_error=False,
+        resources={"warehouse": place.resource, "spark": SparkResource(),
+                   "in_memory": dg.mem_io_manager})
+
+
+def observed(place: Place, result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """Also of a run that failed, whose result lacks what the failing step has logged."""
+    [event] = [entry.dagster_event for entry in place.instance.all_logs(
+        result.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)]
+    assert event
+    metadata = event.asset_observation_data.asset_observation.metadata
+    return {name: value.value for name, value in metadata.items()}
+
+
+def test_the_run_tells_the_counts_and_fails_while_a_snapshot_is_held(
+    place: Place, spark: SparkSession
+) -> None:
+    place.warehouse._given = spark
+    place.warehouse.create_table("db.t", "id int, v string").insert(
+        [{"id": 1, "v": "Ann"}, {"id": 2, "v": "Bob"}])
+    held = place.warehouse.snapshot()
+    waiting = erase(place, where="id = 1")
+    assert not waiting.success
+    told = observed(place, waiting)
+    assert "held by transaction" in told.pop("what holds them")
+    assert told == {"rows deleted": 1, "directories rewritten": 1, "directories removed": 0,
+                    "files read": 3, "files still holding rows": 1}
+    [tagged] = place.instance.get_run_tags(tag_keys=["acid/table"])
+    assert tagged == ("acid/table", {"db.t"})
+    wh = ["--warehouse", place.warehouse.path]
+    refused = CliRunner().invoke(main, ["erase", "db.t", "--where", "id = 1", *wh])
+    assert refused.exit_code == 1 and "db.t: not erased" in refused.output
+    held.close()
+    done = erase(place, where="id = 1")
+    assert done.success and observed(place, done)["files still holding rows"] == 0
+    assert place.warehouse.table("db.t").to_arrow().to_pylist() == [{"id": 2, "v": "Bob"}]
+    erased = CliRunner().invoke(main, ["erase", "db.t", "--where", "id = 1", *wh])
+    assert erased.exit_code == 0 and erased.output.startswith("db.t: erased: 0 rows deleted")
+
+
+def test_a_wrong_predicate_deletes_nothing(place: Place) -> None:
+    place.table()
+    result = erase(place, where="nobody = 1")
+    assert not result.success
+    [failed] = [event for event in result.all_events if event.is_step_failure]
+    assert failed.step_key == "delete_rows"
+    assert "no column 'nobody'" in str(failed.step_failure_data.error)
+    assert place.warehouse.table("db.t").history() == []
