@@ -164,6 +164,10 @@ bench-write: setup ## INSERT beside plain ORC; UPDATE, DELETE, MERGE beside a re
 bench-compaction: setup ## major and minor compaction beside a plain rewrite of 30 million rows
 	@ACID_SPARK_MEMORY=1g exec $(PY) -m benchmarks.compaction $(ARGS)
 
+.PHONY: bench-memory
+bench-memory: setup ## every statement on 30 million rows with a 1 GB heap: peak memory
+	@ACID_SPARK_MEMORY=1g exec $(PY) -m benchmarks.statements $(ARGS)
+
 .PHONY: bench-initiator
 bench-initiator: setup ## an Initiator's cycle over 10,000 tables with 1,000,000 deltas, in 10 s
 	@$(TEST_STATE) exec $(PY) -m benchmarks.initiator $(ARGS)

@@ -1,4 +1,4 @@
-"""Peak memory of this process's JVM and of Spark's Python workers."""
+"""Peak memory of this process, of its JVM and of Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ class Peak:
     jvm: int = 0
     worker: int = 0
     """The largest single Python worker: one task runs in each."""
+    driver: int = 0
+    """This process."""
 
     def as_json(self) -> dict[str, int]:
-        return {"jvm MB": self.jvm >> 20, "largest worker MB": self.worker >> 20}
+        return {"jvm MB": self.jvm >> 20, "largest worker MB": self.worker >> 20,
+                "driver MB": self.driver >> 20}
 
 
 @contextmanager
@@ -30,7 +33,10 @@ def peak_memory() -> Iterator[Peak]:
     peak, done = Peak(), threading.Event()
 
     def watch() -> None:
-        while not done.wait(INTERVAL_SECONDS):
+        ended = False
+        while not ended:  # once at least
+            ended = done.wait(INTERVAL_SECONDS)
+            peak.driver = max(peak.driver, psutil.Process().memory_info().rss)
             for one in psutil.Process().children(recursive=True):
                 try:
                     name, size = one.name(), one.memory_info().rss

@@ -18,6 +18,7 @@ import shutil
 import sys
 import time
 from array import array
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -144,8 +145,9 @@ def _cpu(serving: list[psutil.Process]) -> float:
     """Backends of PostgreSQL that have ended count with their parent."""
     total = 0.0
     for one in serving:
-        times = one.cpu_times()
-        total += times.user + times.system
+        with suppress(psutil.NoSuchProcess):  # a backend that has ended meanwhile
+            times = one.cpu_times()
+            total += times.user + times.system
     if len(serving) > 1:
         ended = serving[0].cpu_times()
         total += ended.children_user + ended.children_system

@@ -1,0 +1,98 @@
+"""Every statement and both compactions on a large table, in a small driver heap: peak memory.
+
+`make bench-memory` gives the JVM 1 GB and 2 cores for 30 million rows. It states, for each
+statement, its seconds and the peaks of the JVM, of the largest Python worker, and of this process;
+what the statements leave is counted and compared with what they must leave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from acid_platform.services import cleaner
+from acid_platform.warehouse import Warehouse
+from benchmarks.lineitem import COLUMNS, NAMES, bench_warehouse, lineitem
+from benchmarks.memory import peak_memory
+from benchmarks.results import machine, save
+
+TABLE = "bench.lineitem"
+PRICE = {"extendedprice": "cast(extendedprice + 1 as decimal(12,2))"}
+
+
+def statements(warehouse: Warehouse, rows: int) -> dict[str, tuple[Callable[[], object], int]]:
+    """Name → what to run, and how many rows the table must have afterwards."""
+    table = warehouse.table(TABLE)
+    spark = warehouse.spark
+    # Half of the source's keys lie in the table; none of them was deleted before.
+    gone = rows // 100 * 7
+    source = lineitem(spark, rows // 50, seed=50).withColumn("orderkey", F.col("orderkey") * 100)
+    new = rows // 50 - rows // 100
+    left = rows - gone
+
+    def compact(kind: str) -> None:
+        table.compact(kind)
+        cleaner.run(warehouse.metastore)  # a second request waits for it (C24)
+
+    return {
+        "INSERT": (lambda: table.insert(lineitem(spark, rows)), rows),
+        "SELECT max of all columns": (
+            lambda: table.read().agg(*(F.max(name) for name in NAMES)).collect(), rows),
+        "UPDATE 1 %": (lambda: table.update(PRICE, "orderkey % 100 = 17"), rows),
+        "UPDATE 30 %": (lambda: table.update(PRICE, "orderkey % 100 between 20 and 49"), rows),
+        "DELETE 7 %": (lambda: table.delete("orderkey % 100 between 1 and 7"), left),
+        "MERGE 2 %": (lambda: table.merge(
+            source, "t.orderkey = s.orderkey",
+            when_matched_update={"extendedprice": "s.extendedprice"},
+            when_not_matched_insert="*"), left + new),
+        "minor compaction": (lambda: compact("minor"), left + new),
+        "major compaction": (lambda: compact("major"), left + new),
+        "INSERT OVERWRITE": (lambda: table.overwrite(table.read()), left + new),
+        "TRUNCATE": (table.truncate, 0),
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.statements", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=30_000_000, help="a multiple of 100")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    chosen = parser.parse_args(argv)
+    rows = chosen.rows // 100 * 100
+    console, found, wrong = Console(), dict[str, Any](), 0
+    with bench_warehouse() as warehouse:
+        table = warehouse.create_table(TABLE, COLUMNS)
+        for name, (run, left) in statements(warehouse, rows).items():
+            started = time.perf_counter()
+            with peak_memory() as peak:
+                run()
+            seconds = time.perf_counter() - started
+            counted = table.count()
+            wrong += counted != left
+            found[name] = {"seconds": round(seconds, 1), **peak.as_json(), "rows": counted,
+                           "rows expected": left}
+            console.print(f"{name}: {found[name]}")
+            warehouse.release()
+    shown = RichTable(title=f"{rows:,} rows: peak memory in MB")
+    columns = list(next(iter(found.values())))
+    for column in ("statement", *columns):
+        shown.add_column(column, justify="right")
+    for name, one in found.items():
+        shown.add_row(name, *(f"{one[column]:,}" for column in columns))
+    console.print(shown)
+    save(chosen.out / f"{datetime.date.today().isoformat()}-memory.json", {
+        "machine": machine(), "rows": rows, "statements": found})
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
