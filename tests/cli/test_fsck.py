@@ -359,6 +359,7 @@ def test_P24_adopted_tables_of_hive_are_healthy(tmp_path: Path) -> None:
         assert report.tables == len(hive_tables())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_the_platform_writes_is_healthy(tmp_path: Path, spark: SparkSession) -> None:
     with temporary_warehouse(tmp_path / "wh", spark) as warehouse:

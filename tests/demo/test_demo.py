@@ -50,6 +50,7 @@ def test_each_kind_of_difference_is_told(
     assert not found.right and told in found.differences[0]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:Parameter `owners`")
 def test_a_wrong_value_in_one_row_makes_the_demo_fail(

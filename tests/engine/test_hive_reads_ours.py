@@ -46,6 +46,7 @@ def _agree(spark: SparkSession, table: Table, scratch: Path) -> int:
     return total
 
 
+@pytest.mark.slow
 def test_P23_hive_reads_every_state_of_a_partitioned_table(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path
 ) -> None:

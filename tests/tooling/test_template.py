@@ -59,7 +59,7 @@ sys.path[:] = [one for one in sys.path if one == os.environ["PYTHONPATH"]
 
 def test_without_assets_everything_loads_and_every_test_is_found(bare: Path) -> None:
     shown = python(bare, "-c", LOADED).stdout
-    assert shown.splitlines()[-1] == '[[], ["cleaning_job", "compaction_job"]]'
+    assert shown.splitlines()[-1] == '[[], ["cleaning_job", "compaction_job", "erase"]]'
     python(bare, "-m", "pytest", "--collect-only", "-q")
 
 
@@ -74,7 +74,7 @@ def test_a_new_table_is_loaded_and_clean(bare: Path) -> None:
     assert [str(one.relative_to(bare)) for one in written] == [
         "assets/orders.py", "tests/assets/test_orders.py"]
     shown = python(bare, "-c", LOADED).stdout
-    assert shown.splitlines()[-1] == '[["shop/orders"], ["cleaning_job", "compaction_job"]]'
+    assert shown.splitlines()[-1] == '[["shop/orders"], ["cleaning_job", "compaction_job", "erase"]]'
     python(bare, "-m", "ruff", "check", *map(str, written))
 
 
