@@ -299,7 +299,7 @@ def main() -> None:
     chosen = parser.parse_args()
     parts = chosen.only or ["proof", "compare", "history", "long"]
     report: dict[str, Any] = {
-        "date": time.strftime("%Y-%m-%d"), "machine": platform.platform(), "cpus": os.cpu_count(),
+        "date": time.strftime("%Y-%m-%d"), "machine": platform.system(), "cpus": os.cpu_count(),
         "python": platform.python_version(), "duckdb": duckdb.__version__,
         "clients": chosen.clients, "load_before": [round(one, 2) for one in os.getloadavg()],
     }
