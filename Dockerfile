@@ -14,7 +14,7 @@ WORKDIR /app
 # The packages change less often than the code.
 COPY Makefile requirements.lock pyproject.toml ./
 COPY scripts scripts
-RUN make setup PYTHON=python3.12 && rm -rf /root/.cache
+RUN make setup PYTHON=python3.12 && rm -rf "$HOME/.cache"
 
 COPY . .
 ENV ACID_HOME=/app/var

@@ -6,21 +6,9 @@ are written down here, as the specification is not part of the repository.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
-
-
-@dataclass(frozen=True, slots=True)
-class NotBuilt:
-    """There is no such thing here, for this reason."""
-
-    reason: str
-
+from tests.rule_index import NotBuilt, numbered, require_named, require_test
 
 RULES: dict[str, str | NotBuilt] = {
     # candidates and filter
@@ -138,24 +126,7 @@ CASES: dict[int, str | NotBuilt] = {
     36: NotBuilt("rebalance is left out (P1): test_C27_C58_what_is_refused refuses it by name"),
 }
 
-EVERY = [*(f"C{number}" for number in range(1, 63)), "P1", "P8", "P9", "P20", "P21", "P25"]
-
-
-@pytest.fixture(scope="module")
-def names() -> frozenset[str]:
-    """Of all test functions of the repository."""
-    return frozenset(
-        name for path in TESTS.rglob("test_*.py")
-        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
-    )
-
-
-def named(test: str) -> set[str]:
-    """The rules in a test's name; `C13_to_C21` stands for all from 13 to 21."""
-    found = set(test.split("_"))
-    for low, high in re.findall(r"C(\d+)_to_C(\d+)", test):
-        found |= {f"C{number}" for number in range(int(low), int(high) + 1)}
-    return found
+EVERY = [*numbered("C", 62), "P1", "P8", "P9", "P20", "P21", "P25"]
 
 
 def test_every_rule_and_case_is_in_the_index() -> None:
@@ -164,19 +135,10 @@ def test_every_rule_and_case_is_in_the_index() -> None:
 
 
 @pytest.mark.parametrize("rule", EVERY)
-def test_a_rule_has_a_test_of_its_name_or_a_reason(rule: str, names: frozenset[str]) -> None:
-    found = RULES[rule]
-    if isinstance(found, NotBuilt):
-        assert len(found.reason) > 20
-    else:
-        assert found in names, f"{rule}: there is no {found}"
-        assert rule in named(found), f"{found} does not name {rule}"
+def test_a_rule_has_a_test_of_its_name_or_a_reason(rule: str) -> None:
+    require_named(rule, RULES[rule])
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_a_case_has_a_test_or_a_reason(case: int, names: frozenset[str]) -> None:
-    found = CASES[case]
-    if isinstance(found, NotBuilt):
-        assert len(found.reason) > 20
-    else:
-        assert found in names, f"case {case}: there is no {found}"
+def test_a_case_has_a_test_or_a_reason(case: int) -> None:
+    require_test(f"case {case}", CASES[case])
