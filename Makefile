@@ -50,6 +50,10 @@ DEMO_STATE = $(JAVA) unset ACID_METASTORE; \
 TEST_STATE = $(JAVA) unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME; \
 	export ACID_SPARK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC";
 
+# Processes that share the tests. More than two gain little: most need the one Spark session.
+JOBS ?= 2
+SHARED = --numprocesses $(JOBS) --dist loadgroup
+
 # $(1) becomes a DAGSTER_HOME: its configuration is the template's.
 dagster_home = mkdir -p "$(1)" && cp dagster_home/dagster.yaml "$(1)/dagster.yaml"
 
@@ -112,11 +116,11 @@ clean: ## remove caches and build output; keeps .venv and var
 
 .PHONY: test
 test: setup ## all tests but the slow ones, and the notebooks (ARGS="-k name" narrows)
-	@$(TEST_STATE) exec $(PY) -m pytest -m "not slow" $(ARGS)
+	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not slow" $(ARGS)
 
 .PHONY: test-full
 test-full: setup ## all tests and notebooks, the slow ones too
-	@$(TEST_STATE) exec $(PY) -m pytest $(ARGS)
+	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) $(ARGS)
 
 .PHONY: sim
 sim: packages ## the metastore's simulator: one run (SEED=, N= steps), or many (N= steps in all)
