@@ -331,13 +331,16 @@ class History:
     # --- all of it ------------------------------------------------------------------------------
 
     def play(self, steps: int) -> None:
+        self.act(steps)
+        self.finish()
+
+    def act(self, steps: int) -> None:
         names = [name for name, _ in ACTIONS]
         weights = [weight for _, weight in ACTIONS]
         for name in self.random.choices(names, weights, k=steps):
             self.log.append(name)
             self.world.clock.advance(1000)
             getattr(self, f"do_{name}")()
-        self.finish()
 
     def finish(self) -> None:
         """All end; after a major compaction and cleaning one base is left, with the model's rows.
