@@ -1,0 +1,20 @@
+"""`dagster api grpc` whose runs begin at once, as forks of a process that has imported all.
+
+Dagster's own starts an interpreter for each run, and a launch returns when that has imported all:
+most of what a test of several runs would take. Everything else is as it ships.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from unittest.mock import patch
+
+from dagster._cli import main
+
+if __name__ == "__main__":
+    module = sys.argv[sys.argv.index("-m") + 1]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["dagster._cli.api", "dagster._grpc.impl", module])
+    with patch.object(multiprocessing, "get_context", return_value=context):
+        main()
