@@ -25,14 +25,14 @@ from dagster_graphql.schema import create_schema
 from tests.metastore.processes import free_port, listens, until
 from tests.orchestration import code_server
 
-PAUSE = 0.25
+PAUSE = 0.5
 """Seconds between two questions to Dagster, each of which costs it something."""
 ROOT = Path(__file__).resolve().parents[2]
 
 INSTANCE = """
 telemetry: {enabled: false}
 # Nobody reads what runs print.
-run_monitoring: {enabled: true, poll_interval_seconds: 1, cancel_timeout_seconds: 60}
+run_monitoring: {enabled: true, poll_interval_seconds: 2, cancel_timeout_seconds: 60}
 compute_logs:
   module: dagster._core.storage.noop_compute_log_manager
   class: NoOpComputeLogManager
