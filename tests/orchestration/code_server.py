@@ -22,4 +22,4 @@ if __name__ == "__main__":
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*OF_RUNS, module])
     with patch.object(multiprocessing, "get_context", return_value=context):
-        main()
+        main()  # type: ignore[no-untyped-call]  # Dagster's
