@@ -132,7 +132,7 @@ def hive_compacts(spark: SparkSession, root: Path, kind: str, high_watermark: in
          table, storage, seen, request, statistics, silent)
 
 
-@pytest.mark.parametrize("compaction", [None, "minor", "major"])
+@pytest.mark.parametrize("compaction", [None, "minor"])
 def test_what_hive_writes_and_compacts_now_is_read_as_hive_reads_it(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compaction: str | None
 ) -> None:
@@ -153,8 +153,8 @@ def test_what_hive_writes_and_compacts_now_is_read_as_hive_reads_it(
         "delete_delta_0000003_0000003_0000"}
     if compaction:
         hive_compacts(spark, root, compaction, 3)
-        made = "base_0000003" if compaction == "major" else "delta_0000001_0000003"
-        assert (root / made).is_dir()
+        assert {"delta_0000001_0000003", "delete_delta_0000001_0000003"} <= {
+            one.name for one in root.iterdir()}
     expected = [(i, None if i % 5 == 0 else f"v{i}") for i in range(2000) if i % 7 not in (0, 3)]
     expected += [(i, "changed") for i in range(0, 2000, 7)] + [(5000, "late")]
 
