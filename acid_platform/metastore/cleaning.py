@@ -115,7 +115,8 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
             ValidWriteIdList.of(row.table, row.highest_write_id), row.txn_id, row.cleaner_attempts,
             again or location in names, row.properties,
         )
-    above = [txn.txn_id for txn in holders(state, row.table_id, state.next_txn)]
+    # Who is open may still ask for the table, and is refused then only below `next_txn_id` (P11).
+    above = (txn.txn_id for txn in state.open_txns() if txn.txn_id >= row.next_txn_id)
     watermark = min(above, default=state.next_txn)
     txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id)
     return CleaningTask(

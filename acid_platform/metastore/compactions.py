@@ -169,8 +169,8 @@ def begin(turn: Turn, args: Body) -> dict[str, Any]:
         turn.record("abort", txn=txn.txn_id, reason=str(error))
         raise
     ext = turn.state.next_lock - 1
-    table = turn.state.tables[row.table_id]
-    high = compactor_list(turn.state, table, snapshot(turn.state, txn)).high_watermark
+    table, opened = turn.state.tables[row.table_id], turn.state.txns[txn.txn_id]
+    high = compactor_list(turn.state, table, snapshot(turn.state, opened)).high_watermark
     turn.record("compacting", id=row.id, txn=txn.txn_id, highest=high)
     return {"txn": txn.txn_id, "ext": ext, "id": row.id}
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import Layout
-from acid_platform.compaction.validation import Difference, compare
+from acid_platform.compaction.validation import Measure, compare
 from acid_platform.config import Settings, setting
 from acid_platform.engine import compact
 from acid_platform.engine.compact import CompactionWork, StagedCompaction
@@ -121,7 +121,7 @@ class CompactionRun:
             self.staged = compact.execute(spark, self.plan, self._work)
         return self.staged
 
-    def differences(self) -> tuple[Difference, ...]:
+    def differences(self) -> tuple[Measure, ...]:
         """What the output changed that it may not; empty for a right compaction."""
         assert self.staged, "merge() comes first"
         return compare(self.staged.expected, self.staged.actual)
