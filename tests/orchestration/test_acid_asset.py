@@ -295,6 +295,22 @@ def test_inputs_are_read_at_one_snapshot_as_they_are_annotated(lake: Place) -> N
     assert down.asset_deps[dg.AssetKey(["db", "down"])] == {dg.AssetKey(["db", "up"])}
 
 
+BEATS = {"hive.txn.timeout": "2500ms", "acid.heartbeat.interval": "250ms",
+         "hive.timedout.txn.reaper.start": "0s", "hive.timedout.txn.reaper.interval": "100ms"}
+
+
+def test_P7_heartbeats_go_on_while_a_spark_job_is_longer_than_the_timeout(lake: Place) -> None:
+    for name, value in BEATS.items():
+        lake.warehouse.metastore.set(name, value)
+
+    @acid_asset(table="db.t", write_mode="append")
+    def t(spark: dg.ResourceParam[SparkResource]) -> object:
+        return spark.spark_session.sql(
+            "SELECT 1 AS id, reflect('java.lang.Thread', 'sleep', 4000L) AS v")
+
+    assert succeeded(run(lake, t)) and rows(lake) == [(1, "null")]
+
+
 # --- several tables ------------------------------------------------------------------------------
 
 
