@@ -235,8 +235,9 @@ class Table:
             moved = [name for name, _ in columns] != [name for name, _ in record.columns]
             if (renamed or (moved and self._by_position(record))) and self.count():
                 raise InvalidDefinition(
-                    f"{self.name} has rows, whose files know {old} by its name or place: they would"
-                    " be misread; make another table by CREATE TABLE … AS SELECT")
+                    f"{self.name} has rows, whose files know {old} by its name or place: every"
+                    " reader, Hive too, would find NULL or another column there; CREATE VIEW with"
+                    " the new name, or CREATE TABLE … AS SELECT")
             self._warehouse.metastore.alter_table(self._name, columns=columns)
 
     def _by_position(self, record: TableRecord) -> bool:

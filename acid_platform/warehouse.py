@@ -397,9 +397,17 @@ def _same_files(some: list[TableScan], others: list[TableScan]) -> bool:
 
 
 def _frame(rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Times in UTC and durations as such, where Hive's rows have milliseconds."""
     import pandas as pd
 
-    return pd.DataFrame(rows, columns=list(columns))
+    frame = pd.DataFrame(rows, columns=list(columns))
+    for name in show_columns.TIMES & set(columns):
+        known = [one if isinstance(one, int) and one else None for one in frame[name]]
+        frame[name] = pd.to_datetime(pd.Series(known, dtype="Int64"), unit="ms", utc=True)
+    for name in show_columns.DURATIONS & set(columns):
+        known = [one if isinstance(one, int) else None for one in frame[name]]
+        frame[name] = pd.to_timedelta(pd.Series(known, dtype="Int64"), unit="ms")
+    return frame
 
 
 def require_writable(files: Files, path: str) -> None:

@@ -37,12 +37,14 @@ LIMIT = 1.2
 """A major compaction has to be so many times as fast as the plain rewrite."""
 
 
-def make(warehouse: Warehouse, rows: int, pairs: int) -> Table:
+def make(warehouse: Warehouse, rows: int, pairs: int, console: Console) -> Table:
     """A base of `rows` rows, and `pairs` updates of 0.1 % of them each."""
     table = warehouse.create_table(TABLE, COLUMNS)
     table.overwrite(lineitem(warehouse.spark, rows))
+    console.log(f"{rows:,} rows written")
     for number in range(pairs):
         table.update({"quantity": "quantity + 1"}, f"orderkey % 1000 = {number}")
+        console.log(f"update {number + 1} of {pairs}")
     return table
 
 
@@ -81,8 +83,7 @@ def reads(warehouse: Warehouse, rounds: int) -> dict[str, float]:
 
 def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, Any]:
     with bench_warehouse() as warehouse:
-        table = make(warehouse, rows, pairs)
-        console.print(f"{rows:,} rows and {pairs} updates written")
+        table = make(warehouse, rows, pairs, console)
         flat, again = f"{warehouse.path}/flat", f"{warehouse.path}/again"
         spark, uri = warehouse.spark, warehouse.files.uri
         table.read().write.option("compression", "zlib").orc(uri(flat))
@@ -101,11 +102,14 @@ def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, A
             with peak_memory() as peak:
                 run()
             found["memory"][name] = peak.as_json()
+            console.log(f"{name}, with its memory", found["memory"][name])
         taken = alternated(candidates, rounds)
         found["seconds"] = {name: median(values) for name, values in taken.items()}
+        console.log(f"{rounds} rounds of each, seconds", found["seconds"])
         found["reads"]["before"] = reads(warehouse, rounds)
         for kind in ("minor", "major"):
             found["forecast"][kind] = published(warehouse, kind)
+            console.log(f"{kind} published")
             found["reads"][f"after {kind}"] = reads(warehouse, rounds)
         assert table.count() == rows
         warehouse.release()

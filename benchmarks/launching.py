@@ -44,7 +44,9 @@ def _run(dagster: DagsterProcesses, run_id: str) -> dg.DagsterRun:
 def measure(home: Path, remote: str, times: int) -> dict[str, Any]:
     environment = {"ACID_WAREHOUSE": str(home / "warehouse"), "ACID_SPARK_REMOTE": remote}
     module = small_asset.__name__
-    with DagsterProcesses(home / "dagster", module, ("defs",), environment) as dagster:
+    with DagsterProcesses(
+        home / "dagster", module, ("defs",), environment, forks=False
+    ) as dagster:
         seconds = [launch(dagster) for _ in range(times)]
     return {"first": seconds[0], "median of the others": statistics.median(seconds[1:]),
             "all": seconds}

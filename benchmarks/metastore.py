@@ -14,7 +14,6 @@ import multiprocessing
 import os
 import platform
 import random
-import shutil
 import sys
 import time
 from array import array
@@ -209,25 +208,42 @@ def _together(runs: list[Run]) -> Run:
     )
 
 
-def with_history(directory: Path, clients: int, count: int, seconds: float) -> dict[str, Any]:
-    """The rate beside so many transactions that ended within the retention."""
-    ours = OurMetastore(directory)
-    ours.start()
-    ours.stop()
-    began = time.monotonic()
-    if count:
-        fill(ours.home / "metastore.duckdb", count)
-    built, began = time.monotonic() - began, time.monotonic()
-    ours.start()
-    started = time.monotonic() - began
-    run = run_clients(ours, clients, seconds)
-    folds = ours.status()["fold_latency"]
-    with Metastore.connect(ours.home) as metastore:
-        metastore.stop()
-    shutil.rmtree(directory)
-    return {"history": count, "build_seconds": round(built, 1),
-            "start_seconds": round(started, 2), **run.summary(),
-            "resident_mb": round(max(run.memory) / 2**20), "fold_ms": folds["p95_ms"]}
+def beside_history(
+    directory: Path, clients: int, rounds: int, seconds: float, most: int
+) -> list[dict[str, Any]]:
+    """The rate beside so many transactions that ended within the retention, in alternating slices.
+    """
+    stores = list[tuple[OurMetastore, list[Run]]]()
+    found = list[dict[str, Any]]()
+    for count in (one for one in HISTORIES if one <= most):
+        ours = OurMetastore(directory / str(count))
+        ours.start()
+        ours.stop()
+        began = time.monotonic()
+        if count:
+            fill(ours.home / "metastore.duckdb", count)
+        built, began = time.monotonic() - began, time.monotonic()
+        ours.start()
+        started = time.monotonic() - began
+        print(f"  {count:,} built in {built:.0f} s, starts in {started:.1f} s", flush=True)
+        stores.append((ours, list[Run]()))
+        found.append({"history": count, "build_seconds": round(built, 1),
+                      "start_seconds": round(started, 2)})
+    for number in range(rounds):
+        first = number % len(stores)
+        for ours, runs in stores[first:] + stores[:first]:
+            runs.append(run_clients(ours, clients, seconds))
+            print(f"  {ours.home.name}: {runs[-1].rate:.0f}/s", flush=True)
+    for (ours, runs), one in zip(stores, found, strict=True):
+        one |= {
+            **_together(runs).summary(),
+            "slices_per_second": [round(run.rate, 1) for run in runs],
+            "resident_mb": round(max(size for run in runs for size in run.memory) / 2**20),
+            "fold_ms": ours.status()["fold_latency"]["p95_ms"],
+        }
+        with Metastore.connect(ours.home) as metastore:
+            metastore.stop()
+    return found
 
 
 def fill(file: Path, count: int) -> None:
@@ -295,6 +311,8 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--slice", type=float, default=10, help="seconds of one comparing slice")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--history", type=int, default=HISTORIES[-1],
+                        help="ended transactions of the longest history")
     parser.add_argument("--only", choices=["proof", "compare", "history", "long"], nargs="*")
     chosen = parser.parse_args()
     parts = chosen.only or ["proof", "compare", "history", "long"]
@@ -313,11 +331,9 @@ def main() -> None:
             print("alternating slices", flush=True)
             report["compare"] = compare(directory, chosen.clients, chosen.rounds, chosen.slice)
         if "history" in parts:
-            report["history"] = []
-            for count in HISTORIES:
-                print(f"history of {count:,}", flush=True)
-                report["history"].append(
-                    with_history(directory / "history", chosen.clients, count, chosen.slice * 2))
+            print("beside a history, alternating slices", flush=True)
+            report["history"] = beside_history(
+                directory / "history", chosen.clients, chosen.rounds, chosen.slice, chosen.history)
         if "long" in parts:
             print(f"long run of {chosen.duration:g} s", flush=True)
             report["long"] = sustain(

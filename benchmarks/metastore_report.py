@@ -48,7 +48,7 @@ def render(report: dict[str, Any]) -> str:
     if "history" in report:
         lines += ["## Ended transactions in the history", "", *_table(
             ("history", "per_second", "of an empty one", "p50_ms", "p99_ms", "start_seconds",
-             "resident_mb", "fold_ms"),
+             "resident_mb", "fold_ms", "slices_per_second"),
             [{**one, "history": f"{one['history']:,}", "of an empty one":
               f"{one['per_second'] / report['history'][0]['per_second']:.0%}"}
              for one in report["history"]]), ""]

@@ -2,6 +2,11 @@
 
 `python -m benchmarks.writing` states seconds and bytes written. Each change starts from the same
 table: it is rolled back after it was measured.
+
+What INSERT costs over plain ORC, in CPU time (700,000 rows, plain = 1): the struct `row` 0.46, the
+five columns of the row's identity 0.29, counting the rows on their way (P19) 0.16; footers next to
+nothing. Writing through Arrow in Python workers was no way out: 1.6 times plain in CPU time where
+Spark's writer took 1.7 (1.5 million rows, medians of three rounds, alternating).
 """
 
 from __future__ import annotations

@@ -201,7 +201,8 @@ def provide_java(venv: Venv) -> java.Java:
 def set_up(venv: Venv, *, with_java: bool, named: bool) -> None:
     """Runs the steps that are still to be done; does nothing if none is. Raises SetupFailed."""
     began = time.monotonic()
-    stamp = fingerprint(LOCK.read_bytes(), ROOT)
+    # A linked environment is the one of another directory, which its stamp names.
+    stamp = fingerprint(LOCK.read_bytes(), venv.home.resolve().parent)
     version = venv.version()
     packages_done = (version is not None and (version == own_version() or not named)
                      and venv.stamp.exists() and venv.stamp.read_text() == stamp)
@@ -210,6 +211,9 @@ def set_up(venv: Venv, *, with_java: bool, named: bool) -> None:
     with step(1, f"Python {sys.version.split()[0]} ({sys.executable})"):
         pass
     if not packages_done:
+        if venv.home.is_symlink():
+            raise SetupFailed(f"{venv.home} links to {venv.home.resolve()}, whose packages are not "
+                              "those of requirements.lock: call make there, or remove the link")
         uv = working_uv()
         with step(2, "virtual environment in .venv"):
             make_venv(venv, uv, named)

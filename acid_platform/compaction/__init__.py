@@ -29,12 +29,12 @@ from acid_platform.compaction.plan import (
     plan_compaction,
 )
 from acid_platform.compaction.states import CompactionKind, CompactionState, Layout
-from acid_platform.compaction.validation import Difference, Profile, combine, compare
+from acid_platform.compaction.validation import Measure, Profile, combine, compare
 
 __all__ = [
     "BucketInputs", "Candidate", "CleaningKind", "CleaningPlan", "CompactionKind",
-    "CompactionPlan", "CompactionState", "Decision", "Difference", "EntitySize", "InputFile",
-    "Kept", "Layout", "LiveDirectory", "NothingToDo", "PastCompaction", "Profile", "Removal",
+    "CompactionPlan", "CompactionState", "Decision", "EntitySize", "InputFile", "Kept",
+    "Layout", "LiveDirectory", "Measure", "NothingToDo", "PastCompaction", "Profile", "Removal",
     "Thresholds", "check", "combine", "compare", "decide", "entity_size", "minor_refused",
     "no_auto_compaction", "no_cleanup", "plan_cleaning", "plan_compaction",
 ]

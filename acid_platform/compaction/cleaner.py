@@ -66,7 +66,11 @@ class CleaningPlan:
 
     @property
     def done(self) -> bool:
-        """Nothing obsolete is left: the row is marked cleaned. Else it stays ready (C47)."""
+        """Nothing obsolete is left: the row is marked cleaned. Else it stays ready (C47).
+
+        What only a later compaction made obsolete is left to that one's cleaning (C45), which
+        comes after this row has gone (C39).
+        """
         return not self.removals and all(one.rule != "C46" for one in self.kept)
 
     def __str__(self) -> str:
@@ -130,13 +134,13 @@ def _must_stay(
         return "C55", "obsolete, but only aborted directories go after a dynamic partition abort"
     name = parse_directory(path)
     if isinstance(name, BaseName) and name.write_id > highest:
-        return "C46", f"above the highest write id {highest}"
+        return "C45", f"above the highest write id {highest}: a later cleaning's"
     if isinstance(name, DeltaName):
         opened = write_ids.open_between(name.low, name.high)
         if opened:
             return "C46", f"write id {opened[0]} is open"
         if name.high > highest:
-            return "C46", f"reaches above the highest write id {highest}"
+            return "C45", f"reaches above the highest write id {highest}: a later cleaning's"
     return None
 
 

@@ -78,14 +78,13 @@ def _value(
     raw: str | float = settings.get(name, known.default)
     if TABLE_PREFIX + name in properties:
         raw, source = properties[TABLE_PREFIX + name], f"table property {TABLE_PREFIX}{name}"
-    refusal = SettingRefused(f"{source}={raw!r} is refused; allowed is {known.allowed}")
     try:
         number = float(known.parse(raw) if isinstance(raw, str) else raw)
-    except SettingRefused as error:
-        raise refusal from error
+    except SettingRefused:
+        number = math.nan
     # Nothing compares with NaN: such a threshold would be off in silence.
     if not math.isfinite(number):
-        raise refusal
+        raise SettingRefused(f"{source}={raw!r} is refused; allowed is {known.allowed}")
     return number
 
 

@@ -203,6 +203,23 @@ def plan_compaction(
     return taken or plan
 
 
+def watermark(directory: AcidDirectory, write_ids: CompactorWriteIdList) -> int:
+    """The highest write id that a compaction may cover; select with it again if it is lower.
+
+    A streaming batch whose later transactions are open reaches above the watermark and can't be
+    merged yet. Whoever reads a directory that ends within the batch, and sees none of its later
+    write ids, leaves the batch out whole: so an output ends before it begins.
+    """
+    high = write_ids.high_watermark
+    begins = [
+        one.name.low for one in directory.invisible
+        if isinstance(one.name, DeltaName) and not one.name.visibility
+        and one.name.low <= high < one.name.high
+    ]
+    covered = 0 if directory.base is None else directory.base.name.write_id
+    return max(0, covered, min(begins) - 1) if begins else high
+
+
 def minor_refused(
     directory: AcidDirectory, layout: Layout, *, insert_only: bool = False
 ) -> NothingToDo | None:

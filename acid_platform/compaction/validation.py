@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 _MASK = (1 << 64) - 1
 
@@ -19,7 +20,8 @@ class Profile:
 
     `row_id_checksum` sums a 64-bit hash of (originalTransaction, bucket, rowId) over the rows,
     `column_checksums` one of each value that is not NULL. `delete_events` and their checksum count
-    for a minor compaction, which keeps them. Which hash is taken is the caller's choice; it must be
+    for a minor compaction, which keeps them. `disordered` counts files that lack the key index,
+    which is only written where keys ascend. Which hash is taken is the caller's choice; it must be
     the same on both sides.
     """
 
@@ -29,15 +31,31 @@ class Profile:
     delete_event_checksum: int = 0
     column_checksums: Mapping[str, int] = field(default_factory=dict)
     null_counts: Mapping[str, int] = field(default_factory=dict)
+    disordered: int = 0
+
+
+class Invariant(Enum):
+    """What a compaction has to keep, as people read it."""
+
+    ROWS = "rows"
+    ROW_IDS = "row ids"
+    DELETE_EVENTS = "delete events"
+    VALUES = "column values"
+    ORDER = "order"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One thing that a compaction changed; None where a side lacks the column."""
+class Measure:
+    """One number on both sides of a compaction; None where a side lacks the column."""
 
+    invariant: Invariant
     what: str
     expected: int | None
     actual: int | None
+
+    @property
+    def kept(self) -> bool:
+        return self.expected == self.actual
 
     def __str__(self) -> str:
         expected, actual = (
@@ -52,7 +70,8 @@ def combine(profiles: Iterable[Profile]) -> Profile:
     nulls: Counter[str] = Counter()
     for one in profiles:
         totals.update(rows=one.rows, row_ids=one.row_id_checksum,
-                      events=one.delete_events, event_ids=one.delete_event_checksum)
+                      events=one.delete_events, event_ids=one.delete_event_checksum,
+                      disordered=one.disordered)
         checksums.update(one.column_checksums)
         nulls.update(one.null_counts)
     return Profile(
@@ -62,21 +81,30 @@ def combine(profiles: Iterable[Profile]) -> Profile:
         delete_event_checksum=totals["event_ids"] & _MASK,
         column_checksums={name: value & _MASK for name, value in checksums.items()},
         null_counts=dict(nulls),
+        disordered=totals["disordered"],
     )
 
 
-def compare(expected: Profile, actual: Profile) -> tuple[Difference, ...]:
-    """Every difference by name, columns in order of their names; empty when nothing differs."""
-    pairs: list[tuple[str, int | None, int | None]] = [
-        ("rows", expected.rows, actual.rows),
-        ("row ids", expected.row_id_checksum, actual.row_id_checksum),
-        ("delete events", expected.delete_events, actual.delete_events),
-        ("delete event ids", expected.delete_event_checksum, actual.delete_event_checksum),
+def measures(expected: Profile, actual: Profile) -> tuple[Measure, ...]:
+    """Everything that is compared, by name, columns in order of their names."""
+    events = Invariant.DELETE_EVENTS
+    found = [
+        Measure(Invariant.ROWS, "rows", expected.rows, actual.rows),
+        Measure(Invariant.ROW_IDS, "row ids", expected.row_id_checksum, actual.row_id_checksum),
+        Measure(events, "delete events", expected.delete_events, actual.delete_events),
+        Measure(events, "delete event ids", expected.delete_event_checksum,
+                actual.delete_event_checksum),
+        Measure(Invariant.ORDER, "files out of order", expected.disordered, actual.disordered),
     ]
     for title, before, after in (
         ("checksum", expected.column_checksums, actual.column_checksums),
         ("null count", expected.null_counts, actual.null_counts),
     ):
-        pairs += [(f"{title} of column {name}", before.get(name), after.get(name))
-                  for name in sorted({*before, *after})]
-    return tuple(Difference(*pair) for pair in pairs if pair[1] != pair[2])
+        found += [Measure(Invariant.VALUES, f"{title} of column {name}", before.get(name),
+                          after.get(name)) for name in sorted({*before, *after})]
+    return tuple(found)
+
+
+def compare(expected: Profile, actual: Profile) -> tuple[Measure, ...]:
+    """What a compaction changed; empty for a right one."""
+    return tuple(one for one in measures(expected, actual) if not one.kept)

@@ -12,12 +12,11 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-TIMES = frozenset({
-    "startedtime", "lastheartbeattime", "last_heartbeat", "acquired_at", "enqueuetime", "starttime",
-    "committime", "created", "time",
-})
+from acid_platform.metastore import show_columns
+
+TIMES = show_columns.TIMES | {"created", "time"}
 """Columns in milliseconds since 1970, shown as UTC."""
-DURATIONS = frozenset({"duration"})
+DURATIONS = show_columns.DURATIONS
 """Columns in milliseconds, shown in seconds."""
 SIZES = frozenset({"bytes"})
 

@@ -34,6 +34,7 @@ from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
+from acid_platform.storage.keys import has_key_index
 from acid_platform.storage.orc import orc_schema
 from acid_platform.storage.plain import count_rows
 from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket
@@ -264,7 +265,12 @@ def _actual(
             deltas.append(VisibleDelta(name, output.directory, found, compacted=True))
     directory = AcidDirectory(staging, base, tuple(deltas), (), (), (),
                               insert_only=work.plain is not None)
-    return _profile(spark, work, directory, apply_deletes=False)
+    profile = _profile(spark, work, directory, apply_deletes=False)
+    if work.plain is not None:
+        return profile
+    written = [one.path for each in (base, *deltas) if each for one in each.files]
+    return replace(profile, disordered=sum(
+        not has_key_index(work.files, f"{staging}/{path}") for path in written))
 
 
 def _refuse_lossy_types(work: CompactionWork, found: Iterable[Source]) -> None:

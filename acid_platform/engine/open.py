@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from acid_platform.compaction.plan import watermark
 from acid_platform.engine.buckets import Bucketing
 from acid_platform.engine.predicates import may_match
 from acid_platform.engine.scan import EntityScan, TableScan
@@ -20,7 +21,7 @@ from acid_platform.layout.types import Column
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
-from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,21 @@ def select_entities(
                      insert_only=table.insert_only)
         for name, listing in zip(names, listings, strict=True)
     }
+
+
+def select_compactable(
+    table: TableLayout, write_ids: CompactorWriteIdList, txns: ValidTxnList, partition: str
+) -> tuple[AcidDirectory, CompactorWriteIdList]:
+    """What a compaction of the partition may merge, and the list that says so (C28).
+
+    Raises what `select_entities` raises.
+    """
+    while True:
+        seen = select_entities(table, write_ids, txns, only=partition)[partition]
+        high = watermark(seen, write_ids)
+        if high == write_ids.high_watermark:
+            return seen, write_ids
+        write_ids = write_ids.capped(high).for_compactor()
 
 
 def open_scan(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-WRITE_ID, BUCKET, ROW_ID, CURRENT = "__w", "__b", "__r", "__c"
-"""Write id of the insert, bucket property, rowId; and the write id of the event itself."""
+WRITE_ID, BUCKET, ROW_ID = "__w", "__b", "__r"
+"""Write id of the insert, bucket property, rowId."""
 
 KEYS = (WRITE_ID, BUCKET, ROW_ID)
 

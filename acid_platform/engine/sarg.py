@@ -7,9 +7,10 @@ elsewhere a scan decodes more, and gives the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
@@ -32,51 +33,58 @@ def search_argument(
     if not hasattr(spark, "_jsparkSession") or "orc" in str(spark.conf.get(NESTED_SOURCES)):
         return {}
     # A padded CHAR compares otherwise in Hive's statistics than in Spark.
-    usable = [one for one in columns if all(t.kind != "char" for t in one.type.walk())]
-    jvm: Any = spark._jvm
-    flat = spark_schema(usable)
-    names = {column.name for column in usable}
-    filters = [one for one in _filters(spark, [*columns, *partition_columns], where)
-               if set(one.references()) <= names]
+    usable = spark_schema(
+        one for one in columns if all(t.kind != "char" for t in one.type.walk()))
+    filters = _filters(spark, [*columns, *partition_columns], where)
     if not filters:
         return {}
-    orc_filters = jvm.org.apache.spark.sql.execution.datasources.orc.OrcFilters
-    made = orc_filters.createFilter(
-        jvm.org.apache.spark.sql.types.DataType.fromJson(flat.json()),
-        jvm.org.apache.spark.api.python.PythonUtils.toSeq(filters), jvm.scala.Option.apply(None))
+    # It leaves out what it can't say: columns that are not in its schema, for one.
+    made = _java(spark, f"{_SOURCES}.orc.OrcFilters").createFilter(
+        _type(spark, usable),
+        _java(spark, "org.apache.spark.api.python.PythonUtils").toSeq(filters),
+        _java(spark, "scala.Option").empty())
     if made.isEmpty():
         return {}
+    conf = _java(spark, "org.apache.hadoop.conf.Configuration")(False)
     gateway: Any = spark.sparkContext._gateway
-    array = gateway.new_array(jvm.java.lang.String, len(flat.names))
-    for index, name in enumerate(flat.names):
-        array[index] = name
-    conf = jvm.org.apache.hadoop.conf.Configuration(False)
-    jvm.org.apache.orc.mapred.OrcInputFormat.setSearchArgument(conf, made.get(), array)
-    return {key: conf.get(key) for key in ("orc.kryo.sarg", "orc.sarg.column.names")}
+    no_names = gateway.new_array(_java(spark, "java.lang.String"), 0)
+    _java(spark, "org.apache.orc.mapred.OrcInputFormat").setSearchArgument(
+        conf, made.get(), no_names)
+    return {_ARGUMENT: conf.get(_ARGUMENT), "orc.sarg.column.names": ",".join(usable.names)}
 
 
-def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> Iterator[Any]:
-    """The conjuncts of `where` that Spark can say as source filters, over top-level columns."""
+_ARGUMENT = "orc.kryo.sarg"
+_SOURCES = "org.apache.spark.sql.execution.datasources"
+
+
+def _java(spark: SparkSession, name: str) -> Any:
+    """A class by its full name; `spark._jvm.a.b.C` asks the JVM about each part of it."""
+    return JavaClass(name, spark._jvm._gateway_client)  # type: ignore[union-attr]
+
+
+def _type(spark: SparkSession, fields: T.StructType) -> Any:
+    return _java(spark, "org.apache.spark.sql.types.DataType").fromJson(fields.json())
+
+
+def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> list[Any]:
+    """What of `where` Spark can say as source filters, over top-level columns; joined by AND."""
     ids = T.StructType([T.StructField(name, T.LongType())
                         for name in ("writeid", "bucketid", "rowid")])
-    fields = [*spark_schema(columns).fields, T.StructField(ROW_ID_COLUMN, ids)]
-    jvm: Any = spark._jvm
-    types = jvm.org.apache.spark.sql.types.DataType.fromJson(T.StructType(fields).json())
+    fields = T.StructType([*spark_schema(columns).fields, T.StructField(ROW_ID_COLUMN, ids)])
     # An RDD, so that the optimiser does not fold the plan of an empty relation away.
     nothing = spark.sparkContext._jsc.emptyRDD()
     with raise_as_ours():
-        none = spark._jsparkSession.createDataFrame(nothing, types)
+        none = spark._jsparkSession.createDataFrame(nothing, _type(spark, fields))
         plan = none.filter(where).queryExecution().optimizedPlan()
     if plan.nodeName() != "Filter":
-        return
-    sources = jvm.org.apache.spark.sql.execution.datasources
-    strategy = getattr(getattr(sources, "DataSourceStrategy$"), "MODULE$")
-    waiting = [plan.condition()]
+        return []
+    strategy = getattr(_java(spark, f"{_SOURCES}.DataSourceStrategy$"), "MODULE$")
+    found, waiting = [], [plan.condition()]
     while waiting:
         one = waiting.pop()
-        if one.getClass().getSimpleName() == "And":
-            waiting += [one.right(), one.left()]
-            continue
         translated = strategy.translateFilter(one, False)
         if translated.isDefined():
-            yield translated.get()
+            found.append(translated.get())
+        elif one.nodeName() == "And":
+            waiting += [one.right(), one.left()]
+    return found

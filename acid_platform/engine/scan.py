@@ -19,7 +19,6 @@ from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.predicates import columns_of
 from acid_platform.engine.row_keys import (
     BUCKET,
-    CURRENT,
     FILE_NAME_COLUMN,
     ROW_ID,
     ROW_ID_COLUMN,
@@ -171,15 +170,15 @@ class ScanBuilder:
             self.scan.format, options, self.file_names)
         for branch, found in branches.items():
             if branch.streamed:
-                frames = [frames_of.streamed(found, self.scan.write_ids)]
+                frames = [frames_of.streamed(found, self.scan.write_ids, branch.test_deletes)]
             else:
-                found_rows = frames_of.native(branch.kind, branch.positional, found)
-                frames = [self._valid(frame, branch) for frame in found_rows]
+                frames = list(frames_of.native(branch.kind, branch.positional, found,
+                                               self._validity(branch), branch.test_deletes))
             for frame in frames:
                 rows = self._filtered(frame)
                 if branch.test_deletes:
-                    rows = self._without_deleted(rows, group)
-                yield rows.drop(ENTITY, CURRENT)
+                    rows = self._without_deleted(rows, group).drop(ENTITY)
+                yield rows
 
     def _branch(self, entity: EntityScan, source: Source) -> _Branch:
         test_deletes = entity.deletes.may_touch(source.low, source.high, source.number)
@@ -188,17 +187,18 @@ class ScanBuilder:
                        source.test_rows and source.kind is SourceKind.ACID, test_deletes,
                        source.above)
 
-    def _valid(self, frame: DataFrame, branch: _Branch) -> DataFrame:
-        current = never_pushed(CURRENT)
+    def _validity(self, branch: _Branch) -> list[str]:
+        """The tests, in SQL, that hide rows of invalid write ids."""
+        current = never_pushed(schema.CURRENT_TRANSACTION)
+        tests = []
         if branch.test_rows:
             write_ids = self.scan.write_ids
-            tests = [f"{current} <= {write_ids.high_watermark}"]
+            tests.append(f"{current} <= {write_ids.high_watermark}")
             if excepted := sorted({*write_ids.open, *write_ids.aborted}):
                 tests.append(f"{current} NOT IN ({', '.join(map(str, excepted))})")
-            frame = frame.filter(" AND ".join(tests))
         if branch.above >= 0:
-            frame = frame.filter(f"{current} > {branch.above}")
-        return frame
+            tests.append(f"{current} > {branch.above}")
+        return tests
 
     def _filtered(self, frame: DataFrame) -> DataFrame:
         if self.where is None:
@@ -226,7 +226,7 @@ class ScanBuilder:
                   *spark_schema(self.scan.partition_columns).fields, *key_fields()]
         if self.file_names:
             fields.append(T.StructField(FILE_NAME_COLUMN, T.StringType()))
-        return self.spark.createDataFrame([], T.StructType(fields)).drop(CURRENT)
+        return self.spark.createDataFrame([], T.StructType(fields))
 
 
 ROW_ID_STRUCT = (f"named_struct('writeid', {WRITE_ID}, 'bucketid', {BUCKET}, 'rowid', {ROW_ID})"

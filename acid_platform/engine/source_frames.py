@@ -21,7 +21,6 @@ from pyspark.sql import types as T
 from acid_platform.engine.formats import read_plain
 from acid_platform.engine.row_keys import (
     BUCKET,
-    CURRENT,
     FILE_NAME_COLUMN,
     KEYS,
     ROW_ID,
@@ -56,7 +55,11 @@ Found = tuple[int, Source]
 
 @dataclass(frozen=True, slots=True)
 class SourceFrames:
-    """Frames over files of one table: columns, partition columns, the four keys, ENTITY."""
+    """Frames over files of one table: columns, partition columns, KEYS.
+
+    Each step on a frame costs the driver some milliseconds, so there is one filter and one
+    selection. ENTITY is there where it is asked for.
+    """
 
     spark: SparkSession
     files: Files
@@ -71,7 +74,9 @@ class SourceFrames:
     file_names: bool = False
     """Rows carry the URI of their file as FILE_NAME_COLUMN."""
 
-    def streamed(self, found: Sequence[Found], write_ids: ValidWriteIdList) -> DataFrame:
+    def streamed(
+        self, found: Sequence[Found], write_ids: ValidWriteIdList, with_entity: bool
+    ) -> DataFrame:
         """Through Arrow in Spark tasks, one per file: identities by position, flush lengths.
 
         Rows of invalid write ids are left out already.
@@ -106,21 +111,26 @@ class SourceFrames:
         keys = [f"{ROW_ID_COLUMN}.{field.name} AS {name}"
                 for field, name in zip(ids.fields, KEYS, strict=True)]
         return frame.selectExpr(*(f"`{name}`" for name in wanted), *self._named(values), *keys,
-                                f"CAST(NULL AS bigint) AS {CURRENT}", ENTITY,
+                                *([ENTITY] if with_entity else []),
                                 *([FILE_NAME_COLUMN] if self.file_names else []))
 
-    def native(self, kind: SourceKind, positional: bool, found: Sequence[Found]
-               ) -> Iterator[DataFrame]:
-        """By Spark's own readers; rows without ACID columns get no keys but their write id."""
+    def native(
+        self, kind: SourceKind, positional: bool, found: Sequence[Found], tests: Sequence[str],
+        with_entity: bool,
+    ) -> Iterator[DataFrame]:
+        """By Spark's own readers; rows without ACID columns get no keys.
+
+        `tests`, in SQL, of rows with ACID columns: on root columns of the file.
+        """
         ordinals = {ordinal for ordinal, _ in found}
         if len(ordinals) > 1 and not all(_regular(source) for _, source in found):
             # Paths that don't tell the partition by their depth: entity by entity.
             for ordinal in sorted(ordinals):
                 own = [one for one in found if one[0] == ordinal]
-                yield from self.native(kind, positional, own)
+                yield from self.native(kind, positional, own, tests, with_entity)
             return
         uris = [self.files.uri(path) for path in sorted(source.path for _, source in found)]
-        frame = self._read(kind, positional, uris)
+        frame = self._read(kind, positional, uris, tests)
         if len(ordinals) > 1:
             paths = _PathValues(uris, frame, self)
             entity, values = paths.ordinal(), paths.values()
@@ -132,10 +142,13 @@ class SourceFrames:
         prefix = f"{schema.ROW}." if acid else ""
         yield frame.selectExpr(
             *(f"{prefix}`{one.name}` AS `{one.name}`" for one in self.columns),
-            *self._named(values), *(_STORED_KEYS if acid else _NO_KEYS), f"{entity} AS {ENTITY}",
+            *self._named(values), *(_STORED_KEYS if acid else _NO_KEYS),
+            *([f"{entity} AS {ENTITY}"] if with_entity else []),
             *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []))
 
-    def _read(self, kind: SourceKind, positional: bool, uris: list[str]) -> DataFrame:
+    def _read(
+        self, kind: SourceKind, positional: bool, uris: list[str], tests: Sequence[str]
+    ) -> DataFrame:
         reader = (
             self.spark.read
             .option("ignoreMissingFiles", "false")
@@ -143,8 +156,8 @@ class SourceFrames:
         )
         if kind is SourceKind.ACID:
             rows = spark_schema(self.columns)
-            return _with_all_six(
-                reader.options(**self.options).schema(event_schema(rows)).orc(uris), self.columns)
+            found = reader.options(**self.options).schema(event_schema(rows)).orc(uris)
+            return found.filter(" AND ".join([_all_six(self.columns), *tests]))
         if kind is SourceKind.RAW:
             # Files with names like `_col0` are matched by the position in the whole table.
             columns = self.table if positional else self.columns
@@ -171,7 +184,7 @@ def sql_text(value: str | None) -> str:
 
 def key_fields() -> list[T.StructField]:
     return [T.StructField(WRITE_ID, T.LongType()), T.StructField(BUCKET, T.IntegerType()),
-            T.StructField(ROW_ID, T.LongType()), T.StructField(CURRENT, T.LongType())]
+            T.StructField(ROW_ID, T.LongType())]
 
 
 def never_pushed(name: str) -> str:
@@ -184,18 +197,17 @@ def never_pushed(name: str) -> str:
     return f"coalesce({name}, -1)"
 
 
-def _with_all_six(frame: DataFrame, columns: Sequence[TableColumn]) -> DataFrame:
+def _all_six(columns: Sequence[TableColumn]) -> str:
     leaf = f"{schema.ROW}.`{(schema.cheapest(columns) or columns[0]).name}`"
     # True for every row of a valid file by its first part, which is all that is evaluated; no
     # filter of the reader's can imply it, so that all six root columns stay in the scan.
     others = " | ".join([*schema.ACID_COLUMNS[1:5], f"CAST({leaf} IS NULL AS bigint)"])
-    return frame.filter(
-        f"{never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT} OR ({others}) > 0")
+    return f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT} OR ({others}) > 0)"
 
 
 _STORED_KEYS = (
     f"{schema.ORIGINAL_TRANSACTION} AS {WRITE_ID}", f"{schema.BUCKET} AS {BUCKET}",
-    f"{schema.ROW_ID} AS {ROW_ID}", f"{schema.CURRENT_TRANSACTION} AS {CURRENT}",
+    f"{schema.ROW_ID} AS {ROW_ID}",
 )
 _NO_KEYS = tuple(f"CAST(NULL AS {one.dataType.simpleString()}) AS {one.name}"
                  for one in key_fields())

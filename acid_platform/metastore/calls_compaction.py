@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from acid_platform.config import Settings
+from acid_platform.errors import AcidError
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import (
     BlockedCleaning,
@@ -17,6 +18,7 @@ from acid_platform.metastore.records import (
     WriteReport,
 )
 from acid_platform.metastore.rpc import Caller
+from acid_platform.metastore.start import error_class
 from acid_platform.metastore.transaction import Transaction
 
 Json = dict[str, Any]
@@ -68,6 +70,18 @@ class CompactionCalls(Caller):
         )
         number: int = answer["id"]
         return number
+
+    def request_compactions(
+        self, wishes: Sequence[tuple[str, str | None, str]], initiator: str
+    ) -> list[int | AcidError]:
+        """Enqueues an Initiator's wishes (table, partition, kind) in one call; each has its own
+        answer, an error does not stop the others."""
+        answers = self._call("request_compactions", initiator=initiator, wishes=[
+            {"table": table, "partition": partition, "kind": kind}
+            for table, partition, kind in wishes
+        ])["answers"]
+        return [one["id"] if "id" in one else error_class(one["error"][0])(one["error"][1])
+                for one in answers]
 
     def record_not_initiated(self, table: str, partition: str | None, reason: str) -> None:
         self._call("record_not_initiated", table=table, partition=partition, reason=reason)

@@ -74,7 +74,7 @@ def candidates(turn: Turn, args: Body) -> dict[str, Any]:
     queued = _queued(state)
     txns = txn_list(state)
     listed: dict[int, CompactorWriteIdList] = {}
-    for table, entity in _entities(state, aborted):
+    for table, entity in _entities(state, aborted, after[0] if after else 0):
         if after is not None and _key(entity) <= tuple(after):
             continue
         if not _asked(state, entity, since, entity in aborted):
@@ -99,9 +99,11 @@ def _key(entity: Entity) -> tuple[int, str]:
     return entity[0], entity[1] or ""
 
 
-def _entities(state: State, aborted: Collection[Entity]) -> Iterator[tuple[Table, Entity]]:
-    """Of tables and partitions that exist, in a fixed order (C4, C10)."""
-    for table_id in sorted(state.tables):
+def _entities(
+    state: State, aborted: Collection[Entity], first: int
+) -> Iterator[tuple[Table, Entity]]:
+    """Of tables from this id on and partitions that exist, in a fixed order (C4, C10)."""
+    for table_id in sorted(one for one in state.tables if one >= first):
         table = state.tables[table_id]
         if table.record.partitioned and (table_id, None) in aborted:
             yield table, (table_id, None)
@@ -156,12 +158,14 @@ def live_size(
     `entity_size` does.
     """
     high = write_ids.high_watermark
-    if any(one.high > high and (one.base or one.low <= high) for one in known):
-        return entity_size([LiveDirectory(one.name, one.bytes) for one in known], write_ids)
     base = original = deltas = count = 0
     has_base = old_base = False
     for one in known:
-        if one.high > high or (one.obsolete and not one.base):
+        if one.high > high:
+            if one.base or one.low <= high:
+                return entity_size([LiveDirectory(it.name, it.bytes) for it in known], write_ids)
+            continue
+        if one.obsolete and not one.base:
             continue
         if one.base:
             old_base |= one.obsolete

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,12 +25,19 @@ from acid_platform.transactions import Operation, ValidWriteIdList
 _R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING
 
 
-def survey(state: State, now: int) -> tuple[list[CleaningTask], list[BlockedCleaning]]:
-    """Every cleaning there is: what may run now, and what waits, with the reason."""
+def survey(
+    state: State, now: int, only: Entity | None = None
+) -> tuple[list[CleaningTask], list[BlockedCleaning]]:
+    """Every cleaning there is, or those of one entity: what may run now, and what waits, with the
+    reason."""
     ready: list[CleaningTask] = []
     waiting: list[BlockedCleaning] = []
     working = {entity_of(row) for row in state.queue.values() if row.state is _W}
-    for one in (*_rows(state, now), *_aborts(state, now)):
+    dropped = [
+        (row.table_id, f"{row.properties['location']}/") for row in state.queue.values()
+        if "location" in row.properties
+    ]
+    for one in (*_rows(state, now, only), *_aborts(state, now, only)):
         blocked = one
         if isinstance(one, CleaningTask):
             entity = (one.table_id, one.partition)
@@ -39,7 +46,7 @@ def survey(state: State, now: int) -> tuple[list[CleaningTask], list[BlockedClea
                 reason = "a compaction of it is working (P21)"
             elif being_cleaned(state, entity, now):
                 reason = "a Cleaner is at work on it"
-            elif _earlier_table(state, one):
+            elif _earlier_table(dropped, one):
                 reason = f"a table dropped from {one.location} is still to be removed (C41)"
             if not reason:
                 ready.append(one)
@@ -50,17 +57,18 @@ def survey(state: State, now: int) -> tuple[list[CleaningTask], list[BlockedClea
     return ready[: state.settings.integer("hive.compactor.fetch.size")], waiting
 
 
-def _earlier_table(state: State, task: CleaningTask) -> bool:
+def _earlier_table(dropped: Sequence[tuple[int, str]], task: CleaningTask) -> bool:
     """Whether snapshots may still need files there of a table of before (P22)."""
-    places = [
-        row.properties["location"] for row in state.queue.values()
-        if "location" in row.properties and row.table_id < task.table_id
-    ]
     mine = f"{task.location}/"
-    return any(mine.startswith(f"{one}/") or f"{one}/".startswith(mine) for one in places)
+    return any(
+        table_id < task.table_id and (mine.startswith(place) or place.startswith(mine))
+        for table_id, place in dropped
+    )
 
 
-def _rows(state: State, now: int) -> Iterator[CleaningTask | BlockedCleaning]:
+def _rows(
+    state: State, now: int, only: Entity | None
+) -> Iterator[CleaningTask | BlockedCleaning]:
     """Rows ready for cleaning, per entity the one with the lowest highest write id (C37 to C40)."""
     settings = state.settings
     delay = 0
@@ -68,7 +76,7 @@ def _rows(state: State, now: int) -> Iterator[CleaningTask | BlockedCleaning]:
         delay = settings.integer("hive.compactor.cleaner.retention.time.seconds")
     first: dict[tuple[Entity, str], CompactionTask] = {}
     for row in sorted(state.queue.values(), key=lambda one: one.id):
-        if row.state is not _R:
+        if row.state is not _R or only not in (None, entity_of(row)):
             continue
         until = max(row.commit_time + delay if delay else 0, row.cleaner_retry_at)
         if now < until or (delay and now <= until):
@@ -107,7 +115,8 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
             ValidWriteIdList.of(row.table, row.highest_write_id), row.txn_id, row.cleaner_attempts,
             again or location in names, row.properties,
         )
-    above = [txn.txn_id for txn in holders(state, row.table_id, state.next_txn)]
+    # Who is open may still ask for the table, and is refused then only below `next_txn_id` (P11).
+    above = (txn.txn_id for txn in state.open_txns() if txn.txn_id >= row.next_txn_id)
     watermark = min(above, default=state.next_txn)
     txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id)
     return CleaningTask(
@@ -132,7 +141,9 @@ def aborted_rows(state: State) -> dict[Entity, list[Component]]:
     return found
 
 
-def _aborts(state: State, now: int) -> Iterator[CleaningTask | BlockedCleaning]:
+def _aborts(
+    state: State, now: int, only: Entity | None
+) -> Iterator[CleaningTask | BlockedCleaning]:
     """Entities with too many or too old aborted transactions (C50 to C55).
 
     The lists stop below everything that an open snapshot of any table excludes, so that nobody
@@ -143,6 +154,8 @@ def _aborts(state: State, now: int) -> Iterator[CleaningTask | BlockedCleaning]:
     most = state.settings.integer("hive.compactor.abortedtxn.threshold")
     age = state.settings.integer("hive.compactor.aborted.txn.time.threshold")
     for (table_id, partition), rows in aborted_rows(state).items():
+        if only not in (None, (table_id, partition)):
+            continue
         table = state.tables[table_id]
         oldest = min(state.txns[one.txn_id].started for one in rows)
         if len(rows) <= most and not (age >= 0 and oldest + age < now):
@@ -166,16 +179,15 @@ def _aborts(state: State, now: int) -> Iterator[CleaningTask | BlockedCleaning]:
 
 def start(turn: Turn, args: Body) -> dict[str, Any]:
     """Takes a cleaning, and says afresh what may go. Raises CompactionLost if it may not run."""
-    wanted = (args["id"], args["table_id"], args["partition"])
-    ready, waiting = survey(turn.state, turn.now)
+    ready, waiting = survey(turn.state, turn.now, (args["table_id"], args["partition"]))
     for task in ready:
-        if (task.id, task.table_id, task.partition) == wanted:
+        if task.id == args["id"]:
             turn.record(
                 "cleaning", id=task.id, table_id=task.table_id, partition=task.partition,
                 upto=task.next_txn_id,
             )
             return {"task": encode(task)}
-    why = [one.reason for one in waiting if (one.id, one.partition) == (args["id"], wanted[2])]
+    why = [one.reason for one in waiting if one.id == args["id"]]
     raise CompactionLost(
         f"cleaning {args['id']} of {args['table']} {args['partition'] or ''} can't start:"
         f" {why[0] if why else 'it is done or gone'}; look at ready_to_clean() again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from acid_platform.errors import (
@@ -257,8 +258,10 @@ def close(
         txn.run_id, txn.description, reason,
     )
     if end_state is TxnState.ABORTED and txn_id in state.components:
-        txn.state, txn.ended, txn.reason, txn.snapshot = end_state, at, reason, None
-        txn.taken, txn.closed = 0, state.moment()
+        state.txns[txn_id] = replace(
+            txn, state=end_state, ended=at, reason=reason, snapshot=None, taken=0,
+            closed=state.moment(),
+        )
         return
     del state.txns[txn_id]
     if txn.kind is not TxnType.READ_ONLY:

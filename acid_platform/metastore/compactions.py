@@ -25,9 +25,9 @@ from acid_platform.metastore.records import (
 )
 from acid_platform.metastore.state import Component, Entity, State, Table
 from acid_platform.metastore.tables import being_cleaned, normal_partition
-from acid_platform.metastore.turn import Body, Turn
+from acid_platform.metastore.turn import Body, Turn, error_reply
 from acid_platform.metastore.txns import granted, open_txn, require_open
-from acid_platform.metastore.visible import compactor_list, snapshot
+from acid_platform.metastore.visible import compactor_list, snapshot, txn_list
 from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType
 
@@ -40,12 +40,16 @@ def entity_of(row: CompactionTask) -> Entity:
     return row.table_id, row.partition
 
 
-def rows_of(state: State, entity: Entity) -> list[CompactionTask]:
-    """Rows of the queue, without those of dropped tables and partitions."""
-    return [
-        row for row in state.queue.values()
-        if entity_of(row) == entity and "location" not in row.properties
-    ]
+Queued = dict[Entity, list[CompactionTask]]
+
+
+def queued(state: State) -> Queued:
+    """Rows of the queue by their entity, without those of dropped tables and partitions."""
+    found: Queued = {}
+    for row in state.queue.values():
+        if "location" not in row.properties:
+            found.setdefault(entity_of(row), []).append(row)
+    return found
 
 
 # --- request, take ------------------------------------------------------------------------------
@@ -57,6 +61,25 @@ def request(turn: Turn, args: Body) -> dict[str, Any]:
 
     Raises AlreadyScheduled naming the row, CompactionRefused, NoSuchTable, NoSuchPartition.
     """
+    return {"id": _enqueue(turn, args, queued(turn.state), txn_list(turn.state))}
+
+
+def request_many(turn: Turn, args: Body) -> dict[str, Any]:
+    """As `request` for each of an Initiator's wishes, all durable at once; an id or an error each.
+    """
+    waiting, txns = queued(turn.state), txn_list(turn.state)
+    answers: list[dict[str, Any]] = []
+    for one in args["wishes"]:
+        wish = {**one, "properties": {}, "initiator": args["initiator"]}
+        try:
+            answers.append({"id": _enqueue(turn, wish, waiting, txns)})
+        except AcidError as error:
+            answers.append(error_reply(error))
+    return {"answers": answers}
+
+
+def _enqueue(turn: Turn, args: Body, waiting: Queued, txns: ValidTxnList) -> int:
+    """The id of the new row, which `waiting` has from then on."""
     table = turn.state.table(args["table"])
     partition = args["partition"]
     unknown = partition is None and _aborted_dynamic(turn.state, table)
@@ -67,8 +90,8 @@ def request(turn: Turn, args: Body) -> dict[str, Any]:
     entity = (table.record.table_id, partition)
     name = f"{table.record.name} {partition or ''}".rstrip()
     high = (table.last_write_id if unknown
-            else compactor_list(turn.state, table).high_watermark)
-    for row in rows_of(turn.state, entity):
+            else compactor_list(turn.state, table, txns).high_watermark)
+    for row in waiting.get(entity, ()):
         if row.state is not _R or row.highest_write_id == high:
             nothing = " and nothing was written since" if row.state is _R else ""
             raise AlreadyScheduled(
@@ -87,7 +110,8 @@ def request(turn: Turn, args: Body) -> dict[str, Any]:
         row = replace(row, state=_R, highest_write_id=high, commit_time=turn.now,
                       next_txn_id=turn.state.next_txn)
     turn.record("queued", row=encode(row))
-    return {"id": row.id}
+    waiting.setdefault(entity, []).append(row)
+    return row.id
 
 
 def _aborted_dynamic(state: State, table: Table) -> bool:
@@ -145,8 +169,8 @@ def begin(turn: Turn, args: Body) -> dict[str, Any]:
         turn.record("abort", txn=txn.txn_id, reason=str(error))
         raise
     ext = turn.state.next_lock - 1
-    table = turn.state.tables[row.table_id]
-    high = compactor_list(turn.state, table, snapshot(turn.state, txn)).high_watermark
+    table, opened = turn.state.tables[row.table_id], turn.state.txns[txn.txn_id]
+    high = compactor_list(turn.state, table, snapshot(turn.state, opened)).high_watermark
     turn.record("compacting", id=row.id, txn=txn.txn_id, highest=high)
     return {"txn": txn.txn_id, "ext": ext, "id": row.id}
 
@@ -327,8 +351,9 @@ APPLY = {
 }
 
 HANDLERS = {
-    "request_compaction": request, "take_compaction": take, "begin_compaction": begin,
-    "commit_compaction": commit, "compaction_nothing_to_do": nothing_to_do,
-    "fail_compaction": fail, "abort_compactions": abort_many, "revoke_workers": revoke,
+    "request_compaction": request, "request_compactions": request_many, "take_compaction": take,
+    "begin_compaction": begin, "commit_compaction": commit,
+    "compaction_nothing_to_do": nothing_to_do, "fail_compaction": fail,
+    "abort_compactions": abort_many, "revoke_workers": revoke,
     "record_not_initiated": not_initiated,
 }

@@ -13,7 +13,7 @@ from acid_platform.config import Settings
 from acid_platform.metastore import locking
 from acid_platform.metastore.commits import end
 from acid_platform.metastore.records import CompactionTask
-from acid_platform.metastore.state import Departed, Entity, State, Table
+from acid_platform.metastore.state import Departed, Entity, State, Table, silent
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.visible import first_snapshot, low_mark
 from acid_platform.transactions import Operation, TxnType
@@ -58,19 +58,16 @@ def tick(turn: Turn, last: Schedule) -> None:
 def reap(turn: Turn) -> None:
     """Aborts transactions without a heartbeat for the timeout; until then they live (T13, T15)."""
     timeout = turn.state.settings.integer("hive.txn.timeout")
-    beats = turn.state.heartbeats
-    for txn in list(turn.state.open_txns()):
-        if beats[txn.txn_id] < turn.now - timeout:
-            end(turn, txn.txn_id, f"no heartbeat for {timeout / 1000:g} s")
+    for txn_id in silent(turn.state.heartbeats, turn.now - timeout):
+        end(turn, txn_id, f"no heartbeat for {timeout / 1000:g} s")
     locking.expire_alone(turn, timeout)
 
 
 def end_leases(turn: Turn) -> None:
     """A read lease ends `acid.read.lease.max` after its last read (P12)."""
     most = turn.state.settings.integer("acid.read.lease.max")
-    for txn in list(turn.state.open_txns()):
-        if txn.kind is TxnType.READ_ONLY and turn.state.reads[txn.txn_id] < turn.now - most:
-            end(turn, txn.txn_id, f"no read for {most / 1000:g} s (acid.read.lease.max)")
+    for txn_id in silent(turn.state.reads, turn.now - most):
+        end(turn, txn_id, f"no read for {most / 1000:g} s (acid.read.lease.max)")
 
 
 # --- purges -------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
 from acid_platform.compaction.states import CompactionState
@@ -47,29 +48,59 @@ def counters(state: State) -> dict[str, int]:
     return {name: getattr(state, name) for name in COUNTERS}
 
 
-KEYS = {
+_ENTITY = ("table_id", "partition")
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "settings": ("name",),
+    "databases": ("name",),
+    "tables": ("table_id",),
+    "views": ("name",),
+    "locations": ("location",),
     "partitions": ("table_id", "name"),
-    "txn_to_write_id": ("table_id", "write_id"),
-    "write_set": ("table_id", "partition", "operation", "txn_id"),
+    "open_txns": ("txn_id",),
     "departed_txns": ("txn_id",),
-    "directories": ("table_id", "partition", "name"),
+    "txn_components": (
+        "txn_id", *_ENTITY, "operation", "write_id", "dynamic", "cleaned"),
+    "txn_to_write_id": ("table_id", "write_id"),
+    "write_set": (*_ENTITY, "operation", "txn_id"),
+    "locks": ("ext",),
+    "compactions": ("id",),
+    "directories": (*_ENTITY, "name"),
+    "cleaning": _ENTITY,
+    "retries": _ENTITY,
 }
-"""Live tables that may grow long, with what tells their rows apart."""
+"""What tells the rows of a live table apart."""
 
 Keyed = dict[str, dict[tuple[Any, ...], Any]]
 
 
 def keyed(state: State) -> Keyed:
-    """The records of the long tables. A record never changes: another value is another record."""
+    """The rows of the live tables, or the records that they are made of. A record never changes:
+    another value is another record."""
     tables = state.tables.items()
+    past = (row for rows in state.past.values() for row in rows)
     write_set = (
         row for by_partition in state.write_set.values()
         for rows in by_partition.values() for row in rows
     )
     return {
+        "settings": {
+            (name,): {"value": value} for name, value in state.settings.overrides.items()
+        },
+        "databases": {(name,): {"created": at} for name, at in state.databases.items()},
+        "tables": {(table_id,): _table_row(table) for table_id, table in tables},
+        "views": {(name,): one for name, one in state.views.items()},
+        "locations": {(name,): {"floor": floor} for name, floor in state.locations.items()},
         "partitions": {
             (table_id, name): one for table_id, table in tables
             for name, one in table.partitions.items()
+        },
+        "open_txns": {(txn_id,): one for txn_id, one in state.txns.items()},
+        "departed_txns": {(one.txn_id,): one for one in state.departed},
+        "txn_components": {
+            (one.txn_id, one.table_id, one.partition, one.operation.value, one.write_id,
+             one.dynamic, one.cleaned): one
+            for rows in state.components.values() for one in rows
         },
         "txn_to_write_id": {
             (table_id, row.write_id): row for table_id, table in tables for row in table.writes
@@ -78,60 +109,38 @@ def keyed(state: State) -> Keyed:
             (row.table_id, row.partition, row.operation.value, row.txn_id): row
             for row in write_set
         },
-        "departed_txns": {(one.txn_id,): one for one in state.departed},
+        "locks": {(one.ext,): one for one in state.locks.values()},
+        "compactions": {(one.id,): one for one in (*state.queue.values(), *past)},
         "directories": {
             (*entity, name): one for entity, known in state.directories.items()
             for name, one in known.items()
         },
+        "cleaning": {entity: {"started": started} for entity, started in state.cleaning.items()},
+        "retries": dict(state.retries),
     }
 
 
-def keyed_row(table: str, key: tuple[Any, ...], record: Any) -> Row:
-    return {**dict(zip(KEYS[table], key, strict=True)), **encode(record)}
+def _table_row(one: Table) -> Row:
+    return {
+        **encode(one.record), "next_write_id": one.next_write_id, "purged": one.purged,
+        "forgotten": one.forgotten, "cleaned_upto": one.cleaned_upto,
+        "aborted": ranges(one.aborted), "floors": dict(one.floors),
+        "doubtful": ranges(one.doubtful),
+    }
+
+
+def keyed_row(table: str, key: tuple[Any, ...], one: Any) -> Row:
+    return {
+        **dict(zip(KEYS[table], key, strict=True)),
+        **(one if isinstance(one, dict) else encode(one)),
+    }
 
 
 def live_rows(state: State) -> Rows:
     """Everything but counters, heartbeats and what is already over."""
-    return short_rows(state) | {
+    return {
         name: [keyed_row(name, key, one) for key, one in records.items()]
         for name, records in keyed(state).items()
-    }
-
-
-def short_rows(state: State) -> Rows:
-    """The rows of the other live tables."""
-    tables = list(state.tables.values())
-    past = (row for rows in state.past.values() for row in rows)
-    return {
-        "settings": [
-            {"name": name, "value": value} for name, value in state.settings.overrides.items()
-        ],
-        "databases": [{"name": name, "created": at} for name, at in state.databases.items()],
-        "tables": [
-            {
-                **encode(one.record), "next_write_id": one.next_write_id, "purged": one.purged,
-                "forgotten": one.forgotten, "cleaned_upto": one.cleaned_upto,
-                "aborted": ranges(one.aborted), "floors": one.floors,
-                "doubtful": ranges(one.doubtful),
-            }
-            for one in tables
-        ],
-        "views": _encoded(state.views.values()),
-        "locations": [
-            {"location": location, "floor": floor} for location, floor in state.locations.items()
-        ],
-        "open_txns": _encoded(state.txns.values()),
-        "txn_components": _encoded(one for rows in state.components.values() for one in rows),
-        "locks": _encoded(state.locks.values()),
-        "compactions": _encoded((*state.queue.values(), *past)),
-        "cleaning": [
-            {"table_id": table_id, "partition": partition, "started": started}
-            for (table_id, partition), started in state.cleaning.items()
-        ],
-        "retries": [
-            {"table_id": table_id, "partition": partition, **encode(one)}
-            for (table_id, partition), one in state.retries.items()
-        ],
     }
 
 
@@ -162,7 +171,7 @@ def restore(rows: Rows, numbers: dict[str, int]) -> State:
     )
     for name, number in numbers.items():
         setattr(state, name, number)
-    for row in rows["tables"]:
+    for row in sorted(rows["tables"], key=itemgetter("table_id")):
         record = decode(TableRecord, row)
         state.tables[record.table_id] = Table(
             record, row["next_write_id"], row["purged"], row["forgotten"], row["cleaned_upto"],
@@ -188,7 +197,7 @@ def _ids(found: list[list[int]]) -> set[int]:
 
 
 def _restore_txns(state: State, rows: Rows) -> None:
-    for row in rows["open_txns"]:
+    for row in sorted(rows["open_txns"], key=itemgetter("txn_id")):
         txn = decode(Txn, row)
         state.txns[txn.txn_id] = txn
     departed = [decode(Departed, row) for row in rows["departed_txns"]]
@@ -200,7 +209,7 @@ def _restore_txns(state: State, rows: Rows) -> None:
         one = decode(Committed, row)
         by_partition = state.write_set.setdefault(one.table_id, {})
         by_partition.setdefault(one.partition, []).append(one)
-    for row in rows["locks"]:
+    for row in sorted(rows["locks"], key=itemgetter("ext")):
         add_lock(state, decode(LockEntry, row))
 
 
@@ -211,6 +220,7 @@ def _restore_compactions(state: State, rows: Rows) -> None:
             state.queue[task.id] = task
         else:
             state.past.setdefault((task.table_id, task.partition), []).append(task)
+    state.queue = dict(sorted(state.queue.items()))
     for row in rows["directories"]:
         known = state.directories.setdefault((row["table_id"], row["partition"]), {})
         known[row["name"]] = decode(EntityDirectory, row)

@@ -20,7 +20,7 @@ from acid_platform.metastore import image
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.counters import Counters
 from acid_platform.metastore.machine import READS, Machine
-from acid_platform.metastore.state import State
+from acid_platform.metastore.state import State, touch
 from acid_platform.metastore.store import Error, Store
 from acid_platform.metastore.turn import Event, Reply, error_reply
 
@@ -143,8 +143,7 @@ class Keeper:
         for request_id, ext in state.waiting.items():
             if request_id in connected:
                 txn_id = state.locks[ext].txn_id
-                beats = state.heartbeats if txn_id else state.lock_beats
-                beats[txn_id or ext] = now
+                touch(state.heartbeats if txn_id else state.lock_beats, txn_id or ext, now)
 
     def _write(self, events: list[Event]) -> None:
         started = time.perf_counter()
@@ -172,7 +171,9 @@ class Keeper:
         fresh.replay(events)
         fresh.wake(now)
         for mine, theirs in ((state.heartbeats, known.heartbeats), (state.reads, known.reads)):
-            mine.update({txn: at for txn, at in theirs.items() if txn in mine})
+            for txn, at in theirs.items():
+                if txn in mine:
+                    touch(mine, txn, at)
         self.machine.state = state
 
     def _fail(self, requests: Sequence[Request], error: Exception) -> list[Reply]:

@@ -29,7 +29,9 @@ from acid_platform.metastore.state import (
     Table,
     Txn,
     WriteIdRow,
+    silent,
     table_name,
+    touch,
 )
 from acid_platform.metastore.tables import normal_partition
 from acid_platform.metastore.turn import Body, Parked, Turn, error_reply
@@ -254,7 +256,7 @@ def heartbeat_lock(turn: Turn, args: Body) -> dict[str, Any]:
     entry = turn.state.locks.get(args["ext"])
     if entry is None or entry.txn_id:
         raise NoSuchLock(f"there is no lock {args['ext']} without a transaction; lock again")
-    turn.state.lock_beats[entry.ext] = turn.now
+    touch(turn.state.lock_beats, entry.ext, turn.now)
     return {}
 
 
@@ -282,13 +284,13 @@ def unlock(turn: Turn, args: Body) -> dict[str, Any]:
 
 def expire_alone(turn: Turn, timeout: int) -> None:
     """T16: locks without a transaction and without a heartbeat for the timeout are removed."""
-    for entry in list(turn.state.locks.values()):
-        if not entry.txn_id and turn.state.lock_beats[entry.ext] < turn.now - timeout:
-            if entry.acquired:
-                turn.record("unlock", ext=entry.ext)
-            else:
-                error = LockTimeout(f"lock {entry.ext} had no heartbeat for {timeout / 1000:g} s")
-                end_wait(turn, entry, error)
+    for ext in silent(turn.state.lock_beats, turn.now - timeout):
+        entry = turn.state.locks[ext]
+        if entry.acquired:
+            turn.record("unlock", ext=ext)
+        else:
+            error = LockTimeout(f"lock {ext} had no heartbeat for {timeout / 1000:g} s")
+            end_wait(turn, entry, error)
 
 
 def stale(state: State, entry: LockEntry) -> bool:
@@ -340,8 +342,8 @@ def _lock(state: State, at: int, body: Body) -> None:
         state.lock_beats[entry.ext] = at
         return
     txn = state.txns[entry.txn_id]
-    for name in body["needs"]:
-        txn.needs.setdefault(name, entry.tables[name])
+    needs = {name: entry.tables[name] for name in body["needs"]} | txn.needs
+    state.txns[txn.txn_id] = replace(txn, needs=needs)
 
 
 def add_lock(state: State, entry: LockEntry) -> None:
@@ -393,7 +395,7 @@ def _grant(state: State, at: int, body: Body) -> None:
     known.extend(one for one in touches if one not in known)
     txn = state.txns[entry.txn_id]
     if not txn.has_snapshot:
-        txn.taken = state.moment()
+        state.txns[txn.txn_id] = replace(txn, taken=state.moment())
 
 
 def add_write_id(state: State, table_id: int, txn_id: int, write_id: int) -> None:
@@ -401,7 +403,8 @@ def add_write_id(state: State, table_id: int, txn_id: int, write_id: int) -> Non
     table.next_write_id = write_id + 1
     table.writes.append(WriteIdRow(write_id, txn_id, state.last_txn))
     table.by_txn[txn_id] = write_id
-    state.txns[txn_id].wrote.append(table_id)
+    txn = state.txns[txn_id]
+    state.txns[txn_id] = replace(txn, wrote=(*txn.wrote, table_id))
 
 
 def _unlock(state: State, at: int, body: Body) -> None:

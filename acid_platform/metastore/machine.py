@@ -26,6 +26,7 @@ from acid_platform.metastore import (
 )
 from acid_platform.metastore.state import Ended, State
 from acid_platform.metastore.turn import Apply, Event, Parked, Reply, Turn, error_reply
+from acid_platform.transactions import TxnType
 
 APPLY: dict[str, Apply] = {
     **tables.APPLY, **txns.APPLY, **locking.APPLY, **commits.APPLY, **compactions.APPLY,
@@ -91,7 +92,8 @@ class Machine:
         self.state.awake = now
         for txn in self.state.open_txns():
             self.state.heartbeats[txn.txn_id] = now
-            self.state.reads[txn.txn_id] = now
+            if txn.kind is TxnType.READ_ONLY:
+                self.state.reads[txn.txn_id] = now
         for entry in self.state.locks.values():
             if not entry.txn_id:
                 self.state.lock_beats[entry.ext] = now

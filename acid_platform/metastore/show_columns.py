@@ -18,3 +18,12 @@ COMPACTIONS = (
     "initiatorid", "poolname", "txnid", "nexttxnid", "committime", "highestwriteid",
 )
 """The 4.x columns (C61)."""
+
+TIMES = frozenset({
+    "startedtime", "lastheartbeattime", "last_heartbeat", "acquired_at", "enqueuetime", "starttime",
+    "committime",
+})
+"""Those in milliseconds since 1970, as in Hive; 0 or NONE: not yet."""
+
+DURATIONS = frozenset({"duration"})
+"""Those in milliseconds."""

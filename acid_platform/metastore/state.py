@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import Any
 
 from acid_platform.config import Settings
@@ -72,9 +73,12 @@ class Table:
         return [(table_id, None)]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Txn:
-    """A transaction that is open, or aborted with data that the Cleaner has not removed (T46)."""
+    """A transaction that is open, or aborted with data that the Cleaner has not removed (T46).
+
+    A change is another value, so that a fold sees what differs from the last one.
+    """
 
     txn_id: int
     kind: TxnType
@@ -88,7 +92,7 @@ class Txn:
     all_tables: bool = False
     needs: dict[str, int] = field(default_factory=dict)
     """Tables whose files it may read, by the name it asked with: the Cleaner waits (C41)."""
-    wrote: list[int] = field(default_factory=list)
+    wrote: tuple[int, ...] = ()
     """Tables in which it has a write id."""
     taken: int = 0
     """Moment of its snapshot; 0 while it has none."""
@@ -254,9 +258,11 @@ class State:
     written: list[HistoryRow] = field(default_factory=list)
 
     heartbeats: dict[int, int] = field(default_factory=dict)
+    """Of each open transaction the last one; who is silent longest comes first."""
     lock_beats: dict[int, int] = field(default_factory=dict)
     """Of locks without a transaction, by their id (T16)."""
     reads: dict[int, int] = field(default_factory=dict)
+    """Of each open READ_ONLY transaction the last one; who read longest ago comes first."""
     leases: dict[str, ServiceLease] = field(default_factory=dict)
     gauge: Gauge = field(default_factory=Gauge)
 
@@ -287,6 +293,17 @@ class State:
     def name_of(self, table_id: int) -> str:
         table = self.tables.get(table_id)
         return table.record.name if table else f"#{table_id}"
+
+
+def touch(beats: dict[int, int], one: int, now: int) -> None:
+    """Notes a sign of life, at the end: the order tells who is silent longest."""
+    beats.pop(one, None)
+    beats[one] = now
+
+
+def silent(beats: dict[int, int], before: int) -> list[int]:
+    """Those whose last sign of life came before this time."""
+    return [one for one, _ in takewhile(lambda beat: beat[1] < before, beats.items())]
 
 
 def table_name(name: str) -> str:

@@ -64,7 +64,7 @@ class Store:
             )
         self._exports: dict[str, Export] = {}
         self._folded: image.Keyed | None = None
-        """What the long tables hold, once that is known."""
+        """What the live tables hold, once that is known."""
         self._open()
 
     def _open(self) -> None:
@@ -110,39 +110,41 @@ class Store:
             for one in self._log.records() for kind, at, body in json.loads(one.text)
         ]
         state = image.restore(rows, counters)
-        self._folded = image.keyed(state)
+        # The first fold writes everything: the default database is in no table yet.
+        self._folded = image.keyed(state) if "next_txn" in meta else None
         return state, events
 
     def fold(self, state: State, forget_before: int) -> None:
         """Moves the journal into the tables, in one transaction; `checkpoint` should follow.
 
-        Short tables are written anew, of long ones what differs from the last fold. Ended
-        transactions and outcomes older than `forget_before` are deleted (P3). Raises Error; then
+        Of live tables what differs from the last fold is written. Ended transactions and outcomes
+        older than `forget_before` are deleted (P3). Raises Error; then
         the journal is as it was. After a crash in between the tables say what they have.
         """
-        long = image.keyed(state)
+        live = image.keyed(state)
         with self._transaction():
             for name, rows in image.ended_rows(state).items():
                 self._write(name, schema.KEPT[name], rows)
-            for name, rows in image.short_rows(state).items():
-                self._execute(f'DELETE FROM "{name}"')
-                self._write(name, schema.LIVE[name], rows)
-            for name, records in long.items():
+            for name, records in live.items():
                 self._write_difference(name, records)
             self._execute("DELETE FROM txns WHERE ended < $1", [forget_before])
             self._execute('DELETE FROM outcomes WHERE "at" < $1', [forget_before])
             counters = {key: str(one) for key, one in image.counters(state).items()}
             self._set_meta({**counters, "log_seq": str(self._log.last)})
         self._log.rewind()
-        self._folded = long
+        self._folded = live
 
     def _write_difference(self, name: str, records: dict[tuple[Any, ...], Any]) -> None:
-        """Equal records are the same objects, so that to compare costs little."""
+        """Equal records are mostly the same objects, so that to compare costs little."""
         if self._folded is None:
             self._execute(f'DELETE FROM "{name}"')
         before = (self._folded or {}).get(name, {})
-        gone = [key for key, one in before.items() if records.get(key) is not one]
-        new = [(key, one) for key, one in records.items() if before.get(key) is not one]
+        new = [
+            (key, one) for key, one in records.items()
+            if (old := before.get(key)) is not one and old != one
+        ]
+        changed = {key for key, _ in new}
+        gone = [key for key in before if key in changed or key not in records]
         columns = schema.LIVE[name]
         if gone:
             keys = image.KEYS[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from acid_platform.errors import (
@@ -21,6 +21,7 @@ from acid_platform.metastore.state import (
     State,
     Txn,
     table_name,
+    touch,
 )
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.visible import snapshot, write_ids
@@ -78,7 +79,7 @@ def check_limit(state: State, now: int, count: int) -> None:
     interval = state.settings.integer("hive.count.open.txns.interval")
     gauge = state.gauge
     if now - gauge.counted_at >= interval:
-        gauge.open, gauge.counted_at = sum(1 for _ in state.open_txns()), now
+        gauge.open, gauge.counted_at = len(state.heartbeats), now
         if gauge.open >= limit:
             gauge.refusing = True
         elif gauge.open < limit * 0.9:
@@ -159,8 +160,9 @@ def valid_write_ids(turn: Turn, args: Body) -> dict[str, Any]:
     name, table_id = table.record.name, table.record.table_id
     if not txn.has_snapshot or (not txn.all_tables and name not in txn.needs):
         turn.record("snapshot", txn=txn.txn_id, needs={name: table_id})
-    turn.state.reads[txn.txn_id] = turn.now
-    seen = snapshot(turn.state, txn)
+    if txn.kind is TxnType.READ_ONLY:
+        touch(turn.state.reads, txn.txn_id, turn.now)
+    seen = snapshot(turn.state, turn.state.txns[txn.txn_id])
     assert seen is not None
     return {"list": str(write_ids(table, seen)), "write_id": table.by_txn.get(txn.txn_id)}
 
@@ -238,7 +240,7 @@ def heartbeat(turn: Turn, args: Body) -> dict[str, Any]:
         txn = turn.state.txns.get(txn_id)
         past = None if txn else turn.ended(txn_id)
         if txn and txn.is_open:
-            turn.state.heartbeats[txn_id] = turn.now
+            touch(turn.state.heartbeats, txn_id, turn.now)
         elif txn or (past and past.state is TxnState.ABORTED):
             aborted.append(txn_id)
         else:
@@ -250,9 +252,9 @@ def heartbeat(turn: Turn, args: Body) -> dict[str, Any]:
 def heartbeat_one(turn: Turn, args: Body) -> dict[str, Any]:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn (T7). `read` marks a use of the lease (P12)."""
     txn = require_open(turn, args["txn"])
-    turn.state.heartbeats[txn.txn_id] = turn.now
-    if args["read"]:
-        turn.state.reads[txn.txn_id] = turn.now
+    touch(turn.state.heartbeats, txn.txn_id, turn.now)
+    if args["read"] and txn.kind is TxnType.READ_ONLY:
+        touch(turn.state.reads, txn.txn_id, turn.now)
     return {}
 
 
@@ -266,21 +268,22 @@ def _open(state: State, at: int, body: Body) -> None:
         txn_id, TxnType(body["kind"]), TxnState.OPEN, at, all_tables=body["all_tables"], **info
     )
     state.next_txn = txn_id + 1
-    state.heartbeats[txn_id] = at
-    state.reads[txn_id] = at
+    touch(state.heartbeats, txn_id, at)
+    if state.txns[txn_id].kind is TxnType.READ_ONLY:
+        touch(state.reads, txn_id, at)
 
 
 def _snapshot(state: State, at: int, body: Body) -> None:
     txn = state.txns[body["txn"]]
-    if not txn.has_snapshot:
-        txn.taken = state.moment()
-    txn.needs.update(body["needs"])
+    taken = txn.taken if txn.has_snapshot else state.moment()
+    state.txns[txn.txn_id] = replace(txn, taken=taken, needs=txn.needs | body["needs"])
 
 
 def _write_id(state: State, at: int, body: Body) -> None:
     locking.add_write_id(state, body["table_id"], body["txn"], body["write_id"])
-    for name in body["needs"]:
-        state.txns[body["txn"]].needs.setdefault(name, body["table_id"])
+    txn = state.txns[body["txn"]]
+    needs = {name: body["table_id"] for name in body["needs"]} | txn.needs
+    state.txns[txn.txn_id] = replace(txn, needs=needs)
 
 
 APPLY = {"open": _open, "snapshot": _snapshot, "write_id": _write_id}

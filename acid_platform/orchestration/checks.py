@@ -53,6 +53,16 @@ class Finding:
 
     def result(self, key: dg.AssetKey) -> dg.AssetCheckResult:
         severity = dg.AssetCheckSeverity.ERROR if self.blocking else dg.AssetCheckSeverity.WARN
+        return dg.AssetCheckResult(
+            passed=self.passed, asset_key=key, check_name=self.name, severity=severity,
+            metadata=self.metadata)
+
+    def expectation(self) -> dg.ExpectationResult:
+        """As an event of an op that checks no asset of its own."""
+        return dg.ExpectationResult(self.passed, self.name, metadata=self.metadata)
+
+    @property
+    def metadata(self) -> dict[str, dg.MetadataValue]:
         metadata: dict[str, dg.MetadataValue] = {
             "details": dg.MetadataValue.json(dict(self.details))}
         if samples := self.samples:
@@ -60,9 +70,7 @@ class Finding:
                 [dg.TableRecord(one) for one in samples])
         if self.docs:
             metadata["data docs"] = dg.MetadataValue.url(self.docs)
-        return dg.AssetCheckResult(
-            passed=self.passed, asset_key=key, check_name=self.name, severity=severity,
-            metadata=metadata)
+        return metadata
 
     @property
     def samples(self) -> list[dict[str, str]]:
@@ -76,6 +84,11 @@ class Finding:
     def __str__(self) -> str:
         told = "passed" if self.passed else "FAILED"
         return f"{self.name} {told}" + (f" {dict(self.details)}" if self.details else "")
+
+
+def data_docs(context: dg.OpExecutionContext | dg.AssetExecutionContext, name: str) -> Path:
+    """Where Data Docs of a step go: beside its compute logs, and removed with its run's."""
+    return Path(context.instance.storage_directory(), context.run.run_id, "data_docs", name)
 
 
 def evaluate(

@@ -9,18 +9,18 @@ task in the metastore and aborts its transaction (C32); the other tasks go on.
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from acid_platform.compaction.plan import NothingToDo
-from acid_platform.compaction.validation import Profile
+from acid_platform.compaction.validation import Invariant, Measure, measures
 from acid_platform.errors import CompactionLost, CompactionRefused
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
-from acid_platform.orchestration.checks import Expectation, evaluate
+from acid_platform.orchestration.checks import Expectation, data_docs, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key
 from acid_platform.services.context import worker_id
 from acid_platform.services.worker import CompactionRun, job_entity, job_name
@@ -60,6 +60,8 @@ class Attempt:
     warehouse: Warehouse
     run: CompactionRun
     before: TableStats
+    docs: str = ""
+    """Page of Data Docs with what the validation found."""
 
 
 def worker_prefix(run_id: str) -> str:
@@ -138,19 +140,34 @@ def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Outpu
 
 @dg.op(out=dg.Out(io_manager_key=IN_MEMORY), tags={"dagster/priority": "3"},
        description="Great Expectations: the output holds what the inputs held.")
-def validate(context: dg.OpExecutionContext, attempt: Attempt) -> Attempt:
+def validate(
+    context: dg.OpExecutionContext, attempt: Attempt
+) -> Iterator[dg.ExpectationResult | dg.Output[Attempt]]:
+    task = attempt.run.task
     with _failing(context, attempt):
         staged = attempt.run.staged
         assert staged, "merge comes first"
-        measures = profile_frame(staged.expected, staged.actual)
-        [finding] = evaluate(measures, [KEPT])
-        if finding.blocks:
+        found = measures(staged.expected, staged.actual)
+        findings = evaluate(measure_frame(found), invariants(), ("measure",),
+                            data_docs(context, f"{task.table}-compaction-{task.id}"))
+    for one in findings:
+        yield one.expectation()
+    docs = findings[0].docs
+    with _failing(context, attempt):
+        if any(one.blocks for one in findings):
             differing = "; ".join(map(str, attempt.run.differences()))
             raise dg.Failure(
-                f"compaction {attempt.run.task.id} of {job_entity(attempt.run.task)} would change"
-                f" the data: {differing}; its inputs were kept", allow_retries=False)
-    context.log.info(f"all {len(measures)} measures are equal")
-    return attempt
+                f"compaction {task.id} of {job_entity(task)} would change the data: {differing};"
+                " its inputs were kept", metadata={"data docs": dg.MetadataValue.url(docs)},
+                allow_retries=False)
+    context.log.info(f"all {len(found)} measures are equal")
+    yield dg.Output(replace(attempt, docs=docs), metadata={
+        "measures": dg.MetadataValue.table([
+            dg.TableRecord({"invariant": one.invariant.value, "measure": one.what,
+                            "before": _told(one.expected), "after": _told(one.actual)})
+            for one in found]),
+        "data docs": dg.MetadataValue.url(docs),
+    })
 
 
 @dg.op(tags={"dagster/priority": "4"},
@@ -170,6 +187,7 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
         "job": job_name(task),
         "outputs": ", ".join(one.directory for one in outputs),
         "rows": after.rows,
+        "data docs": dg.MetadataValue.url(attempt.docs),
         **attempt.before.metadata("before: "),
         **after.metadata("after: "),
     }))
@@ -183,31 +201,37 @@ def compaction_job() -> None:
     queued().map(lambda task: publish(validate(merge(plan(task)))))
 
 
-KEPT = Expectation(
-    "compaction_keeps_the_rows", "ExpectColumnPairValuesToBeEqual",
-    {"column_A": "before", "column_B": "after"},
-    "Rows, row ids, delete events, and each column's values and NULLs are those of the inputs.")
+def invariants() -> list[Expectation]:
+    """One for each invariant, over a `measure_frame`."""
+    return [
+        Expectation(
+            f"compaction_keeps_{one.value.replace(' ', '_')}", "ExpectColumnPairValuesToBeEqual",
+            dict(zip(("column_A", "column_B"), _sides(one), strict=True)),
+            f"What the output holds is what the inputs held: {one.value}.")
+        for one in Invariant
+    ]
 
 
-def profile_frame(before: Profile, after: Profile) -> "pd.DataFrame":
-    """Both profiles, one measure per row; as texts, since a checksum has 64 bits."""
+def _sides(one: Invariant) -> tuple[str, str]:
+    return f"{one.value} before", f"{one.value} after"
+
+
+def measure_frame(found: Sequence[Measure]) -> "pd.DataFrame":
+    """A measure in each row, in the columns of its invariant; those of the others are empty.
+
+    Numbers are texts, since a checksum has 64 bits.
+    """
     import pandas as pd
 
-    measures = {
-        "rows": (before.rows, after.rows),
-        "row ids": (before.row_id_checksum, after.row_id_checksum),
-        "delete events": (before.delete_events, after.delete_events),
-        "delete event ids": (before.delete_event_checksum, after.delete_event_checksum),
-    }
-    for title, one, other in (
-        ("checksum", before.column_checksums, after.column_checksums),
-        ("null count", before.null_counts, after.null_counts),
-    ):
-        for name in sorted({*one, *other}):
-            measures[f"{title} of column {name}"] = (one.get(name, -1), other.get(name, -1))
-    return pd.DataFrame(
-        [(name, str(one), str(other)) for name, (one, other) in measures.items()],
-        columns=["measure", "before", "after"])
+    return pd.DataFrame([
+        {"measure": one.what,
+         **dict.fromkeys(name for other in Invariant for name in _sides(other)),
+         **dict(zip(_sides(one.invariant), map(_told, (one.expected, one.actual)), strict=True))}
+        for one in found])
+
+
+def _told(value: int | None) -> str:
+    return "absent" if value is None else str(value)
 
 
 @contextmanager

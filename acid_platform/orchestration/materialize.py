@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import dagster as dg
 
 from acid_platform.errors import CheckErrored, InvalidDefinition, OutcomeUnknown, Transient
-from acid_platform.orchestration.checks import Finding, evaluate
+from acid_platform.orchestration.checks import Finding, data_docs, evaluate
 from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partitions import PartitionExpr, Scope
@@ -83,7 +83,7 @@ def materialize(
                 done = _Written(plan, plan.scope(context))
                 written.append(done)
                 _take(warehouse, txn, done, produced.get(plan.out.name))
-                _check(txn, done, _docs(context, plan.out))
+                _check(txn, done, data_docs(context, plan.out.name))
             if broken := [(done.planned.out.name, one) for done in written
                           for one in done.findings if one.blocks]:
                 raise ChecksFailed(" and ".join(f"{one.name} of {table}" for table, one in broken))
@@ -157,11 +157,6 @@ def _check(txn: Transaction, done: _Written, docs: Path) -> None:
     if out.expectations:
         frame = txn.table(out.name).read(where=done.scope.where if done.scope else None)
         done.findings.extend(evaluate(frame, out.expectations, out.key, docs))
-
-
-def _docs(context: dg.AssetExecutionContext, out: AcidOut) -> Path:
-    """Where Data Docs of this step go: beside its compute logs, and removed with its run's."""
-    return Path(context.instance.storage_directory(), context.run.run_id, "data_docs", out.name)
 
 
 def _retry(

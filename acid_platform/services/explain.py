@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from acid_platform.compaction.forecast import Forecast, forecast
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind, Layout
-from acid_platform.engine.open import select_entities
+from acid_platform.engine.open import select_compactable
 from acid_platform.services import cleaner, initiator
 from acid_platform.services.context import table_layout
 
@@ -58,9 +58,9 @@ def explain(metastore: Metastore, wish: Wish) -> Explained:
     record = metastore.table(wish.table)
     layout = table_layout(metastore, record)
     with metastore.open_snapshot([record.name]) as lease:
-        listed = lease.valid_write_ids(record.name).for_compactor()
-        partition = wish.partition or ""
-        seen = select_entities(layout, listed, lease.valid_txns, only=partition)[partition]
+        seen, listed = select_compactable(
+            layout, lease.valid_write_ids(record.name).for_compactor(), lease.valid_txns,
+            wish.partition or "")
     plan = plan_compaction(seen, wish.kind, listed, metastore.status()["last_txn"] + 1,
                            Layout.of(record.properties), insert_only=layout.insert_only)
     if isinstance(plan, NothingToDo):

@@ -6,8 +6,9 @@ call per page of candidates and pure decisions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from acid_platform.compaction.initiator import (
@@ -19,6 +20,7 @@ from acid_platform.compaction.initiator import (
     no_auto_compaction,
 )
 from acid_platform.compaction.states import Layout
+from acid_platform.config import TABLE_PREFIX
 from acid_platform.errors import AcidError, AlreadyScheduled, NoSuchPartition, NoSuchTable
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore.records import EntityCounters
@@ -59,36 +61,51 @@ def run(metastore: Metastore, now_ms: int, since: int = 0) -> list[Initiated]:
     """
     done: list[Initiated] = []
     with leading(metastore, "Initiator") as renew:
-        for number, (entity, decision) in enumerate(_decisions(metastore, now_ms, since)):
-            if number % 1000 == 999:
-                renew()
-            done.append(_carry_out(metastore, entity, decision))
+        decisions = _decisions(metastore, now_ms, since)
+        while some := list(islice(decisions, _AT_ONCE)):
+            done += _carry_out(metastore, some)
+            renew()
         metastore.revoke_workers()
     return done
 
 
-def _carry_out(metastore: Metastore, entity: EntityCounters, decision: Decision) -> Initiated:
-    queued: int | None = None
-    try:
-        if decision.did_not_initiate:
-            metastore.record_not_initiated(entity.table, entity.partition, decision.reason)
-        elif decision.kind:
-            queued = metastore.request_compaction(
-                entity.table, entity.partition, decision.kind.value, initiator=worker_id())
-    except AlreadyScheduled as error:  # by hand, since the page of candidates was made
-        decision = Decision(None, "C24", str(error))
-    except (NoSuchTable, NoSuchPartition) as error:  # dropped since then
-        decision = Decision(None, "C4", str(error))
-    return Initiated(entity.table, entity.partition, decision, queued)
+_AT_ONCE = 500
+"""Decisions that become durable together: one call, one write."""
+
+
+def _carry_out(
+    metastore: Metastore, decided: Sequence[tuple[EntityCounters, Decision]]
+) -> Iterator[Initiated]:
+    wishes = [(entity.table, entity.partition, decision.kind.value)
+              for entity, decision in decided if decision.kind]
+    answers = iter(metastore.request_compactions(wishes, worker_id()) if wishes else ())
+    for entity, decision in decided:
+        queued: int | None = None
+        try:
+            if decision.did_not_initiate:
+                metastore.record_not_initiated(entity.table, entity.partition, decision.reason)
+            elif decision.kind:
+                answer = next(answers)
+                if isinstance(answer, AcidError):
+                    raise answer
+                queued = answer
+        except AlreadyScheduled as error:  # by hand, since the page of candidates was made
+            decision = Decision(None, "C24", str(error))
+        except (NoSuchTable, NoSuchPartition) as error:  # dropped since then
+            decision = Decision(None, "C4", str(error))
+        yield Initiated(entity.table, entity.partition, decision, queued)
 
 
 def _decisions(
     metastore: Metastore, now_ms: int, since: int
 ) -> Iterator[tuple[EntityCounters, Decision]]:
     settings = metastore.settings()
+    known: dict[frozenset[tuple[str, str]], Thresholds] = {}
     for entity in metastore.candidates(since):
+        own = frozenset(one for one in entity.properties.items() if one[0].startswith(TABLE_PREFIX))
         try:
-            thresholds = Thresholds.for_table(entity.properties, settings)
+            thresholds = known.get(own) or Thresholds.for_table(entity.properties, settings)
+            known[own] = thresholds
             decision = decide(_candidate(entity, now_ms), thresholds)
             if entity.error and decision.rule not in _BEFORE_SIZES:
                 decision = Decision(None, "C23", entity.error, did_not_initiate=True)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import Layout
-from acid_platform.compaction.validation import Difference, compare
+from acid_platform.compaction.validation import Measure, compare
 from acid_platform.config import Settings, setting
 from acid_platform.engine import compact
 from acid_platform.engine.compact import CompactionWork, StagedCompaction
 from acid_platform.engine.jobs import cancel, describe, tagged
-from acid_platform.engine.open import select_entities
+from acid_platform.engine.open import select_compactable
 from acid_platform.engine.write import Written
 from acid_platform.errors import (
     AcidError,
@@ -92,9 +92,9 @@ class CompactionRun:
         layout = self.context.layout(record)
         partition = self.task.partition or ""
         # The compactor's own transaction is open in these lists (HIVE-29567).
-        seen = select_entities(layout, self.txn.compactor_list, self.txn.valid_txns,
-                               only=partition)[partition]
-        plan = plan_compaction(seen, self.task.kind, self.txn.compactor_list, self.txn.id,
+        seen, listed = select_compactable(
+            layout, self.txn.compactor_list, self.txn.valid_txns, partition)
+        plan = plan_compaction(seen, self.task.kind, listed, self.txn.id,
                                Layout.of(record.properties), insert_only=layout.insert_only)
         if isinstance(plan, NothingToDo):
             metastore.compaction_nothing_to_do(self.task, self.txn, plan.to_cleaning, plan.reason)
@@ -103,7 +103,7 @@ class CompactionRun:
         settings = Settings.of(metastore.settings())
         of_job = partial(job_setting, settings, self.task.properties, record.properties)
         self._work = CompactionWork(
-            layout.files, seen, columns, self.txn.compactor_list, partition, compression(record),
+            layout.files, seen, columns, listed, partition, compression(record),
             int(setting(_MOST_DELTAS).parse(of_job(_MOST_DELTAS))),
             layout.format if layout.insert_only else None)
         self._queue = of_job(*_QUEUES)
@@ -121,7 +121,7 @@ class CompactionRun:
             self.staged = compact.execute(spark, self.plan, self._work)
         return self.staged
 
-    def differences(self) -> tuple[Difference, ...]:
+    def differences(self) -> tuple[Measure, ...]:
         """What the output changed that it may not; empty for a right compaction."""
         assert self.staged, "merge() comes first"
         return compare(self.staged.expected, self.staged.actual)

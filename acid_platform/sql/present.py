@@ -48,12 +48,23 @@ def rows_of(answer: Answer, limit: int | None = None) -> Rows | None:
     if isinstance(answer, pd.DataFrame):
         names = tuple(map(str, answer.columns))
         return Rows(names, tuple(
-            {str(key): value for key, value in row.items()} for row in answer.to_dict("records")))
+            {str(key): _plain(value) for key, value in row.items()}
+            for row in answer.to_dict("records")))
     found = fetch(answer, None if limit is None else limit + 1)
     cut = limit is not None and found.num_rows > limit
     unlike = _unlike(found.column_names)
     kept = found.slice(0, limit) if cut else found
     return Rows(tuple(unlike), tuple(_dicts(kept, unlike)), cut, data=True)
+
+
+def _plain(value: Any) -> Any:
+    """Hive's milliseconds of a time or duration; `display` and JSON start from them."""
+    match value:
+        case pd.Timestamp():
+            return round(value.timestamp() * 1000)
+        case pd.Timedelta():
+            return round(value.total_seconds() * 1000)
+    return None if value is pd.NaT else value
 
 
 def hive_text(column: str, value: Any) -> Any:

@@ -95,6 +95,14 @@ def key_index_flaw(files: Files, path: str, events: EventKeys) -> tuple[str, boo
     return None
 
 
+def has_key_index(files: Files, path: str) -> bool:
+    """Whether the file went through `finish_file`, which has seen that its keys ascend.
+
+    Raises CorruptFile.
+    """
+    return schema.KEY_INDEX.encode() in _user_metadata(files, path)
+
+
 def _user_metadata(files: Files, path: str) -> dict[bytes, bytes]:
     with reading(path):
         return dict(open_orc(files, path).metadata or {})

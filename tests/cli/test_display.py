@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 
+import pandas as pd
 import pytest
 from rich.console import Console
 
 from acid_platform import display
+from acid_platform.metastore import show_columns
 from acid_platform.warehouse import Warehouse
 from tests.cli.small import Small, write_delta
 
@@ -51,6 +54,28 @@ def test_transactions_locks_and_history_are_listings(small: Small, warehouse: Wa
             assert word in printed(listing) and word in listing._repr_html_()
         txn.abort()
     assert display.compactions(warehouse).rows == ()
+
+
+def test_C61_frames_have_times_and_json_has_hives_milliseconds(
+    small: Small, warehouse: Warehouse
+) -> None:
+    number = small.metastore.request_compaction("db.t", None, "major")
+    [row] = small.metastore.compactions()
+    for text in ("SHOW COMPACTIONS", "SHOW TRANSACTIONS", "SHOW LOCKS"):
+        frame = warehouse.sql(text)
+        assert isinstance(frame, pd.DataFrame)
+        for name in show_columns.TIMES & set(frame.columns):
+            assert str(frame[name].dtype).endswith("UTC]")
+    frame = warehouse.show_compactions()
+    assert tuple(frame.columns) == show_columns.COMPACTIONS
+    [enqueued] = frame["enqueuetime"]
+    assert round(enqueued.timestamp() * 1000) == row["enqueuetime"]
+    assert frame["committime"].isna().all() and frame["duration"].isna().all()
+    [plain] = json.loads(small.acid("sql", "SHOW COMPACTIONS", "--json").stdout)
+    assert (plain["compactionid"], plain["enqueuetime"]) == (number, row["enqueuetime"])
+    assert plain["committime"] is None
+    shown = small.acid("sql", "SHOW COMPACTIONS").stdout
+    assert f"{enqueued:%Y-%m-%d}" in shown and "NaT" not in shown
 
 
 def test_html_of_names_is_escaped() -> None:

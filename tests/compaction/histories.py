@@ -1,6 +1,7 @@
 """Random histories of one table: the metastore's rules, real files and services, no JVM.
 
-Up to four writers insert, delete, update and overwrite, readers hold snapshots, one compaction at a
+Up to four writers insert, delete, update and overwrite, or share a directory as the transactions of
+a streaming batch do, readers hold snapshots, one compaction at a
 time is somewhere on its way, the Cleaner comes by; any of them may crash. A model knows what each
 transaction did. Whatever the order, each held snapshot sees its rows with their identities, each
 once, until it ends; and at the end nothing is left that nobody needs.
@@ -48,7 +49,8 @@ Key = tuple[int, int, int]
 TABLE = "db.t"
 MOST_WRITERS, MOST_READERS = 4, 5
 ACTIONS = (
-    ("begin", 8), ("write", 3), ("commit", 12), ("abort", 1), ("crash", 1), ("overwrite", 1),
+    ("begin", 8), ("stream", 2), ("write", 3), ("commit", 12), ("abort", 1), ("crash", 1),
+    ("overwrite", 1),
     ("read", 3), ("release", 2), ("request", 2), ("compact", 12), ("revoke", 1), ("clean", 4),
 )
 """With their weights: writers end soon, since an open write id bounds what may be compacted."""
@@ -73,6 +75,8 @@ class Writer:
     txn: Transaction
     write_id: int
     seen: ValidWriteIdList
+    streams: bool = False
+    """One of a batch: its rows are written already."""
     statements: int = 0
     rows: set[Key] = field(default_factory=set)
     gone: set[Key] = field(default_factory=set)
@@ -151,9 +155,10 @@ class History:
 
     # --- writers --------------------------------------------------------------------------------
 
-    def begin(self, lock: LockType = LockType.SHARED_WRITE) -> Writer | None:
+    def begin(
+        self, lock: LockType = LockType.SHARED_WRITE, operation: Operation = Operation.UPDATE
+    ) -> Writer | None:
         txn = self.metastore.begin()
-        operation = Operation.UPDATE
         try:
             txn.lock([LockRequest(TABLE, lock, operation)], zero_wait=True, wait=0)
         except LockTimeout:
@@ -168,9 +173,29 @@ class History:
                 self.writers.append(writer)
                 self.statement(writer)
 
+    def do_stream(self) -> None:
+        """Hive's streaming: several transactions with write ids in a row and one directory, whose
+        file has the rows of all; each ends as it may (C53)."""
+        batch: list[Writer] = []
+        free = MOST_WRITERS - len(self.writers)
+        for _ in range(self.random.randint(0, free)):
+            one = self.begin(LockType.SHARED_READ, Operation.INSERT)
+            if one is not None:
+                batch.append(one)
+        if not batch:
+            return
+        low, high = batch[0].write_id, batch[-1].write_id
+        keys = [(one.write_id, P, row) for one in batch for row in range(self.random.randint(1, 3))]
+        self.insert(f"d{low}-{high}", keys)
+        for one in batch:
+            one.streams = True
+            self.report(one, f"delta_{low:07d}_{high:07d}", len(keys), Operation.INSERT)
+        self.writers += batch
+
     def do_write(self) -> None:
-        if self.writers:
-            self.statement(self.random.choice(self.writers))
+        able = [one for one in self.writers if not one.streams]
+        if able:
+            self.statement(self.random.choice(able))
 
     def statement(self, one: Writer) -> None:
         """Rows, or deletes of what the writer sees, or both; each statement has its number."""
@@ -306,13 +331,16 @@ class History:
     # --- all of it ------------------------------------------------------------------------------
 
     def play(self, steps: int) -> None:
+        self.act(steps)
+        self.finish()
+
+    def act(self, steps: int) -> None:
         names = [name for name, _ in ACTIONS]
         weights = [weight for _, weight in ACTIONS]
         for name in self.random.choices(names, weights, k=steps):
             self.log.append(name)
             self.world.clock.advance(1000)
             getattr(self, f"do_{name}")()
-        self.finish()
 
     def finish(self) -> None:
         """All end; after a major compaction and cleaning one base is left, with the model's rows.

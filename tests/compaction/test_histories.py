@@ -7,12 +7,15 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from pyspark.sql import SparkSession
 
+from acid_platform.engine.open import open_scan
 from acid_platform.metastore import cleaning
 from acid_platform.storage import rewrite
 from acid_platform.transactions import Operation
 from tests.acid_files import P
-from tests.compaction.histories import History, play
+from tests.compaction.histories import History, Reader, play
+from tests.hive import hive_rows_with_ids, link_farm
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
@@ -28,6 +31,42 @@ def test_C41_C46_every_held_snapshot_of_a_random_history_keeps_its_rows(first: i
 def test_C41_C46_thousands_of_histories(first: int) -> None:
     for seed in range(first, first + 500):
         play(seed, 80)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(8))
+def test_P23_hive_reads_each_held_snapshot_and_the_final_table_alike(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    """Through all that writers, a crash, compactions and the Cleaner left, streaming batches too.
+    """
+    history = History(tmp_path / "t", Random(seed))
+    try:
+        history.act(60)
+        history.readers.append(history.hold())
+        for number, reader in enumerate(history.readers):
+            assert hive_keys(spark, history, reader, tmp_path / f"held{number}") == reader.expected
+        history.finish()
+        last = history.hold()
+        assert hive_keys(spark, history, last, tmp_path / "final") == last.expected
+    finally:
+        history.metastore.close()
+
+
+def hive_keys(
+    spark: SparkSession, history: History, reader: Reader, farm: Path
+) -> list[tuple[int, int, int]]:
+    """The keys of the rows that Hive's own reader returns, each with its value."""
+    scan = open_scan(history.layout, reader.write_ids, reader.txns)
+    found: list[tuple[int, int, int]] = []
+    for entity in scan.entities:
+        link_farm(entity.directory, farm)
+        if farm.is_dir():
+            for key, row in hive_rows_with_ids(spark, farm, [("v", "string")], reader.write_ids):
+                assert row == f"{{{key}}}"
+                found.append(key)
+    return sorted(found)
 
 
 def test_a_cleaner_that_waits_for_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from acid_platform.compaction import (
     minor_refused,
     plan_compaction,
 )
+from acid_platform.compaction.plan import watermark
 from acid_platform.errors import CompactionFailed, NotEnoughHistory, SettingRefused
 from acid_platform.snapshot import AcidDirectory, EntityListing, FileEntry, select
 from acid_platform.transactions import ValidWriteIdList
@@ -241,6 +242,23 @@ def test_HIVE29567_own_output_must_not_be_visible() -> None:
         plan_compaction(select(entity, lists, txns()), MAJOR, lists, TXN)
     hidden = select(entity, lists, txns(f"{TXN} open"))
     assert isinstance(plan_compaction(hidden, MAJOR, lists, TXN), CompactionPlan)
+
+
+@pytest.mark.parametrize(("found", "w", "high"), [
+    ("d1 d2-4", "4:M::", 4),
+    ("d1 d2-4", "4:4:4:", 1),
+    ("d1 d2-4 d3", "4:4:4:", 1),
+    ("d2-4 d3-6", "6:4:4:", 1),
+    ("d4 d5-6", "6:5:5:", 4),
+    ("d1-4", "4:3:3:", 0),
+    ("b3 d2-6 d4", "6:6:6:", 3),
+    ("d1 d2-4v9", "4:4:4:", 3),
+])
+def test_C53_an_output_ends_before_a_batch_that_is_still_open(
+    found: str, w: str, high: int
+) -> None:
+    """A reader who sees nothing of the batch above the output would leave all of it out."""
+    assert watermark(seen(listing(found), w), write_ids(w).for_compactor()) == high
 
 
 # --- tasks --------------------------------------------------------------------------------------

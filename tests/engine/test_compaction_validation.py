@@ -106,11 +106,12 @@ def refused(warehouse: Warehouse, table: Table, kind: str, *named: str) -> None:
     ("major", "base", lambda t: with_column(t, "bucket", raised), ["row ids"]),
     ("major", "base", lambda t: with_value(t, "else"), ["checksum of column v"]),
     ("major", "base", lambda t: with_value(t, None), ["null count of column v"]),
+    ("major", "base", lambda t: t.take(list(range(t.num_rows))[::-1]), ["files out of order"]),
     ("minor", "delete_delta", lambda t: t.slice(1), ["delete events: expected 2, got 1"]),
     ("minor", "delete_delta", lambda t: with_column(t, "rowId", raised), ["delete event ids"]),
     ("minor", "delta", lambda t: t.slice(1), ["rows"]),
-], ids=["row lost", "row twice", "row id", "bucket", "value", "null", "delete lost",
-        "delete of another", "row lost by minor"])
+], ids=["row lost", "row twice", "row id", "bucket", "value", "null", "order",
+        "delete lost", "delete of another", "row lost by minor"])
 def test_C32_what_a_merge_changed_is_named_and_not_published(
     warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch, kind: str, prefix: str,
     change: Change, named: Sequence[str],

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts import spark_connect
-from tests.metastore.processes import until
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.connect_server import ROOT, connect_server
 
 EXPECTED: dict[str, Any] = {
     "insert": [[1, "a", 1], [2, "b", 2], [3, "c", 1], [4, "d", 2], [5, "e", 1], [6, "e", 1]],
@@ -42,32 +36,12 @@ EXPECTED: dict[str, Any] = {
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What each step of over_connect.py gave, over a server of our own."""
     root = tmp_path_factory.mktemp("connect")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    with (root / "server.log").open("wb") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", spark_connect.__name__, "--port", str(port)], cwd=ROOT,
-            stdout=log, stderr=log, env={**os.environ, "ACID_SPARK_MEMORY": "1g"})
-
-    def listens() -> bool:
-        assert server.poll() is None, (root / "server.log").read_text()
-        with suppress(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port)).close()
-            return True
-        return False
-
-    try:
-        until(listens, 120, 0.25)
+    with connect_server(root / "server.log") as remote:
         done = subprocess.run(
             [sys.executable, "-m", "tests.engine.over_connect", str(root / "wh")], cwd=ROOT,
-            env={**os.environ, "ACID_SPARK_REMOTE": f"sc://127.0.0.1:{port}"},
-            capture_output=True, text=True)
+            env={**os.environ, "ACID_SPARK_REMOTE": remote}, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         yield json.loads(done.stdout.splitlines()[-1])
-    finally:
-        server.kill()
-        server.wait()
 
 
 @pytest.mark.slow

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -204,6 +207,36 @@ def test_P17_timestamps_are_wall_clocks(warehouse: Warehouse, spark: SparkSessio
     table.insert(pd.DataFrame({"id": [2], "at": [pd.Timestamp("2013-07-01 12:00:00")]}))
     found = table.read().selectExpr("cast(at AS string) at").distinct().collect()
     assert [row.at for row in found] == ["2013-07-01 12:00:00"]
+
+
+@pytest.fixture
+def driver_in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Python's zone is not that of the session and of the JVM."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("driver_in_new_york")
+def test_P17_the_zone_of_the_driver_moves_no_timestamp(
+    warehouse: Warehouse, spark: SparkSession
+) -> None:
+    noon = datetime.datetime(2013, 7, 1, 12, 0)
+    assert noon.astimezone().utcoffset() == datetime.timedelta(hours=-4)
+    table = warehouse.create_table("db.zone", "id int, at timestamp")
+    table.insert([{"id": 1, "at": noon}])
+    table.insert(pd.DataFrame({"id": [2], "at": [pd.Timestamp(noon)]}))
+    table.insert(pa.table({"id": pa.array([3], pa.int32()), "at": [noon]}))
+    table.insert(spark.sql("SELECT 4 id, TIMESTAMP_NTZ '2013-07-01 12:00:00' at"))
+    warehouse.sql("INSERT INTO db.zone VALUES (5, TIMESTAMP '2013-07-01 12:00:00')")
+    table.update({"at": "at"}, "at = TIMESTAMP '2013-07-01 12:00:00' AND id < 3")
+    table.compact("major")
+    found = table.read(where="at = TIMESTAMP '2013-07-01 12:00:00'")
+    assert found.count() == 5
+    assert {row.at for row in found.selectExpr("cast(at AS string) at").collect()} == {str(noon)}
+    assert table.to_arrow(["at"]).column(0).to_pylist() == [noon] * 5
 
 
 def test_counts_out_of_footers_equal_those_of_the_scan(table: Table, warehouse: Warehouse) -> None:

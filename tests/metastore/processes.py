@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,20 @@ def until(condition: Callable[[], Any], seconds: float = 10, pause: float = 0.01
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(pause)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def listens(host: str, port: int) -> bool:
+    with suppress(ConnectionRefusedError):
+        socket.create_connection((host, port)).close()
+        return True
+    return False
 
 
 def gone(pid: int) -> bool:

@@ -35,6 +35,23 @@ def test_C24_one_request_per_entity(world: World) -> None:
         world.request()
 
 
+def test_C24_an_initiators_wishes_are_written_at_once_and_each_has_its_own_answer(
+    world: World,
+) -> None:
+    world.create("u")
+    for name in ("t", "u"):
+        world.insert(name)
+    asked = ("u", "nobody", "t", "u")
+    wishes = [{"table": name, "partition": None, "kind": "major"} for name in asked]
+    answers = world.call("request_compactions", wishes=wishes, initiator="i-1")["answers"]
+    errors = [one["error"][0] if "error" in one else one["id"] for one in answers]
+    assert errors == [1, "NoSuchTable", 2, "AlreadyScheduled"]
+    assert "compaction 1 of default.u" in answers[3]["error"][1]
+    assert [row["initiatorhost"] for row in world.rows()] == ["i", "i"]
+    with pytest.raises(AlreadyScheduled, match="compaction 2"):
+        world.request()
+
+
 def test_C24_ready_for_cleaning_blocks_until_something_is_written(world: World) -> None:
     world.insert()
     reader = world.read(["t"])

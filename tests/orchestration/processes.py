@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,21 +22,27 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_graphql.schema import create_schema
 
-from tests.metastore.processes import until
+from tests.metastore.processes import free_port, listens, until
+from tests.orchestration import code_server
 
-PAUSE = 0.25
+PAUSE = 0.5
 """Seconds between two questions to Dagster, each of which costs it something."""
 ROOT = Path(__file__).resolve().parents[2]
 
 INSTANCE = """
 telemetry: {enabled: false}
-# Runs begin at once, without the daemon's queue, and keep no output of theirs.
-run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}
-run_monitoring: {enabled: true, poll_interval_seconds: 1, cancel_timeout_seconds: 60}
+# Nobody reads what runs print.
+run_monitoring: {enabled: true, poll_interval_seconds: 2, cancel_timeout_seconds: 60}
 compute_logs:
   module: dagster._core.storage.noop_compute_log_manager
   class: NoOpComputeLogManager
 """
+# Runs begin at once, without the daemon's queue; or so many at a time, from the queue.
+AT_ONCE = "run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}"
+QUEUED = """run_coordinator:
+  module: dagster._core.run_coordinator
+  class: QueuedRunCoordinator
+  config: {{max_concurrent_runs: {runs}, dequeue_interval_seconds: 1}}"""
 LOCATION = """  - grpc_server: {{host: localhost, port: {port}, location_name: {name}}}
 """
 
@@ -45,6 +50,9 @@ LAUNCH = """mutation($params: ExecutionParams!) { launchRun(executionParams: $pa
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 TERMINATE = """mutation($run: String!) { terminateRun(runId: $run) {
   __typename ... on TerminateRunFailure { message } ... on PythonError { message } } }"""
+BACKFILL = """mutation($params: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $params) {
+    __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
 START_SENSOR = """mutation($sensor: SensorSelector!) { startSensor(sensorSelector: $sensor) {
   __typename ... on PythonError { message } } }"""
 TICKS = """query($sensor: SensorSelector!) { sensorOrError(sensorSelector: $sensor) {
@@ -59,6 +67,10 @@ class DagsterProcesses:
     module: str
     locations: tuple[str, ...]
     environment: Mapping[str, str]
+    runs_at_a_time: int | None = None
+    """Without it a run begins when it is launched."""
+    forks: bool = True
+    """Runs are forks of the code server's, which is quicker than Dagster's own way."""
     instance: dg.DagsterInstance = field(init=False)
     _workspace: WorkspaceProcessContext = field(init=False)
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -67,7 +79,8 @@ class DagsterProcesses:
 
     def __enter__(self) -> DagsterProcesses:
         self.home.mkdir()
-        (self.home / "dagster.yaml").write_text(INSTANCE)
+        (self.home / "dagster.yaml").write_text(INSTANCE + (
+            QUEUED.format(runs=self.runs_at_a_time) if self.runs_at_a_time else AT_ONCE))
         self._ports = {name: free_port() for name in self.locations}
         workspace = self.home / "workspace.yaml"
         workspace.write_text("load_from:\n" + "".join(
@@ -90,7 +103,8 @@ class DagsterProcesses:
 
     def serve(self, location: str) -> None:
         """Starts its code server."""
-        self._run(location, "dagster", "api", "grpc", "-p", str(self._ports[location]),
+        command = code_server.__name__ if self.forks else "dagster"
+        self._run(location, command, "api", "grpc", "-p", str(self._ports[location]),
                   "-m", self.module, "-a", location, "-d", str(ROOT))
 
     def serve_again(self, location: str) -> None:
@@ -114,6 +128,14 @@ class DagsterProcesses:
         assert answer["launchRun"]["__typename"] == "LaunchRunSuccess", answer
         run_id: str = answer["launchRun"]["run"]["runId"]
         return run_id
+
+    def backfill(self, asset: dg.AssetKey, keys: Sequence[str]) -> str:
+        """The backfill's id; the daemon makes its runs."""
+        answer = self._ask(BACKFILL, params={
+            "assetSelection": [{"path": list(asset.path)}], "partitionNames": list(keys)})
+        assert answer["launchPartitionBackfill"]["__typename"] == "LaunchBackfillSuccess", answer
+        backfill_id: str = answer["launchPartitionBackfill"]["backfillId"]
+        return backfill_id
 
     def terminate(self, run_id: str) -> None:
         answer = self._ask(TERMINATE, run=run_id)
@@ -143,13 +165,7 @@ class DagsterProcesses:
         return data
 
     def _wait_for(self, location: str) -> None:
-        def listens() -> bool:
-            with suppress(ConnectionRefusedError):
-                socket.create_connection(("localhost", self._ports[location])).close()
-                return True
-            return False
-
-        until(listens, 60, PAUSE)
+        until(lambda: listens("localhost", self._ports[location]), 60, PAUSE)
 
     def _run(self, name: str, *module: str) -> None:
         with (self.home / f"{name}.log").open("ab") as log:
@@ -174,13 +190,6 @@ _SCHEMA = create_schema()
 
 def _repository(location: str) -> dict[str, str]:
     return {"repositoryLocationName": location, "repositoryName": "__repository__"}
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def kill(pid: int) -> None:

@@ -4,8 +4,6 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +295,22 @@ def test_inputs_are_read_at_one_snapshot_as_they_are_annotated(lake: Place) -> N
     assert down.asset_deps[dg.AssetKey(["db", "down"])] == {dg.AssetKey(["db", "up"])}
 
 
+BEATS = {"hive.txn.timeout": "2500ms", "acid.heartbeat.interval": "250ms",
+         "hive.timedout.txn.reaper.start": "0s", "hive.timedout.txn.reaper.interval": "100ms"}
+
+
+def test_P7_heartbeats_go_on_while_a_spark_job_is_longer_than_the_timeout(lake: Place) -> None:
+    for name, value in BEATS.items():
+        lake.warehouse.metastore.set(name, value)
+
+    @acid_asset(table="db.t", write_mode="append")
+    def t(spark: dg.ResourceParam[SparkResource]) -> object:
+        return spark.spark_session.sql(
+            "SELECT 1 AS id, reflect('java.lang.Thread', 'sleep', 4000L) AS v")
+
+    assert succeeded(run(lake, t)) and rows(lake) == [(1, "null")]
+
+
 # --- several tables ------------------------------------------------------------------------------
 
 
@@ -436,29 +450,6 @@ def test_downstream_reads_the_partitions_that_dagster_maps(lake: Place) -> None:
         assert succeeded(run(lake, up, partition_key=key))
     assert succeeded(run(lake, up, sums, selection=[sums], partition_key="2024-01-03"))
     assert [one[0] for one in rows(lake, "db.sums")] == [5]
-
-
-@pytest.mark.slow
-def test_a_backfill_of_twelve_months_two_runs_at_a_time(lake: Place, tmp_path: Path) -> None:
-    # Two threads share no in-memory SQLite.
-    lake = replace(lake, instance=dg.DagsterInstance.local_temp(str(tmp_path)))
-    months = dg.MonthlyPartitionsDefinition("2023-01-01", end_date="2024-01-01")
-
-    @acid_asset(table=TableDeclaration("db.t", "n int", ("year int", "month int")),
-                partitions_def=months, partition_expr="year=%Y/month=%m", write_mode="overwrite")
-    def t(context: dg.AssetExecutionContext) -> list[dict[str, int]]:
-        return [{"n": one} for one in range(int(context.partition_key[5:7]))]
-
-    keys = months.get_partition_keys()
-    assert len(keys) == 12
-    for _ in range(2):  # the second backfill replaces what the first has written
-        with ThreadPoolExecutor(2) as two:
-            results = list(two.map(lambda key: run(lake, t, partition_key=key), keys))
-        assert all(map(succeeded, results))
-    found = lake.warehouse.table("db.t").to_arrow().to_pandas().groupby("month")["n"].count()
-    assert found.to_dict() == {month: month for month in range(1, 13)}
-    assert len({one["txn"] for one in lake.warehouse.table("db.t").history()}) == 24
-    assert lake.instance.get_materialized_partitions(t.key) == set(keys)
 
 
 # --- trying again --------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import definitions
-from acid_platform.compaction.validation import Profile
+from acid_platform.compaction.validation import Invariant, Profile, measures
 from acid_platform.orchestration.checks import Expectation, evaluate, table_checks
-from acid_platform.orchestration.compaction import KEPT, profile_frame
+from acid_platform.orchestration.compaction import invariants, measure_frame
 from acid_platform.orchestration.metadata import TableDeclaration, TableStats
 from acid_platform.services.worker import CompactionRun
 from resources import SparkResource
@@ -56,6 +56,13 @@ def compact(place: Place) -> dg.ExecuteInProcessResult:
         raise_on_error=False)
 
 
+def expectations(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool]]:
+    """What Great Expectations found, as the run's events tell it."""
+    told = [event.step_expectation_result_data.expectation_result for event in result.all_events
+            if event.event_type is dg.DagsterEventType.STEP_EXPECTATION_RESULT]
+    return [(str(one.label), one.success) for one in told]
+
+
 def queue(place: Place) -> dict[str, str]:
     return {row["partname"]: row["state"] for row in place.warehouse.metastore.compactions()}
 
@@ -78,6 +85,11 @@ def test_C31_the_job_compacts_every_queued_partition(filled: Place) -> None:
     assert job_name.endswith("-compactor-db.t.p=1")
     steps = [event.step_key for event in result.all_events
              if event.event_type is dg.DagsterEventType.STEP_SUCCESS]
+    # Five invariants of each partition, as Great Expectations found them.
+    assert set(expectations(result)) == {(f"compaction_keeps_{one}", True) for one in (
+        "rows", "row_ids", "delete_events", "column_values", "order")}
+    docs = {str(one.metadata["data docs"].value) for one in observed}
+    assert len(docs) == 2 and all(Path(one.removeprefix("file://")).is_file() for one in docs)
     assert steps[1:5] == [f"{op}[1_p_1]" for op in ("plan", "merge", "validate", "publish")]
 
 
@@ -100,6 +112,8 @@ def test_C32_a_compaction_that_would_change_the_data_is_not_published(
     assert queue(filled) == {"p=1": "failed", "p=2": "ready for cleaning"}  # the other goes on
     [failed] = [event for event in result.all_events if event.is_step_failure]
     assert failed.step_key == "validate[1_p_1]"
+    assert [name for name, passed in expectations(result) if not passed] == [
+        "compaction_keeps_row_ids"]
     error = next(row["errormessage"] for row in filled.warehouse.metastore.compactions()
                  if row["partname"] == "p=1")
     assert "would change the data: row ids" in error and "inputs were kept" in error
@@ -112,16 +126,19 @@ def test_C32_a_compaction_that_would_change_the_data_is_not_published(
 
 def test_every_measure_of_the_profiles_counts() -> None:
     base = Profile(3, 1 << 63, 0, 0, {"v": 2**64 - 1}, {"v": 0})
-    same = evaluate(profile_frame(base, base), [KEPT])
-    assert [one.passed for one in same] == [True]
-    changes: list[dict[str, Any]] = [
-        {"rows": 4}, {"row_id_checksum": (1 << 63) + 1}, {"delete_events": 1},
-        {"delete_event_checksum": 1}, {"column_checksums": {"v": 2**64 - 2}},
-        {"column_checksums": {}}, {"null_counts": {"v": 1}}]
-    for change in changes:
-        other = dataclasses.replace(base, **change)
-        [finding] = evaluate(profile_frame(base, other), [KEPT])
-        assert finding.blocks, change
+    checks = invariants()
+    same = evaluate(measure_frame(measures(base, base)), checks)
+    assert [one.passed for one in same] == [True] * len(Invariant)
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("rows", {"rows": 4}), ("row_ids", {"row_id_checksum": (1 << 63) + 1}),
+        ("delete_events", {"delete_events": 1}), ("delete_events", {"delete_event_checksum": 1}),
+        ("column_values", {"column_checksums": {"v": 2**64 - 2}}),
+        ("column_values", {"column_checksums": {}}), ("column_values", {"null_counts": {"v": 1}}),
+        ("order", {"disordered": 1})]
+    for name, change in changes:
+        frame = measure_frame(measures(base, dataclasses.replace(base, **change)))
+        broken = [one.name for one in evaluate(frame, checks) if one.blocks]
+        assert broken == [f"compaction_keeps_{name}"], change
 
 
 POSITIVE = Expectation("ids_are_positive", "ExpectColumnValuesToBeBetween",

@@ -13,7 +13,7 @@ from typing import Any
 from acid_platform.clock import ManualClock
 from acid_platform.metastore import image
 from acid_platform.metastore.machine import Handled, Machine
-from acid_platform.metastore.state import State
+from acid_platform.metastore.state import State, touch
 from acid_platform.metastore.turn import Event
 from tests.simulation.storage import Storage
 
@@ -73,7 +73,7 @@ class Process:
         for entry in state.locks.values():
             if not entry.acquired and entry.request_id in self.connected:
                 beats = state.heartbeats if entry.txn_id else state.lock_beats
-                beats[entry.txn_id or entry.ext] = now
+                touch(beats, entry.txn_id or entry.ext, now)
                 alive.add(entry.request_id)
         self.batch.append(Decided(None, self.machine.tick(now), now, frozenset(alive)))
 

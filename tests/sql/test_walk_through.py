@@ -134,6 +134,10 @@ def test_the_published_walk_through(warehouse: Warehouse, variant: Variant) -> N
     assert typed.sql(f"INSERT INTO {name} VALUES {variant.values}") == ["3 rows affected"]
     inserted = {f"{places[i][0]}delta_0000001_0000001_0000/{bucket(i)}" for i in places}
     assert typed.files() == sorted(inserted)
+    assert sorted((event for where in {places[i][0] for i in places}
+                   for event in typed.dump(f"{where}delta_0000001_0000001_0000")), key=str) == [
+        [0, 1, *one] for one in sorted(
+            ([places[i][1], numbers[i], 1, [i, "ABC"[i - 1]]] for i in places), key=str)]
     assert typed.rows(f"SELECT * FROM {name}") == [
         columns, f"1 A{extra[1]}", f"2 B{extra[2]}", f"3 C{extra[3]}"]
     assert typed.rows(f"SELECT row__id, id, value FROM {name}") == ["row__id id value", *sorted(

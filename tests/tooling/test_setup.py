@@ -100,6 +100,19 @@ def test_a_directory_that_is_no_environment_is_not_removed(tmp_path: Path) -> No
     assert (venv.home / "precious").exists()
 
 
+def test_a_linked_environment_is_taken_as_it_is_and_never_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, venv = setup.Venv(tmp_path / "other" / ".venv"), setup.Venv(tmp_path / ".venv")
+    other.home.mkdir(parents=True)
+    venv.home.symlink_to(other.home)
+    monkeypatch.setattr(setup.Venv, "version", lambda self: setup.own_version())
+    with pytest.raises(system.SetupFailed, match=r"links to .*: call make there"):
+        setup.set_up(venv, with_java=False, named=False)
+    other.stamp.write_text(setup.fingerprint(setup.LOCK.read_bytes(), tmp_path / "other"))
+    setup.set_up(venv, with_java=False, named=False)
+
+
 def test_an_interrupted_set_up_is_done_again_from_the_packages_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

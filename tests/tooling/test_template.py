@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
+from packaging.specifiers import SpecifierSet
 
 from scripts.new_table import NameRefused, create
 
@@ -104,11 +109,66 @@ def test_a_table_that_is_there_is_kept(tmp_path: Path) -> None:
     assert mine.read_text() == "mine"
 
 
-@pytest.mark.parametrize("file", [
-    ".github/workflows/ci.yml", ".devcontainer/devcontainer.json", "Dockerfile", ".ci/run"])
-def test_every_target_that_ci_and_containers_call_is_one_of_make(file: str) -> None:
+# --- what calls make -----------------------------------------------------------------------------
+
+
+def _commands_of_workflow() -> list[str]:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    steps = [step for job in jobs.values() for step in job["steps"]]
+    assert all(("run" in step) != ("uses" in step) for step in steps), steps
+    return [step["run"] for step in steps if "run" in step]
+
+
+def _commands_of_devcontainer() -> list[str]:
+    return [json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())["postCreateCommand"]]
+
+
+def _instructions() -> list[tuple[str, str]]:
+    """Of the Dockerfile."""
+    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    lines = filter(None, text.replace("\\\n", " ").splitlines())
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def _commands_of_dockerfile() -> list[str]:
+    given = {word: rest for word, rest in _instructions()}
+    return [*(rest for word, rest in _instructions() if word == "RUN"),
+            " ".join(json.loads(given["CMD"]))]
+
+
+def _commands_of_ci_run() -> list[str]:
+    return (ROOT / ".ci/run").read_text().splitlines()
+
+
+@pytest.mark.parametrize("commands", [
+    _commands_of_workflow, _commands_of_devcontainer, _commands_of_dockerfile, _commands_of_ci_run])
+def test_every_target_that_ci_and_containers_call_is_one_of_make(
+    commands: Callable[[], list[str]]
+) -> None:
     targets = set(re.findall(r"^\.PHONY: (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    called = {word for words in re.findall(
-        r'\bmake"?,? "?(?:--keep-going )?([a-z][a-z -]*)', (ROOT / file).read_text())
-        for word in words.split()}
+    calls = [shlex.split(call)[1:] for command in commands()
+             for call in re.split(r"&&|;", command) if call.split()[:1] == ["make"]]
+    called = {word for words in calls for word in words if not re.match(r"-|\w+=", word)}
     assert called and called <= targets
+
+
+def test_pythons_of_ci_and_containers_are_those_that_the_project_takes() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    supported = SpecifierSet(project["requires-python"])
+    texts = [(ROOT / name).read_text() for name in (
+        ".github/workflows/ci.yml", ".devcontainer/devcontainer.json", "Dockerfile")]
+    for text in texts:
+        named = re.findall(r'python(?:-version)?: ?"?(3\.\d+)|"(3\.\d+)"', text)
+        versions = {one or other for one, other in named}
+        assert versions and all(supported.contains(one) for one in versions), versions
+
+
+def test_what_the_dockerfile_copies_and_starts_is_there() -> None:
+    instructions = _instructions()
+    assert {word for word, _ in instructions} <= {
+        "FROM", "SHELL", "RUN", "WORKDIR", "COPY", "ENV", "EXPOSE", "VOLUME", "ENTRYPOINT", "CMD"}
+    copied = [one for word, rest in instructions if word == "COPY" for one in rest.split()[:-1]]
+    assert copied and all((ROOT / one).exists() for one in copied)
+    port = re.search(r"^PORT \?= (\d+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert port and ("EXPOSE", port[1]) in instructions
+    subprocess.run(["bash", "-n", ROOT / ".ci/run"], check=True)

@@ -1,0 +1,36 @@
+"""A Spark Connect server for tests, as `make spark-connect` starts it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scripts import spark_connect
+from tests.metastore.processes import free_port, listens, until
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@contextmanager
+def connect_server(log: Path) -> Iterator[str]:
+    """Its address; it ends with the block."""
+    port = free_port()
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [sys.executable, "-m", spark_connect.__name__, "--port", str(port)], cwd=ROOT,
+            stdout=out, stderr=out, env={**os.environ, "ACID_SPARK_MEMORY": "1g"})
+
+    def ready() -> bool:
+        assert server.poll() is None, log.read_text()
+        return listens("127.0.0.1", port)
+
+    try:
+        until(ready, 120, 0.25)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
