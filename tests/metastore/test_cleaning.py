@@ -115,6 +115,21 @@ def test_C41_a_compaction_that_not_all_see_is_no_reason_to_clean(world: World) -
     world.commit(reader)
 
 
+def test_P11_who_asks_for_the_table_only_after_the_cleaning_finds_all_files(world: World) -> None:
+    """Open between two compactions without a word about the table: the second hides nothing yet."""
+    world.insert()
+    first = world.compact()
+    late = world.begin()
+    world.insert()
+    second = world.compact()
+    (ready,) = world.ready()
+    assert ready.id == first.id
+    assert ready.valid_txns.is_valid(first.txn_id)
+    assert not ready.valid_txns.is_valid(second.txn_id)
+    world.clean(ready)
+    assert world.sees(late).high_watermark == 1
+
+
 def test_C38_delayed_cleanup(world: World) -> None:
     world.set("hive.compactor.delayed.cleanup.enabled", "true")
     world.insert()
