@@ -144,7 +144,12 @@ class CompactionRun:
         """Rename into place and commit; counts only if the task is still ours (P21)."""
         assert self.staged and self._work and self.txn, "merge() comes first"
         self.txn.heartbeat()
-        outputs = compact.publish(self._work, self.staged)
+        try:
+            outputs = compact.publish(self._work, self.staged)
+        except FileNotFoundError:
+            # Taken away since: the Cleaner removes what a lost attempt had staged.
+            self.txn.heartbeat()
+            raise
         reports = [
             WriteReport(self.task.table, self.task.partition, Operation.COMPACT, one.directory,
                         one.rows, one.bytes, one.files)

@@ -1,10 +1,10 @@
 """Random histories of one table: the metastore's rules, real files and services, no JVM.
 
 Up to four writers insert, delete, update and overwrite, or share a directory as the transactions of
-a streaming batch do, readers hold snapshots, one compaction at a
-time is somewhere on its way, the Cleaner comes by; any of them may crash. A model knows what each
-transaction did. Whatever the order, each held snapshot sees its rows with their identities, each
-once, until it ends; and at the end nothing is left that nobody needs.
+a streaming batch do; readers hold snapshots, one compaction at a time is somewhere on its way, the
+Cleaner comes by; any of them may crash. A model knows what each transaction did. Whatever the
+order, each held snapshot sees its rows with their identities, each once, until it ends; and at the
+end nothing is left that nobody needs.
 
 `python -m tests.compaction.histories [SEED] [COUNT] [STEPS]` runs many.
 """
@@ -297,7 +297,8 @@ class History:
                 case 1:
                     merge(self.run)
                 case _ if crash:  # between the renames and the commit
-                    assert self.run._work and self.run.staged
+                    assert self.run._work and self.run.staged and self.run.txn
+                    self.run.txn.heartbeat()
                     compact.publish(self.run._work, self.run.staged)
                 case _:
                     self.run.publish()

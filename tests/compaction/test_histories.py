@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -9,12 +10,15 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
+from acid_platform.engine import compact
 from acid_platform.engine.open import open_scan
+from acid_platform.errors import TxnAborted
 from acid_platform.metastore import cleaning
+from acid_platform.services.worker import CompactionRun
 from acid_platform.storage import rewrite
 from acid_platform.transactions import Operation
 from tests.acid_files import P
-from tests.compaction.histories import History, Reader, play
+from tests.compaction.histories import TABLE, History, Local, Reader, merge, play
 from tests.hive import hive_rows_with_ids, link_farm
 
 
@@ -67,6 +71,34 @@ def hive_keys(
                 assert row == f"{{{key}}}"
                 found.append(key)
     return sorted(found)
+
+
+def test_P21_an_attempt_whose_staged_output_was_taken_away_has_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Revoked after its last look at the metastore, and cleaned up after before its renames."""
+    history = History(tmp_path / "t", Random(2))
+    for _ in range(3):
+        history.do_begin()
+        history.do_commit()
+    history.metastore.request_compaction(TABLE, None, "major")
+    run = CompactionRun.take(Local(history.metastore), "worker-1")
+    assert run
+    run.prepare()
+    merge(run)
+    publish = compact.publish
+
+    def late(work: compact.CompactionWork, staged: compact.StagedCompaction) -> object:
+        history.metastore.revoke_workers("worker")
+        shutil.rmtree(staged.staging)
+        return publish(work, staged)
+
+    monkeypatch.setattr(compact, "publish", late)
+    with pytest.raises(TxnAborted, match="was taken from worker"):
+        run.publish()
+    monkeypatch.undo()
+    history.finish()
+    history.metastore.close()
 
 
 def test_a_cleaner_that_waits_for_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
