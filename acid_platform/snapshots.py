@@ -1,17 +1,21 @@
-"""One snapshot over all tables, held for a block by a read lease (P12)."""
+"""What a snapshot sees of a table, and a snapshot over all tables held for a block (P12)."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from acid_platform import display
 from acid_platform.engine.arrow_read import arrow_scan
 from acid_platform.engine.open import open_scan
 from acid_platform.engine.read import filtered
 from acid_platform.errors import NoSuchTxn, SnapshotExpired
 from acid_platform.metastore.records import TableRecord
+from acid_platform.snapshot import AcidDirectory
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +23,31 @@ if TYPE_CHECKING:
 
     from acid_platform.metastore.client import Transaction as Lease
     from acid_platform.warehouse import Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """What a snapshot sees of one table: its lists, and the directories of each partition."""
+
+    table: str
+    write_ids: ValidWriteIdList
+    txns: ValidTxnList
+    directories: Mapping[str, AcidDirectory]
+    """By partition name; '' for an unpartitioned table."""
+
+    def __str__(self) -> str:
+        lines = [str(self.write_ids)]
+        for partition, seen in self.directories.items():
+            names = [seen.base.directory] if seen.base else []
+            names += [delta.directory for delta in seen.deltas]
+            lines.append(f"  {partition or self.table}: {' '.join(names) or 'empty'}")
+        return "\n".join(lines)
+
+    def __rich__(self) -> object:
+        return display.snapshot(self)
+
+    def _repr_html_(self) -> str:
+        return display.snapshot(self)._repr_html_()
 
 
 class Snapshot:

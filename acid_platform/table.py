@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from acid_platform import display
@@ -23,10 +22,10 @@ from acid_platform.services.context import columns_of_record
 from acid_platform.services.declaration import change_column, check_columns, widened
 from acid_platform.services.erasure import Erasure, ErasureRequest
 from acid_platform.services.explain import Section, Wish, explain_compactions
-from acid_platform.snapshot.directory import AcidDirectory
-from acid_platform.snapshots import full_name
-from acid_platform.transaction import SnapshotOutdated, Transaction, TransactionTable
-from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
+from acid_platform.snapshots import TableSnapshot, full_name
+from acid_platform.statements import SnapshotOutdated
+from acid_platform.transaction import Transaction, TransactionTable
+from acid_platform.transactions import Operation, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
 if TYPE_CHECKING:
@@ -37,31 +36,6 @@ if TYPE_CHECKING:
 
 
 _Done = TypeVar("_Done")
-
-
-@dataclass(frozen=True, slots=True)
-class TableSnapshot:
-    """What a snapshot sees of one table: its lists, and the directories of each partition."""
-
-    table: str
-    write_ids: ValidWriteIdList
-    txns: ValidTxnList
-    directories: Mapping[str, AcidDirectory]
-    """By partition name; '' for an unpartitioned table."""
-
-    def __str__(self) -> str:
-        lines = [str(self.write_ids)]
-        for partition, seen in self.directories.items():
-            names = [seen.base.directory] if seen.base else []
-            names += [delta.directory for delta in seen.deltas]
-            lines.append(f"  {partition or self.table}: {' '.join(names) or 'empty'}")
-        return "\n".join(lines)
-
-    def __rich__(self) -> object:
-        return display.snapshot(self)
-
-    def _repr_html_(self) -> str:
-        return display.snapshot(self)._repr_html_()
 
 
 class Table:
@@ -112,7 +86,7 @@ class Table:
         UnknownColumn, InvalidExpression, NotEnoughHistory.
         """
         record = self.record
-        scan = self._warehouse.leased_scan(record, where, _parsed(snapshot))
+        scan = self._warehouse.leases.scan(record, where, _parsed(snapshot))
         return filtered(self._warehouse.spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
@@ -126,18 +100,18 @@ class Table:
         Of insert-only tables ORC and Parquet are read. Raises UnknownColumn, InvalidExpression,
         UnsupportedStatement, UnsupportedLayout, NotEnoughHistory, CorruptFile.
         """
-        return self._warehouse.arrow_table(self.record, columns, where, _parsed(snapshot), row_id)
+        return self._warehouse.leases.rows(self.record, columns, where, _parsed(snapshot), row_id)
 
     def count(self, where: str | None = None) -> int:
         """The number of rows, without Spark: out of footers where no row needs a test.
 
         Raises as to_arrow; `read(where=…).count()` does for predicates that only Spark evaluates.
         """
-        return self._warehouse.count(self.record, where)
+        return self._warehouse.leases.count(self.record, where)
 
     def snapshot(self) -> TableSnapshot:
         """The current snapshot, held by a read lease like a frame's."""
-        return self._warehouse.leased_snapshot(self.record)
+        return self._warehouse.leases.snapshot(self.record)
 
     def partitions(self) -> list[str]:
         """Names such as `month=3`, sorted; empty for an unpartitioned table."""

@@ -8,22 +8,20 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.engine.open import TableLayout, open_scan, select_entities
+from acid_platform.engine.open import TableLayout
 from acid_platform.errors import (
     AlreadyScheduled,
     CompactionFailed,
     InvalidDefinition,
-    SnapshotExpired,
     WarehouseNotWritable,
 )
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import parse_columns
+from acid_platform.leases import Leases
 from acid_platform.location import Location
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client import Metastore
@@ -33,20 +31,17 @@ from acid_platform.services.adoption import columns_of_file, survey
 from acid_platform.services.context import table_layout, worker_id
 from acid_platform.services.declaration import Declaration
 from acid_platform.snapshots import Snapshot, full_name
-from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.files import Files
-from acid_platform.table import Table, TableSnapshot
+from acid_platform.table import Table
 from acid_platform.transaction import Transaction
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from acid_platform.engine.scan import TableScan
-    from acid_platform.metastore.client import Transaction as Lease
     from acid_platform.sql import Answer, SqlSession
+
 
 class Warehouse:
     """A directory of Hive ACID tables and its metastore. Use `open`; close it, or use `with`.
@@ -64,8 +59,9 @@ class Warehouse:
         self._given = spark
         self._spark: SparkSession | None = None
         self._run_id = run_id
-        self._leases: list[tuple[Lease, list[TableScan]]] = []
         self._guard = threading.RLock()
+        self.leases = Leases(metastore, self.layout, self._info)
+        """What frames of this handle read from."""
         self._session: SqlSession | None = None
 
     @classmethod
@@ -212,90 +208,9 @@ class Warehouse:
         """`with wh.snapshot() as s:` one snapshot over all tables, held for the block (P12)."""
         return Snapshot(self, self.metastore.open_snapshot(None, self._info()))
 
-    def leased_scan(
-        self, record: TableRecord, where: str | None, explicit: ValidWriteIdList | None = None
-    ) -> TableScan:
-        """A scan at a fresh snapshot, or at an explicit write id list (P13), under a lease."""
-        return self._leased([(record, where)], explicit)[0]
-
-    def leased_scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
-        """Scans of several tables at one snapshot, under one lease; `where` prunes partitions."""
-        return self._leased(wanted)
-
-    def _leased(
-        self, wanted: Sequence[tuple[TableRecord, str | None]],
-        explicit: ValidWriteIdList | None = None,
-    ) -> list[TableScan]:
-        names = sorted({record.name for record, _ in wanted})
-        lease = self.metastore.open_snapshot(names, self._info())
-        try:
-            lists = {name: explicit or lease.valid_write_ids(name) for name in names}
-            scans = [
-                open_scan(self.layout(record), lists[record.name], lease.valid_txns, where)
-                for record, where in wanted
-            ]
-        except BaseException:
-            lease.commit()
-            raise
-        self._keep(lease, scans)
-        return scans
-
-    def leased_snapshot(self, record: TableRecord) -> TableSnapshot:
-        lease = self.metastore.open_snapshot([record.name], self._info())
-        write_ids = lease.valid_write_ids(record.name)
-        layout = self.layout(record)
-        self._keep(lease, [open_scan(layout, write_ids, lease.valid_txns)])
-        return TableSnapshot(record.name, write_ids, lease.valid_txns,
-                             select_entities(layout, write_ids, lease.valid_txns))
-
-    def arrow_table(
-        self, record: TableRecord, columns: Sequence[str] | None, where: str | None,
-        explicit: ValidWriteIdList | None = None, row_id: bool = False,
-    ) -> pa.Table:
-        """Live rows at a fresh snapshot, whose lease ends here: the result needs no file more."""
-        with self._arrow_scan(record, columns, where, explicit, row_id) as scan:
-            return scan.table()
-
-    def count(self, record: TableRecord, where: str | None = None) -> int:
-        """How many rows `arrow_table` would have, mostly out of footers."""
-        with self._arrow_scan(record, [], where) as scan:
-            return scan.count()
-
-    @contextmanager
-    def _arrow_scan(
-        self, record: TableRecord, columns: Sequence[str] | None, where: str | None,
-        explicit: ValidWriteIdList | None = None, row_id: bool = False,
-    ) -> Iterator[ArrowScan]:
-        lease = self.metastore.open_snapshot([record.name], self._info())
-        try:
-            write_ids = explicit or lease.valid_write_ids(record.name)
-            yield arrow_scan(self.layout(record), write_ids, lease.valid_txns, columns, where,
-                             row_id)
-        finally:
-            with suppress(SnapshotExpired):
-                lease.commit()
-
-    def _keep(self, lease: Lease, scans: list[TableScan]) -> None:
-        """Hold the lease, unless an older one of ours protects the very same files already."""
-        with self._guard:
-            kept = []
-            for held, earlier in self._leases:
-                if _same_files(earlier, scans):
-                    with suppress(SnapshotExpired):
-                        held.heartbeat(read=True)
-                        lease.commit()
-                        return
-                    continue
-                kept.append((held, earlier))
-            self._leases = [*kept, (lease, scans)]
-
     def release(self) -> None:
         """End all read leases: frames read so far may raise SnapshotExpired from now on (P12)."""
-        with self._guard:
-            held, self._leases = self._leases, []
-        for lease, _ in held:
-            with suppress(SnapshotExpired):
-                lease.commit()
+        self.leases.release()
 
     # --- compaction ----------------------------------------------------------------------------
 
@@ -385,15 +300,6 @@ class Warehouse:
 
     def __repr__(self) -> str:
         return f"<Warehouse {self._path}>"
-
-
-def _same_files(some: list[TableScan], others: list[TableScan]) -> bool:
-    return len(some) == len(others) and all(
-        one.location == other.location and [
-            (entity.partition, entity.directory) for entity in one.entities
-        ] == [(entity.partition, entity.directory) for entity in other.entities]
-        for one, other in zip(some, others, strict=True)
-    )
 
 
 def _frame(rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:

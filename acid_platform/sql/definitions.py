@@ -125,7 +125,7 @@ def _create_from_query(
             return Done("CREATE TABLE")
         raise TableExists(f"table {full} exists; use IF NOT EXISTS, or another name")
     assert statement.query is not None
-    frame = reading.run(warehouse, catalog, statement.query, warehouse.leased_scans)
+    frame = reading.run(warehouse, catalog, statement.query, warehouse.leases.scans)
     found = {column.name: column for column in columns_of(frame)}
     if len(found) < len(frame.columns):
         raise InvalidDefinition(f"{full}: two columns of the query have one name; use AS")
@@ -158,7 +158,7 @@ def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) 
         return
     query = with_databases(statement.query, catalog.current_database)
     expand(query, catalog.current_database, catalog.view_query, (full,))
-    frame = reading.run(warehouse, catalog, query, warehouse.leased_scans)
+    frame = reading.run(warehouse, catalog, query, warehouse.leases.scans)
     columns = columns_of(frame)
     names = statement.columns or tuple(column.name for column in columns)
     if len(names) != len(columns):

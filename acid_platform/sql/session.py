@@ -121,7 +121,7 @@ class SqlSession:
 
     @property
     def _scans(self) -> reading.Scans:
-        return self._txn.scans if self._txn else self._warehouse.leased_scans
+        return self._txn.scans if self._txn else self._warehouse.leases.scans
 
     def _select(self, catalog: Catalog, statement: Query) -> DataFrame:
         if self._txn is None:

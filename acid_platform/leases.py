@@ -1,0 +1,133 @@
+"""The read leases of one handle: files stay while frames may read them (P12)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from acid_platform.engine.arrow_read import arrow_scan
+from acid_platform.engine.open import TableLayout, open_scan, select_entities
+from acid_platform.errors import SnapshotExpired
+from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.records import ClientInfo, TableRecord
+from acid_platform.snapshots import TableSnapshot
+from acid_platform.storage.arrow_scan import ArrowScan
+from acid_platform.transactions import ValidWriteIdList
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from acid_platform.engine.scan import TableScan
+    from acid_platform.metastore.client import Transaction as Lease
+
+
+class Leases:
+    """Fresh snapshots, each held until `release`, or until its one result is made. Thread-safe."""
+
+    def __init__(
+        self, metastore: Metastore, layout: Callable[[TableRecord], TableLayout],
+        info: Callable[[], ClientInfo],
+    ) -> None:
+        self._metastore, self._layout, self._info = metastore, layout, info
+        self._held: list[tuple[Lease, list[TableScan]]] = []
+        self._guard = threading.Lock()
+
+    def scan(
+        self, record: TableRecord, where: str | None, explicit: ValidWriteIdList | None = None
+    ) -> TableScan:
+        """A scan at a fresh snapshot, or at an explicit write id list (P13)."""
+        return self._scans([(record, where)], explicit)[0]
+
+    def scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
+        """Scans of several tables at one snapshot, under one lease; `where` prunes partitions."""
+        return self._scans(wanted)
+
+    def snapshot(self, record: TableRecord) -> TableSnapshot:
+        """What a fresh snapshot sees of a table; its files stay like those of a scan."""
+        lease = self._open(record.name)
+        write_ids = lease.valid_write_ids(record.name)
+        layout = self._layout(record)
+        self._keep(lease, [open_scan(layout, write_ids, lease.valid_txns)])
+        return TableSnapshot(record.name, write_ids, lease.valid_txns,
+                             select_entities(layout, write_ids, lease.valid_txns))
+
+    def rows(
+        self, record: TableRecord, columns: Sequence[str] | None, where: str | None,
+        explicit: ValidWriteIdList | None = None, row_id: bool = False,
+    ) -> pa.Table:
+        """Live rows at a fresh snapshot, whose lease ends here: the result needs no file more."""
+        with self._arrow_scan(record, columns, where, explicit, row_id) as scan:
+            return scan.table()
+
+    def count(self, record: TableRecord, where: str | None = None) -> int:
+        """How many rows `rows` would have, mostly out of footers."""
+        with self._arrow_scan(record, [], where) as scan:
+            return scan.count()
+
+    def release(self) -> None:
+        """End all leases: what was read so far may raise SnapshotExpired from now on."""
+        with self._guard:
+            held, self._held = self._held, []
+        for lease, _ in held:
+            with suppress(SnapshotExpired):
+                lease.commit()
+
+    def _open(self, *tables: str) -> Lease:
+        return self._metastore.open_snapshot(tables, self._info())
+
+    def _scans(
+        self, wanted: Sequence[tuple[TableRecord, str | None]],
+        explicit: ValidWriteIdList | None = None,
+    ) -> list[TableScan]:
+        names = sorted({record.name for record, _ in wanted})
+        lease = self._open(*names)
+        try:
+            lists = {name: explicit or lease.valid_write_ids(name) for name in names}
+            scans = [
+                open_scan(self._layout(record), lists[record.name], lease.valid_txns, where)
+                for record, where in wanted
+            ]
+        except BaseException:
+            lease.commit()
+            raise
+        self._keep(lease, scans)
+        return scans
+
+    @contextmanager
+    def _arrow_scan(
+        self, record: TableRecord, columns: Sequence[str] | None, where: str | None,
+        explicit: ValidWriteIdList | None = None, row_id: bool = False,
+    ) -> Iterator[ArrowScan]:
+        lease = self._open(record.name)
+        try:
+            write_ids = explicit or lease.valid_write_ids(record.name)
+            yield arrow_scan(self._layout(record), write_ids, lease.valid_txns, columns, where,
+                             row_id)
+        finally:
+            with suppress(SnapshotExpired):
+                lease.commit()
+
+    def _keep(self, lease: Lease, scans: list[TableScan]) -> None:
+        """Hold the lease, unless an older one of ours protects the very same files already."""
+        with self._guard:
+            kept = []
+            for held, earlier in self._held:
+                if _same_files(earlier, scans):
+                    with suppress(SnapshotExpired):
+                        held.heartbeat(read=True)
+                        lease.commit()
+                        return
+                    continue
+                kept.append((held, earlier))
+            self._held = [*kept, (lease, scans)]
+
+
+def _same_files(some: list[TableScan], others: list[TableScan]) -> bool:
+    return len(some) == len(others) and all(
+        one.location == other.location and [
+            (entity.partition, entity.directory) for entity in one.entities
+        ] == [(entity.partition, entity.directory) for entity in other.entities]
+        for one, other in zip(some, others, strict=True)
+    )

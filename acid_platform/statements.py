@@ -1,0 +1,138 @@
+"""What the statements of one transaction share: locks, targets, and what was written so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from acid_platform.config import Settings
+from acid_platform.engine import jobs
+from acid_platform.engine.open import TableLayout, open_scan
+from acid_platform.engine.scan import TableScan
+from acid_platform.engine.write import WriteTarget, Written
+from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted
+from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
+from acid_platform.services.context import Context, compression
+from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.locks import Statement, lock_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from acid_platform.metastore.client import Transaction as Begun
+
+
+class SnapshotOutdated(Transient):
+    """The only statement of a transaction waited for its lock meanwhile: begin again (T40)."""
+
+
+class Statements:
+    """The state of a transaction between its statements; `begun` is the metastore's side of it."""
+
+    def __init__(self, context: Context, begun: Begun, restart_if_stale: bool) -> None:
+        self.context, self.begun = context, begun
+        self.reports: list[WriteReport] = []
+        self.row_counts: dict[str, Counter[str]] = {}
+        self.added_columns: dict[str, str] = {}
+        self.records: dict[str, TableRecord] = {}
+        self.session: SparkSession | None = None
+        """The session of the statements so far: aborting must not start one."""
+        self._restart_if_stale = restart_if_stale
+        self._lock_settings = Settings.of(context.metastore.settings()).lock_settings
+        self._number = 0
+        self._overwritten: set[tuple[str, str]] = set()
+
+    @property
+    def id(self) -> int:
+        return int(self.begun.id)
+
+    def scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
+        """Scans at the snapshot, with the transaction's own writes; `where` prunes partitions.
+
+        Raises SnapshotExpired.
+        """
+        scans = []
+        for record, where in wanted:
+            write_ids, txns = self.lists(record.name)
+            layout = own_partitions(self.context.layout(record), self.reports)
+            scans.append(open_scan(layout, write_ids, txns, where))
+        return scans
+
+    def lock(
+        self, record: TableRecord, statement: Statement, partition: str | None = None
+    ) -> None:
+        lock, operation = lock_of(statement, self._lock_settings)
+        dynamic = record.partitioned and partition is None
+        self.begun.lock([LockRequest(record.name, lock, operation, partition, dynamic)])
+        if self._restart_if_stale and self.begun.stale:
+            raise SnapshotOutdated(f"transaction {self.id} waited for a lock and missed a commit")
+
+    def lists(self, table: str) -> tuple[ValidWriteIdList, ValidTxnList]:
+        return self.begun.valid_write_ids(table), self.begun.valid_txns
+
+    def target(self, record: TableRecord, layout: TableLayout) -> WriteTarget:
+        """Of the next statement."""
+        number = self._number
+        self._number += 1  # a failed statement's id is not used again (P19)
+        return WriteTarget(
+            layout.files, layout.path, tuple(c.name for c in layout.partition_columns),
+            self.id, self.begun.write_ids[record.name], number, compression(record),
+            self.begun.heartbeat, layout.buckets, layout.format if layout.insert_only else None,
+        )
+
+    @contextmanager
+    def next(
+        self, record: TableRecord, layout: TableLayout
+    ) -> Iterator[WriteTarget]:
+        """The target of the next statement; its Spark jobs carry the transaction's tag (P4)."""
+        # First: what a target observes belongs to the kind of session that there is.
+        spark = self.session = self.context.spark
+        target = self.target(record, layout)
+        if target.statement == 0:
+            self.begun.when_lost(lambda reason: jobs.cancel(spark, self.id))
+        try:
+            with jobs.tagged(spark, self.id):
+                yield target
+        except Exception as error:
+            if self.begun.lost and not isinstance(error, TxnAborted):
+                raise TxnAborted(f"{self.begun.lost}; its Spark jobs were cancelled, begin again"
+                                 ) from error
+            raise
+
+    def record(
+        self, record: TableRecord, operation: Operation, written: Sequence[Written],
+        overwrite: bool = False,
+    ) -> int:
+        for one in written:
+            entity = (record.name, one.partition)
+            if entity in self._overwritten:
+                raise self._overwritten_before(*entity)
+            if overwrite:
+                self._overwritten.add(entity)
+            self.reports.append(WriteReport(
+                record.name, one.partition or None, operation, one.directory, one.rows, one.bytes,
+                one.files, overwrite))
+        return sum(one.rows for one in written if not one.deletes)
+
+    def count(self, table: str, **rows: int) -> None:
+        self.row_counts.setdefault(table, Counter()).update(rows)
+
+    def refuse_after_overwrite(self, record: TableRecord) -> None:
+        """Early for an unpartitioned table; of a partitioned one `record` knows the partitions."""
+        if (record.name, "") in self._overwritten:
+            raise self._overwritten_before(record.name, "")
+
+    def _overwritten_before(self, table: str, partition: str) -> OverwriteThenWrite:
+        return OverwriteThenWrite(
+            f"transaction {self.id} overwrote {table} {partition}".rstrip()
+            + ": its base hides whatever the same transaction writes there; commit first"
+        )
+
+
+def own_partitions(layout: TableLayout, reports: Sequence[WriteReport]) -> TableLayout:
+    """The layout with partitions that only the transaction itself has written so far."""
+    mine = {one.partition: () for one in reports if one.table == layout.name and one.partition}
+    return replace(layout, partitions={**mine, **layout.partitions}) if mine else layout
