@@ -31,7 +31,7 @@ class Staged:
 
 def stage(txn: Transaction, table: str, statement: int, values: Sequence[str]) -> Staged:
     record = txn.table(table)._record
-    txn._lock(record, Statement.INSERT)
+    txn._work.lock(record, Statement.INSERT)
     write_id = txn.write_ids[table]
     name = f"d{write_id}.{statement}"
     staging = Path(record.location, temporary_name(txn.id, uuid.uuid4().hex[:8]))
@@ -45,7 +45,7 @@ def publish(staged: Staged) -> None:
     size = sum(one.stat().st_size for one in source.iterdir())
     source.rename(staged.staging.parent / staged.directory)
     staged.staging.rmdir()
-    staged.txn._record(staged.txn.table(staged.table)._record, Operation.INSERT, [
+    staged.txn._work.record(staged.txn.table(staged.table)._record, Operation.INSERT, [
         Written("", staged.directory, False, staged.rows, size, 1)])
 
 
