@@ -24,6 +24,7 @@ settings.register_profile("acid", deadline=None)
 settings.load_profile("acid")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Two processes share the tests: all that use the Spark session are one's, files stay whole."""
     for item in items:

@@ -57,10 +57,6 @@ class Finding:
             passed=self.passed, asset_key=key, check_name=self.name, severity=severity,
             metadata=self.metadata)
 
-    def expectation(self) -> dg.ExpectationResult:
-        """As an event of an op that checks no asset of its own."""
-        return dg.ExpectationResult(self.passed, self.name, metadata=self.metadata)
-
     @property
     def metadata(self) -> dict[str, dg.MetadataValue]:
         metadata: dict[str, dg.MetadataValue] = {

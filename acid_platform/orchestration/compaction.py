@@ -140,9 +140,7 @@ def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Outpu
 
 @dg.op(out=dg.Out(io_manager_key=IN_MEMORY), tags={"dagster/priority": "3"},
        description="Great Expectations: the output holds what the inputs held.")
-def validate(
-    context: dg.OpExecutionContext, attempt: Attempt
-) -> Iterator[dg.ExpectationResult | dg.Output[Attempt]]:
+def validate(context: dg.OpExecutionContext, attempt: Attempt) -> dg.Output[Attempt]:
     task = attempt.run.task
     with _failing(context, attempt):
         staged = attempt.run.staged
@@ -150,24 +148,24 @@ def validate(
         found = measures(staged.expected, staged.actual)
         findings = evaluate(measure_frame(found), invariants(), ("measure",),
                             data_docs(context, f"{task.table}-compaction-{task.id}"))
-    for one in findings:
-        yield one.expectation()
-    docs = findings[0].docs
-    with _failing(context, attempt):
+        docs = findings[0].docs
+        told: dict[str, dg.MetadataValue] = {
+            "invariants": dg.MetadataValue.table([
+                dg.TableRecord({"expectation": one.name, "passed": one.passed})
+                for one in findings]),
+            "measures": dg.MetadataValue.table([
+                dg.TableRecord({"invariant": one.invariant.value, "measure": one.what,
+                                "before": _told(one.expected), "after": _told(one.actual)})
+                for one in found]),
+            "data docs": dg.MetadataValue.url(docs),
+        }
         if any(one.blocks for one in findings):
             differing = "; ".join(map(str, attempt.run.differences()))
             raise dg.Failure(
                 f"compaction {task.id} of {job_entity(task)} would change the data: {differing};"
-                " its inputs were kept", metadata={"data docs": dg.MetadataValue.url(docs)},
-                allow_retries=False)
+                " its inputs were kept", metadata=told, allow_retries=False)
     context.log.info(f"all {len(found)} measures are equal")
-    yield dg.Output(replace(attempt, docs=docs), metadata={
-        "measures": dg.MetadataValue.table([
-            dg.TableRecord({"invariant": one.invariant.value, "measure": one.what,
-                            "before": _told(one.expected), "after": _told(one.actual)})
-            for one in found]),
-        "data docs": dg.MetadataValue.url(docs),
-    })
+    return dg.Output(replace(attempt, docs=docs), metadata=told)
 
 
 @dg.op(tags={"dagster/priority": "4"},
