@@ -28,6 +28,7 @@ from acid_platform.errors import (
 )
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = [(1, "a", 1), (2, "b", 2)]
@@ -37,11 +38,10 @@ ROWS = [(1, "a", 1), (2, "b", 2)]
 def warehouse(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[Warehouse]:
-    with Warehouse.open(tmp_path_factory.mktemp("bad") / "wh", spark=spark) as opened:
+    with temporary_warehouse(tmp_path_factory.mktemp("bad") / "wh", spark) as opened:
         made = opened.create_table("db.t", "id int, v string", partitioned_by=["month int"])
         made.insert([{"id": one, "v": v, "month": month} for one, v, month in ROWS])
         yield opened
-        opened.metastore.stop()
 
 
 def paths(table: Table) -> list[str]:

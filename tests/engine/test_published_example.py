@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from acid_platform.cli import main
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -28,9 +29,8 @@ DELETE = "delete_delta_0000003_0000003_0000"
 def warehouse(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[Warehouse]:
-    with Warehouse.open(tmp_path_factory.mktemp("published") / "wh", spark=spark) as opened:
+    with temporary_warehouse(tmp_path_factory.mktemp("published") / "wh", spark) as opened:
         yield opened
-        opened.metastore.stop()
 
 
 @pytest.fixture(scope="module")

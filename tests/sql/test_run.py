@@ -19,6 +19,7 @@ from acid_platform.errors import (
 from acid_platform.metastore import show_columns
 from acid_platform.services import cleaner
 from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.spark
 def warehouse(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> Iterator[Warehouse]:
-    with Warehouse.open(tmp_path_factory.mktemp("sql") / "wh", spark=spark) as opened:
+    with temporary_warehouse(tmp_path_factory.mktemp("sql") / "wh", spark) as opened:
         months = opened.create_table("db.t", "id int, v string, tags array<string>",
                                      partitioned_by=["month int"])
         months.insert([
@@ -38,7 +39,6 @@ def warehouse(
         opened.create_table("u", "id int, w string").insert(
             [{"id": 1, "w": "one"}, {"id": 3, "w": "three"}])
         yield opened
-        opened.metastore.stop()
 
 
 def rows(warehouse: Warehouse, text: str) -> list[tuple[object, ...]]:
