@@ -52,7 +52,7 @@ TEST_STATE = $(JAVA) unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME; \
 
 # Processes that share the tests. More than two gain little: most need the one Spark session.
 JOBS ?= 2
-SHARED = --numprocesses $(JOBS) --dist loadgroup
+SHARED = -p tests.sharing --numprocesses $(JOBS)
 
 # $(1) becomes a DAGSTER_HOME: its configuration is the template's.
 dagster_home = mkdir -p "$(1)" && cp dagster_home/dagster.yaml "$(1)/dagster.yaml"

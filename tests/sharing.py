@@ -1,0 +1,40 @@
+"""How two processes share the tests: all that use the Spark session are one's, files stay whole.
+
+A plugin of pytest, named by the Makefile. Marks of xdist's own groups get lost with pytest 9.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
+
+ROOT = Path(__file__).parent.parent
+
+
+@cache
+def uses_spark(file: str) -> bool:
+    path = ROOT / file
+    return path.suffix == ".py" and "mark.spark" in path.read_text()
+
+
+def share_of(node_id: str) -> str:
+    """What has to stay together: "spark", or the file."""
+    file = node_id.partition("::")[0]
+    return "spark" if uses_spark(file) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Sharing(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return share_of(nodeid)
+
+    return Sharing(config, log)
