@@ -35,7 +35,7 @@ def test_the_documents_build_without_a_warning(tmp_path: Path) -> None:
          str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     text = (tmp_path / "reference.html").read_text()
-    assert "leased" in text and "SnapshotExpired" in text
+    assert "adopt_table" in text and "SnapshotExpired" in text
     outside = re.findall(r'(?:src|<link[^>]*href)="(https?://[^"]+)"', text)
     assert outside == []  # readable without a network
 
