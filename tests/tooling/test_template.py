@@ -60,7 +60,7 @@ print(json.dumps([sorted(one.to_user_string() for one in keys),
 ALONE = """
 import os, sys
 # The virtual environment also knows the checkout that it was made for.
-sys.path[:] = [one for one in sys.path if one == os.environ["PYTHONPATH"]
+sys.path[:] = [one for one in sys.path if one in os.environ["PYTHONPATH"].split(os.pathsep)
                or not os.path.isdir(os.path.join(one, "acid_platform"))]
 """
 
