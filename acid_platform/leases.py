@@ -38,11 +38,26 @@ class Leases:
         self, record: TableRecord, where: str | None, explicit: ValidWriteIdList | None = None
     ) -> TableScan:
         """A scan at a fresh snapshot, or at an explicit write id list (P13)."""
-        return self._scans([(record, where)], explicit)[0]
+        return self.scans([(record, where)], explicit)[0]
 
-    def scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
+    def scans(
+        self, wanted: Sequence[tuple[TableRecord, str | None]],
+        explicit: ValidWriteIdList | None = None,
+    ) -> list[TableScan]:
         """Scans of several tables at one snapshot, under one lease; `where` prunes partitions."""
-        return self._scans(wanted)
+        names = sorted({record.name for record, _ in wanted})
+        lease = self._open(*names)
+        try:
+            lists = {name: explicit or lease.valid_write_ids(name) for name in names}
+            scans = [
+                open_scan(self._layout(record), lists[record.name], lease.valid_txns, where)
+                for record, where in wanted
+            ]
+        except BaseException:
+            lease.commit()
+            raise
+        self._keep(lease, scans)
+        return scans
 
     def snapshot(self, record: TableRecord) -> TableSnapshot:
         """What a fresh snapshot sees of a table; its files stay like those of a scan."""
@@ -76,24 +91,6 @@ class Leases:
 
     def _open(self, *tables: str) -> Lease:
         return self._metastore.open_snapshot(tables, self._info())
-
-    def _scans(
-        self, wanted: Sequence[tuple[TableRecord, str | None]],
-        explicit: ValidWriteIdList | None = None,
-    ) -> list[TableScan]:
-        names = sorted({record.name for record, _ in wanted})
-        lease = self._open(*names)
-        try:
-            lists = {name: explicit or lease.valid_write_ids(name) for name in names}
-            scans = [
-                open_scan(self._layout(record), lists[record.name], lease.valid_txns, where)
-                for record, where in wanted
-            ]
-        except BaseException:
-            lease.commit()
-            raise
-        self._keep(lease, scans)
-        return scans
 
     @contextmanager
     def _arrow_scan(

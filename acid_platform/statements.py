@@ -84,9 +84,7 @@ class Statements:
         )
 
     @contextmanager
-    def next(
-        self, record: TableRecord, layout: TableLayout
-    ) -> Iterator[WriteTarget]:
+    def next(self, record: TableRecord, layout: TableLayout) -> Iterator[WriteTarget]:
         """The target of the next statement; its Spark jobs carry the transaction's tag (P4)."""
         # First: what a target observes belongs to the kind of session that there is.
         spark = self.session = self.context.spark

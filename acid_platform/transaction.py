@@ -50,14 +50,12 @@ class Transaction:
     same partitions meanwhile (T31, T33); then everything was rolled back.
     """
 
-    def __init__(
-        self, context: Context, begun: Begun, restart_if_stale: bool = False
-    ) -> None:
+    def __init__(self, context: Context, begun: Begun, restart_if_stale: bool = False) -> None:
         self._work = Statements(context, begun, restart_if_stale)
 
     @property
     def id(self) -> int:
-        return int(self._work.begun.id)
+        return self._work.id
 
     @property
     def write_ids(self) -> dict[str, int]:

@@ -171,7 +171,8 @@ class Keeper:
         fresh.replay(events)
         fresh.wake(now)
         for mine, theirs in ((state.heartbeats, known.heartbeats), (state.reads, known.reads)):
-            for txn, at in theirs.items():
+            # First who is silent longest; who ended in the lost round alone counts as new.
+            for txn, at in (*theirs.items(), *((one, now) for one in mine if one not in theirs)):
                 if txn in mine:
                     touch(mine, txn, at)
         self.machine.state = state

@@ -118,8 +118,8 @@ class Store:
         """Moves the journal into the tables, in one transaction; `checkpoint` should follow.
 
         Of live tables what differs from the last fold is written. Ended transactions and outcomes
-        older than `forget_before` are deleted (P3). Raises Error; then
-        the journal is as it was. After a crash in between the tables say what they have.
+        older than `forget_before` are deleted (P3). Raises Error; then the journal is as it was.
+        After a crash in between the tables say what they have.
         """
         live = image.keyed(state)
         with self._transaction():

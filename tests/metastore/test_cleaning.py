@@ -13,7 +13,7 @@ from acid_platform.errors import (
     NoSuchTable,
     Terminal,
 )
-from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.records import CleaningTask, CompactionTask, LockRequest
 from acid_platform.snapshot import highest_floor
 from acid_platform.transactions import TxnType, ValidTxnList
 from tests.metastore.world import DELETE, INSERT, E, R, World
@@ -101,17 +101,22 @@ def test_C39_the_lower_watermark_first(world: World) -> None:
     assert base.name == f"base_0000002_v{second.txn_id:07d}"
 
 
+def only_the_first(world: World, first: CompactionTask, second: CompactionTask) -> CleaningTask:
+    """What may be cleaned while somebody is open who began between two compactions."""
+    (ready,) = world.ready()
+    assert ready.id == first.id
+    assert ready.valid_txns.is_valid(first.txn_id)
+    assert not ready.valid_txns.is_valid(second.txn_id)
+    return ready
+
+
 def test_C41_a_compaction_that_not_all_see_is_no_reason_to_clean(world: World) -> None:
     """Two compactions; a reader that opened between both must keep what the second shadows."""
     world.insert()
     first = world.compact()
     reader = world.read(["t"])
     world.insert()
-    second = world.compact()
-    (ready,) = world.ready()
-    assert ready.id == first.id
-    assert ready.valid_txns.is_valid(first.txn_id)
-    assert not ready.valid_txns.is_valid(second.txn_id)
+    only_the_first(world, first, world.compact())
     world.commit(reader)
 
 
@@ -121,12 +126,7 @@ def test_P11_who_asks_for_the_table_only_after_the_cleaning_finds_all_files(worl
     first = world.compact()
     late = world.begin()
     world.insert()
-    second = world.compact()
-    (ready,) = world.ready()
-    assert ready.id == first.id
-    assert ready.valid_txns.is_valid(first.txn_id)
-    assert not ready.valid_txns.is_valid(second.txn_id)
-    world.clean(ready)
+    world.clean(only_the_first(world, first, world.compact()))
     assert world.sees(late).high_watermark == 1
 
 
