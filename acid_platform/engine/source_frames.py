@@ -18,7 +18,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from acid_platform.engine.failures import NO_INSERT
 from acid_platform.engine.formats import read_plain
+from acid_platform.engine.limited import as_read, marked
 from acid_platform.engine.row_keys import (
     BUCKET,
     FILE_NAME_COLUMN,
@@ -110,9 +112,10 @@ class SourceFrames:
                   for i in range(len(self.partition_columns))]
         keys = [f"{ROW_ID_COLUMN}.{field.name} AS {name}"
                 for field, name in zip(ids.fields, KEYS, strict=True)]
-        return frame.selectExpr(*(f"`{name}`" for name in wanted), *self._named(values), *keys,
-                                *([ENTITY] if with_entity else []),
-                                *([FILE_NAME_COLUMN] if self.file_names else []))
+        return self._marked(frame.selectExpr(
+            *(f"`{name}`" for name in wanted), *self._named(values), *keys,
+            *([ENTITY] if with_entity else []),
+            *([FILE_NAME_COLUMN] if self.file_names else [])))
 
     def native(
         self, kind: SourceKind, positional: bool, found: Sequence[Found], tests: Sequence[str],
@@ -140,11 +143,15 @@ class SourceFrames:
             values = [self._literals(i)[ordinal] for i in range(len(self.partition_columns))]
         acid = kind is SourceKind.ACID
         prefix = f"{schema.ROW}." if acid else ""
-        yield frame.selectExpr(
-            *(f"{prefix}`{one.name}` AS `{one.name}`" for one in self.columns),
+        stored = {one.name: as_read(f"{prefix}`{one.name}`", one.type) for one in self.columns}
+        yield self._marked(frame.selectExpr(
+            *(f"{value} AS `{name}`" for name, value in stored.items()),
             *self._named(values), *(_STORED_KEYS if acid else _NO_KEYS),
             *([f"{entity} AS {ENTITY}"] if with_entity else []),
-            *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []))
+            *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else [])))
+
+    def _marked(self, frame: DataFrame) -> DataFrame:
+        return marked(frame, (*self.columns, *self.partition_columns))
 
     def _read(
         self, kind: SourceKind, positional: bool, uris: list[str], tests: Sequence[str]
@@ -166,8 +173,10 @@ class SourceFrames:
 
     def _literals(self, position: int) -> list[str]:
         """Of each entity the value of one partition column, as SQL."""
-        kind = spark_type(self.partition_columns[position].type).simpleString()
-        return [f"try_cast({sql_text(one.values[position])} AS {kind})" for one in self.entities]
+        hive = self.partition_columns[position].type
+        kind = spark_type(hive).simpleString()
+        return [as_read(f"try_cast({sql_text(one.values[position])} AS {kind})", hive)
+                for one in self.entities]
 
     def _named(self, values: Sequence[str]) -> list[str]:
         return [f"{value} AS `{column.name}`"
@@ -201,8 +210,11 @@ def _all_six(columns: Sequence[TableColumn]) -> str:
     leaf = f"{schema.ROW}.`{(schema.cheapest(columns) or columns[0]).name}`"
     # True for every row of a valid file by its first part, which is all that is evaluated; no
     # filter of the reader's can imply it, so that all six root columns stay in the scan.
-    others = " | ".join([*schema.ACID_COLUMNS[1:5], f"CAST({leaf} IS NULL AS bigint)"])
-    return f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT} OR ({others}) > 0)"
+    parts = [f"coalesce(CAST({one} AS string), 'NULL')"
+             for one in (*schema.ACID_COLUMNS[:5], f"{leaf} IS NULL")]
+    message = f"concat_ws(' ', '{NO_INSERT}', _metadata.file_path, {', '.join(parts)})"
+    return (f"({never_pushed(schema.OPERATION)} = {schema.INSERT_EVENT}"
+            f" OR CAST(raise_error({message}) AS boolean))")
 
 
 _STORED_KEYS = (

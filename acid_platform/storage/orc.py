@@ -18,7 +18,9 @@ from pyarrow import orc
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
+from acid_platform.layout.orc_tail import declared_footer, has_declared
 from acid_platform.layout.schema import RowKey
+from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 
 _ROWS_AT_ONCE = 10_000
@@ -121,18 +123,37 @@ def _ascend(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
     return bool(((dw > 0) | ((dw == 0) & ((db > 0) | ((db == 0) & (dr > 0))))).all())
 
 
-def finish_file(files: Files, path: str, deletes: bool) -> int:
-    """Give a freshly written ACID file the footer metadata that Hive needs; returns its rows.
+def finish_file(files: Files, path: str, deletes: bool, columns: Sequence[Column]) -> int:
+    """Give a freshly written ACID file the footer that Hive needs; returns its rows.
 
-    Raises CorruptFile when its keys do not ascend (storage.md section 2).
+    `columns` are those of `row`, in their order. Raises CorruptFile when its keys do not ascend
+    (storage.md section 2).
     """
     file = open_orc(files, path)
     rows = int(file.nrows)
     if rows:
         ends = stripe_ends(file, path)
         counts = (0, rows) if deletes else (rows, 0)
-        files.amend_orc(path, schema.user_metadata(ends, *counts))
+        footer = _declared(file, path, columns, acid=True)
+        files.amend_orc(path, schema.user_metadata(ends, *counts), footer)
     return rows
+
+
+def finish_plain_file(files: Files, path: str, columns: Sequence[Column]) -> int:
+    """The same for a file of an insert-only table, which has no keys; returns its rows."""
+    file = open_orc(files, path)
+    if footer := _declared(file, path, columns, acid=False):
+        files.amend_orc(path, {}, footer)
+    return int(file.nrows)
+
+
+def _declared(
+    file: orc.ORCFile, path: str, columns: Sequence[Column], acid: bool
+) -> bytes | None:
+    """None: the file has the declared types as it is."""
+    if not has_declared(columns):
+        return None
+    return declared_footer(file.reader.serialized_file_tail(), columns, acid, path)
 
 
 @contextmanager
