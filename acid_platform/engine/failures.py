@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.errors.exceptions import captured
 from pyspark.sql import DataFrame, SparkSession
 
+from acid_platform import errors
 from acid_platform.errors import (
     AcidError,
     CorruptFile,
@@ -39,6 +40,7 @@ _TEXT_LOST = re.compile(r"\[TEXT_VALUE_LOST\] ([^\n]*)")
 _UNREADABLE = re.compile(r"\[FAILED_READ_FILE\S*\] Encountered error while reading file"
                          r" (\S+/(?:bucket_\d+\w*|\d+_\d+(?:_copy_\d+)?))\.\s")
 _UNWRITTEN = re.compile(r"\[TASK_WRITE_FAILED\] [^\n]* (\S+?)\.\s")
+_OURS = re.compile(r"^acid_platform\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (\S[^\n]*)", re.MULTILINE)
 
 OTHER_PARTITION = "[OTHER_PARTITION]"
@@ -55,6 +57,9 @@ _TOO_LONG = re.compile(r"\[TOO_LONG\] (column \S+ of \S+ takes \S+ a value has \
 def of_files(error: BaseException) -> AcidError | None:
     """What a Spark exception says of the data files, or None: gone, unreadable, none of ours."""
     text = str(error)
+    if ours := _OURS.search(text):  # raised in a task
+        kind: type[AcidError] = getattr(errors, ours[1], AcidError)
+        return kind(ours[2])
     if _MISSING_FILE.search(text) and (path := _ACID_FILE.search(text)):
         return SnapshotExpired(
             f"{path[0]} is gone: the read lease of this DataFrame has ended and the"
@@ -108,7 +113,7 @@ def _path(uri: str) -> str:
 
 
 def _no_insert(path: str, operation: str) -> AcidError:
-    if operation == "NULL":
+    if operation in ("NULL", str(schema.INSERT_EVENT)):
         return CorruptFile(f"{path} lacks ACID columns, or has an event without a row key; restore"
                            " it or drop its transaction")
     return wrong_operation(int(operation), schema.INSERT_EVENT, path)

@@ -76,7 +76,7 @@ def _stored(value: str, column: Column, table: str) -> str:
     def checked(one: str, hive: HiveType) -> str:
         message = f"{TOO_LONG} column {column.name} of {table} takes {hive}, a value has "
         quoted = message.replace("\\", "\\\\").replace("'", "\\'")
-        error = f"raise_error(concat('{quoted}', length({one}), ' characters'))"
+        error = f"raise_error(concat('{quoted}', length(rtrim({one})), ' characters'))"
         return (f"CASE WHEN length(rtrim({one})) > {hive.sizes[0]} THEN {error}"
                 f" ELSE {_cut(one, hive)} END")
 

@@ -208,13 +208,15 @@ def never_pushed(name: str) -> str:
 
 def _all_six(columns: Sequence[TableColumn]) -> str:
     leaf = f"{schema.ROW}.`{(schema.cheapest(columns) or columns[0]).name}`"
-    # True for every row of a valid file by its first part, which is all that is evaluated; no
-    # filter of the reader's can imply it, so that all six root columns stay in the scan.
+    # True for every row of a valid file by its first part, which is all that is evaluated: inserts
+    # whose keys are whole. No filter of the reader's can imply it, so that all six root columns
+    # stay in the scan.
+    keys = " | ".join(f"CAST({one} AS bigint)" for one in schema.ACID_COLUMNS[1:5])
+    found = f"coalesce(CAST({schema.OPERATION} AS bigint) | (({keys}) & 0), -1)"
     parts = [f"coalesce(CAST({one} AS string), 'NULL')"
              for one in (*schema.ACID_COLUMNS[:5], f"{leaf} IS NULL")]
     message = f"concat_ws(' ', '{NO_INSERT}', _metadata.file_path, {', '.join(parts)})"
-    return (f"({never_pushed(schema.OPERATION)} = {schema.INSERT_EVENT}"
-            f" OR CAST(raise_error({message}) AS boolean))")
+    return f"({found} = {schema.INSERT_EVENT} OR CAST(raise_error({message}) AS boolean))"
 
 
 _STORED_KEYS = (

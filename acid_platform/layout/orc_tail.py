@@ -25,6 +25,8 @@ _COMPRESSION = 2
 _BLOCK_SIZE = 3
 _TYPES = 4
 _USER_METADATA = 5
+_CALENDAR = 8
+_PROLEPTIC = 2
 _MAGIC = b"ORC"
 _DEFAULT_BLOCK = 1 << 18
 
@@ -101,6 +103,15 @@ def _chunks(content: bytes, block: int) -> bytes:
     """Chunks of a compressed stream that are stored as they are: length, and the bit saying so."""
     parts = (content[at:at + block] for at in range(0, len(content), block))
     return b"".join((len(one) << 1 | 1).to_bytes(3, "little") + one for one in parts)
+
+
+def is_proleptic(file_tail: bytes) -> bool:
+    """Whether days before 15 October 1582 are Gregorian ones too; else they are Julian.
+
+    `file_tail`: the file's decompressed tail, ORC's message FileTail.
+    """
+    footer = next(one.payload for one in _fields(file_tail) if one.number == _TAIL_FOOTER)
+    return any(one.number == _CALENDAR and one.value == _PROLEPTIC for one in _fields(footer))
 
 
 def has_declared(columns: Sequence[Column]) -> bool:

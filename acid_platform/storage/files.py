@@ -177,7 +177,8 @@ class Files:
         error. Raises PublicationFailed.
         """
         if self.exists(final):
-            raise PublicationFailed(f"{final} exists already; a write id was used twice?")
+            raise PublicationFailed(f"{final} exists already, as if a write id was used twice; move"
+                                    " it away if no transaction owns it, and run it again")
         self.system.create_dir(final.rpartition("/")[0], recursive=True)
         self.system.move(temporary, final)
 

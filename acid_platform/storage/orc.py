@@ -21,6 +21,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.orc_tail import declared_footer, has_declared
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column
+from acid_platform.storage.calendars import shown_day
 from acid_platform.storage.files import Files
 
 _ROWS_AT_ONCE = 10_000
@@ -168,6 +169,32 @@ def _readable(path: str) -> Iterator[None]:
 _TIMESTAMPS = (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT)
 
 
+class _Days(pyorc.converters.ORCConverter):
+    """Since 1970, as an integer: Python's date begins with the year 1, files hold earlier days."""
+
+    @staticmethod
+    def from_orc(days: int) -> int:
+        return days
+
+    @staticmethod
+    def to_orc(value: int) -> int:
+        return value
+
+
+class _ShownDate(pyorc.converters.DateConverter):
+    @staticmethod
+    def from_orc(days: int) -> datetime.date:
+        return pyorc.converters.DateConverter.from_orc(shown_day(days))
+
+
+class _ShownTimestamp(pyorc.converters.TimestampConverter):
+    @staticmethod
+    def from_orc(seconds: int, nanoseconds: int, zone: Any) -> datetime.datetime:
+        days, rest = divmod(seconds, 86_400)
+        return pyorc.converters.TimestampConverter.from_orc(
+            shown_day(days) * 86_400 + rest, nanoseconds, zone)
+
+
 class _Microseconds(pyorc.converters.ORCConverter):
     """Since 1970, as an integer: Python's datetime ends with the year 9999."""
 
@@ -244,7 +271,7 @@ def wide_timestamps(
             else schema.field(root).type) for root, fields in wanted.items()}
         reader = pyorc.Reader(
             content, struct_repr=pyorc.StructRepr.DICT,
-            converters=dict.fromkeys(_TIMESTAMPS, _Microseconds))
+            converters={pyorc.TypeKind.DATE: _Days, **dict.fromkeys(_TIMESTAMPS, _Microseconds)})
         rows = iter(reader.read_stripe(stripe))
         parts = []
         while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
@@ -296,7 +323,8 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
     Raises CorruptFile.
     """
     with _readable(path), files.system.open_input_file(path) as stream:
-        reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT)
+        reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT, converters={
+            pyorc.TypeKind.DATE: _ShownDate, **dict.fromkeys(_TIMESTAMPS, _ShownTimestamp)})
         for row in reader:
             yield {key: _plain(value) for key, value in row.items()}
 
