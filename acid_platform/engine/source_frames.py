@@ -164,7 +164,7 @@ class SourceFrames:
         if kind is SourceKind.ACID:
             rows = spark_schema(self.columns)
             found = reader.options(**self.options).schema(event_schema(rows)).orc(uris)
-            return found.filter(" AND ".join([_all_six(self.columns), *tests]))
+            return found.filter(" AND ".join([*_all_six(self.columns), *tests]))
         if kind is SourceKind.RAW:
             # Files with names like `_col0` are matched by the position in the whole table.
             columns = self.table if positional else self.columns
@@ -206,17 +206,21 @@ def never_pushed(name: str) -> str:
     return f"coalesce({name}, -1)"
 
 
-def _all_six(columns: Sequence[TableColumn]) -> str:
+def _all_six(columns: Sequence[TableColumn]) -> list[str]:
+    """Two tests, true for every row of a valid file: inserts whose keys are whole.
+
+    Each is decided by its first part. No filter of the reader's can imply them, so that all six
+    root columns stay in the scan. The first names nothing of `row`: it would come after the
+    reader's filters on values, which are NULL where a file is none of ours.
+    """
+    ids = schema.ACID_COLUMNS[:5]
+    keys = " | ".join(f"CAST({one} AS bigint)" for one in ids[1:])
+    operation = f"coalesce(CAST({schema.OPERATION} AS bigint) | (({keys}) & 0), -1)"
+    shown = ", ".join(f"coalesce(CAST({one} AS string), 'NULL')" for one in ids)
+    message = f"concat_ws(' ', '{NO_INSERT}', _metadata.file_path, {shown})"
     leaf = f"{schema.ROW}.`{(schema.cheapest(columns) or columns[0]).name}`"
-    # True for every row of a valid file by its first part, which is all that is evaluated: inserts
-    # whose keys are whole. No filter of the reader's can imply it, so that all six root columns
-    # stay in the scan.
-    keys = " | ".join(f"CAST({one} AS bigint)" for one in schema.ACID_COLUMNS[1:5])
-    found = f"coalesce(CAST({schema.OPERATION} AS bigint) | (({keys}) & 0), -1)"
-    parts = [f"coalesce(CAST({one} AS string), 'NULL')"
-             for one in (*schema.ACID_COLUMNS[:5], f"{leaf} IS NULL")]
-    message = f"concat_ws(' ', '{NO_INSERT}', _metadata.file_path, {', '.join(parts)})"
-    return f"({found} = {schema.INSERT_EVENT} OR CAST(raise_error({message}) AS boolean))"
+    return [f"({operation} = {schema.INSERT_EVENT} OR CAST(raise_error({message}) AS boolean))",
+            f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT} OR {leaf} IS NULL)"]
 
 
 _STORED_KEYS = (
