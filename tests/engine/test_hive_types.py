@@ -156,6 +156,20 @@ def test_P17_instants_are_instants_in_every_time_zone(
         table.insert(warehouse.spark.sql("SELECT TIMESTAMP_NTZ '2020-07-01 12:00:00' AS z"))
 
 
+def test_both_readers_show_ancient_days_as_they_were_written(warehouse: Warehouse) -> None:
+    """Hive's and Spark's writers count them by the Julian calendar, Arrow's reader does not."""
+    table = warehouse.create_table("db.ancient", "d date, w timestamp")
+    rows = [(datetime.date(1, 1, 1), datetime.datetime(2, 3, 4, 5, 6, 7)),
+            (datetime.date(1582, 10, 4), datetime.datetime(1582, 10, 15))]
+    table.insert([{"d": day, "w": time} for day, time in rows])
+    for compaction in (None, "major"):
+        if compaction:
+            table.compact(compaction)
+        assert sorted(map(tuple, table.read().collect())) == rows
+        assert sorted(tuple(row.values()) for row in table.to_arrow().to_pylist()) == rows
+        assert table.to_arrow(where="d < DATE '0001-01-02'").num_rows == 1
+
+
 @pytest.mark.parametrize("call", [
     lambda wh: wh.create_table("db.p", "id int", ["p char(3)"]),
     lambda wh: wh.create_table("db.p", "id int", ["p timestamp with local time zone"]),

@@ -183,7 +183,7 @@ def test_P19_a_failed_rename_takes_back_the_others(
 
     monkeypatch.setattr(Files, "publish", failing)
     with warehouse.transaction() as txn:
-        with pytest.raises(OSError, match="disk gone"):
+        with pytest.raises(PublicationFailed, match="disk gone"):
             txn.table("db.r").insert([{"id": 1, "m": 1}, {"id": 2, "m": 2}])
         monkeypatch.undo()
         txn.table("db.r").insert([{"id": 3, "m": 1}])
