@@ -130,5 +130,5 @@ def silent_runs(metastore: Metastore, run_ids: Collection[str]) -> Iterator[Sile
 
 def _last_word(instance: dg.DagsterInstance, run_id: str) -> float:
     """When something was last heard of a run, in milliseconds UTC."""
-    [last] = instance.get_records_for_run(run_id, limit=1, ascending=False).records
-    return last.timestamp * 1000
+    last = instance.get_records_for_run(run_id, limit=1, ascending=False).records
+    return max((one.timestamp for one in last), default=0.0) * 1000
