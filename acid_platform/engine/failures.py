@@ -41,7 +41,6 @@ _UNREADABLE = re.compile(r"\[FAILED_READ_FILE\S*\] Encountered error while readi
                          r" (\S+/(?:bucket_\d+\w*|\d+_\d+(?:_copy_\d+)?))\.\s")
 _UNWRITTEN = re.compile(r"\[TASK_WRITE_FAILED\] [^\n]* (\S+?)\.\s")
 _OURS = re.compile(r"^acid_platform\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
-_CAUSE = re.compile(r"^Caused by: [\w.$]+: (\S[^\n]*)", re.MULTILINE)
 
 OTHER_PARTITION = "[OTHER_PARTITION]"
 """Begins the message of a job that met a row of another partition than it was to write."""
@@ -68,7 +67,7 @@ def of_files(error: BaseException) -> AcidError | None:
     if wrong := _NO_INSERT.search(text):
         return _no_insert(_path(wrong[1]), wrong[2])
     if unreadable := _UNREADABLE.search(text):
-        return CorruptFile(f"{_path(unreadable[1])} can't be read: {_cause(text)}; restore it or"
+        return CorruptFile(f"{_path(unreadable[1])} can't be read: {_cause(error)}; restore it or"
                            " drop its transaction")
     return None
 
@@ -91,7 +90,7 @@ def translated(error: BaseException) -> AcidError | None:
     if value := _VALUE_ERROR.search(text):
         return WrongType(f"a value does not fit its column: {value[0]}")
     if unwritten := _UNWRITTEN.search(text):
-        return PublicationFailed(f"{_path(unwritten[1])} can't be written: {_cause(text)}; nothing"
+        return PublicationFailed(f"{_path(unwritten[1])} can't be written: {_cause(error)}; nothing"
                                  " was published: make room, or allow it, and run it again")
     if isinstance(error, ParseException):
         return InvalidExpression(f"not a SQL expression: {_first_line(text)}")
@@ -102,10 +101,12 @@ def translated(error: BaseException) -> AcidError | None:
     return None
 
 
-def _cause(text: str) -> str:
-    """The innermost exception's message."""
-    found: list[str] = _CAUSE.findall(text)
-    return found[-1] if found else _first_line(text)
+def _cause(error: BaseException) -> str:
+    """What the innermost exception says; a Connect client is only told of the outermost."""
+    inner: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    while inner is not None and inner.getCause() is not None:
+        inner = inner.getCause()
+    return _first_line(str(error) if inner is None else str(inner.toString()))
 
 
 def _path(uri: str) -> str:

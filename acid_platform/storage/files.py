@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from urllib.parse import urlparse
+from urllib.parse import quote, urlparse
 
 from pyarrow import fs
 
@@ -39,7 +39,8 @@ class Files:
         """The file system of a path or URI, and the path inside it."""
         if "://" not in location and not location.startswith("file:"):
             return cls(fs.LocalFileSystem()), location.rstrip("/") or "/"
-        system, path = fs.FileSystem.from_uri(location)
+        # Spark takes paths as they are, Arrow no blank and the like in a URI: `p=a b`.
+        system, path = fs.FileSystem.from_uri(quote(location, safe="%/:?&=@,;+~!$'()*"))
         local = isinstance(system, fs.LocalFileSystem)
         return cls(system, "" if local else urlparse(location).scheme), path.rstrip("/")
 

@@ -221,7 +221,8 @@ def test_section_6_rows_lie_in_the_bucket_of_their_char_and_varchar(
                            3, version)
         assert [row["row__id"]["bucketid"] >> 16 & 0xFFF for row in found] == list(where)
         assert hive(spark, table, tmp_path / str(number)) == ours(table)
-        table.compact("major")
+        if not number:
+            table.compact("major")
 
 
 @pytest.mark.slow

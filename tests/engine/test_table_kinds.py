@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -214,3 +216,27 @@ def test_storage10_insert_only_tables_are_compacted(warehouse: Warehouse, name: 
     assert {path.name for path in Path(table.location, base.directory).iterdir()} == {
         "000000_0", "_orc_acid_version"}
     assert [row.asDict() for row in table.read().orderBy("id").collect()] == rows
+
+
+@pytest.mark.parametrize("directory", ["a b", "100%20é #1"])
+def test_directories_may_hold_blanks_and_what_uris_escape(
+    tmp_path: Path, spark: SparkSession, directory: str
+) -> None:
+    with temporary_warehouse(tmp_path / directory, spark) as opened:
+        table = opened.create_table("db.t", "id int", partitioned_by=["p string"])
+        table.insert([{"id": i, "p": p} for i, p in enumerate(["a b", "50%", "a b", "é:#"])])
+        assert table.delete("id = 0") == 1
+        for partition in table.partitions():
+            table.compact("major", partition=partition)
+        left = [(1, "50%"), (2, "a b"), (3, "é:#")]
+        assert sorted(map(tuple, table.read().collect())) == left
+        assert sorted(tuple(row.values()) for row in table.to_arrow().to_pylist()) == left
+        # Rows of files without ACID columns get their identity in Spark tasks.
+        originals = tmp_path / f"{directory} too" / "p=a b"
+        originals.mkdir(parents=True)
+        orc.write_table(pa.table({"id": pa.array([1, 2], pa.int32())}), str(originals / "000000_0"))
+        found = opened.adopt_table("db.o", originals.parent, "id int", partitioned_by=["p string"])
+        assert found.delete("id = 1") == 1
+        assert found.read().collect() == [(2, "a b")]
+        found.compact("major", partition="p=a b")
+        assert found.read().collect() == [(2, "a b")]

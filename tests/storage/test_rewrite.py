@@ -264,3 +264,12 @@ def test_a_compaction_writes_the_declared_types_and_cuts_as_readers_do(tmp_path:
     files, _ = Files.of(str(tmp_path))
     assert orc_schema(files, output).endswith("row:struct<id:int,v:varchar(9)>>")
     assert [one["row"]["v"] for one in events(files, output)] == ["(1, 53687"] * 2
+
+
+def test_a_location_may_hold_blanks_and_what_uris_escape(tmp_path: Path) -> None:
+    where = tmp_path / "p=a b%20#"
+    where.mkdir()
+    path = write(where / "in", [(1, P, 0, 1)])
+    rows, _ = rewrite_bucket(Rewrite(
+        f"file://{where}", (Input(path),), (), str(where / "out"), COLUMNS, 9, (), "zlib"))
+    assert rows == 1 and (where / "out").exists()
