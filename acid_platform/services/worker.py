@@ -210,6 +210,9 @@ def work_once(
     except AcidError as error:
         run.fail(error)
         return Outcome(run.task, "failed", str(error), run.plan)
+    except Exception as error:  # a full disk, say: the trouble of one table, as to Hive's Worker
+        run.fail(error)
+        return Outcome(run.task, "failed", f"{type(error).__name__}: {error}", run.plan)
     except BaseException as error:
         run.fail(error)
         raise

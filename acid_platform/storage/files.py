@@ -7,6 +7,7 @@ atomic rename of a visible thing: a delta is invisible until the metastore commi
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import quote, urlparse
@@ -25,6 +26,7 @@ from acid_platform.layout.partitions import partition_segment
 from acid_platform.snapshot.listing import EntityListing, FileEntry
 
 _THREADS = 8
+_NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,9 @@ class Files:
         """The file system of a path or URI, and the path inside it."""
         if "://" not in location and not location.startswith("file:"):
             return cls(fs.LocalFileSystem()), location.rstrip("/") or "/"
-        # Spark takes paths as they are, Arrow no blank and the like in a URI: `p=a b`.
-        system, path = fs.FileSystem.from_uri(quote(location, safe="%/:?&=@,;+~!$'()*"))
+        # Spark takes paths as they are; Arrow wants blanks and the like of `p=a b` escaped.
+        uri = quote(_NO_ESCAPE.sub("%25", location), safe="%/:?&=@,;+~!$'()*")
+        system, path = fs.FileSystem.from_uri(uri)
         local = isinstance(system, fs.LocalFileSystem)
         return cls(system, "" if local else urlparse(location).scheme), path.rstrip("/")
 

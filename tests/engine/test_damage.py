@@ -21,7 +21,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform.engine import write
-from acid_platform.errors import AcidError, PublicationFailed, TxnAborted
+from acid_platform.errors import AcidError, CompactionFailed, PublicationFailed, TxnAborted
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
 from acid_platform.transactions import NONE_OPEN
@@ -171,3 +171,18 @@ def test_a_statement_that_fails_half_way_leaves_nothing(subject: Subject, kind: 
     assert subject.table.count() == len(GOOD)
     assert subject.table.insert(rows) == 5000
     assert subject.table.count() == len(GOOD) + 5000
+
+
+def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(
+    subject: Subject
+) -> None:
+    before = contents(subject.root)
+    with failing("write")(subject), pytest.raises(
+            CompactionFailed, match=r"compaction \d+ of db\.t failed: .*No space left"):
+        subject.table.compact("major")
+    assert contents(subject.root) == before
+    subject.nothing_is_left()
+    (row,) = subject.warehouse.metastore.compactions()
+    assert row["state"] == "failed" and "No space left" in row["errormessage"]
+    subject.table.compact("major")
+    assert sorted(subject.table.to_arrow()["v"].to_pylist()) == GOOD

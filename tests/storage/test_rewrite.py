@@ -266,8 +266,9 @@ def test_a_compaction_writes_the_declared_types_and_cuts_as_readers_do(tmp_path:
     assert [one["row"]["v"] for one in events(files, output)] == ["(1, 53687"] * 2
 
 
-def test_a_location_may_hold_blanks_and_what_uris_escape(tmp_path: Path) -> None:
-    where = tmp_path / "p=a b%20#"
+@pytest.mark.parametrize("name", ["p=a b%20#", "p=%zz", "p=é[1]"])
+def test_a_location_may_hold_blanks_and_what_uris_escape(tmp_path: Path, name: str) -> None:
+    where = tmp_path / name
     where.mkdir()
     path = write(where / "in", [(1, P, 0, 1)])
     rows, _ = rewrite_bucket(Rewrite(
