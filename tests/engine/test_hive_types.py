@@ -246,7 +246,8 @@ def test_nested_values_partitions_and_evolution(warehouse: Warehouse) -> None:
         table.insert([{**row, "p": "too long"}])
     table = warehouse.sql("CREATE TABLE db.copy AS SELECT id, t, p FROM db.nested") and \
         warehouse.table("db.copy")
-    assert table.record.columns == [("id", "int"), ("t", "varchar(2)"), ("p", "varchar(4)")]
+    assert list(table.record.columns) == [
+        ("id", "int"), ("t", "varchar(2)"), ("p", "varchar(4)")]
     warehouse.sql("ALTER TABLE db.copy CHANGE t t varchar(5)")
     warehouse.sql("INSERT INTO db.copy VALUES (3, 'abcde', 'q')")
     assert warehouse.sql("SELECT t FROM db.copy WHERE id = 3").collect() == [("abcde",)]

@@ -218,7 +218,8 @@ def test_storage10_insert_only_tables_are_compacted(warehouse: Warehouse, name: 
     assert [row.asDict() for row in table.read().orderBy("id").collect()] == rows
 
 
-@pytest.mark.parametrize("directory", ["a b", "100%20é #1"])
+@pytest.mark.parametrize("directory", [
+    "100%20é #1", pytest.param("a b", marks=pytest.mark.slow)])
 def test_directories_may_hold_blanks_and_what_uris_escape(
     tmp_path: Path, spark: SparkSession, directory: str
 ) -> None:
