@@ -46,8 +46,8 @@ OTHER_PARTITION = "[OTHER_PARTITION]"
 """Begins the message of a job that met a row of another partition than it was to write."""
 _OTHER_PARTITION = re.compile(r"\[OTHER_PARTITION\] ([^\n]*)")
 NO_INSERT = "[NO_INSERT]"
-"""Begins the message of a scan that met something else than an insert event: file, operation."""
-_NO_INSERT = re.compile(r"\[NO_INSERT\] (\S+) (\S+)")
+"""Begins the message of a scan that met something else than an insert event: where, operation."""
+_NO_INSERT = re.compile(r"\[NO_INSERT\] ([^\n]+?): (-?\d+)")
 TOO_LONG = "[TOO_LONG]"
 """Begins the message of a job that met a text that its CHAR or VARCHAR column does not take."""
 _TOO_LONG = re.compile(r"\[TOO_LONG\] (column \S+ of \S+ takes \S+ a value has \d+ characters)")
@@ -65,10 +65,10 @@ def of_files(error: BaseException) -> AcidError | None:
             " Cleaner removed what newer snapshots do not need; call read() again"
         )
     if wrong := _NO_INSERT.search(text):
-        return _no_insert(_path(wrong[1]), wrong[2])
+        return _no_insert(_path(wrong[1]), int(wrong[2]))
     if unreadable := _UNREADABLE.search(text):
-        return CorruptFile(f"{_path(unreadable[1])} can't be read: {_cause(error)}; restore it or"
-                           " drop its transaction")
+        return CorruptFile(f"{_path(unquote(unreadable[1]))} can't be read: {_cause(error)};"
+                           " restore it or drop its transaction")
     return None
 
 
@@ -110,14 +110,14 @@ def _cause(error: BaseException) -> str:
 
 
 def _path(uri: str) -> str:
-    return unquote(uri).removeprefix("file:").replace("///", "/", 1)
+    return uri.removeprefix("file:").replace("///", "/", 1)
 
 
-def _no_insert(path: str, operation: str) -> AcidError:
-    if operation in ("NULL", str(schema.INSERT_EVENT)):
+def _no_insert(path: str, operation: int) -> AcidError:
+    if operation < 0:
         return CorruptFile(f"{path} lacks ACID columns, or has an event without a row key; restore"
-                           " it or drop its transaction")
-    return wrong_operation(int(operation), schema.INSERT_EVENT, path)
+                           " it or drop its transaction (acid fsck tells which file it is)")
+    return wrong_operation(operation, schema.INSERT_EVENT, path)
 
 
 def _first_line(text: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from posixpath import commonpath
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -164,7 +165,7 @@ class SourceFrames:
         if kind is SourceKind.ACID:
             rows = spark_schema(self.columns)
             found = reader.options(**self.options).schema(event_schema(rows)).orc(uris)
-            return found.filter(" AND ".join([*_all_six(self.columns), *tests]))
+            return found.filter(" AND ".join([*_all_six(self.columns, uris), *tests]))
         if kind is SourceKind.RAW:
             # Files with names like `_col0` are matched by the position in the whole table.
             columns = self.table if positional else self.columns
@@ -206,18 +207,18 @@ def never_pushed(name: str) -> str:
     return f"coalesce({name}, -1)"
 
 
-def _all_six(columns: Sequence[TableColumn]) -> list[str]:
+def _all_six(columns: Sequence[TableColumn], uris: Sequence[str]) -> list[str]:
     """Two tests, true for every row of a valid file: inserts whose keys are whole.
 
     Each is decided by its first part. No filter of the reader's can imply them, so that all six
     root columns stay in the scan. The first names nothing of `row`: it would come after the
-    reader's filters on values, which are NULL where a file is none of ours.
+    reader's filters on values, which are NULL where a file is none of ours. Its message is a
+    literal but for the operation: a file name would have to be there for every row.
     """
-    ids = schema.ACID_COLUMNS[:5]
-    keys = " | ".join(f"CAST({one} AS bigint)" for one in ids[1:])
+    keys = " | ".join(f"CAST({one} AS bigint)" for one in schema.ACID_COLUMNS[1:5])
     operation = f"coalesce(CAST({schema.OPERATION} AS bigint) | (({keys}) & 0), -1)"
-    shown = ", ".join(f"coalesce(CAST({one} AS string), 'NULL')" for one in ids)
-    message = f"concat_ws(' ', '{NO_INSERT}', _metadata.file_path, {shown})"
+    where = uris[0] if len(uris) == 1 else f"{commonpath(uris)} ({len(uris)} files)"
+    message = f"concat({sql_text(f'{NO_INSERT} {where}: ')}, {operation})"
     leaf = f"{schema.ROW}.`{(schema.cheapest(columns) or columns[0]).name}`"
     return [f"({operation} = {schema.INSERT_EVENT} OR CAST(raise_error({message}) AS boolean))",
             f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT} OR {leaf} IS NULL)"]
