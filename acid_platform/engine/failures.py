@@ -35,7 +35,7 @@ _TEXT_LOST = re.compile(r"\[TEXT_VALUE_LOST\] ([^\n]*)")
 
 OTHER_PARTITION = "[OTHER_PARTITION]"
 """Begins the message of a job that met a row of another partition than it was to write."""
-_OTHER_PARTITION = re.compile(r"\[OTHER_PARTITION\] ([^\n]*)")
+_OTHER_PARTITION = re.compile(r"\[OTHER_PARTITION\] ([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 
 
 def translated(error: BaseException) -> AcidError | None:

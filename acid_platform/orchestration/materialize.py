@@ -7,6 +7,7 @@ one commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -80,14 +81,15 @@ def materialize(
     """
     wanted = [one for one in planned if one.out.asset_key in context.selected_asset_keys]
     selected = frozenset(context.selected_asset_check_keys)
-    for plan in wanted:
-        ensure_table(warehouse, plan.out)
-    txn = warehouse.transaction()
+    with retried(context, retry_policy):
+        for plan in wanted:
+            ensure_table(warehouse, plan.out)
+        txn = warehouse.transaction()
     txn.when_lost(lambda reason: context.log.warning(
         f"{reason}: nothing that this attempt writes will be committed"))
     written: list[_Written] = []
     try:
-        with txn:
+        with retried(context, retry_policy), txn:
             produced = _by_table(produce(LentTransaction(txn)), planned)
             _refuse_unselected(txn, planned, wanted)
             for plan in wanted:
@@ -110,11 +112,6 @@ def materialize(
             " look at the checks of this run, then materialize again",
             metadata={"transaction": txn.id}, allow_retries=False,
         ) from None
-    except OutcomeUnknown:
-        raise
-    except Transient as error:
-        _retry(context, error, txn, retry_policy)
-        raise
     for done in written:
         yield from done.results
         yield _result(context, warehouse, txn, done)
@@ -182,19 +179,25 @@ def _check(txn: Transaction, done: _Written, docs: Path) -> None:
         done.findings.extend(evaluate(frame, out.expectations, out.key, docs))
 
 
-def _retry(
-    context: dg.AssetExecutionContext, error: Transient, txn: Transaction,
-    policy: dg.RetryPolicy | None,
-) -> None:
-    """Raises dg.RetryRequested while the policy allows another attempt."""
-    attempt = context.retry_number + 1
-    if policy is None or attempt > policy.max_retries:
-        return
-    context.log.warning(
-        f"transaction {txn.id} was aborted ({type(error).__name__}: {error}); attempt"
-        f" {attempt} of {policy.max_retries} begins again with a fresh snapshot")
-    seconds = max(0, policy.calculate_delay(attempt))
-    raise dg.RetryRequested(policy.max_retries, seconds) from error
+@contextmanager
+def retried(
+    context: dg.AssetExecutionContext, policy: dg.RetryPolicy | None
+) -> Iterator[None]:
+    """Transient errors of the block become dg.RetryRequested while the policy allows another
+    attempt; OutcomeUnknown never does. Nothing may be committed when the block raises."""
+    try:
+        yield
+    except OutcomeUnknown:
+        raise
+    except Transient as error:
+        attempt = context.retry_number + 1
+        if policy is None or attempt > policy.max_retries:
+            raise
+        context.log.warning(
+            f"nothing was committed ({type(error).__name__}: {error}); attempt {attempt} of"
+            f" {policy.max_retries} begins again with a fresh snapshot")
+        seconds = max(0, policy.calculate_delay(attempt))
+        raise dg.RetryRequested(policy.max_retries, seconds) from error
 
 
 def _result(

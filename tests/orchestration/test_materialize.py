@@ -27,6 +27,7 @@ from acid_platform.orchestration import (
 )
 from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.warehouse import Warehouse
+from resources import WarehouseResource
 from tests.orchestration.conftest import Place, quiet
 from tests.orchestration.local_writes import insert
 
@@ -220,6 +221,29 @@ def test_transient_errors_are_tried_again_as_the_policy_says(
     assert not result.success and str(error) in failure(result)
     assert len(set(seen)) == attempts  # each with a transaction, so a snapshot, of its own
     assert kinds(result).count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == attempts - 1
+
+
+def test_a_metastore_out_of_reach_is_tried_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.table()
+    opening, beginning = WarehouseResource.open, Warehouse.transaction
+    failing = [opening, beginning]
+
+    def fails_once(real: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            if real in failing:
+                failing.remove(real)
+                raise MetastoreUnavailable("gone")
+            return real(*arguments)
+        return call
+
+    monkeypatch.setattr(WarehouseResource, "open", fails_once(opening))
+    monkeypatch.setattr(Warehouse, "transaction", fails_once(beginning))
+    result = run(place, driven([Finding("ids_are_positive", True)],
+                               retry_policy=dg.RetryPolicy(max_retries=2)))
+    assert result.success, failure(result)
+    assert kinds(result).count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == 2
 
 
 @pytest.mark.parametrize(("answer", "why"), [
