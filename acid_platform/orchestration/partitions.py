@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from acid_platform.errors import InvalidDefinition
-from acid_platform.layout.partitions import as_written, parse_partition
+from acid_platform.errors import InvalidDefinition, NoSuchPartition
+from acid_platform.layout.partitions import DEFAULT_PARTITION, as_written, parse_partition
 from acid_platform.layout.types import INTEGRAL, Column
 
 PartitionText = str | Mapping[str, str]
@@ -36,7 +36,12 @@ class Part:
             key = key.keys_by_dimension[self.dimension]
         if self.windows and self.code:
             key = self.windows.time_window_for_partition_key(key).start.strftime(self.code)
-        return as_written(key, self.column, table) or ""
+        text = as_written(key, self.column, table)
+        if text is None or text == DEFAULT_PARTITION:
+            raise NoSuchPartition(
+                f"the key {key!r} of {table} names no value of {self.column.name}: the partition"
+                f" {DEFAULT_PARTITION} is that of NULL; choose another key")
+        return text
 
 
 @dataclass(frozen=True, slots=True)

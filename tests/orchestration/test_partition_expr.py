@@ -72,6 +72,14 @@ def test_a_dynamic_key_that_the_column_can_t_hold_is_told_in_the_run() -> None:
         parsed("customer", CUSTOMERS, "customer int").scope(["x"])
 
 
+@pytest.mark.parametrize("key", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_key_that_would_be_the_partition_of_NULL_is_refused(key: str) -> None:
+    with pytest.raises(NoSuchPartition, match=r"of db\.t names no value of customer"):
+        parsed("customer", CUSTOMERS, "customer string").scope([key])
+    with pytest.raises(NoSuchPartition, match="names no value of region"):
+        parsed("region", dg.StaticPartitionsDefinition(["eu", key]), "region string")
+
+
 def test_a_range_of_keys_is_one_predicate() -> None:
     days = parsed("day", DAILY, "day date").scope(["2024-03-01", "2024-03-02"])
     assert days.where == "`day` IN ('2024-03-01', '2024-03-02')"
