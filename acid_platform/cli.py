@@ -18,6 +18,7 @@ from acid_platform.console import Failed, Group, Session, command, complete_tabl
 from acid_platform.display import SHOWN
 from acid_platform.errors import AcidError
 from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.codec import encode
 
 if TYPE_CHECKING:
     from acid_platform.doctor import Report
@@ -41,7 +42,7 @@ for _one in (ls, cat, orcdump, fsck, metastore):
 @click.argument("what", type=click.Choice([one for one in SHOWN if one != "history"]))
 @command
 def show(session: Session, what: str) -> None:
-    """List transactions, locks, compactions or tables."""
+    """List transactions, locks, compactions, erasures or tables."""
     with session.metastore() as metastore:
         match what:
             case "tables":
@@ -51,6 +52,8 @@ def show(session: Session, what: str) -> None:
                 rows = metastore.transactions()
             case "locks":
                 rows = metastore.locks()
+            case "erasures":
+                rows = [encode(one) for one in metastore.erasures()]
             case _:
                 rows = metastore.compactions()
     session.show(rows, SHOWN[what], empty=f"no {what}")
@@ -164,13 +167,20 @@ def compact(
 @click.argument("table", shell_complete=complete_tables)
 @click.option("--where", metavar="PREDICATE", required=True, help="Such as \"person_id = 42\".")
 @click.option("--partition", metavar="NAME", help="Such as month=3; default the whole table.")
+@click.option("--later", is_flag=True, help="Only record the request, for Dagster's sensor.")
 @command
-def erase(session: Session, table: str, where: str, partition: str | None) -> None:
+def erase(session: Session, table: str, where: str, partition: str | None, later: bool) -> None:
     """Delete rows of TABLE for good: from every file, also those of old snapshots.
 
     Deletes, compacts, cleans, then reads every file. Exit code 1 while some still hold such rows:
     it says which, and who keeps them; run it again when they have ended.
     """
+    if later:
+        with session.open() as warehouse:
+            number = warehouse.table(table).request_erasure(where, partition)
+        session.say({"erasure": number}, f"request {number}: Dagster's erasure_sensor sees to it;"
+                    " acid show erasures tells what became of it")
+        return
     with session.open() as warehouse, session.working(f"erasing rows of {table}"):
         result = warehouse.table(table).erase(where, partition)
     if session.json:

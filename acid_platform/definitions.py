@@ -14,11 +14,15 @@ warnings.filterwarnings("ignore", message="Parameter `owners`", category=dg.Beta
 
 from acid_platform.orchestration.cleaning import cleaning_job  # noqa: E402
 from acid_platform.orchestration.compaction import IN_MEMORY, compaction_job  # noqa: E402
-from acid_platform.orchestration.erasing import erase  # noqa: E402
-from acid_platform.orchestration.sensors import (  # noqa: E402
+from acid_platform.orchestration.ended_runs import (  # noqa: E402
     abort_canceled_runs,
     abort_failed_runs,
+    fail_lost_runs,
+)
+from acid_platform.orchestration.erasing import erase  # noqa: E402
+from acid_platform.orchestration.sensors import (  # noqa: E402
     cleaner_sensor,
+    erasure_sensor,
     initiator_sensor,
 )
 from resources import SparkResource, WarehouseResource  # noqa: E402
@@ -35,7 +39,8 @@ def defs() -> dg.Definitions:
         assets=assets,
         asset_checks=checks,
         jobs=[*jobs, compaction_job, cleaning_job, erase],
-        sensors=[initiator_sensor, cleaner_sensor, abort_failed_runs, abort_canceled_runs],
+        sensors=[initiator_sensor, cleaner_sensor, erasure_sensor,
+                 abort_failed_runs, abort_canceled_runs, fail_lost_runs],
         resources={
             "warehouse": WarehouseResource(),
             "spark": SparkResource(),

@@ -146,7 +146,7 @@ def _thresholds(metastore: Metastore) -> Iterator[Row]:
 
 
 def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
-    """Cleanings, locks and compactions that wait, with what they wait for."""
+    """Cleanings, locks, compactions and erasures that wait, with what they wait for."""
     for one in metastore.cleaning_blocked():
         where = f"{one.table} {one.partition or ''}".rstrip()
         yield Stuck(f"cleaning of {where}", one.reason, ", ".join(map(str, one.holders)))
@@ -164,6 +164,12 @@ def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
                               " compaction job")
         elif row["state"] == "failed":
             yield Stuck(name, f"failed: {row['errormessage']}", row["workerhost"])
+
+
+    for task in metastore.erasures():
+        if task.state.open:
+            yield Stuck(f"erasure {task.id} of {task.table}", task.answer or "nobody has tried it"
+                        " yet: switch on erasure_sensor, or run `acid erase`", task.user)
 
 
 def _now() -> int:

@@ -181,6 +181,19 @@ class Table:
         removed = erasure.clean(metastore, request)
         return erasure.prove(metastore, request, deleted, outcomes, removed)
 
+    def request_erasure(
+        self, where: str, partition: Mapping[str, Any] | str | None = None
+    ) -> int:
+        """Record that these rows have to be erased: Dagster's `erasure_sensor` sees to it.
+
+        Nothing is deleted yet. Answers the request's id, as `acid show erasures` lists it; the same
+        request gets the same id while it is open. Raises as `erase` does before it deletes.
+        """
+        warehouse = self._warehouse
+        wanted = ErasureRequest.of(warehouse.metastore, self.name, where, partition)
+        return warehouse.metastore.request_erasure(
+            wanted.table, wanted.condition, warehouse.info().user)
+
     def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
         """Remove all rows, or those of one partition. Raises NoSuchPartition, WriteConflict."""
         self._autocommit(lambda table: table.truncate(partition))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from acid_platform.engine import jobs
@@ -88,6 +88,11 @@ class Transaction:
     def heartbeat(self) -> None:
         """Raises TxnAborted when the transaction was aborted."""
         self._work.begun.heartbeat()
+
+    def when_lost(self, callback: Callable[[str], None]) -> None:
+        """Calls back with the reason, in another thread, if the metastore aborts it meanwhile (P4).
+        """
+        self._work.begun.when_lost(callback)
 
     def commit(self) -> None:
         """Raises WriteConflict, TxnAborted, OutcomeUnknown."""

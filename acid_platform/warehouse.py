@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.compaction.states import CompactionKind
+from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.engine.open import TableLayout
 from acid_platform.errors import (
     AlreadyScheduled,
@@ -60,7 +60,7 @@ class Warehouse:
         self._spark: SparkSession | None = None
         self._run_id = run_id
         self._guard = threading.RLock()
-        self.leases = Leases(metastore, self.layout, self._info)
+        self.leases = Leases(metastore, self.layout, self.info)
         """What frames of this handle read from."""
         self._session: SqlSession | None = None
 
@@ -201,12 +201,12 @@ class Warehouse:
         `restart_if_stale`: a lock that had to wait raises SnapshotOutdated when the snapshot misses
         what was committed meanwhile (T40); single statements begin again then.
         """
-        begun = self.metastore.begin(info=self._info())
+        begun = self.metastore.begin(info=self.info())
         return Transaction(self, begun, restart_if_stale)
 
     def snapshot(self) -> Snapshot:
         """`with wh.snapshot() as s:` one snapshot over all tables, held for the block (P12)."""
-        return Snapshot(self, self.metastore.open_snapshot(None, self._info()))
+        return Snapshot(self, self.metastore.open_snapshot(None, self.info()))
 
     def release(self) -> None:
         """End all read leases: frames read so far may raise SnapshotExpired from now on (P12)."""
@@ -257,6 +257,11 @@ class Warehouse:
         """ABORT TRANSACTIONS: those that are open; answers how many (T12)."""
         return self.metastore.abort_transactions(ids)
 
+    def withdraw_erasure(self, request: int, reason: str = "") -> None:
+        """Settles a recorded erasure request without erasing. Raises InvalidDefinition if it is
+        settled already."""
+        self.metastore.answer_erasure(request, ErasureState.WITHDRAWN, reason)
+
     def sql(self, statement: str) -> Answer:
         """One statement of Hive's SQL, or several with semicolons between them; the last's answer.
 
@@ -295,7 +300,8 @@ class Warehouse:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _info(self) -> ClientInfo:
+    def info(self) -> ClientInfo:
+        """Who we are, as SHOW TRANSACTIONS tells it."""
         return ClientInfo(getpass.getuser(), socket.gethostname(), "acid_platform", self._run_id)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Kinds, states and layouts of compactions (compaction.md section 1, P23)."""
+"""Kinds, states and layouts of compactions (compaction.md section 1, P23); states of erasures."""
 
 from __future__ import annotations
 
@@ -33,6 +33,21 @@ class CompactionState(Enum):
     def text(self) -> str:
         """As SHOW COMPACTIONS prints it (C61)."""
         return self.name.lower().replace("_", " ")
+
+
+class ErasureState(Enum):
+    """What became of a request to erase rows."""
+
+    REQUESTED = "requested"
+    WAITING = "waiting"
+    """It was tried, and files still hold such rows."""
+    ERASED = "erased"
+    WITHDRAWN = "withdrawn"
+
+    @property
+    def open(self) -> bool:
+        """Something is left to do."""
+        return self in (ErasureState.REQUESTED, ErasureState.WAITING)
 
 
 class Layout(Enum):

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from acid_platform.metastore import show_columns
 
-TIMES = show_columns.TIMES | {"created", "time"}
+TIMES = show_columns.TIMES | {"created", "time", "requested", "answered"}
 """Columns in milliseconds since 1970, shown as UTC."""
 DURATIONS = show_columns.DURATIONS
 """Columns in milliseconds, shown in seconds."""

@@ -18,6 +18,8 @@ SHOWN = {
               "transaction_id", "user", "hostname", "blocked_by"),
     "compactions": ("compactionid", "dbname", "tabname", "partname", "type", "state",
                     "enqueuetime", "duration", "workerid", "highestwriteid", "errormessage"),
+    "erasures": ("id", "table", "condition", "state", "user", "requested", "answered", "run_id",
+                 "answer"),
     "tables": ("table", "columns", "partitions", "location"),
     "history": ("write_id", "partition", "operation", "directory", "rows", "bytes", "files", "txn",
                 "user", "time"),

@@ -1,4 +1,4 @@
-"""The calls of a client that compacts and cleans (C20 to C61)."""
+"""The calls of a client that compacts and cleans (C20 to C61), and of one that erases."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from acid_platform.compaction.states import ErasureState
 from acid_platform.config import Settings
 from acid_platform.errors import AcidError
 from acid_platform.metastore.codec import decode, encode
@@ -15,6 +16,7 @@ from acid_platform.metastore.records import (
     CompactionTask,
     EntityCounters,
     EntityState,
+    ErasureTask,
     WriteReport,
 )
 from acid_platform.metastore.rpc import Caller
@@ -151,6 +153,27 @@ class CompactionCalls(Caller):
                 return row
             time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
             pause = min(2 * pause, 0.5)
+
+    # --- erasing ----------------------------------------------------------------------------
+
+    def request_erasure(self, table: str, condition: str, user: str = "") -> int:
+        """Records a request to erase rows, and answers its id: for one that is open already, the
+        id that it has. Raises NoSuchTable."""
+        number: int = self._call(
+            "request_erasure", table=table, condition=condition, user=user)["id"]
+        return number
+
+    def answer_erasure(
+        self, erasure: int, state: ErasureState, answer: str, waits_for: Iterable[int] = (),
+        run_id: str = "",
+    ) -> None:
+        """Says what became of a request. Raises InvalidDefinition if it is not open."""
+        self._call("answer_erasure", id=erasure, state=state.value, answer=answer,
+                   waits_for=sorted(waits_for), run_id=run_id)
+
+    def erasures(self) -> list[ErasureTask]:
+        """Every request, the oldest first."""
+        return [decode(ErasureTask, one) for one in self._call("erasures")["erasures"]]
 
     # --- cleaning ---------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.config import Settings
 from acid_platform.metastore import locking
 from acid_platform.metastore.commits import end
-from acid_platform.metastore.records import CompactionTask
+from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask
 from acid_platform.metastore.state import Departed, Entity, State, Table, silent
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.visible import first_snapshot, low_mark
@@ -59,7 +59,7 @@ def reap(turn: Turn) -> None:
     """Aborts transactions without a heartbeat for the timeout; until then they live (T13, T15)."""
     timeout = turn.state.settings.integer("hive.txn.timeout")
     for txn_id in silent(turn.state.heartbeats, turn.now - timeout):
-        end(turn, txn_id, f"no heartbeat for {timeout / 1000:g} s")
+        end(turn, txn_id, f"{NO_HEARTBEAT} for {timeout / 1000:g} s")
     locking.expire_alone(turn, timeout)
 
 

@@ -13,6 +13,7 @@ from acid_platform.metastore.locking import add_lock
 from acid_platform.metastore.records import (
     CompactionTask,
     EntityDirectory,
+    ErasureTask,
     PartitionRecord,
     TableRecord,
     ViewRecord,
@@ -65,6 +66,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "write_set": (*_ENTITY, "operation", "txn_id"),
     "locks": ("ext",),
     "compactions": ("id",),
+    "erasures": ("id",),
     "directories": (*_ENTITY, "name"),
     "cleaning": _ENTITY,
     "retries": _ENTITY,
@@ -111,6 +113,7 @@ def keyed(state: State) -> Keyed:
         },
         "locks": {(one.ext,): one for one in state.locks.values()},
         "compactions": {(one.id,): one for one in (*state.queue.values(), *past)},
+        "erasures": {(one.id,): one for one in state.erasures.values()},
         "directories": {
             (*entity, name): one for entity, known in state.directories.items()
             for name, one in known.items()
@@ -221,6 +224,8 @@ def _restore_compactions(state: State, rows: Rows) -> None:
         else:
             state.past.setdefault((task.table_id, task.partition), []).append(task)
     state.queue = dict(sorted(state.queue.items()))
+    for row in sorted(rows["erasures"], key=itemgetter("id")):
+        state.erasures[row["id"]] = decode(ErasureTask, row)
     for row in rows["directories"]:
         known = state.directories.setdefault((row["table_id"], row["partition"]), {})
         known[row["name"]] = decode(EntityDirectory, row)

@@ -16,6 +16,7 @@ from acid_platform.metastore import (
     cleaning,
     commits,
     compactions,
+    erasures,
     housekeeping,
     locking,
     restoring,
@@ -31,13 +32,14 @@ from acid_platform.transactions import TxnType
 APPLY: dict[str, Apply] = {
     **tables.APPLY, **txns.APPLY, **locking.APPLY, **commits.APPLY, **compactions.APPLY,
     **cleaning.APPLY, **housekeeping.APPLY, **restoring.APPLY, **views.APPLY,
+    **erasures.APPLY,
 }
 """What each kind of event does to the state."""
 
 HANDLERS = {
     **tables.HANDLERS, **txns.HANDLERS, **locking.HANDLERS, **commits.HANDLERS,
     **compactions.HANDLERS, **cleaning.HANDLERS, **candidates.HANDLERS, **restoring.HANDLERS,
-    **shows.HANDLERS, **views.HANDLERS,
+    **shows.HANDLERS, **views.HANDLERS, **erasures.HANDLERS, **erasures.READS,
 }
 """What each request decides."""
 
@@ -47,8 +49,8 @@ EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
 """Answers that are kept short and made whole from the state whenever they are given."""
 
 READS = {
-    *shows.HANDLERS, *candidates.HANDLERS, "doubtful", "heartbeat", "heartbeat_one",
-    "heartbeat_lock", "granted",
+    *shows.HANDLERS, *candidates.HANDLERS, *erasures.READS, "doubtful", "heartbeat",
+    "heartbeat_one", "heartbeat_lock", "granted",
 }
 """Requests that record nothing."""
 

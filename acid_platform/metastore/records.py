@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from acid_platform.compaction.initiator import EntitySize
-from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
 from acid_platform.transactions import (
     CompactorWriteIdList,
@@ -18,6 +18,9 @@ from acid_platform.transactions import (
     ValidWriteIdList,
 )
 from acid_platform.transactions.locks import LockType
+
+NO_HEARTBEAT = "no heartbeat"
+"""How the reaper's reason of an abort begins (T13)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,27 @@ class ClientInfo:
     agent: str = ""
     run_id: str = ""
     description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureTask:
+    """A recorded request to erase rows, and what was answered to it. It is kept for ever."""
+
+    id: int
+    table: str
+    condition: str
+    """Which rows; it includes the partition."""
+    user: str
+    requested: int
+    state: ErasureState = ErasureState.REQUESTED
+    answer: str = ""
+    answered: int = 0
+    run_id: str = ""
+    """Dagster's run that gave the answer."""
+    waits_for: tuple[int, ...] = ()
+    """Transactions that kept files with such rows when it was tried."""
+    waits: int = 0
+    """How often it was tried and transactions were in the way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 5
+VERSION = 6
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
@@ -65,6 +65,10 @@ LIVE: dict[str, Columns] = {
         "cleaner_start": _I, "cleaner_attempts": _I, "cleaner_retry_at": _I, "ended": _I,
         "error": _S,
     },
+    "erasures": {
+        "id": _I, "table": _S, "condition": _S, "user": _S, "requested": _I, "state": _S,
+        "answer": _S, "answered": _I, "run_id": _S, "waits_for": _J, "waits": _I,
+    },
     "directories": {
         **_ENTITY, "name": _S, "low": _I, "high": _I, "deletes": _B, "base": _B, "rows": _I,
         "bytes": _I, "files": _I, "txn": _I, "obsolete": _B,
@@ -109,7 +113,7 @@ def sql_type(column_type: str) -> str:
     return _S if column_type == _J else column_type
 
 
-_LATER_TABLES = ("views", "locations", "departed_txns")
+_LATER_TABLES = ("views", "locations", "departed_txns", "erasures")
 _LATER = {"tables": ("doubtful",), "partitions": ("floors",), "open_txns": ("taken", "closed")}
 _BEFORE = {"partitions": {"floor": _I}}
 """What version 1 did not have, and what only older versions have."""
@@ -171,6 +175,8 @@ _VERSION_4 = (_create("views", LIVE["views"]),)
 _VERSION_5 = ("DROP VIEW v_journal", "DROP TABLE journal")
 LOG_VERSION = 5
 
+_VERSION_6 = (_create("erasures", LIVE["erasures"]),)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
-    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
+    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

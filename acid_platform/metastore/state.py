@@ -17,6 +17,7 @@ from acid_platform.errors import NoSuchTable
 from acid_platform.metastore.records import (
     CompactionTask,
     EntityDirectory,
+    ErasureTask,
     HistoryRow,
     PartitionRecord,
     TableRecord,
@@ -241,6 +242,7 @@ class State:
     queue: dict[int, CompactionTask] = field(default_factory=dict)
     past: dict[Entity, list[CompactionTask]] = field(default_factory=dict)
     """History of compactions per entity, oldest first."""
+    erasures: dict[int, ErasureTask] = field(default_factory=dict)
     directories: dict[Entity, dict[str, EntityDirectory]] = field(default_factory=dict)
     cleaning: dict[Entity, int] = field(default_factory=dict)
     """Entities that a Cleaner works on, since when (P21)."""

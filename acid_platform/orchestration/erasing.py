@@ -1,7 +1,8 @@
 """Erasure requests as a Dagster job: delete → compact → clean and prove.
 
 A run that found an old snapshot in use fails and says who has it; launch it again when that one
-has ended: it goes on where it had to wait. Spark starts only for a step that needs it.
+has ended: it goes on where it had to wait. `erasure_sensor` does so for recorded requests. Spark
+starts only for a step that needs it.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
@@ -15,6 +16,9 @@ from acid_platform.orchestration.metadata import asset_key
 from acid_platform.services import erasure
 from acid_platform.services.erasure import ErasureRequest
 from acid_platform.services.worker import Outcome
+
+REQUEST_TAG = "acid/erasure"
+"""On a run: the id of the recorded request that it works on, and answers."""
 
 _OUT = dg.Out(io_manager_key=IN_MEMORY)
 
@@ -84,6 +88,8 @@ def clean_and_prove(
             context.log.info(f"removed {line}")
         result = erasure.prove(opened.metastore, rewritten.request, rewritten.deleted,
                                rewritten.outcomes, removed)
+        if recorded := context.run.tags.get(REQUEST_TAG):
+            erasure.answer(opened.metastore, int(recorded), result, context.run_id)
     metadata: dict[str, dg.MetadataValue] = {
         name: dg.MetadataValue.int(value) for name, value in result.counts.items()}
     if result.remaining:

@@ -75,6 +75,8 @@ def materialize(
     for plan in wanted:
         ensure_table(warehouse, plan.out)
     txn = warehouse.transaction()
+    txn.when_lost(lambda reason: context.log.warning(
+        f"{reason}: nothing that this attempt writes will be committed"))
     written: list[_Written] = []
     try:
         with txn:

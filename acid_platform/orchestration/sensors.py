@@ -1,27 +1,28 @@
-"""Sensors: the Initiator's and the Cleaner's ticks, and the abort of what ended runs left open.
+"""Sensors of the services: the Initiator's and the Cleaner's ticks, recorded erasure requests.
 
-All are shipped STOPPED, so that a fresh `make dev` shows them and they start no work unasked. None
-needs a JVM. Each skip says why.
+All sensors are shipped STOPPED, so that a fresh `make dev` shows them and they start no work
+unasked. None needs a JVM. Each skip says why.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import dagster as dg
 
 from acid_platform.clock import SystemClock
 from acid_platform.config import Settings
 from acid_platform.errors import LeaseHeld
+from acid_platform.metastore.records import ErasureTask
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.cleaning import cleaning_job
 from acid_platform.orchestration.compaction import (
     TABLE_TAG,
     compaction_job,
     initiated,
-    worker_prefix,
 )
+from acid_platform.orchestration.erasing import REQUEST_TAG, erase
 from acid_platform.services import initiator
-from acid_platform.warehouse import Warehouse
 
 TASKS_TAG = "acid/compactions"
 MOST_ATTEMPTS = 3
@@ -107,51 +108,46 @@ def cleaner_sensor(
     return dg.SensorResult(skip_reason="; ".join(waits) or "nothing is removable")
 
 
-@dg.run_failure_sensor(
-    minimum_interval_seconds=5,
-    description="Aborts what a failed run left open, and frees the compactions it had taken.")
-def abort_failed_runs(
-    context: dg.RunFailureSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
-) -> dg.SkipReason | None:
-    return _abort(context, warehouse)
-
-
-@dg.run_status_sensor(
-    run_status=dg.DagsterRunStatus.CANCELED, minimum_interval_seconds=5,
-    description="Aborts what a canceled run left open, and frees the compactions it had taken.")
-def abort_canceled_runs(
-    context: dg.RunStatusSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
-) -> dg.SkipReason | None:
-    return _abort(context, warehouse)
-
-
-def _abort(
-    context: dg.RunStatusSensorContext, warehouse: WarehouseAccess
-) -> dg.SkipReason | None:
-    run = context.dagster_run
+@dg.sensor(
+    job=erase, minimum_interval_seconds=30,
+    description="Launches `erase` for each recorded request that nothing is in the way of.",
+)
+def erasure_sensor(
+    context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
+) -> dg.SensorResult:
+    """A request that had to wait is tried again when those that it waited for have ended."""
     with warehouse.open() as opened:
-        ended = abort_run(opened, run.run_id, f"run {run.run_id} is {run.status.value}")
-    if not ended:
-        return dg.SkipReason(f"run {run.run_id} left nothing open")
-    context.log.info(ended)
-    context.instance.report_engine_event(ended, run)  # so that the run's page tells it
-    return None
+        tasks = [one for one in opened.metastore.erasures() if one.state.open]
+        states = opened.metastore.txn_states({txn for one in tasks for txn in one.waits_for})
+    requests, reasons = [], []
+    for task in tasks:
+        held = [txn for txn in task.waits_for if states.get(txn) == "o"]
+        verdict = f"waits for transactions {held}" if held \
+            else _erasure(context.instance, task)
+        if isinstance(verdict, dg.RunRequest):
+            requests.append(verdict)
+        else:
+            reasons.append(f"request {task.id} of {task.table}: {verdict}")
+    if requests:
+        return dg.SensorResult(run_requests=requests)
+    return dg.SensorResult(skip_reason="; ".join(reasons) or "nobody asks to erase anything")
 
 
-def abort_run(warehouse: Warehouse, run_id: str, reason: str) -> str:
-    """Ends what a run holds in the metastore; answers what it ended, or nothing.
-
-    Safe while the run's process still lives: its commit fails then (P2). Compactions that it had
-    taken are initiated again (C25).
-    """
-    metastore = warehouse.metastore
-    revoked = metastore.revoke_workers(worker_prefix(run_id))
-    left = [row["txnid"] for row in metastore.transactions()
-            if row["run_id"] == run_id and row["state"] == "OPEN"]
-    told = [f"compactions {revoked} are initiated again"] if revoked else []
-    if left:
-        told.append(f"{metastore.abort_transactions(left, reason)} transactions: {left}")
-    return "; ".join(told)
+def _erasure(instance: dg.DagsterInstance, task: ErasureTask) -> dg.RunRequest | str:
+    """A run for a recorded request, or why there is none."""
+    tags = {REQUEST_TAG: str(task.id)}
+    if _running(instance, erase.name, tags):
+        return "a run is at it already"
+    asked = datetime.fromtimestamp(task.requested / 1000, UTC)
+    earlier = instance.get_runs_count(
+        dg.RunsFilter(job_name=erase.name, tags=tags, created_after=asked))
+    if earlier - task.waits >= MOST_ATTEMPTS:
+        return (f"{earlier} runs have not erased it, {task.answer or 'and could not say why'}: look"
+                f" at them, then launch one of them again by hand")
+    return dg.RunRequest(
+        run_key=f"{task.id}:{task.requested}:{earlier + 1}", tags={**tags, TABLE_TAG: task.table},
+        run_config={"ops": {"delete_rows": {
+            "config": {"table": task.table, "where": task.condition}}}})
 
 
 def _running(instance: dg.DagsterInstance, job: str, tags: Mapping[str, str]) -> bool:

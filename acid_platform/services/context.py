@@ -11,7 +11,7 @@ from acid_platform.engine.buckets import Bucketing
 from acid_platform.engine.open import TableLayout
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
-from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.records import ClientInfo, TableRecord
 from acid_platform.storage.files import Files
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Context(Protocol):
     def metastore(self) -> Metastore: ...
 
     def layout(self, record: TableRecord) -> TableLayout: ...
+
+    def info(self) -> ClientInfo: ...
 
 
 def compression(record: TableRecord) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.cleaner import no_cleanup
-from acid_platform.compaction.states import CompactionKind
+from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.engine.arrow_predicates import arrow_predicate
 from acid_platform.engine.predicates import partition_condition
 from acid_platform.engine.search import FoundFile, Searched, search_files
@@ -107,6 +107,11 @@ class Erasure:
     def erased(self) -> bool:
         """No file holds a matching row."""
         return not self.remaining
+
+    @property
+    def waits_for(self) -> tuple[int, ...]:
+        """Transactions that are in the way."""
+        return tuple(sorted({held.txn for one in self.remaining for held in one.holders}))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -223,6 +228,13 @@ def prove(
                       for one in outcomes for output in one.outputs)
     remaining = _explain(metastore, request, searched.found, outcomes) if searched.found else ()
     return Erasure(request, deleted, rewritten, removed, searched.files, remaining)
+
+
+def answer(metastore: Metastore, recorded: int, result: Erasure, run_id: str) -> None:
+    """Records what became of a recorded request, unless that is settled already."""
+    state = ErasureState.ERASED if result.erased else ErasureState.WAITING
+    if any(one.id == recorded and one.state.open for one in metastore.erasures()):
+        metastore.answer_erasure(recorded, state, str(result), result.waits_for, run_id)
 
 
 def _search(metastore: Metastore, request: ErasureRequest) -> Searched:

@@ -88,7 +88,8 @@ class CompactionRun:
         """Open the compaction's transaction, choose inputs and names; writes nothing (C28, C29)."""
         metastore = self.context.metastore
         record = metastore.table(self.task.table)
-        self.txn = metastore.begin_compaction(self.task, self.task.worker)
+        self.txn = metastore.begin_compaction(
+            self.task, self.task.worker, self.context.info())
         layout = self.context.layout(record)
         partition = self.task.partition or ""
         # The compactor's own transaction is open in these lists (HIVE-29567).

@@ -228,6 +228,10 @@ def test_C41_doctor_names_what_is_stuck_and_who_holds_it(small: Small) -> None:
     assert (goes["path"], goes["fate"], goes["rule"]) == (DELTA, "removed", "C46")
     assert (small.table / DELTA).exists()
     assert json.loads(small.acid("doctor", "--json").stdout)["stuck"] == []
+    metastore.request_erasure("db.t", "id = 1", "eve")
+    [asked] = json.loads(small.acid("doctor", "--json").stdout)["stuck"]
+    assert (asked["what"], asked["who"]) == ("erasure 1 of db.t", "eve")
+    assert "nobody has tried it" in asked["why"]
     removed = small.acid("run", "cleaner", "--once").stdout
     assert f"removed {small.table / DELTA} (C46: within {base})" in removed
     assert not (small.table / DELTA).exists()

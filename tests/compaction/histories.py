@@ -33,7 +33,7 @@ from acid_platform.errors import (
     WriteConflict,
 )
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
-from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.records import ClientInfo, TableRecord
 from acid_platform.metastore.transaction import Transaction
 from acid_platform.services import cleaner
 from acid_platform.services.context import table_layout
@@ -68,6 +68,9 @@ class Local:
 
     def layout(self, record: TableRecord) -> TableLayout:
         return table_layout(self.metastore, record)
+
+    def info(self) -> ClientInfo:
+        return ClientInfo(agent="histories")
 
 
 @dataclass

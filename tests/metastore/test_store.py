@@ -27,7 +27,7 @@ from acid_platform.errors import (
 from acid_platform.metastore import Metastore, endpoint, image, schema
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.keeper import Keeper, Request
-from acid_platform.metastore.records import CompactionTask, HistoryRow
+from acid_platform.metastore.records import CompactionTask, ErasureTask, HistoryRow
 from acid_platform.metastore.server import Server
 from acid_platform.metastore.state import (
     Component,
@@ -53,8 +53,8 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("table", "record"),
     [("open_txns", Txn), ("departed_txns", Departed), ("txn_components", Component),
-     ("locks", LockEntry), ("compactions", CompactionTask), ("txns", Ended), ("outcomes", Outcome),
-     ("writes", HistoryRow)],
+     ("locks", LockEntry), ("compactions", CompactionTask), ("erasures", ErasureTask),
+     ("txns", Ended), ("outcomes", Outcome), ("writes", HistoryRow)],
 )
 def test_P8_columns_are_the_fields(table: str, record: Any) -> None:
     columns = {**schema.LIVE, **schema.KEPT}[table]
@@ -67,13 +67,13 @@ def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
 
 
 def test_P8_from_nothing_to_the_newest_version(path: Path) -> None:
-    assert len(schema.MIGRATIONS) == schema.VERSION == 5
+    assert len(schema.MIGRATIONS) == schema.VERSION == 6
     store = Store(path)
     names, rows = store.query("SELECT table_name FROM duckdb_tables()")
     assert names == ["table_name"]
     assert {row[0] for row in rows} == {"meta", *schema.LIVE, *schema.KEPT}
     meta = dict(store.query("FROM meta")[1])
-    assert meta["schema_version"] == "5" and meta["duckdb_version"] == duckdb.__version__
+    assert meta["schema_version"] == "6" and meta["duckdb_version"] == duckdb.__version__
     assert meta["storage_version"].startswith("v2.")
     store.close()
     Store(path).close()
@@ -104,7 +104,7 @@ def test_P8_from_version_1_it_keeps_what_it_finds(path: Path) -> None:
     assert store.load()[1] == [*events, Event("database", 8, {"name": "c"})]
     assert state.next_txn == 9 and state.tables[1].next_write_id == 8
     assert state.tables[1].aborted == {3, 4} and state.tables[1].doubtful == set()
-    assert ["schema_version", "5"] in store.query("FROM meta")[1]
+    assert ["schema_version", "6"] in store.query("FROM meta")[1]
     store.close()
 
 
@@ -184,6 +184,22 @@ def test_P8_from_version_4_the_journal_becomes_a_file(path: Path) -> None:
     store.close()
 
 
+def test_P8_from_version_5_it_keeps_what_it_finds(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(schema, "VERSION", 5)
+        older.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:5])
+        store = Store(path)
+        store.append(JOURNALED)
+        store.close()
+    store = Store(path)
+    state, events = store.load()
+    assert (events, state.erasures) == (JOURNALED, {})
+    assert store.query("SELECT count(*) FROM erasures")[1] == [[0]]
+    store.close()
+
+
 @pytest.mark.parametrize(("made", "version"), [(version_1, 1), (version_4, 4)])
 def test_P8_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(
     path: Path, made: Any, version: int
@@ -237,8 +253,8 @@ def test_P8_a_migration_that_fails_changes_nothing_and_can_be_tried_again(
 def test_P8_a_newer_schema_is_refused(path: Path) -> None:
     Store(path).close()
     with duckdb.connect(str(path)) as raw:
-        raw.execute("UPDATE meta SET value = '6' WHERE key = 'schema_version'")
-    with pytest.raises(MetastoreIncompatible, match="version 6, this program knows 5"):
+        raw.execute("UPDATE meta SET value = '7' WHERE key = 'schema_version'")
+    with pytest.raises(MetastoreIncompatible, match="version 7, this program knows 6"):
         Store(path)
 
 

@@ -17,7 +17,11 @@ import dagster as dg
 from acid_platform.errors import TxnAborted
 from acid_platform.orchestration import TableDeclaration, Transaction, acid_asset
 from acid_platform.orchestration.compaction import IN_MEMORY, compaction_job
-from acid_platform.orchestration.sensors import abort_canceled_runs, abort_failed_runs
+from acid_platform.orchestration.ended_runs import (
+    abort_canceled_runs,
+    abort_failed_runs,
+    fail_lost_runs,
+)
 from resources import WarehouseResource
 from tests.orchestration.local_writes import publish, stage
 
@@ -113,6 +117,6 @@ _RESOURCES = {
 
 steady = dg.Definitions(
     assets=[rows], jobs=[*_JOBS, compaction_job], resources=_RESOURCES,
-    sensors=[abort_failed_runs, abort_canceled_runs])
+    sensors=[abort_failed_runs, abort_canceled_runs, fail_lost_runs])
 fragile = dg.Definitions(assets=[rows], jobs=_JOBS, resources=_RESOURCES)
 """What the code server serves that gets killed. No sensor looks after its runs."""

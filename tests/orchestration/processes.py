@@ -108,7 +108,9 @@ class DagsterProcesses:
                   "-m", self.module, "-a", location, "-d", str(ROOT))
 
     def serve_again(self, location: str) -> None:
-        """After it was killed."""
+        """If it was killed."""
+        if location in self._running:
+            return  # a second one would share its port, and its runs
         self.serve(location)
         self._wait_for(location)
         self._workspace.reload_workspace()

@@ -17,6 +17,7 @@ from acid_platform.orchestration.checks import Expectation, evaluate, table_chec
 from acid_platform.orchestration.compaction import invariants, measure_frame
 from acid_platform.orchestration.metadata import TableDeclaration, TableStats
 from acid_platform.services.worker import CompactionRun
+from acid_platform.transactions import TxnType
 from resources import SparkResource
 from tests.orchestration.conftest import Place, quiet
 
@@ -92,6 +93,9 @@ def test_C31_the_job_compacts_every_queued_partition(filled: Place) -> None:
     tags = filled.instance.get_run_tags(tag_keys=["acid/compaction-1"])
     [(_, [job_name])] = tags
     assert job_name.endswith("-compactor-db.t.p=1")
+    _, ids = filled.warehouse.metastore.query(
+        f"SELECT run_id, count(*) FROM txns WHERE kind = {TxnType.COMPACTION.value} GROUP BY 1")
+    assert ids == [[result.run_id, 2]]
     steps = [event.step_key for event in result.all_events
              if event.event_type is dg.DagsterEventType.STEP_SUCCESS]
     # Five invariants of each partition, as Great Expectations found them.

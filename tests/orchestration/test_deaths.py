@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 from dagster import DagsterRunStatus as Status
 
-from acid_platform.orchestration.sensors import abort_canceled_runs, abort_failed_runs
+from acid_platform.orchestration.ended_runs import (
+    abort_canceled_runs,
+    abort_failed_runs,
+    fail_lost_runs,
+)
 from acid_platform.services import cleaner, initiator
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
@@ -32,6 +36,7 @@ pytestmark = [
 TIMEOUT = 20
 SETTINGS = {
     "hive.txn.timeout": f"{TIMEOUT}s",
+    "acid.heartbeat.interval": "5s",
     "hive.timedout.txn.reaper.start": "0s",
     "hive.timedout.txn.reaper.interval": "500ms",
     "hive.compactor.abortedtxn.threshold": "0",
@@ -125,6 +130,7 @@ def kill_parent(dagster: DagsterProcesses, life: Life) -> None:
 
 BY_SENSOR = "is FAILURE"
 BY_REAPER = f"no heartbeat for {TIMEOUT} s"
+LOST = "its code server and it are killed"
 ORPHAN = "its process is killed and its step lives on"
 # The metastore and the code server FRAGILE are killed while all runs are in mid-transaction.
 DEATHS = {
@@ -134,9 +140,8 @@ DEATHS = {
     ORPHAN: Death(kill_parent, Status.FAILURE, BY_SENSOR, STEPS),
     "the metastore and its code server are killed": Death(
         go, Status.SUCCESS, None, location=FRAGILE),
-    # Nobody is left who could tell Dagster: the run looks as if it went on.
-    "its code server and it are killed": Death(
-        kill_step, Status.STARTED, BY_REAPER, location=FRAGILE),
+    # Nobody is left who could tell Dagster, but for the sensor that asks the metastore.
+    LOST: Death(kill_step, Status.FAILURE, BY_REAPER, location=FRAGILE),
 }
 
 
@@ -156,7 +161,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 insert(txn, COMPACTED.name, [value])
         warehouse.metastore.request_compaction(COMPACTED.name, None, "major")
         with dagster:
-            dagster.switch_on(STEADY, abort_failed_runs.name, abort_canceled_runs.name)
+            dagster.switch_on(STEADY, abort_failed_runs.name, abort_canceled_runs.name,
+                              fail_lost_runs.name)
             yield World(dagster, warehouse, {})
 
 
@@ -173,8 +179,7 @@ ROUNDS = [0, *(pytest.param(one, marks=pytest.mark.slow) for one in range(1, 5))
 def world(request: pytest.FixtureRequest, place: World) -> World:
     """One round: every run in mid-transaction, then to each its death."""
     dagster, metastore = place.dagster, place.warehouse.metastore
-    if request.param:
-        dagster.serve_again(FRAGILE)
+    dagster.serve_again(FRAGILE)
     lives = {}
     for name, death in DEATHS.items():
         scene = Scene(f"{request.param} {name}")
@@ -206,7 +211,7 @@ def test_P2_the_transaction_of_a_dead_run_is_aborted_and_that_of_a_living_one_is
     state, reason = world.outcome(name)
     assert state == ("c" if death.reason is None else "a"), reason
     assert (death.reason or "") in reason
-    until(lambda: world.status(name) is death.status, 15, PAUSE)
+    until(lambda: world.status(name) is death.status, 60, PAUSE)
 
 
 def test_P4_a_writer_that_outlived_its_run_can_neither_publish_nor_commit(world: World) -> None:
@@ -228,6 +233,8 @@ def test_the_page_of_a_run_tells_what_was_aborted(world: World) -> None:
     aborted = f"aborted 1 of 1 transactions: [{world.lives[ORPHAN].txn}]"
     until(lambda: aborted in world.told(ORPHAN), 30, PAUSE)
     until(lambda: "compactions [1] are initiated again" in world.told(COMPACTION), 30, PAUSE)
+    silent = f"transaction {world.lives[LOST].txn} of this run was aborted, {BY_REAPER}"
+    until(lambda: silent in world.told(LOST), 60, PAUSE)
 
 
 def test_P19_nothing_is_left_behind(world: World) -> None:

@@ -1,25 +1,33 @@
 """The job `erase`: what its run tells, and what makes it fail."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyorc
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from acid_platform import definitions
 from acid_platform.cli import main
+from acid_platform.compaction.states import ErasureState
+from acid_platform.orchestration.sensors import erasure_sensor
 from resources import SparkResource
 from tests.orchestration.conftest import Place, quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:Parameter `owners`")]
 
 
-def erase(place: Place, **config: Any) -> dg.ExecuteInProcessResult:
+def erase(
+    place: Place, tags: Mapping[str, str] | None = None, **config: Any
+) -> dg.ExecuteInProcessResult:
     return definitions.defs().resolve_job_def("erase").execute_in_process(
         run_config=quiet(delete_rows={"config": {"table": "db.t", **config}}),
-        instance=place.instance, raise_on_error=False,
+        instance=place.instance, raise_on_error=False, tags=dict(tags or {}),
         resources={"warehouse": place.resource, "spark": SparkResource(),
                    "in_memory": dg.mem_io_manager})
 
@@ -57,6 +65,48 @@ def test_the_run_tells_the_counts_and_fails_while_a_snapshot_is_held(
     assert place.warehouse.table("db.t").to_arrow().to_pylist() == [{"id": 2, "v": "Bob"}]
     erased = CliRunner().invoke(main, ["erase", "db.t", "--where", "id = 1", *wh])
     assert erased.exit_code == 0 and erased.output.startswith("db.t: erased: 0 rows deleted")
+
+
+def test_a_recorded_request_is_worked_off_and_answered(
+    place: Place, spark: SparkSession
+) -> None:
+    place.warehouse._given = spark
+    table = place.warehouse.create_table("db.t", "id int, v string")
+    table.insert([{"id": 1, "v": "Ann"}, {"id": 2, "v": "Bob"}])
+    metastore = place.warehouse.metastore
+    wh = ["--warehouse", place.warehouse.path]
+    recorded = CliRunner().invoke(main, ["erase", "db.t", "--where", "id = 1", "--later", *wh])
+    assert recorded.exit_code == 0 and recorded.output.startswith("request 1: ")
+    assert table.count() == 2  # nothing has happened yet
+
+    def tick() -> Any:
+        context = place.context()
+        context.log.setLevel("CRITICAL")
+        return erasure_sensor(context)
+
+    def run() -> dg.ExecuteInProcessResult:
+        [request] = tick().run_requests
+        return erase(place, request.tags, **request.run_config["ops"]["delete_rows"]["config"])
+
+    held = place.warehouse.snapshot()
+    assert not run().success
+    [waiting] = metastore.erasures()
+    assert waiting.state is ErasureState.WAITING and len(waiting.waits_for) == 1
+    assert "waits for transactions" in tick().skip_reason.skip_message
+    held.close()
+    done = run()
+    assert done.success
+    [erased] = metastore.erasures()
+    assert (erased.state, erased.run_id, erased.waits_for) == (
+        ErasureState.ERASED, done.run_id, ())
+    assert not tick().run_requests
+    assert table.to_arrow().to_pylist() == [{"id": 2, "v": "Bob"}]
+    for path in Path(table.location).rglob("bucket_*"):
+        with path.open("rb") as stream:
+            assert all(event[-1][0] == 2 for event in pyorc.Reader(stream))
+    shown = CliRunner().invoke(main, ["show", "erasures", "--json", *wh])
+    [row] = json.loads(shown.output)
+    assert (row["state"], row["condition"]) == ("erased", "id = 1")
 
 
 def test_a_wrong_predicate_deletes_nothing(place: Place) -> None:

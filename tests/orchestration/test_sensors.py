@@ -8,9 +8,12 @@ import dagster as dg
 import pytest
 
 from acid_platform import definitions
-from acid_platform.orchestration import sensors
+from acid_platform.clock import SystemClock
+from acid_platform.compaction.states import ErasureState
+from acid_platform.orchestration import ended_runs, sensors
 from acid_platform.orchestration.cleaning import cleaning_job
 from acid_platform.orchestration.compaction import worker_prefix
+from tests.metastore.processes import until
 from tests.orchestration.conftest import Place, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parameter `owners`")  # Dagster's own copies
@@ -116,6 +119,64 @@ def test_no_second_cleaner_while_one_works(place: Place) -> None:
     assert "at work" in tick(place, sensors.cleaner_sensor).skip_reason.skip_message
 
 
+# --- recorded erasure requests ------------------------------------------------------------------
+
+
+def asked(place: Place, condition: str = "id = 1") -> int:
+    return place.warehouse.table("db.t").request_erasure(condition)
+
+
+def ran(place: Place, request: Any, status: dg.DagsterRunStatus) -> None:
+    place.instance.create_run_for_job(
+        bound("erase"), run_config=request.run_config, tags=request.tags, status=status)
+
+
+def test_a_request_gets_one_run_and_the_next_tick_none(place: Place) -> None:
+    place.table()
+    assert "nobody asks" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+    assert asked(place) == asked(place) == 1
+    [request] = tick(place, sensors.erasure_sensor).run_requests
+    assert request.tags == {"acid/table": "db.t", "acid/erasure": "1"}
+    assert request.run_config["ops"]["delete_rows"]["config"] == {
+        "table": "db.t", "where": "id = 1"}
+    assert keys(tick(place, sensors.erasure_sensor)) == [request.run_key]  # Dagster drops it
+    ran(place, request, dg.DagsterRunStatus.STARTED)
+    assert "at it already" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+
+
+def test_a_request_that_is_settled_gets_none(place: Place) -> None:
+    place.table()
+    place.warehouse.metastore.answer_erasure(asked(place), ErasureState.ERASED, "gone")
+    place.warehouse.withdraw_erasure(asked(place), "the wrong person")
+    assert "nobody asks" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+
+
+def test_a_request_that_waits_is_tried_again_when_nobody_is_in_the_way(place: Place) -> None:
+    place.table()
+    number, metastore = asked(place), place.warehouse.metastore
+    for attempt in range(1, sensors.MOST_ATTEMPTS + 3):  # waiting is no failure
+        reader = metastore.open_snapshot(["db.t"])
+        [request] = tick(place, sensors.erasure_sensor).run_requests
+        assert request.run_key.endswith(f":{attempt}")
+        ran(place, request, dg.DagsterRunStatus.FAILURE)
+        metastore.answer_erasure(number, ErasureState.WAITING, "held", [reader.id])
+        waits = tick(place, sensors.erasure_sensor).skip_reason.skip_message
+        assert waits == f"request 1 of db.t: waits for transactions [{reader.id}]"
+        reader.commit()
+
+
+def test_a_request_that_fails_is_repeated_and_then_told(place: Place) -> None:
+    place.table()
+    asked(place)
+    for _ in range(sensors.MOST_ATTEMPTS):
+        [request] = tick(place, sensors.erasure_sensor).run_requests
+        ran(place, request, dg.DagsterRunStatus.FAILURE)
+    assert "by hand" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+    asked(place, "id = 2")
+    [other] = tick(place, sensors.erasure_sensor).run_requests  # one does not stop the others
+    assert other.tags["acid/erasure"] == "2"
+
+
 # --- what ended runs left open -----------------------------------------------------------------
 
 
@@ -155,14 +216,75 @@ def test_P2_what_an_ended_run_left_open_is_aborted(
         dagster_event=dg.DagsterEvent(event.value, "dying_job"), context=place.context(),
         resources={"warehouse": place.resource})
     if failed:
-        sensors.abort_failed_runs(context.for_run_failure())
+        ended_runs.abort_failed_runs(context.for_run_failure())
     else:
-        sensors.abort_canceled_runs(context)
+        ended_runs.abort_canceled_runs(context)
     assert [one for one, state in states(place).items() if state == "OPEN"] == [other.id]
     [row] = place.warehouse.metastore.compactions()
     assert row["state"] == "initiated"  # C25: another run takes it
     other.abort()
 
 
+# --- runs whose process ended without a word --------------------------------------------------
+
+
+@pytest.fixture
+def impatient(place: Place) -> Place:
+    for name, value in {"hive.txn.timeout": "1s", "acid.heartbeat.interval": "200ms",
+                        "hive.timedout.txn.reaper.start": "0s",
+                        "hive.timedout.txn.reaper.interval": "100ms"}.items():
+        place.warehouse.metastore.set(name, value)
+    return place
+
+
+def started(place: Place) -> dg.DagsterRun:
+    run = place.instance.create_run_for_job(dying_job, status=dg.DagsterRunStatus.STARTED)
+    place.instance.report_engine_event("begun", run)
+    return run
+
+
+def status(place: Place, run: dg.DagsterRun) -> dg.DagsterRunStatus:
+    found = place.instance.get_run_by_id(run.run_id)
+    assert found
+    return found.status
+
+
+def test_P7_a_run_that_fell_silent_is_failed_and_told_why(impatient: Place) -> None:
+    place = impatient
+    run, alive = started(place), started(place)
+    with place.resource.open(run.run_id) as dead, place.resource.open(alive.run_id) as living:
+        txn, other = (one.metastore.begin(info=one.info()) for one in (dead, living))
+        lost = ended_runs.fail_lost_runs
+        assert "none of them is lost" in tick(place, lost).skip_message
+        txn.forget()  # as if the process had ended: no heartbeat any more
+        until(lambda: place.warehouse.metastore.outcome(txn.id)["state"] == "a")
+        until(lambda: run.run_id in tick(place, lost).skip_message, 10, 0.1)
+        other.heartbeat()
+    assert status(place, run) is dg.DagsterRunStatus.FAILURE
+    told = [one.message for one in place.instance.all_logs(run.run_id)]
+    assert any(f"transaction {txn.id} of this run was aborted, no heartbeat for 1 s" in one
+               for one in told)
+    assert status(place, alive) is dg.DagsterRunStatus.STARTED
+
+
+def test_P7_a_run_that_was_heard_of_since_is_not_lost(impatient: Place) -> None:
+    place = impatient
+    run = started(place)
+    with place.resource.open(run.run_id) as opened:
+        txn = opened.metastore.begin(info=opened.info())
+        txn.forget()
+        until(lambda: place.warehouse.metastore.outcome(txn.id)["state"] == "a")
+        place.instance.report_engine_event("its transaction was aborted", run)
+        [silent] = ended_runs.silent_runs(place.warehouse.metastore, [run.run_id])
+        assert silent.txn_id == txn.id
+        until(lambda: SystemClock().now_ms() > silent.at + 1000)
+        assert "none of them is lost" in tick(place, ended_runs.fail_lost_runs).skip_message
+        again = opened.metastore.begin(info=opened.info())  # its next attempt
+        assert list(ended_runs.silent_runs(place.warehouse.metastore, [run.run_id])) == []
+        again.commit()
+        assert list(ended_runs.silent_runs(place.warehouse.metastore, [run.run_id])) == []
+    assert status(place, run) is dg.DagsterRunStatus.STARTED
+
+
 def test_nothing_left_open_is_a_skip_with_its_reason(place: Place) -> None:
-    assert sensors.abort_run(place.warehouse, "no-such-run", "test") == ""
+    assert ended_runs.abort_run(place.warehouse, "no-such-run", "test") == ""

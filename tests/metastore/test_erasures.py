@@ -1,0 +1,69 @@
+"""Recorded erasure requests: one for what is asked twice, answered, kept over a fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acid_platform.compaction.states import ErasureState
+from acid_platform.errors import InvalidDefinition, NoSuchTable
+from acid_platform.metastore import Metastore
+from acid_platform.metastore.image import live_rows, restore
+from acid_platform.metastore.machine import Machine
+from acid_platform.metastore.records import ErasureTask
+from tests.metastore.processes import end
+
+WAITING, ERASED, WITHDRAWN = (
+    ErasureState.WAITING, ErasureState.ERASED, ErasureState.WITHDRAWN)
+
+
+@pytest.fixture
+def metastore(tmp_path: Path) -> Iterator[Metastore]:
+    with Metastore.connect(tmp_path) as connected:
+        connected.create_table("t", str(tmp_path / "t"), [("id", "int")])
+        yield connected
+        connected.stop()
+
+
+def test_the_same_request_is_one_while_it_is_open(metastore: Metastore) -> None:
+    first = metastore.request_erasure("T", "id = 1", "ann")
+    assert metastore.request_erasure("default.t", "id = 1", "bob") == first == 1
+    assert metastore.request_erasure("t", "id = 2") == 2
+    metastore.answer_erasure(first, WAITING, "a reader has it", [7, 5], "run")
+    assert metastore.request_erasure("t", "id = 1") == first
+    metastore.answer_erasure(first, ERASED, "gone")
+    assert metastore.request_erasure("t", "id = 1") == 3  # such rows may have come again
+    [one, *_] = metastore.erasures()
+    assert (one.table, one.user, one.state, one.answer, one.waits_for, one.waits) == (
+        "default.t", "ann", ERASED, "gone", (), 1)
+    assert one.answered >= one.requested > 0
+
+
+def test_what_is_settled_stays_so(metastore: Metastore) -> None:
+    number = metastore.request_erasure("t", "id = 1")
+    metastore.answer_erasure(number, WITHDRAWN, "the wrong person")
+    with pytest.raises(InvalidDefinition, match="request 1 is withdrawn"):
+        metastore.answer_erasure(number, ERASED, "gone")
+    with pytest.raises(InvalidDefinition, match="request 9 is not there"):
+        metastore.answer_erasure(9, ERASED, "gone")
+    with pytest.raises(NoSuchTable):
+        metastore.request_erasure("nope", "id = 1")
+
+
+def test_P3_a_request_is_kept_when_the_metastore_ends(tmp_path: Path) -> None:
+    with Metastore.connect(tmp_path) as metastore:
+        metastore.create_table("t", str(tmp_path / "t"), [("id", "int")])
+        metastore.request_erasure("t", "id = 1", "ann")
+        end(metastore)
+        [kept] = metastore.erasures()
+        metastore.stop()
+    assert (kept.condition, kept.user, kept.state) == ("id = 1", "ann", ErasureState.REQUESTED)
+
+
+def test_P8_requests_are_part_of_the_state_that_a_fold_keeps() -> None:
+    machine = Machine()
+    task = ErasureTask(1, "db.t", "id = 1", "ann", 5, WAITING, "held", 6, "run", (3, 4), 2)
+    machine.state.erasures[1] = task
+    assert restore(live_rows(machine.state), {}).erasures == {1: task}
