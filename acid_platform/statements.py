@@ -78,8 +78,9 @@ class Statements:
         number = self._number
         self._number += 1  # a failed statement's id is not used again (P19)
         return WriteTarget(
-            layout.files, layout.path, tuple(c.name for c in layout.partition_columns),
-            self.id, self.begun.write_ids[record.name], number, compression(record),
+            layout.files, layout.path, layout.columns,
+            tuple(column.name for column in layout.partition_columns), self.id,
+            self.begun.write_ids[record.name], number, compression(record),
             self.begun.heartbeat, layout.buckets, layout.format if layout.insert_only else None,
         )
 

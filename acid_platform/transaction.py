@@ -27,7 +27,7 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partitions import partition_name, partition_values
-from acid_platform.layout.types import UNWRITABLE, Column
+from acid_platform.layout.types import UNNAMED, Column
 from acid_platform.metastore.records import TableRecord, WriteReport
 from acid_platform.services.context import Context, columns_of_record
 from acid_platform.services.declaration import widened
@@ -236,11 +236,11 @@ class TransactionTable:
         return counts
 
     def _require_writable(self) -> None:
-        for column in self.all_columns:
-            if any(one.kind in UNWRITABLE for one in column.type.walk()):
+        for column in self._partition_columns:
+            if column.type.kind in UNNAMED:
                 raise UnsupportedStatement(
-                    f"column {column.name!r} of {self.name} is {column.type}, which is read but not"
-                    " written here yet; write with Hive, or copy into a table with string columns")
+                    f"{self.name} is partitioned by {column}, whose directories are read but not"
+                    " named here; write with Hive, or copy into a table partitioned by a string")
 
     def _refuse_insert_only(self, statement: str) -> None:
         if is_insert_only(self._record.properties):

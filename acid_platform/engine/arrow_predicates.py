@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from acid_platform.engine.predicates import parse
 from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
-from acid_platform.layout.types import INTEGRAL, Column, HiveType
+from acid_platform.layout.types import INTEGRAL, LOCAL_ZONE, Column, HiveType
 from acid_platform.storage.arrow_types import arrow_type
 
 Datum: TypeAlias = pa.Array | pa.Scalar
@@ -278,6 +278,7 @@ def _common(a: _Term, b: _Term, shown: str) -> tuple[Evaluate, Evaluate, bool]:
                                            " with char and literals alone; use read()")
             width = max(one.type.sizes[0] if one.type else len(str(one.value)) for one in (a, b))
         return _padded(_side(a, pa.string()), width), _padded(_side(b, pa.string()), width), False
+    kinds = {"timestamp" if one == LOCAL_ZONE else one for one in kinds}
     if kinds == {"boolean"}:
         return _side(a, pa.bool_()), _side(b, pa.bool_()), False
     if kinds == {"date"}:
@@ -405,5 +406,6 @@ _FROM_TEXT: dict[str, tuple[str, Callable[[str, str], object]]] = {
     **{kind: ("bigint", _whole) for kind in INTEGRAL},
     "decimal": ("double", _float), "float": ("double", _float), "double": ("double", _float),
     "date": ("date", _date), "timestamp": ("timestamp", _timestamp),
+    LOCAL_ZONE: ("timestamp", _timestamp),
 }
 """What a string literal becomes beside a column of another type: (kind, parser)."""

@@ -27,7 +27,7 @@ from acid_platform.errors import CompactionRefused
 from acid_platform.layout import names
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import LOCAL_ZONE, Column
 from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.sources import Source, SourceKind
@@ -35,7 +35,7 @@ from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
 from acid_platform.storage.keys import has_key_index
-from acid_platform.storage.orc import orc_schema
+from acid_platform.storage.orc import finish_plain_file, orc_schema
 from acid_platform.storage.plain import count_rows
 from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket
 from acid_platform.transactions import CompactorWriteIdList
@@ -43,7 +43,8 @@ from acid_platform.transactions import CompactorWriteIdList
 PLAIN_FILE_BYTES = 256 << 20
 """Of insert-only files: about so many input bytes go into one output."""
 
-_UNKEPT = ("char(", "varchar(", "timestamp with local time zone", "uniontype")
+_UNKEPT = ("char(", LOCAL_ZONE, "uniontype")
+"""Types of files that another declared type would not keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,8 @@ class StagedCompaction:
 def execute(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> StagedCompaction:
     """Merge into a `_tmp_` directory and profile inputs and output. Nothing is published.
 
-    Raises CorruptFile, and CompactionRefused for types that Arrow can't carry through ORC unchanged
-    and for avro.
+    Raises CorruptFile, and CompactionRefused for types that would not stay as they are stored and
+    for avro.
     """
     if work.plain and work.plain.name == "avro":
         raise CompactionRefused(f"{plan.location}: avro files can't be compacted here yet; read and"
@@ -208,6 +209,8 @@ def _copy_plain(
     written = [one for one in work.files.children(f"{staging}/out")
                if one.base_name.startswith("part-")]
     for number, info in enumerate(sorted(written, key=lambda one: str(one.base_name))):
+        if work.plain.name == "orc":
+            finish_plain_file(work.files, info.path, work.columns)
         work.files.system.move(info.path, f"{staging}/{name}/{number:06d}_0")
 
 
@@ -278,10 +281,10 @@ def _refuse_lossy_types(work: CompactionWork, found: Iterable[Source]) -> None:
     some = next((one for one in found if not one.directory.startswith("delete_")), None)
     stored = orc_schema(work.files, some.path, some.length) if some else ""
     for kind in _UNKEPT:
-        if kind in declared or kind in stored:
+        if kind in stored.replace("varchar(", "") and kind not in declared.replace("varchar(", ""):
             raise CompactionRefused(
-                f"{work.directory.location} has a column of type {kind.rstrip('(')}, which this"
-                " compactor can't rewrite unchanged; compact it with Hive"
+                f"{work.directory.location} has a column that is stored as {kind.rstrip('(')} and"
+                " declared as another type, which compaction would not keep; compact it with Hive"
             )
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from acid_platform.engine.buckets import place_by_hash
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.incoming import unknown_column
+from acid_platform.engine.limited import struct_to_be_stored
 from acid_platform.engine.query import Condition, run_query
 from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, ROW_ID_COLUMN, WRITE_ID
 from acid_platform.engine.scan import ROW_ID_STRUCT, ScanBuilder, TableScan
@@ -97,6 +98,7 @@ def update_events(
     values = assigned(matched, scan, target, assignments, own, table)
     partition = [F.col(f"`{name}`") for name in target.partition_columns]
     placed = matched.select(*partition, *KEYS, F.struct(*values).alias(NEW))
+    placed = struct_to_be_stored(placed, NEW, scan.columns, table)
     placed = placed.repartitionById(writers(scan), bucket_number())
     return both_events(placed, F.array(F.lit(DELETES), F.lit(INSERTS)), scan, target)
 

@@ -6,20 +6,26 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.errors.exceptions import captured
 from pyspark.sql import DataFrame, SparkSession
 
+from acid_platform import errors
 from acid_platform.errors import (
     AcidError,
+    CorruptFile,
     InvalidExpression,
+    PublicationFailed,
     SnapshotExpired,
     UnknownColumn,
     UnsupportedLayout,
     WrongType,
 )
+from acid_platform.layout import schema
+from acid_platform.storage.deletes import wrong_operation
 
 _MISSING_FILE = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|does not exist")
 _ACID_FILE = re.compile(r"\S*/(?:base|delta|delete_delta)_\d+\S*/bucket_\d+\w*")
@@ -29,23 +35,49 @@ _VALUE_ERROR = re.compile(
     r"[^\]]*\][^\n]*"
 )
 
-
 _NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
 _TEXT_LOST = re.compile(r"\[TEXT_VALUE_LOST\] ([^\n]*)")
+_UNREADABLE = re.compile(r"\[FAILED_READ_FILE\S*\] Encountered error while reading file"
+                         r" (\S+/(?:bucket_\d+\w*|\d+_\d+(?:_copy_\d+)?))\.\s")
+_UNWRITTEN = re.compile(r"\[TASK_WRITE_FAILED\] [^\n]* (\S+?)\.\s")
+_OURS = re.compile(r"^acid_platform\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (\S[^\n]*)", re.MULTILINE)
 
 OTHER_PARTITION = "[OTHER_PARTITION]"
 """Begins the message of a job that met a row of another partition than it was to write."""
 _OTHER_PARTITION = re.compile(r"\[OTHER_PARTITION\] ([^\n]*)")
+NO_INSERT = "[NO_INSERT]"
+"""Begins the message of a scan that met something else than an insert event: file, operation."""
+_NO_INSERT = re.compile(r"\[NO_INSERT\] (\S+) (\S+)")
+TOO_LONG = "[TOO_LONG]"
+"""Begins the message of a job that met a text that its CHAR or VARCHAR column does not take."""
+_TOO_LONG = re.compile(r"\[TOO_LONG\] (column \S+ of \S+ takes \S+ a value has \d+ characters)")
 
 
-def translated(error: BaseException) -> AcidError | None:
-    """The platform's error that a Spark exception stands for, or None."""
+def of_files(error: BaseException) -> AcidError | None:
+    """What a Spark exception says of the data files, or None: gone, unreadable, none of ours."""
     text = str(error)
+    if ours := _OURS.search(text):  # raised in a task
+        kind: type[AcidError] = getattr(errors, ours[1], AcidError)
+        return kind(ours[2])
     if _MISSING_FILE.search(text) and (path := _ACID_FILE.search(text)):
         return SnapshotExpired(
             f"{path[0]} is gone: the read lease of this DataFrame has ended and the"
             " Cleaner removed what newer snapshots do not need; call read() again"
         )
+    if wrong := _NO_INSERT.search(text):
+        return _no_insert(_path(wrong[1]), wrong[2])
+    if unreadable := _UNREADABLE.search(text):
+        return CorruptFile(f"{_path(unreadable[1])} can't be read: {_cause(text)}; restore it or"
+                           " drop its transaction")
+    return None
+
+
+def translated(error: BaseException) -> AcidError | None:
+    """The platform's error that a Spark exception stands for, or None."""
+    if found := of_files(error):
+        return found
+    text = str(error)
     if _NO_SOURCE.search(text):
         return UnsupportedLayout(
             "avro files need a package that Spark does not bring: put"
@@ -54,8 +86,13 @@ def translated(error: BaseException) -> AcidError | None:
         return WrongType(f"{lost[1]}; store the table as json, orc or parquet")
     if other := _OTHER_PARTITION.search(text):
         return WrongType(f"{other[1]}; leave the column out, or write without partition=")
+    if long := _TOO_LONG.search(text):
+        return WrongType(f"{long[1]}; cut it with left(value, length), or use a string column")
     if value := _VALUE_ERROR.search(text):
         return WrongType(f"a value does not fit its column: {value[0]}")
+    if unwritten := _UNWRITTEN.search(text):
+        return PublicationFailed(f"{_path(unwritten[1])} can't be written: {_cause(text)}; nothing"
+                                 " was published: make room, or allow it, and run it again")
     if isinstance(error, ParseException):
         return InvalidExpression(f"not a SQL expression: {_first_line(text)}")
     if isinstance(error, AnalysisException):
@@ -63,6 +100,23 @@ def translated(error: BaseException) -> AcidError | None:
             return UnknownColumn(_first_line(text))
         return InvalidExpression(_first_line(text))
     return None
+
+
+def _cause(text: str) -> str:
+    """The innermost exception's message."""
+    found: list[str] = _CAUSE.findall(text)
+    return found[-1] if found else _first_line(text)
+
+
+def _path(uri: str) -> str:
+    return unquote(uri).removeprefix("file:").replace("///", "/", 1)
+
+
+def _no_insert(path: str, operation: str) -> AcidError:
+    if operation in ("NULL", str(schema.INSERT_EVENT)):
+        return CorruptFile(f"{path} lacks ACID columns, or has an event without a row key; restore"
+                           " it or drop its transaction")
+    return wrong_operation(int(operation), schema.INSERT_EVENT, path)
 
 
 def _first_line(text: str) -> str:
@@ -99,9 +153,10 @@ def analysed(frame: DataFrame) -> DataFrame:
 def install_expiry(spark: SparkSession) -> None:
     """Make every later Spark action raise SnapshotExpired where a read lease has ended (P12).
 
-    A DataFrame outlives the call that made it and any frame may be derived from it, so the only
-    place that sees all actions is PySpark's own conversion of JVM and server exceptions. Anything
-    but a vanished ACID file passes through unchanged. Calling this again changes nothing.
+    And CorruptFile or UnsupportedLayout, where a data file can't be read. A DataFrame outlives the
+    call that made it and any frame may be derived from it, so the only place that sees all actions
+    is PySpark's own conversion of JVM and server exceptions. Anything else passes through
+    unchanged. Calling this again changes nothing.
     """
     module: Any = captured
     if is_connect(spark):
@@ -114,8 +169,7 @@ def install_expiry(spark: SparkSession) -> None:
 
     def convert(*args: Any, **kwargs: Any) -> BaseException:
         converted: BaseException = original(*args, **kwargs)
-        ours = translated(converted)
-        return ours if isinstance(ours, SnapshotExpired) else converted
+        return of_files(converted) or converted
 
     convert._acid_platform = True  # type: ignore[attr-defined]
     module.convert_exception = convert

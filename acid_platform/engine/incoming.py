@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from acid_platform.engine.failures import OTHER_PARTITION
+from acid_platform.engine.limited import marked_type, to_be_stored
 from acid_platform.engine.types import hive_type, refusal, spark_schema, spark_type
 from acid_platform.errors import InvalidDefinition, UnknownColumn, WrongType
 from acid_platform.layout.types import INTEGRAL
@@ -64,7 +65,7 @@ def conform(
             own = F.col(f"`{field.name}`").cast(kind)
             value = _agreeing(own, value, column.name, table) if column.name in fixed else own
         chosen.append(value.alias(column.name))
-    return frame.select(*chosen)
+    return to_be_stored(frame.select(*chosen), columns, table)
 
 
 def positioned(
@@ -112,10 +113,15 @@ def columns_of_rows(rows: Rows, names: Sequence[str] | None = None) -> tuple[Tab
     columns = []
     for field in _schema_of(rows, chosen).fields:
         try:
-            columns.append(TableColumn(field.name.lower(), hive_type(field.dataType)))
+            columns.append(column_of(field))
         except InvalidDefinition as error:
             raise InvalidDefinition(f"column {field.name!r}: {error}") from error
     return tuple(columns)
+
+
+def column_of(field: T.StructField) -> TableColumn:
+    """A field as a table would declare it. Raises InvalidDefinition."""
+    return TableColumn(field.name.lower(), marked_type(field) or hive_type(field.dataType))
 
 
 def _schema_of(rows: Rows, names: Sequence[str]) -> T.StructType:

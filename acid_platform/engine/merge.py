@@ -19,6 +19,7 @@ from acid_platform.engine.buckets import bucket_of_row
 from acid_platform.engine.dml import NEW, assigned, both_events, bucket_number, computed, writers
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.incoming import unknown_column
+from acid_platform.engine.limited import struct_to_be_stored, to_be_stored
 from acid_platform.engine.predicates import columns_of
 from acid_platform.engine.row_keys import KEYS
 from acid_platform.engine.scan import ScanBuilder, TableScan
@@ -102,7 +103,7 @@ class Merge:
         counts = dict.fromkeys(MergeAction, 0)
         for number, count in changed.groupBy(_CLAUSE).count().collect():
             counts[matched_clauses[number].action] += count
-        placed = changed.select(
+        placed = struct_to_be_stored(changed, NEW, self.scan.columns, self.table).select(
             *self._partition(), *KEYS, NEW, self._kinds(matched_clauses).alias(_KINDS),
             bucket_number().alias(_PLACE))
         number_of_writers = writers(self.scan)
@@ -195,7 +196,8 @@ class Merge:
                 values = F.when(applies, row).otherwise(values)
                 number = F.when(applies, F.lit(index)).otherwise(number)
             chosen = unmatched.select(values.alias(NEW), number.alias(_CLAUSE), _SOURCE_ROW)
-            return chosen.filter(F.col(_CLAUSE).isNotNull()).select(f"{NEW}.*", _SOURCE_ROW)
+            chosen = chosen.filter(F.col(_CLAUSE).isNotNull()).select(f"{NEW}.*", _SOURCE_ROW)
+            return to_be_stored(chosen, known, self.table)
 
     def _values(
         self, unmatched: DataFrame, clause: MergeClause, known: Sequence[TableColumn]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 import sqlglot
 from sqlglot import exp
@@ -17,6 +17,7 @@ from sqlglot.errors import SqlglotError
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.partitions import partition_segment
 from acid_platform.layout.types import INTEGRAL, Column
+from acid_platform.storage.arrow_types import partition_value
 
 Value = bool | Decimal | str | datetime.date | None
 _UNKNOWN = object()
@@ -61,17 +62,11 @@ def partition_condition(name: str, columns: Sequence[Column]) -> str:
 
 
 def typed(value: str | None, column: Column) -> object:
-    """A partition value as it compares in SQL; `_UNKNOWN` when it does not parse."""
-    if value is None:
-        return None
-    try:
-        if column.type.kind in INTEGRAL or column.type.kind == "decimal":
-            return Decimal(value)
-        if column.type.kind == "date":
-            return datetime.date.fromisoformat(value)
-    except (InvalidOperation, ValueError):
+    """A partition value as it compares in SQL: NULL where the text is no value of the type."""
+    if column.type.kind not in (*INTEGRAL, "decimal", "date", "string"):
         return _UNKNOWN
-    return value if column.type.kind == "string" else _UNKNOWN
+    found = partition_value(value, column.type)
+    return Decimal(found) if isinstance(found, int) else found
 
 
 def may_match(

@@ -19,8 +19,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine.failures import analysed, raise_as_ours
+from acid_platform.engine.incoming import column_of
 from acid_platform.engine.scan import TableScan, read_frame
-from acid_platform.engine.types import hive_type
 from acid_platform.errors import AcidError, InvalidExpression, UnknownColumn
 from acid_platform.layout.types import Column
 
@@ -97,7 +97,7 @@ def unknown_column(wanted: str, known: list[str]) -> UnknownColumn:
 
 def columns_of(frame: DataFrame) -> tuple[Column, ...]:
     """Of a query's result, as a table would declare them. Raises InvalidDefinition."""
-    return tuple(Column(one.name.lower(), hive_type(one.dataType)) for one in frame.schema.fields)
+    return tuple(column_of(field) for field in frame.schema.fields)
 
 
 def fetch(frame: DataFrame, limit: int | None = None) -> pa.Table:

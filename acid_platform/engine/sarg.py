@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from acid_platform.engine.failures import raise_as_ours
+from acid_platform.engine.limited import is_limited
 from acid_platform.engine.row_keys import ROW_ID_COLUMN
 from acid_platform.engine.types import spark_schema
 from acid_platform.layout.types import Column
@@ -32,9 +33,8 @@ def search_argument(
     """
     if not hasattr(spark, "_jsparkSession") or "orc" in str(spark.conf.get(NESTED_SOURCES)):
         return {}
-    # A padded CHAR compares otherwise in Hive's statistics than in Spark.
-    usable = spark_schema(
-        one for one in columns if all(t.kind != "char" for t in one.type.walk()))
+    # A file may hold a CHAR unpadded, or a longer VARCHAR: its statistics tell of other values.
+    usable = spark_schema(one for one in columns if not is_limited(one.type))
     filters = _filters(spark, [*columns, *partition_columns], where)
     if not filters:
         return {}

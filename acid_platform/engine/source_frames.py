@@ -18,7 +18,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from acid_platform.engine.failures import NO_INSERT
 from acid_platform.engine.formats import read_plain
+from acid_platform.engine.limited import as_read, marked
 from acid_platform.engine.row_keys import (
     BUCKET,
     FILE_NAME_COLUMN,
@@ -110,9 +112,10 @@ class SourceFrames:
                   for i in range(len(self.partition_columns))]
         keys = [f"{ROW_ID_COLUMN}.{field.name} AS {name}"
                 for field, name in zip(ids.fields, KEYS, strict=True)]
-        return frame.selectExpr(*(f"`{name}`" for name in wanted), *self._named(values), *keys,
-                                *([ENTITY] if with_entity else []),
-                                *([FILE_NAME_COLUMN] if self.file_names else []))
+        return self._marked(frame.selectExpr(
+            *(f"`{name}`" for name in wanted), *self._named(values), *keys,
+            *([ENTITY] if with_entity else []),
+            *([FILE_NAME_COLUMN] if self.file_names else [])))
 
     def native(
         self, kind: SourceKind, positional: bool, found: Sequence[Found], tests: Sequence[str],
@@ -140,11 +143,15 @@ class SourceFrames:
             values = [self._literals(i)[ordinal] for i in range(len(self.partition_columns))]
         acid = kind is SourceKind.ACID
         prefix = f"{schema.ROW}." if acid else ""
-        yield frame.selectExpr(
-            *(f"{prefix}`{one.name}` AS `{one.name}`" for one in self.columns),
+        stored = {one.name: as_read(f"{prefix}`{one.name}`", one.type) for one in self.columns}
+        yield self._marked(frame.selectExpr(
+            *(f"{value} AS `{name}`" for name, value in stored.items()),
             *self._named(values), *(_STORED_KEYS if acid else _NO_KEYS),
             *([f"{entity} AS {ENTITY}"] if with_entity else []),
-            *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []))
+            *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else [])))
+
+    def _marked(self, frame: DataFrame) -> DataFrame:
+        return marked(frame, (*self.columns, *self.partition_columns))
 
     def _read(
         self, kind: SourceKind, positional: bool, uris: list[str], tests: Sequence[str]
@@ -157,7 +164,7 @@ class SourceFrames:
         if kind is SourceKind.ACID:
             rows = spark_schema(self.columns)
             found = reader.options(**self.options).schema(event_schema(rows)).orc(uris)
-            return found.filter(" AND ".join([_all_six(self.columns), *tests]))
+            return found.filter(" AND ".join([*_all_six(self.columns), *tests]))
         if kind is SourceKind.RAW:
             # Files with names like `_col0` are matched by the position in the whole table.
             columns = self.table if positional else self.columns
@@ -166,8 +173,10 @@ class SourceFrames:
 
     def _literals(self, position: int) -> list[str]:
         """Of each entity the value of one partition column, as SQL."""
-        kind = spark_type(self.partition_columns[position].type).simpleString()
-        return [f"try_cast({sql_text(one.values[position])} AS {kind})" for one in self.entities]
+        hive = self.partition_columns[position].type
+        kind = spark_type(hive).simpleString()
+        return [as_read(f"try_cast({sql_text(one.values[position])} AS {kind})", hive)
+                for one in self.entities]
 
     def _named(self, values: Sequence[str]) -> list[str]:
         return [f"{value} AS `{column.name}`"
@@ -197,12 +206,21 @@ def never_pushed(name: str) -> str:
     return f"coalesce({name}, -1)"
 
 
-def _all_six(columns: Sequence[TableColumn]) -> str:
+def _all_six(columns: Sequence[TableColumn]) -> list[str]:
+    """Two tests, true for every row of a valid file: inserts whose keys are whole.
+
+    Each is decided by its first part. No filter of the reader's can imply them, so that all six
+    root columns stay in the scan. The first names nothing of `row`: it would come after the
+    reader's filters on values, which are NULL where a file is none of ours.
+    """
+    ids = schema.ACID_COLUMNS[:5]
+    keys = " | ".join(f"CAST({one} AS bigint)" for one in ids[1:])
+    operation = f"coalesce(CAST({schema.OPERATION} AS bigint) | (({keys}) & 0), -1)"
+    shown = ", ".join(f"coalesce(CAST({one} AS string), 'NULL')" for one in ids)
+    message = f"concat_ws(' ', '{NO_INSERT}', _metadata.file_path, {shown})"
     leaf = f"{schema.ROW}.`{(schema.cheapest(columns) or columns[0]).name}`"
-    # True for every row of a valid file by its first part, which is all that is evaluated; no
-    # filter of the reader's can imply it, so that all six root columns stay in the scan.
-    others = " | ".join([*schema.ACID_COLUMNS[1:5], f"CAST({leaf} IS NULL AS bigint)"])
-    return f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT} OR ({others}) > 0)"
+    return [f"({operation} = {schema.INSERT_EVENT} OR CAST(raise_error({message}) AS boolean))",
+            f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT} OR {leaf} IS NULL)"]
 
 
 _STORED_KEYS = (

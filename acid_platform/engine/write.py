@@ -26,8 +26,9 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
 from acid_platform.layout.partitions import DEFAULT_PARTITION
 from acid_platform.layout.rowids import MAX_BUCKET, MAX_STATEMENT, ROW_ID_MASK
+from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import finish_file
+from acid_platform.storage.orc import finish_file, finish_plain_file
 from acid_platform.storage.plain import count_rows
 
 KIND = "__kind"
@@ -42,6 +43,7 @@ class WriteTarget:
 
     files: Files
     location: str
+    columns: tuple[TableColumn, ...]
     partition_columns: tuple[str, ...]
     txn_id: int
     write_id: int
@@ -176,6 +178,10 @@ def _staging(target: WriteTarget) -> Iterator[str]:
     staging = f"{target.location}/{token}"
     try:
         yield staging
+    except OSError as error:
+        raise PublicationFailed(
+            f"{target.location} can't be written: {error}; nothing was published: make room, or"
+            " allow it, and run the statement again") from error
     finally:
         with suppress(OSError):  # the Cleaner removes what is left, through its owner's state
             target.files.delete_directory(staging)
@@ -276,9 +282,11 @@ def _arrange(
 
     def finish(path: str) -> int:
         if target.plain is None:
-            return finish_file(files, path, empty.deletes)
+            return finish_file(files, path, empty.deletes, target.columns)
         if target.plain.name == "avro":
             return spark.read.format("avro").load(files.uri(path)).count()
+        if target.plain.name == "orc":
+            return finish_plain_file(files, path, target.columns)
         return count_rows(files, path, target.plain)
 
     rows = total = kept = 0

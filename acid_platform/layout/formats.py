@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from acid_platform.errors import InvalidDefinition
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import LOCAL_ZONE, Column
 
 PROPERTY = "acid.format"
 FORMATS = ("orc", "parquet", "json", "csv", "text", "avro")
@@ -43,6 +43,10 @@ class FileFormat:
             if self.name in _FLAT and (column.type.nested or column.type.kind == "binary"):
                 raise InvalidDefinition(
                     f"column {column} does not fit into {self.name} files; use orc or parquet")
+            if self.name != "orc" and any(one.kind == LOCAL_ZONE for one in column.type.walk()):
+                raise InvalidDefinition(
+                    f"column {column}: {self.name} files do not tell an instant from a timestamp;"
+                    " use orc")
 
 
 ORC = FileFormat()

@@ -13,9 +13,12 @@ _SIMPLE = frozenset(
     (*INTEGRAL, "boolean", "float", "double", "string", "binary", "date", "timestamp")
 )
 _SYNONYMS = {"integer": "int", "numeric": "decimal", "dec": "decimal"}
-_LOCAL_ZONE = "timestamp with local time zone"
-UNWRITABLE = ("char", "varchar", _LOCAL_ZONE)
-"""Types that are read but not written yet: Spark's writer would store another ORC type."""
+LOCAL_ZONE = "timestamp with local time zone"
+LIMITED = ("char", "varchar")
+"""Text of at most so many characters."""
+UNNAMED = ("char", LOCAL_ZONE)
+"""Types of partition columns that are read but not written: how Hive names their directories."""
+_LONGEST = {"char": 255, "varchar": 65535}
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w]*|`[^`]+`|\d+|[<>(),:])")
 
@@ -114,14 +117,14 @@ class _Parser:
             return self._decimal()
         if kind in ("char", "varchar"):
             sizes = self._sizes()
-            if len(sizes) != 1:
-                raise self.error(f"{kind} needs one length")
+            if len(sizes) != 1 or not 1 <= sizes[0] <= _LONGEST[kind]:
+                raise self.error(f"{kind} needs one length, from 1 to {_LONGEST[kind]}")
             return HiveType(kind, sizes)
         if kind == "timestamp" and self.peek().lower() == "with":
             words = [self.name() for _ in range(4)]
             if words != ["with", "local", "time", "zone"]:
                 raise self.error("'timestamp with local time zone' expected")
-            return HiveType(_LOCAL_ZONE)
+            return HiveType(LOCAL_ZONE)
         if kind not in _SIMPLE:
             raise self.error(f"unknown type {kind!r}")
         return HiveType(kind)

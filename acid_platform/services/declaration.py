@@ -11,7 +11,7 @@ from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout import formats
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
-from acid_platform.layout.types import UNWRITABLE, Column, HiveType, parse_columns, parse_type
+from acid_platform.layout.types import LIMITED, UNNAMED, Column, HiveType, parse_columns, parse_type
 from acid_platform.metastore.records import TableRecord
 
 RESERVED = ("row__id", "input__file__name")
@@ -42,7 +42,7 @@ class Declaration:
         clustered_by: tuple[Sequence[str], int] | None, properties: Mapping[str, str] | None,
         written_before: bool = False,
     ) -> Declaration:
-        """`written_before`: types that are only read are allowed. Raises InvalidDefinition."""
+        """`written_before`: what is only read is allowed too. Raises InvalidDefinition."""
         given = {"transactional": "true", **(properties or {})}
         clustered, buckets = clustered_by or ((), 0)
         names = tuple(one.lower() for one in clustered)
@@ -69,6 +69,7 @@ def widened(record: TableRecord, columns: str, again: bool = False) -> TableReco
     new = []
     given = parse_columns(columns)
     check_columns(record.name, given)
+    FileFormat.of(record.properties).refuse(given)
     for column in given:
         if column.name not in known:
             new.append((column.name, str(column.type)))
@@ -116,12 +117,13 @@ def check_columns(
 ) -> None:
     """Names and types that may be declared. Raises InvalidDefinition."""
     for column in (*columns, *keys):
-        bad = any(one.kind in UNWRITABLE for one in column.type.walk()) and not written_before
-        if bad or column.name in RESERVED or column.name.startswith("__"):
-            raise InvalidDefinition(
-                f"{table}: column {column.name!r} {column.type} can't be declared;"
-                + (" use string or timestamp" if bad else " the name is reserved"))
+        if column.name in RESERVED or column.name.startswith("__"):
+            raise InvalidDefinition(f"{table}: column {column.name!r} {column.type} can't be"
+                                    " declared; the name is reserved")
     for column in keys:
+        if column.type.kind in UNNAMED and not written_before:
+            raise InvalidDefinition(f"{table}: {column} can't be a partition column, directories of"
+                                    " this type are not named here; use string or timestamp")
         if column.type.nested or column.name.startswith(("_", ".")):
             raise InvalidDefinition(f"{table}: {column} can't be a partition column: its"
                                     " directories would be hidden, or its type is nested")
@@ -140,7 +142,7 @@ _WIDER = {
     "smallint": ("int", "bigint", "float", "double", "string"),
     "int": ("bigint", "float", "double", "string"),
     "bigint": ("float", "double", "string"),
-    "float": ("double",),
+    "float": ("double",), "varchar": ("string",),
 }
 """Types whose values every reader of older files turns into the other (storage.md 8.1)."""
 
@@ -184,4 +186,6 @@ def _wider(given: HiveType, wanted: HiveType) -> bool:
     if given.kind == wanted.kind == "decimal":
         (precision, scale), (digits, places) = given.sizes, wanted.sizes
         return places >= scale and digits - places >= precision - scale
+    if given.kind == wanted.kind and given.kind in LIMITED:
+        return wanted.sizes >= given.sizes
     return wanted.kind in _WIDER.get(given.kind, ())

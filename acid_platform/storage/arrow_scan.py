@@ -25,6 +25,7 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 from acid_platform.storage.arrow_types import arrow_type, conform
+from acid_platform.storage.calendars import as_written
 from acid_platform.storage.deletes import (
     DeletedRows,
     DeleteKeys,
@@ -292,8 +293,9 @@ class _SourceRead:
         return self._result(values, keep, identity)
 
     def _decode(self, file: orc.ORCFile, index: int, names: list[str]) -> pa.RecordBatch:
-        return read_stripe(self.scan.files, self.source.path, self.source.length, file, index,
-                           names)
+        batch = read_stripe(
+            self.scan.files, self.source.path, self.source.length, file, index, names)
+        return as_written(batch, file)
 
     def _row_group(self, file: parquet.ParquetFile, index: int) -> pa.RecordBatch:
         found = self._find(file.schema_arrow.names)

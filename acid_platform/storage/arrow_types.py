@@ -74,13 +74,13 @@ def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") 
             return _struct(array, hive, path, timestamps)
         case "array" if pa.types.is_list(found):
             values = conform(array.values, hive.children[0][1], path, timestamps)
-            return pa.ListArray.from_arrays(_offsets(array), values, mask=_nulls(array))
+            return pa.ListArray.from_arrays(offsets_of(array), values, mask=nulls_of(array))
         case "map" if pa.types.is_map(found):
             (_, key), (_, item) = hive.children
             return pa.MapArray.from_arrays(
-                _offsets(array), conform(array.keys, key, path, timestamps),
+                offsets_of(array), conform(array.keys, key, path, timestamps),
                 conform(array.items, item, path, timestamps),
-                mask=_nulls(array))
+                mask=nulls_of(array))
         case "timestamp" if pa.types.is_timestamp(found):
             return _microseconds(array, target)
         case "timestamp with local time zone" if pa.types.is_timestamp(found):
@@ -124,12 +124,12 @@ def _struct(
     return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
 
 
-def _offsets(array: pa.Array) -> pa.Array:
+def offsets_of(array: pa.Array) -> pa.Array:
     found = array.offsets
     return pa.array(found.to_numpy()) if found.offset else found
 
 
-def _nulls(array: pa.Array) -> pa.Array | None:
+def nulls_of(array: pa.Array) -> pa.Array | None:
     return pc.is_null(array) if array.null_count else None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.rowids import decode_bucket
 from acid_platform.snapshot.sources import Source
@@ -125,14 +125,18 @@ def require_operation(operation: np.ndarray, expected: int, path: str) -> None:
     Raises UnsupportedLayout for what only ACID version 1 writes, CorruptFile for another number.
     """
     wrong = operation[operation != expected]
-    if not len(wrong):
-        return
-    if int(wrong[0]) in (0, 1, 2):
-        raise UnsupportedLayout(
-            f"{path} holds events of operation {int(wrong[0])} where all must be {expected}: a file"
+    if len(wrong):
+        raise wrong_operation(int(wrong[0]), expected, path)
+
+
+def wrong_operation(found: int, expected: int, path: str) -> AcidError:
+    """What `require_operation` raises."""
+    if found in (0, 1, 2):
+        return UnsupportedLayout(
+            f"{path} holds events of operation {found} where all must be {expected}: a file"
             " of ACID version 1; run a major compaction with Hive 2 and upgrade the table"
         )
-    raise CorruptFile(f"{path} holds an event of operation {int(wrong[0])}; restore the file")
+    return CorruptFile(f"{path} holds an event of operation {found}; restore the file")
 
 
 class DeletedRows:

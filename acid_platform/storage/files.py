@@ -177,16 +177,20 @@ class Files:
         error. Raises PublicationFailed.
         """
         if self.exists(final):
-            raise PublicationFailed(f"{final} exists already; a write id was used twice?")
+            raise PublicationFailed(f"{final} exists already, as if a write id was used twice; move"
+                                    " it away if no transaction owns it, and run it again")
         self.system.create_dir(final.rpartition("/")[0], recursive=True)
         self.system.move(temporary, final)
 
-    def amend_orc(self, path: str, items: dict[str, bytes]) -> None:
-        """Add user metadata to a finished ORC file that nobody reads yet. Raises CorruptFile."""
+    def amend_orc(self, path: str, items: dict[str, bytes], footer: bytes | None = None) -> None:
+        """Add user metadata to a finished ORC file that nobody reads yet, or replace its footer.
+
+        See `with_user_metadata`. Raises CorruptFile.
+        """
         size = self.system.get_file_info(path).size
         with self.system.open_input_file(path) as stream:
             stream.seek(max(0, size - TAIL_BYTES))
-            change = with_user_metadata(bytes(stream.read()), items, path)
+            change = with_user_metadata(bytes(stream.read()), items, path, footer)
         if self.local:
             with open(path, "r+b") as handle:
                 handle.truncate(size - change.drop)

@@ -18,7 +18,10 @@ from pyarrow import orc
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
+from acid_platform.layout.orc_tail import declared_footer, has_declared
 from acid_platform.layout.schema import RowKey
+from acid_platform.layout.types import Column
+from acid_platform.storage.calendars import shown_day
 from acid_platform.storage.files import Files
 
 _ROWS_AT_ONCE = 10_000
@@ -121,18 +124,37 @@ def _ascend(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
     return bool(((dw > 0) | ((dw == 0) & ((db > 0) | ((db == 0) & (dr > 0))))).all())
 
 
-def finish_file(files: Files, path: str, deletes: bool) -> int:
-    """Give a freshly written ACID file the footer metadata that Hive needs; returns its rows.
+def finish_file(files: Files, path: str, deletes: bool, columns: Sequence[Column]) -> int:
+    """Give a freshly written ACID file the footer that Hive needs; returns its rows.
 
-    Raises CorruptFile when its keys do not ascend (storage.md section 2).
+    `columns` are those of `row`, in their order. Raises CorruptFile when its keys do not ascend
+    (storage.md section 2).
     """
     file = open_orc(files, path)
     rows = int(file.nrows)
     if rows:
         ends = stripe_ends(file, path)
         counts = (0, rows) if deletes else (rows, 0)
-        files.amend_orc(path, schema.user_metadata(ends, *counts))
+        footer = _declared(file, path, columns, acid=True)
+        files.amend_orc(path, schema.user_metadata(ends, *counts), footer)
     return rows
+
+
+def finish_plain_file(files: Files, path: str, columns: Sequence[Column]) -> int:
+    """The same for a file of an insert-only table, which has no keys; returns its rows."""
+    file = open_orc(files, path)
+    if footer := _declared(file, path, columns, acid=False):
+        files.amend_orc(path, {}, footer)
+    return int(file.nrows)
+
+
+def _declared(
+    file: orc.ORCFile, path: str, columns: Sequence[Column], acid: bool
+) -> bytes | None:
+    """None: the file has the declared types as it is."""
+    if not has_declared(columns):
+        return None
+    return declared_footer(file.reader.serialized_file_tail(), columns, acid, path)
 
 
 @contextmanager
@@ -145,6 +167,32 @@ def _readable(path: str) -> Iterator[None]:
 
 
 _TIMESTAMPS = (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT)
+
+
+class _Days(pyorc.converters.ORCConverter):
+    """Since 1970, as an integer: Python's date begins with the year 1, files hold earlier days."""
+
+    @staticmethod
+    def from_orc(days: int) -> int:
+        return days
+
+    @staticmethod
+    def to_orc(value: int) -> int:
+        return value
+
+
+class _ShownDate(pyorc.converters.DateConverter):
+    @staticmethod
+    def from_orc(days: int) -> datetime.date:
+        return pyorc.converters.DateConverter.from_orc(shown_day(days))
+
+
+class _ShownTimestamp(pyorc.converters.TimestampConverter):
+    @staticmethod
+    def from_orc(seconds: int, nanoseconds: int, zone: Any) -> datetime.datetime:
+        days, rest = divmod(seconds, 86_400)
+        return pyorc.converters.TimestampConverter.from_orc(
+            shown_day(days) * 86_400 + rest, nanoseconds, zone)
 
 
 class _Microseconds(pyorc.converters.ORCConverter):
@@ -223,7 +271,7 @@ def wide_timestamps(
             else schema.field(root).type) for root, fields in wanted.items()}
         reader = pyorc.Reader(
             content, struct_repr=pyorc.StructRepr.DICT,
-            converters=dict.fromkeys(_TIMESTAMPS, _Microseconds))
+            converters={pyorc.TypeKind.DATE: _Days, **dict.fromkeys(_TIMESTAMPS, _Microseconds)})
         rows = iter(reader.read_stripe(stripe))
         parts = []
         while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
@@ -275,7 +323,8 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
     Raises CorruptFile.
     """
     with _readable(path), files.system.open_input_file(path) as stream:
-        reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT)
+        reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT, converters={
+            pyorc.TypeKind.DATE: _ShownDate, **dict.fromkeys(_TIMESTAMPS, _ShownTimestamp)})
         for row in reader:
             yield {key: _plain(value) for key, value in row.items()}
 

@@ -340,5 +340,5 @@ def _merge(files: Files, rewrite: Rewrite) -> tuple[int, int]:
             stream.close()
     if writer is None:
         return 0, 0
-    rows = finish_file(files, rewrite.output, rewrite.delete_events)
+    rows = finish_file(files, rewrite.output, rewrite.delete_events, rewrite.columns)
     return rows, int(files.system.get_file_info(rewrite.output).size)

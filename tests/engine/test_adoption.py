@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import InvalidDefinition, MalformedName, TableExists, UnsupportedStatement
+from acid_platform.errors import InvalidDefinition, MalformedName, TableExists
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.hive_tables import HERE
@@ -79,12 +79,3 @@ def test_P24_what_can_not_be_adopted(warehouse: Warehouse, tmp_path: Path) -> No
     with pytest.raises(MalformedName, match="delta_x_1"):
         warehouse.adopt_table("db.bad", root)
     assert "db.bad" not in warehouse.tables()
-
-
-def test_types_that_are_only_read(warehouse: Warehouse, tmp_path: Path) -> None:
-    where = tmp_path / "c"
-    where.mkdir()
-    table = warehouse.adopt_table("db.chars", where, schema="id int, c char(3)")
-    assert table.read().count() == 0
-    with pytest.raises(UnsupportedStatement, match=r"char\(3\), which is read"):
-        table.insert([{"id": 1, "c": "x"}])

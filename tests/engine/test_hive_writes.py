@@ -132,7 +132,11 @@ def hive_compacts(spark: SparkSession, root: Path, kind: str, high_watermark: in
          table, storage, seen, request, statistics, silent)
 
 
-@pytest.mark.parametrize("compaction", [None, "minor"])
+MADE = {"minor": {"delta_0000001_0000003", "delete_delta_0000001_0000003"},
+        "major": {"base_0000003"}}
+
+
+@pytest.mark.parametrize("compaction", [None, *MADE])
 def test_what_hive_writes_and_compacts_now_is_read_as_hive_reads_it(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compaction: str | None
 ) -> None:
@@ -152,8 +156,9 @@ def test_what_hive_writes_and_compacts_now_is_read_as_hive_reads_it(
         "delta_0000001_0000001_0000", "delta_0000002_0000002_0000", "delta_0000003_0000003_0000",
         "delete_delta_0000003_0000003_0000"}
     if compaction:
+        before = {one.name for one in root.iterdir()}
         hive_compacts(spark, root, compaction, 3)
-        assert (root / "delta_0000001_0000003").is_dir()
+        assert {one.name for one in root.iterdir()} - before == MADE[compaction]
     expected = [(i, None if i % 5 == 0 else f"v{i}") for i in range(2000) if i % 7 not in (0, 3)]
     expected += [(i, "changed") for i in range(0, 2000, 7)] + [(5000, "late")]
 

@@ -37,6 +37,22 @@ def test_comparisons_with_the_null_partition_select_nothing(where: str) -> None:
     assert may_match("m is null", COLUMNS, (None, "a", None))
 
 
+@pytest.mark.parametrize(("kind", "value", "where", "kept"), [
+    # Spark reads such a value as NULL, so that these rows are selected.
+    ("int", "1.5", "p IS NULL", True), ("int", "1.5", "p > 1", False),
+    ("tinyint", "300", "p IS NULL", True), ("int", "x", "p IS NULL", True),
+    ("date", "2020-02-30", "p IS NULL", True), ("decimal(3,1)", "1e9", "p IS NULL", True),
+    # And these as what the type can hold.
+    ("decimal(5,1)", "1.25", "p = 1.3", True), ("decimal(5,1)", "1.25", "p = 1.25", False),
+    ("date", "2020-1-5", "p = '2020-01-05'", True), ("int", " 7 ", "p = 7", True),
+    ("char(3)", "a", "p = 'a  '", True), ("varchar(1)", "ab", "p = 'a'", True),
+])
+def test_P16_values_are_pruned_as_they_are_read(
+    kind: str, value: str, where: str, kept: bool
+) -> None:
+    assert may_match(where, parse_columns(f"p {kind}"), (value,)) is kept
+
+
 @given(st.integers(-5, 5), st.integers(-5, 5), st.sampled_from(["=", "<>", "<", "<=", ">", ">="]))
 def test_integer_comparisons_are_pythons(value: int, literal: int, operator: str) -> None:
     python = {"=": "==", "<>": "!="}.get(operator, operator)

@@ -161,7 +161,7 @@ def test_P19_a_count_that_differs_publishes_nothing(
 
 def test_P19_two_files_for_one_bucket_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     files, root = Files.of(str(tmp_path))
-    target = write.WriteTarget(files, root, (), 1, 1, 0, "zlib", lambda: None)
+    target = write.WriteTarget(files, root, (), (), 1, 1, 0, "zlib", lambda: None)
     nothing = write.Written("", target.delta(deletes=False), False, 0, 0, 0)
     for token in ("a", "b"):
         (tmp_path / f"part-00003-{token}.orc").write_bytes(b"")
@@ -183,7 +183,7 @@ def test_P19_a_failed_rename_takes_back_the_others(
 
     monkeypatch.setattr(Files, "publish", failing)
     with warehouse.transaction() as txn:
-        with pytest.raises(OSError, match="disk gone"):
+        with pytest.raises(PublicationFailed, match="disk gone"):
             txn.table("db.r").insert([{"id": 1, "m": 1}, {"id": 2, "m": 2}])
         monkeypatch.undo()
         txn.table("db.r").insert([{"id": 3, "m": 1}])

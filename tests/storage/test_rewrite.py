@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import datetime
+import itertools
 import tempfile
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform.errors import CorruptFile
-from acid_platform.layout.orc_tail import with_user_metadata
+from acid_platform.layout.orc_tail import declared_footer, with_user_metadata
 from acid_platform.layout.types import parse_columns
 from acid_platform.storage import rewrite as module
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import events, finish_file, metadata, open_orc, read_keys
+from acid_platform.storage.orc import (
+    events,
+    finish_file,
+    finish_plain_file,
+    metadata,
+    open_orc,
+    orc_schema,
+    read_keys,
+)
 from acid_platform.storage.rewrite import Input, Rewrite, output_schema, rewrite_bucket
 
 COLUMNS = parse_columns("id int, v string")
@@ -160,7 +171,7 @@ def test_P15_a_file_whose_keys_do_not_ascend_is_refused(tmp_path: Path) -> None:
     files, _ = Files.of(str(tmp_path))
     assert open_orc(files, path).nstripes > 1
     with pytest.raises(CorruptFile, match="ascend"):
-        finish_file(files, path, deletes=False)
+        finish_file(files, path, False, COLUMNS)
 
 
 @pytest.mark.parametrize("content", [b"", b"ORC", b"not an ORC file at all"])
@@ -182,7 +193,74 @@ def test_P15_a_file_whose_rows_are_out_of_order_is_never_published(
     path = write(tmp_path / "f", [(1, P, one, 1) for one in ids])
     files, _ = Files.of(str(tmp_path))
     if ok:
-        assert finish_file(files, path, deletes=False) == len(ids)
+        assert finish_file(files, path, False, COLUMNS) == len(ids)
         return
     with pytest.raises(CorruptFile, match="do not ascend"):
-        finish_file(files, path, deletes=False)
+        finish_file(files, path, False, COLUMNS)
+
+
+DECLARED = ("c char(5), v varchar(3), z timestamp with local time zone, t timestamp,"
+            " n struct<c:char(4),a:array<varchar(2)>>,"
+            " m map<char(2),timestamp with local time zone>")
+AS_ORC = ("struct<c:char(5),v:varchar(3),z:timestamp with local time zone,t:timestamp,"
+          "n:struct<c:char(4),a:array<varchar(2)>>,"
+          "m:map<char(2),timestamp with local time zone>>")
+NOON = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)
+ROW = {"c": "é    ", "v": "éé", "z": NOON, "t": NOON.replace(tzinfo=None),
+       "n": {"c": "ab  ", "a": ["x", None]}, "m": [("k ", NOON)]}
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "zlib", "snappy", "zstd", "lz4"])
+@pytest.mark.parametrize("acid", [True, False])
+def test_P17_footers_declare_the_types_that_arrow_and_spark_do_not_write(
+    tmp_path: Path, compression: str, acid: bool
+) -> None:
+    columns = parse_columns(DECLARED)
+    count = 30_000
+    table = pa.table({
+        "operation": [0] * count, "originalTransaction": [1] * count, "bucket": [P] * count,
+        "rowId": range(count), "currentTransaction": [1] * count, "row": [ROW] * count,
+    }, schema=output_schema(columns))
+    if not acid:
+        table = pa.table({field.name: pc.struct_field(table["row"], field.name)
+                          for field in table.schema.field("row").type})
+    path = str(tmp_path / "f")
+    orc.write_table(table, path, compression=compression, stripe_size=4096)
+    files, _ = Files.of(str(tmp_path))
+    stripes = open_orc(files, path).nstripes
+    done = finish_file(files, path, False, columns) if acid else finish_plain_file(
+        files, path, columns)
+    assert done == count
+    stored = orc_schema(files, path)
+    assert stored.endswith(f"row:{AS_ORC}>") if acid else stored == AS_ORC
+    assert (open_orc(files, path).nstripes, open_orc(files, path).nrows) == (stripes, count)
+    found = list(itertools.islice(events(files, path), 2))[1]
+    values = found["row"] if acid else found
+    assert [values[name] for name in "cvn"] == ["é    ", "éé", ROW["n"]]
+    assert values["z"] == "2020-01-01 12:00:00+00:00" and list(values["m"]) == ["k "]
+    assert bool(metadata(files, path)["user_metadata"]) == acid
+
+
+@pytest.mark.parametrize(("declared", "why"), [
+    ("id int", "shorter"), ("id char(2), v string", "can't be declared"),
+    ("id int, v timestamp with local time zone", "can't be declared"),
+    ("id int, v varchar(3), w char(1)", "longer"),
+])
+def test_a_footer_is_not_declared_as_what_the_file_does_not_hold(
+    tmp_path: Path, declared: str, why: str
+) -> None:
+    path = write(tmp_path / "f", [(1, P, 0, 1)])
+    tail = orc.ORCFile(path).reader.serialized_file_tail()
+    with pytest.raises(CorruptFile, match=f"does not have the columns.*{why}"):
+        declared_footer(tail, parse_columns(declared), True, path)
+
+
+def test_a_compaction_writes_the_declared_types_and_cuts_as_readers_do(tmp_path: Path) -> None:
+    columns = parse_columns("id int, v varchar(9)")
+    path = write(tmp_path / "in", [(1, P, 0, 1), (1, P, 1, 1)])
+    output = str(tmp_path / "out")
+    assert rewrite_bucket(Rewrite(
+        str(tmp_path), (Input(path),), (), output, columns, 9, (), "zlib"))[0] == 2
+    files, _ = Files.of(str(tmp_path))
+    assert orc_schema(files, output).endswith("row:struct<id:int,v:varchar(9)>>")
+    assert [one["row"]["v"] for one in events(files, output)] == ["(1, 53687"] * 2

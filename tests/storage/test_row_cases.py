@@ -1,4 +1,4 @@
-"""The row cases of storage.md section 13, S57 to S80, through `to_arrow` and the compactor."""
+"""The row cases of storage.md section 13, S57 to S80, by both readers and the compactor."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, read_keys
 from tests.acid_files import B1, AcidTable, P
 from tests.notation import names, txns, write_ids
+from tests.readers import both_readers as both_readers
 
 
 def s57(root: Path) -> AcidTable:

@@ -48,7 +48,7 @@ def acid_by_pyorc(
     ("bigint", "bigint", -2**63, -2**63), ("float", "float", 0.5, 0.5),
     ("double", "double", 1e300, 1e300), ("string", "string", "é\n", "é\n"),
     ("binary", "binary", b"\0\xff", b"\0\xff"),
-    ("date", "date", datetime.date(1, 1, 1), datetime.date(1, 1, 1)),
+    ("date", "date", datetime.date(1, 1, 1), datetime.date(1, 1, 3)),  # calendars.py
     ("decimal(38,18)", "decimal(38,18)", Decimal("-12345678901234567890.123456789012345678"),
      Decimal("-12345678901234567890.123456789012345678")),
     ("timestamp", "timestamp", datetime.datetime(2013, 7, 1, 12, 0, 0, 1),
@@ -56,7 +56,7 @@ def acid_by_pyorc(
     ("timestamp", "timestamp", datetime.datetime(9999, 12, 31, 23, 59, 59, 4),
      datetime.datetime(9999, 12, 31, 23, 59, 59, 4)),
     ("timestamp", "timestamp", datetime.datetime(1, 1, 3, 0, 0, 0, 7),
-     datetime.datetime(1, 1, 3, 0, 0, 0, 7)),
+     datetime.datetime(1, 1, 5, 0, 0, 0, 7)),
     ("varchar(3)", "varchar(9)", "abcd", "abc"), ("char(5)", "char(5)", "ab", "ab   "),
     ("char(2)", "string", "abc", "ab"), ("char(5)", "string", "a    b", "a    "),
     ("array<int>", "array<int>", [1, None], [1, None]),

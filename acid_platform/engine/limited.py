@@ -1,0 +1,112 @@
+"""CHAR and VARCHAR in Spark, which knows text alone.
+
+A CHAR is padded to its length, in files as in frames. Read columns carry Spark's own mark of their
+type, by which comparisons with literals and with other CHAR columns ignore trailing blanks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from acid_platform.engine.failures import TOO_LONG
+from acid_platform.layout.types import LIMITED, Column, HiveType, parse_type
+
+_MARK = "__CHAR_VARCHAR_TYPE_STRING"
+"""Spark's key in the metadata of a field."""
+
+_Leaf = Callable[[str, HiveType], str]
+
+
+def is_limited(hive: HiveType) -> bool:
+    """Whether the type is CHAR or VARCHAR, or holds one."""
+    return any(one.kind in LIMITED for one in hive.walk())
+
+
+def as_read(value: str, hive: HiveType) -> str:
+    """SQL of a stored value, given as SQL, as it is read: CHAR padded, both cut to their length."""
+    return _mapped(value, hive, _cut)
+
+
+def marked(frame: DataFrame, columns: Iterable[Column]) -> DataFrame:
+    """The frame with Spark's mark at its CHAR and VARCHAR columns."""
+    for column in columns:
+        if column.type.kind in LIMITED and column.name in frame.columns:
+            frame = frame.withMetadata(column.name, {_MARK: str(column.type)})
+    return frame
+
+
+def marked_type(field: T.StructField) -> HiveType | None:
+    """CHAR or VARCHAR, of a field that has the mark."""
+    return parse_type(field.metadata[_MARK]) if _MARK in field.metadata else None
+
+
+def to_be_stored(frame: DataFrame, columns: Sequence[Column], table: str) -> DataFrame:
+    """The frame with its CHAR and VARCHAR values as files hold them.
+
+    `columns` of the frame; others stay as they are. Trailing blanks beyond the length are cut, as
+    in Hive; what else is too long stops the job (TOO_LONG): Hive would cut it in silence.
+    """
+    stored = {column.name: _stored(f"`{column.name}`", column, table)
+              for column in columns if is_limited(column.type)}
+    if not stored:
+        return frame
+    # A selection of its own: values are computed once, and looked at twice.
+    return frame.selectExpr(*(
+        f"{stored[name]} AS `{name}`" if name in stored else f"`{name}`"
+        for name in frame.columns))
+
+
+def struct_to_be_stored(
+    frame: DataFrame, struct: str, columns: Sequence[Column], table: str
+) -> DataFrame:
+    """The same for columns that are the fields of one struct of the frame; it may be NULL."""
+    if not any(is_limited(column.type) for column in columns):
+        return frame
+    fields = [f"'{column.name}', " + _stored(f"`{struct}`.`{column.name}`", column, table)
+              for column in columns]
+    made = f"CASE WHEN `{struct}` IS NOT NULL THEN named_struct({', '.join(fields)}) END"
+    return frame.selectExpr(*(
+        f"{made} AS `{name}`" if name == struct else f"`{name}`" for name in frame.columns))
+
+
+def _stored(value: str, column: Column, table: str) -> str:
+    def checked(one: str, hive: HiveType) -> str:
+        message = f"{TOO_LONG} column {column.name} of {table} takes {hive}, a value has "
+        quoted = message.replace("\\", "\\\\").replace("'", "\\'")
+        error = f"raise_error(concat('{quoted}', length(rtrim({one})), ' characters'))"
+        return (f"CASE WHEN length(rtrim({one})) > {hive.sizes[0]} THEN {error}"
+                f" ELSE {_cut(one, hive)} END")
+
+    return _mapped(value, column.type, checked)
+
+
+def _cut(value: str, hive: HiveType) -> str:
+    (length,) = hive.sizes
+    return f"rpad({value}, {length}, ' ')" if hive.kind == "char" else f"left({value}, {length})"
+
+
+def _mapped(value: str, hive: HiveType, leaf: _Leaf, depth: int = 0) -> str:
+    """SQL of `value` with `leaf` of every CHAR and VARCHAR in it."""
+    if not is_limited(hive):
+        return value
+    each = f"__x{depth}"
+
+    def transformed(array: str, kind: HiveType) -> str:
+        return f"transform({array}, {each} -> {_mapped(each, kind, leaf, depth + 1)})"
+
+    match hive.kind:
+        case "array":
+            return transformed(value, hive.children[0][1])
+        case "map":
+            (_, key), (_, item) = hive.children
+            return (f"map_from_arrays({transformed(f'map_keys({value})', key)},"
+                    f" {transformed(f'map_values({value})', item)})")
+        case "struct":
+            fields = ", ".join(f"'{name}', " + _mapped(f"{value}.`{name}`", child, leaf, depth + 1)
+                               for name, child in hive.children)
+            return f"CASE WHEN {value} IS NOT NULL THEN named_struct({fields}) END"
+        case _:
+            return leaf(value, hive)

@@ -1,0 +1,94 @@
+"""Days before 15 October 1582, which ORC's Java writers count by the Julian calendar.
+
+So do Hive and Spark, which show them as they were written; a file says it only where it does not.
+Arrow takes every day for a Gregorian one, and would show 0001-01-01 as two days earlier.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import orc
+
+from acid_platform.layout.orc_tail import is_proleptic
+from acid_platform.storage.arrow_types import nulls_of, offsets_of
+
+FIRST_GREGORIAN = -141_427
+"""15 October 1582, in days since 1970."""
+_DAY = 86_400_000_000
+"""In microseconds."""
+
+
+def as_written(batch: pa.RecordBatch, file: orc.ORCFile) -> pa.RecordBatch:
+    """A batch of an ORC file with its days as their writer meant them."""
+    if not any(_ancient(column) for column in batch.columns):
+        return batch
+    if is_proleptic(file.reader.serialized_file_tail()):
+        return batch
+    return pa.RecordBatch.from_arrays(
+        [_mapped(column) for column in batch.columns], schema=batch.schema)
+
+
+def from_julian(days: np.ndarray) -> np.ndarray:
+    """Days since 1970, int64 (n,), that show the same date by the Gregorian calendar.
+
+    29 February of a year that is no leap year there becomes 1 March, as in Spark.
+    """
+    number = days + 2_440_588 + 32_082  # since 1 March of the year -4800
+    year = (4 * number + 3) // 1461
+    rest = number - 1461 * year // 4
+    month = (5 * rest + 2) // 153
+    day = rest - (153 * month + 2) // 5
+    months = 12 * (year - 4800 - 1970) + month + 2
+    first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    return np.where(days < FIRST_GREGORIAN, first + day, days)
+
+
+def shown_day(day: int) -> int:
+    """One day of a file that does not say otherwise."""
+    return int(from_julian(np.array([day]))[0]) if day < FIRST_GREGORIAN else day
+
+
+def _leaf(kind: pa.DataType) -> int:
+    """How many of its units a day has; 0 for what holds no ancient days (nanoseconds end in 1677).
+    """
+    if pa.types.is_date32(kind):
+        return 1
+    return _DAY if pa.types.is_timestamp(kind) and kind.unit == "us" else 0
+
+
+def _ancient(array: pa.Array) -> bool:
+    kind = array.type
+    if per_day := _leaf(kind):
+        low = pc.min(array.cast(_integer(kind))).as_py()
+        return low is not None and low < FIRST_GREGORIAN * per_day
+    if pa.types.is_struct(kind):
+        return any(_ancient(array.field(i)) for i in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return _ancient(array.keys) or _ancient(array.items)
+    return pa.types.is_list(kind) and _ancient(array.values)
+
+
+def _integer(kind: pa.DataType) -> pa.DataType:
+    return pa.int32() if pa.types.is_date32(kind) else pa.int64()
+
+
+def _mapped(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if per_day := _leaf(kind):
+        given = array.cast(_integer(kind)).fill_null(0).to_numpy(zero_copy_only=False)
+        days, rest = np.divmod(given.astype(np.int64), per_day)
+        made = from_julian(days) * per_day + rest
+        missing = array.is_null().to_numpy(zero_copy_only=False)
+        return pa.array(made, _integer(kind), mask=missing).cast(kind)
+    if pa.types.is_struct(kind):
+        fields = [_mapped(array.field(i)) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=nulls_of(array))
+    if pa.types.is_map(kind):
+        return pa.MapArray.from_arrays(offsets_of(array), _mapped(array.keys), _mapped(array.items),
+                                       mask=nulls_of(array))
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(offsets_of(array), _mapped(array.values),
+                                        mask=nulls_of(array))
+    return array

@@ -1,0 +1,173 @@
+"""Statements over damaged files, and statements that fail half-way, through Spark.
+
+Each has its error, which names the thing and the next step; no byte of the table changes, no
+transaction, lock or `_tmp_` directory is left, and once the damage is undone the same statement
+works. The kinds of damage are those of the JVM-free reader (tests/storage/test_bad_files.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from pyspark.sql import SparkSession
+
+from acid_platform.engine import write
+from acid_platform.errors import AcidError, PublicationFailed, TxnAborted
+from acid_platform.storage.files import Files
+from acid_platform.table import Table
+from acid_platform.transactions import NONE_OPEN
+from acid_platform.warehouse import Warehouse
+from tests.acid_files import AcidTable
+from tests.conftest import temporary_warehouse
+from tests.storage.test_bad_files import GOOD, KINDS, NEXT_STEP, good
+
+pytestmark = pytest.mark.spark
+
+NO_DAMAGE = {"a column of another type", "the six columns in another order"}
+"""Spark's reader turns numbers into text, and takes columns by their names."""
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(root)): one.read_bytes() for one in root.rglob("*")
+            if one.is_file() and not one.name.startswith(".")}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A table below `root`, its warehouse, and a copy of its files."""
+
+    warehouse: Warehouse
+    table: Table
+    root: Path
+    kept: Path
+
+    def restore(self) -> None:
+        shutil.rmtree(self.root)
+        shutil.copytree(self.kept, self.root)
+
+    def nothing_is_left(self) -> None:
+        self.warehouse.release()
+        assert [one for one in self.warehouse.metastore.transactions()
+                if one["state"] == "OPEN"] == []
+        assert self.warehouse.metastore.locks() == []
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Subject]:
+    scratch = tmp_path_factory.mktemp("damage")
+    root = good(scratch / "t").root
+    with temporary_warehouse(scratch / "wh", spark) as warehouse:
+        for _ in range(10):  # so that the `_v` of some kinds are committed
+            warehouse.metastore.begin().commit()
+        table = warehouse.adopt_table("db.t", root, "v string", snapshot=f"db.t:99:{NONE_OPEN}::")
+        yield Subject(warehouse, table, root, Path(shutil.copytree(root, scratch / "kept")))
+
+
+@pytest.fixture
+def subject(made: Subject) -> Iterator[Subject]:
+    yield made
+    made.restore()
+
+
+@pytest.mark.parametrize("kind", [one for one in KINDS if one not in NO_DAMAGE])
+def test_a_statement_over_damaged_files_names_them_and_changes_nothing(
+    subject: Subject, kind: str
+) -> None:
+    damage, error, named = KINDS[kind]
+    damage(AcidTable(subject.root))
+    before = contents(subject.root)
+    with pytest.raises(AcidError) as raised:
+        subject.table.update({"v": "concat(v, '!')"}, "v >= '0000'")
+    assert type(raised.value) is error, raised.value
+    assert named in str(raised.value)
+    assert NEXT_STEP.search(str(raised.value)), raised.value
+    assert contents(subject.root) == before
+    subject.nothing_is_left()
+    subject.restore()
+    assert subject.table.delete("v = 'no such value'") == 0
+    assert sorted(subject.table.to_arrow()["v"].to_pylist()) == GOOD
+
+
+# --- statements that fail half-way --------------------------------------------------------------
+
+
+@contextmanager
+def full_disk(subject: Subject) -> Iterator[None]:
+    """Spark's own process may write files of 64 KiB: the next byte fails in mid-write."""
+    jvm = subject.warehouse.spark._jvm
+    assert jvm is not None
+    pid = int(jvm.java.lang.ProcessHandle.current().pid())
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def failing(what: str) -> Callable[[Subject], AbstractContextManager[object]]:
+    """That method of `Files` meets a full disk."""
+    return lambda _: mock.patch.object(
+        Files, what, side_effect=OSError(28, "No space left on device"))
+
+
+@contextmanager
+def taken(subject: Subject) -> Iterator[None]:
+    """The directory that the next statement will publish is there."""
+    write_id = subject.table.snapshot().write_ids.high_watermark + 1
+    (subject.root / f"delta_{write_id:07d}_{write_id:07d}_0000").mkdir()
+    yield
+
+
+@contextmanager
+def aborted(subject: Subject) -> Iterator[None]:
+    """ABORT TRANSACTIONS by another while Spark writes."""
+    run = write._run
+
+    def meanwhile(*args: object) -> int:
+        done = run(*args)  # type: ignore[arg-type]
+        subject.warehouse.abort_transactions([args[1].txn_id])  # type: ignore[attr-defined]
+        return done
+
+    with mock.patch.object(write, "_run", meanwhile):
+        yield
+
+
+LONG = "sha2(CAST(id AS string), 512)"
+HALF_WAY: dict[str, tuple[
+        Callable[[Subject], AbstractContextManager[object]], type[AcidError], str]] = {
+    "the disk is full while Spark writes": (full_disk, PublicationFailed, "File too large"),
+    "the disk is full while the footer is written": (
+        failing("amend_orc"), PublicationFailed, "No space left"),
+    "the disk is full while a marker is written": (
+        failing("write"), PublicationFailed, "No space left"),
+    "the directory of the statement is there": (taken, PublicationFailed, "exists already"),
+    "the transaction is aborted while Spark writes": (aborted, TxnAborted, "abort"),
+}
+
+
+@pytest.mark.parametrize("kind", HALF_WAY)
+def test_a_statement_that_fails_half_way_leaves_nothing(subject: Subject, kind: str) -> None:
+    around, error, named = HALF_WAY[kind]
+    rows = subject.warehouse.spark.range(0, 5000, 1, 1).selectExpr(f"{LONG} AS v")
+    with around(subject):
+        before = contents(subject.root)
+        with pytest.raises(AcidError, match=named) as raised:
+            subject.table.insert(rows)
+    assert type(raised.value) is error, raised.value
+    assert re.search("again|begin", str(raised.value)), raised.value
+    assert contents(subject.root) == before
+    assert not [one for one in os.listdir(subject.root) if one.startswith("_tmp")]
+    subject.nothing_is_left()
+    assert subject.table.count() == len(GOOD)
+    assert subject.table.insert(rows) == 5000
+    assert subject.table.count() == len(GOOD) + 5000

@@ -1,0 +1,44 @@
+"""The same files at the same lists through both readers (storage.md section 12, trap 23)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from acid_platform.engine.open import open_scan
+from tests.acid_files import AcidTable
+from tests.notation import txns, write_ids
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SPARK = pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])
+
+
+@pytest.fixture(params=["arrow", SPARK], autouse=True)
+def both_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What `AcidTable` reads with: `to_arrow`, or Spark's `read` in `make test-full`."""
+    if request.param == "arrow":
+        return "arrow"
+    from acid_platform.engine.read import filtered
+
+    spark = request.getfixturevalue("spark")
+
+    def frame(
+        table: AcidTable, w: str = "99:M::", x: str = "", columns: list[str] | None = None,
+        where: str | None = None, row_id: bool = False,
+    ) -> DataFrame:
+        scan = open_scan(table.layout, write_ids(w), txns(x), where)
+        return filtered(spark, scan, columns, where, row_id, "db.t")
+
+    def read(table: AcidTable, *args: object, **options: object) -> pa.Table:
+        return frame(table, *args, **options).toArrow()  # type: ignore[arg-type]
+
+    def count(table: AcidTable, *args: str) -> int:
+        return int(frame(table, *args).count())
+
+    monkeypatch.setattr(AcidTable, "read", read)
+    monkeypatch.setattr(AcidTable, "count", count)
+    return "spark"

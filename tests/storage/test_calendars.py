@@ -1,0 +1,110 @@
+"""Days before 15 October 1582 are what their writer showed, in every type and in predicates."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import orc
+
+from acid_platform.layout.orc_tail import is_proleptic
+from acid_platform.storage import calendars
+from acid_platform.storage.calendars import FIRST_GREGORIAN, as_written, from_julian
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import events
+from tests.acid_files import AcidTable, P
+
+EPOCH = datetime.date(1970, 1, 1)
+
+
+def days(year: int, month: int, day: int) -> int:
+    """Since 1970, of a Gregorian date; works before the year 1 too."""
+    return int(np.datetime64(f"{year:05d}-{month:02d}-01").astype(int)) + day - 1
+
+
+def julian(year: int, month: int, day: int) -> int:
+    """Days since 1970 of a Julian date, by the textbook's formula of the Julian day number."""
+    return (367 * year - 7 * (year + 5001 + int((month - 9) / 7)) // 4 + 275 * month // 9
+            + day + 1_729_777 - 2_440_588)
+
+
+@pytest.mark.parametrize(("stored", "shown"), [
+    (julian(1582, 10, 4), (1582, 10, 4)), (FIRST_GREGORIAN, (1582, 10, 15)), (0, (1970, 1, 1)),
+    (-719_164, (1, 1, 1)), (julian(1500, 2, 29), (1500, 3, 1)), (julian(1500, 3, 1), (1500, 3, 1)),
+    (julian(1200, 2, 29), (1200, 2, 29)), (julian(999, 12, 31), (999, 12, 31)),
+])
+def test_known_days(stored: int, shown: tuple[int, int, int]) -> None:
+    assert from_julian(np.array([stored]))[0] == days(*shown)
+
+
+@given(st.integers(1, 1581), st.integers(1, 12), st.integers(1, 28))
+def test_every_julian_date_is_shown_as_it_was_written(year: int, month: int, day: int) -> None:
+    assert from_julian(np.array([julian(year, month, day)]))[0] == days(year, month, day)
+
+
+FIRST = datetime.date(1, 1, 1)
+KINDS: dict[str, tuple[pa.DataType, int, datetime.date]] = {
+    "date": (pa.date32(), julian(1, 1, 1), FIRST),
+    "timestamp": (pa.timestamp("us"), julian(1, 1, 1) * 86_400_000_000 + 5,
+                  datetime.datetime(1, 1, 1, 0, 0, 0, 5)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nested_values_and_nulls(tmp_path: Path, kind: str) -> None:
+    arrow, stored, shown = KINDS[kind]
+    leaf = pa.array([stored, None, 0], pa.int32() if kind == "date" else pa.int64()).cast(arrow)
+    lists = pa.ListArray.from_arrays([0, 1, 1, 3], leaf, mask=pa.array([False, True, False]))
+    maps = pa.MapArray.from_arrays([0, 1, 2, 3], pa.array(["a", "b", "c"]), leaf)
+    row = pa.StructArray.from_arrays([leaf, lists, maps], names=["v", "l", "m"],
+                                     mask=pa.array([False, False, True]))
+    batch = pa.RecordBatch.from_arrays([row], ["row"])
+    orc.write_table(pa.table({"v": pa.array([0])}), str(tmp_path / "f"))
+    assert as_written(batch, orc.ORCFile(str(tmp_path / "f"))).column(0).to_pylist() == [
+        {"v": shown, "l": [shown], "m": [("a", shown)]},
+        {"v": None, "l": None, "m": [("b", None)]}, None]
+
+
+def test_a_file_that_says_gregorian_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column = pa.array([days(1, 1, 1)], pa.int32()).cast(pa.date32())
+    orc.write_table(pa.table({"d": column}), str(tmp_path / "f"))
+    file = orc.ORCFile(str(tmp_path / "f"))
+    batch = file.read_stripe(0)
+    tail = file.reader.serialized_file_tail()
+    assert not is_proleptic(tail)
+    assert as_written(batch, file).column(0).to_pylist() == [datetime.date(1, 1, 3)]
+    monkeypatch.setattr(calendars, "is_proleptic", lambda _: True)
+    assert as_written(batch, file).column(0).to_pylist() == [FIRST]
+    # The field of the footer that says so: number 8, value 2.
+    footer = bytes.fromhex("4002")
+    assert is_proleptic(bytes([2 << 3 | 2, len(footer)]) + footer)
+
+
+def test_predicates_see_the_days_that_are_shown(tmp_path: Path) -> None:
+    table = AcidTable(tmp_path, "d date, n int")
+    stored = [EPOCH + datetime.timedelta(one) for one in (julian(1582, 10, 4), FIRST_GREGORIAN)]
+    table.inserts("d1", [(1, P, i, day, i) for i, day in enumerate(stored)])
+    assert table.read(where="d = DATE '1582-10-04'")["n"].to_pylist() == [0]
+    assert table.read(where="d >= DATE '1582-10-05'")["n"].to_pylist() == [1]
+
+
+def test_days_before_the_first_of_python_are_decoded_row_by_row_and_dumped(tmp_path: Path) -> None:
+    """A timestamp beside them makes Arrow give up; the first day of Hive is two before Python's."""
+    table = AcidTable(tmp_path, "d date, t timestamp")
+    orc.write_table(pa.table({
+        "d": pa.array([julian(1, 1, 1), None], pa.int32()).cast(pa.date32()),
+        "t": pa.array([julian(1, 1, 1) * 86_400_000_000 + 5, 0]).cast(pa.timestamp("us")),
+    }), str(tmp_path / "000000_0"))
+    assert table.read(where="d < DATE '1500-01-01'").to_pylist() == [
+        {"d": FIRST, "t": datetime.datetime(1, 1, 1, 0, 0, 0, 5)}]
+    files, path = Files.of(str(tmp_path / "000000_0"))
+    assert list(events(files, path)) == [
+        {"d": "0001-01-01", "t": "0001-01-01 00:00:00.000005+00:00"},
+        {"d": None, "t": "1970-01-01 00:00:00+00:00"}]
