@@ -17,7 +17,7 @@ from acid_platform.compaction.validation import Profile, combine
 
 
 class ValueSums:
-    """Of each column the NULLs, and a 64-bit hash of each other value, added up.
+    """Of each column the NULLs, and a 64-bit hash of each value, NULL too, added up.
 
     Timestamps count in microseconds, which every reader has.
     """
@@ -26,8 +26,7 @@ class ValueSums:
         self._columns = tuple(columns)
         self._connection = duckdb.connect(config={"threads": 1})
         each = ", ".join(
-            f"sum(hash(c{i})) FILTER (c{i} IS NOT NULL), count(*) - count(c{i})"
-            for i in range(len(self._columns)))
+            f"sum(hash(c{i})), count(*) - count(c{i})" for i in range(len(self._columns)))
         self._query = f"SELECT {each} FROM batch"
         self._checksums: Counter[str] = Counter()
         self._nulls: Counter[str] = Counter()
@@ -41,7 +40,7 @@ class ValueSums:
             values, [f"c{i}" for i in range(len(self._columns))]))
         [found] = self._connection.execute(self._query).fetchall()
         for name, checksum, nulls in zip(self._columns, found[::2], found[1::2], strict=True):
-            self._checksums[name] += int(checksum or 0)
+            self._checksums[name] += int(checksum)
             self._nulls[name] += nulls
 
     def profile(self) -> Profile:
