@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.engine.arrow_read import arrow_scan
 from acid_platform.engine.open import TableLayout, open_scan, select_entities
-from acid_platform.errors import SnapshotExpired
+from acid_platform.errors import MetastoreUnavailable, OutcomeUnknown, SnapshotExpired
 from acid_platform.metastore.client import Metastore
 from acid_platform.metastore.records import ClientInfo, TableRecord
 from acid_platform.snapshots import TableSnapshot
@@ -82,11 +82,14 @@ class Leases:
             return scan.count()
 
     def release(self) -> None:
-        """End all leases: what was read so far may raise SnapshotExpired from now on."""
+        """End all leases: what was read so far may raise SnapshotExpired from now on.
+
+        One whose end the metastore can't be told ends after its timeout.
+        """
         with self._guard:
             held, self._held = self._held, []
         for lease, _ in held:
-            with suppress(SnapshotExpired):
+            with suppress(SnapshotExpired, MetastoreUnavailable, OutcomeUnknown):
                 lease.commit()
 
     def _open(self, *tables: str) -> Lease:

@@ -22,6 +22,7 @@ from acid_platform.engine.write import (
 )
 from acid_platform.errors import (
     AcidError,
+    InvalidDefinition,
     NoSuchPartition,
     UnsupportedStatement,
 )
@@ -124,6 +125,29 @@ class Transaction:
         finally:
             if error is not None and not self._work.begun.ended:
                 self.abort(f"{type(error).__name__}: {error}"[:500])
+
+
+class LentTransaction(Transaction):
+    """The same transaction for code that may work in it, and not end it."""
+
+    def __init__(self, txn: Transaction) -> None:
+        self._work = txn._work
+
+    def commit(self) -> None:
+        """Raises InvalidDefinition."""
+        raise self._not_ours("commit")
+
+    def abort(self, reason: str = "") -> None:
+        """Raises InvalidDefinition."""
+        raise self._not_ours("abort")
+
+    def __enter__(self) -> Transaction:
+        raise self._not_ours("enter")
+
+    def _not_ours(self, what: str) -> InvalidDefinition:
+        return InvalidDefinition(
+            f"transaction {self.id} is ended by whoever began it, after the checks: don't {what}"
+            " it; write with txn.table(…), and raise to have it aborted")
 
 
 class TransactionTable:

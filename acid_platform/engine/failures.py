@@ -45,7 +45,7 @@ _CAUSE = re.compile(r"^Caused by: [\w.$]+: (\S[^\n]*)", re.MULTILINE)
 
 OTHER_PARTITION = "[OTHER_PARTITION]"
 """Begins the message of a job that met a row of another partition than it was to write."""
-_OTHER_PARTITION = re.compile(r"\[OTHER_PARTITION\] ([^\n]*)")
+_OTHER_PARTITION = re.compile(r"\[OTHER_PARTITION\] ([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 NO_INSERT = "[NO_INSERT]"
 """Begins the message of a scan that met something else than an insert event: file, operation."""
 _NO_INSERT = re.compile(r"\[NO_INSERT\] (\S+) (\S+)")

@@ -94,14 +94,32 @@ def _agreeing(own: Column, wanted: Column, name: str, table: str) -> Column:
 
 
 def column_names(rows: Rows) -> list[str]:
-    """The columns that rows have, as they spell them."""
-    if isinstance(rows, DataFrame):
-        return list(rows.columns)
-    if isinstance(rows, pd.DataFrame):
-        return [str(name) for name in rows.columns]
-    if isinstance(rows, pa.Table):
-        return list(rows.column_names)
-    return list(dict.fromkeys(name for row in rows for name in row))
+    """The columns that rows have, as they spell them.
+
+    Raises WrongType for what is no rows at all, such as a generator, which is empty when it is read
+    again; UnknownColumn for a name that is given twice, in whatever case.
+    """
+    if isinstance(rows, DataFrame | pd.DataFrame):
+        names = [str(name) for name in rows.columns]
+    elif isinstance(rows, pa.Table):
+        names = list(rows.column_names)
+    elif isinstance(rows, Sequence) and not isinstance(rows, str | bytes) \
+            and all(isinstance(row, Mapping) for row in rows):
+        names = list(dict.fromkeys(str(name) for row in rows for name in row))
+    else:
+        raise WrongType(f"rows are a Spark or pandas DataFrame, a pyarrow Table or a list of dicts;"
+                        f" {_kind_of(rows)} is none of them")
+    lower = [name.lower() for name in names]
+    if twice := {name for name in lower if lower.count(name) > 1}:
+        raise UnknownColumn(f"the rows have the column {', '.join(sorted(twice))} twice: each can"
+                            " be stored once")
+    return names
+
+
+def _kind_of(rows: object) -> str:
+    if isinstance(rows, list | tuple):
+        return f"a list of {' and '.join(sorted({type(row).__name__ for row in rows}))}"
+    return f"a {type(rows).__name__}"
 
 
 def columns_of_rows(rows: Rows, names: Sequence[str] | None = None) -> tuple[TableColumn, ...]:
@@ -139,17 +157,19 @@ def _schema_of(rows: Rows, names: Sequence[str]) -> T.StructType:
 def as_frame(
     spark: SparkSession, rows: Rows, columns: Sequence[TableColumn], table: str
 ) -> DataFrame:
+    """As Spark sees the rows. Raises what `column_names` raises."""
     if isinstance(rows, DataFrame):
         return rows
+    names = column_names(rows)
     if isinstance(rows, pd.DataFrame | pa.Table):
         return _from_local(spark, rows, columns, table)
-    return _from_local(spark, _from_dicts(rows, columns, table), columns, table)
+    return _from_local(spark, _from_dicts(rows, names, columns, table), columns, table)
 
 
 def _from_dicts(
-    rows: Sequence[Mapping[str, object]], columns: Sequence[TableColumn], table: str
+    rows: Sequence[Mapping[str, object]], names: Sequence[str], columns: Sequence[TableColumn],
+    table: str,
 ) -> pa.Table:
-    names = list(dict.fromkeys(name for row in rows for name in row))
     known = {column.name: column for column in columns}
     arrays = []
     for name in names:

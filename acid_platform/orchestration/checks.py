@@ -5,6 +5,7 @@ can't be evaluated is an error, never a failed check.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,9 @@ class Finding:
     docs: str = ""
     """Address of the page of Data Docs that shows it."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "passed", bool(self.passed))  # pandas and numpy have their own
+
     @property
     def blocks(self) -> bool:
         return self.blocking and not self.passed
@@ -60,7 +64,8 @@ class Finding:
     @property
     def metadata(self) -> dict[str, dg.MetadataValue]:
         metadata: dict[str, dg.MetadataValue] = {
-            "details": dg.MetadataValue.json(dict(self.details))}
+            "details": dg.MetadataValue.json(
+                json.loads(json.dumps(dict(self.details), default=_plain)))}
         if samples := self.samples:
             metadata["unexpected rows"] = dg.MetadataValue.table(
                 [dg.TableRecord(one) for one in samples])
@@ -80,6 +85,11 @@ class Finding:
     def __str__(self) -> str:
         told = "passed" if self.passed else "FAILED"
         return f"{self.name} {told}" + (f" {dict(self.details)}" if self.details else "")
+
+
+def _plain(value: Any) -> Any:
+    """What JSON does not have: numpy's numbers, and anything else as its text."""
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 def data_docs(context: dg.OpExecutionContext | dg.AssetExecutionContext, name: str) -> Path:

@@ -15,7 +15,7 @@ from acid_platform.errors import InvalidDefinition
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.inputs import TableInput, Upstream, inputs_of
-from acid_platform.orchestration.materialize import RETRY, Planned, Result, materialize
+from acid_platform.orchestration.materialize import RETRY, Planned, Result, materialize, retried
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.outputs import AcidOut, SchemaMode, WriteMode
 from acid_platform.orchestration.partitions import PartitionText
@@ -168,7 +168,9 @@ def _step(
                 arguments[name] = one.load(context, txn, parameters.hints.get(name))
             return body(**arguments)
 
-        with warehouse.open(context.run.run_id, spark.spark_session) as opened:
+        with retried(context, retry_policy):
+            opened = warehouse.open(context.run.run_id, spark.spark_session)
+        with opened:
             yield from materialize(context, opened, planned, produce, retry_policy)
 
     ours = {

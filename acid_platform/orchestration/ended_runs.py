@@ -105,7 +105,7 @@ def fail_lost_runs(
             if now - one.at > patience and _last_word(context.instance, one.run_id) < one.at]
     for one in lost:
         told = (f"transaction {one.txn_id} of this run was aborted, {one.reason}, and nothing was"
-                " heard of the run since: its process has ended; materialize or launch it again")
+                " heard of the run since: its process has ended, or hangs; launch it again")
         context.log.info(f"run {one.run_id}: {told}")
         context.instance.report_run_failed(runs[one.run_id], told)
     if lost:

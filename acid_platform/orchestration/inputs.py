@@ -35,7 +35,7 @@ class TableInput:
     @property
     def key(self) -> dg.AssetKey:
         if isinstance(self.upstream, str):
-            return asset_key(self.upstream.lower())
+            return asset_key(self.upstream)
         return self.upstream if isinstance(self.upstream, dg.AssetKey) else self.upstream.key
 
     @property

@@ -7,19 +7,27 @@ one commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import dagster as dg
 
-from acid_platform.errors import CheckErrored, InvalidDefinition, OutcomeUnknown, Transient
+from acid_platform.errors import (
+    AcidError,
+    CheckErrored,
+    InvalidDefinition,
+    OutcomeUnknown,
+    Transient,
+)
 from acid_platform.orchestration.checks import Finding, data_docs, evaluate
 from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partitions import PartitionExpr, Scope
 from acid_platform.orchestration.writing import ensure_table, write
-from acid_platform.transaction import Transaction
+from acid_platform.snapshots import full_name
+from acid_platform.transaction import LentTransaction, Transaction
 from acid_platform.warehouse import Warehouse
 
 Result: TypeAlias = dg.AssetCheckResult | dg.MaterializeResult[None]
@@ -50,13 +58,14 @@ class _Written:
     planned: Planned
     scope: Scope | None
     findings: list[Finding] = field(default_factory=list)
+    results: tuple[dg.AssetCheckResult, ...] = ()
     uncommitted: Uncommitted | None = None
 
-    def results(self, selected: frozenset[dg.AssetCheckKey]) -> Iterator[dg.AssetCheckResult]:
+    def tell(self, selected: frozenset[dg.AssetCheckKey]) -> None:
+        """Makes the check results, of which one that can't be told has to stop the commit."""
         key = self.planned.out.asset_key
-        for one in self.findings:
-            if dg.AssetCheckKey(key, one.name) in selected:
-                yield one.result(key)
+        self.results = tuple(one.result(key) for one in self.findings
+                             if dg.AssetCheckKey(key, one.name) in selected)
 
 
 def materialize(
@@ -72,20 +81,23 @@ def materialize(
     """
     wanted = [one for one in planned if one.out.asset_key in context.selected_asset_keys]
     selected = frozenset(context.selected_asset_check_keys)
-    for plan in wanted:
-        ensure_table(warehouse, plan.out)
-    txn = warehouse.transaction()
+    with retried(context, retry_policy):
+        for plan in wanted:
+            ensure_table(warehouse, plan.out)
+        txn = warehouse.transaction()
     txn.when_lost(lambda reason: context.log.warning(
         f"{reason}: nothing that this attempt writes will be committed"))
     written: list[_Written] = []
     try:
-        with txn:
-            produced = _by_table(produce(txn), planned)
+        with retried(context, retry_policy), txn:
+            produced = _by_table(produce(LentTransaction(txn)), planned)
+            _refuse_unselected(txn, planned, wanted)
             for plan in wanted:
                 done = _Written(plan, plan.scope(context))
                 written.append(done)
                 _take(warehouse, txn, done, produced.get(plan.out.name))
                 _check(txn, done, data_docs(context, plan.out.name))
+                done.tell(selected)
             if broken := [(done.planned.out.name, one) for done in written
                           for one in done.findings if one.blocks]:
                 raise ChecksFailed(" and ".join(f"{one.name} of {table}" for table, one in broken))
@@ -94,19 +106,14 @@ def materialize(
                     warehouse, txn, done.planned.out.name, context.run.run_id)
     except ChecksFailed as failed:
         for done in written:
-            yield from done.results(selected)
+            yield from done.results
         raise dg.Failure(
             f"nothing was written: transaction {txn.id} was aborted, as it did not pass {failed};"
             " look at the checks of this run, then materialize again",
             metadata={"transaction": txn.id}, allow_retries=False,
         ) from None
-    except OutcomeUnknown:
-        raise
-    except Transient as error:
-        _retry(context, error, txn, retry_policy)
-        raise
     for done in written:
-        yield from done.results(selected)
+        yield from done.results
         yield _result(context, warehouse, txn, done)
 
 
@@ -120,7 +127,7 @@ def _by_table(produced: object, planned: Sequence[Planned]) -> Mapping[str, Any]
     if len(names) == 1:
         by_table: Mapping[str, Any] = dict.fromkeys(names, produced)
     elif produced is None or isinstance(produced, Mapping):
-        by_table = {name.lower(): one for name, one in (produced or {}).items()}
+        by_table = {full_name(name): one for name, one in (produced or {}).items()}
     else:
         raise InvalidDefinition(
             f"the body returned {type(produced).__name__}; it fills {', '.join(sorted(names))}, so"
@@ -129,6 +136,17 @@ def _by_table(produced: object, planned: Sequence[Planned]) -> Mapping[str, Any]
         raise InvalidDefinition(
             f"the body returned rows for {', '.join(sorted(unknown))}, which is none of its tables")
     return by_table
+
+
+def _refuse_unselected(
+    txn: Transaction, planned: Sequence[Planned], wanted: Sequence[Planned]
+) -> None:
+    """Nobody would check what a body wrote into tables that the run leaves out."""
+    left_out = {one.out.name for one in planned} - {one.out.name for one in wanted}
+    if written := sorted(left_out & {one.table for one in txn.reports}):
+        raise InvalidDefinition(
+            f"the body wrote {', '.join(written)}, which this run does not materialize: look at"
+            " context.selected_asset_keys, or leave can_subset out")
 
 
 def _take(warehouse: Warehouse, txn: Transaction, done: _Written, given: Any) -> None:
@@ -161,19 +179,25 @@ def _check(txn: Transaction, done: _Written, docs: Path) -> None:
         done.findings.extend(evaluate(frame, out.expectations, out.key, docs))
 
 
-def _retry(
-    context: dg.AssetExecutionContext, error: Transient, txn: Transaction,
-    policy: dg.RetryPolicy | None,
-) -> None:
-    """Raises dg.RetryRequested while the policy allows another attempt."""
-    attempt = context.retry_number + 1
-    if policy is None or attempt > policy.max_retries:
-        return
-    context.log.warning(
-        f"transaction {txn.id} was aborted ({type(error).__name__}: {error}); attempt"
-        f" {attempt} of {policy.max_retries} begins again with a fresh snapshot")
-    seconds = max(0, policy.calculate_delay(attempt))
-    raise dg.RetryRequested(policy.max_retries, seconds) from error
+@contextmanager
+def retried(
+    context: dg.AssetExecutionContext, policy: dg.RetryPolicy | None
+) -> Iterator[None]:
+    """Transient errors of the block become dg.RetryRequested while the policy allows another
+    attempt; OutcomeUnknown never does. Nothing may be committed when the block raises."""
+    try:
+        yield
+    except OutcomeUnknown:
+        raise
+    except Transient as error:
+        attempt = context.retry_number + 1
+        if policy is None or attempt > policy.max_retries:
+            raise
+        context.log.warning(
+            f"nothing was committed ({type(error).__name__}: {error}); attempt {attempt} of"
+            f" {policy.max_retries} begins again with a fresh snapshot")
+        seconds = max(0, policy.calculate_delay(attempt))
+        raise dg.RetryRequested(policy.max_retries, seconds) from error
 
 
 def _result(
@@ -183,9 +207,15 @@ def _result(
     key = done.planned.out.asset_key
     ours = done.uncommitted
     context.log.info(f"transaction {txn.id} committed write id {ours.write_id} of {ours.table}")
-    committed = ours.committed(warehouse)
+    version = dg.DataVersion(str(ours.write_id))
+    try:
+        committed = ours.committed(warehouse)
+    except AcidError as error:
+        # The step has done its work: if it failed now, the rows would be appended once more.
+        context.log.warning(f"the table as it is now can't be told: {error}")
+        return dg.MaterializeResult(asset_key=key, metadata=ours.metadata(), data_version=version)
     for partition_key, rows in committed.rows_by_key(done.scope).items():
         context.add_asset_metadata(
             {"dagster/partition_row_count": rows}, key, partition_key=partition_key)
-    return dg.MaterializeResult(asset_key=key, metadata=committed.metadata(),
-                                data_version=dg.DataVersion(str(ours.write_id)))
+    return dg.MaterializeResult(
+        asset_key=key, metadata=committed.metadata(), data_version=version)

@@ -60,6 +60,23 @@ class Uncommitted:
         return Difference(count("inserted", 0) + count("overwritten", 0), count("updated", 0),
                           count("deleted", 0) + self.replaced)
 
+    def metadata(self) -> dict[str, dg.MetadataValue]:
+        """Ids, rows by operation, the difference to the write id before."""
+        told: dict[str, dg.MetadataValue] = {
+            "write id": dg.MetadataValue.int(self.write_id),
+            "previous write id": dg.MetadataValue.int(self.previous),
+            "transaction": dg.MetadataValue.int(self.transaction),
+            "run id": dg.MetadataValue.dagster_run(self.run_id),
+            "written directories": dg.MetadataValue.int(len(self.reports)),
+            "written bytes": dg.MetadataValue.int(sum(one.bytes for one in self.reports)),
+            **{f"rows {name}": dg.MetadataValue.int(rows) for name, rows in self.counts.items()},
+        }
+        if change := self.difference:
+            told["difference to the previous write id"] = dg.MetadataValue.md(
+                f"{change.inserted:,} inserted, {change.updated:,} updated,"
+                f" {change.deleted:,} deleted")
+        return told
+
     def committed(self, warehouse: Warehouse) -> Materialized:
         return Materialized(self, warehouse.metastore.table(self.table),
                             tuple(warehouse.metastore.entities(self.table)))
@@ -82,22 +99,9 @@ class Materialized:
                 for key in scope.values}
 
     def metadata(self) -> dict[str, dg.MetadataValue]:
-        """Ids, rows by operation, the difference to the write id before, directories, schema."""
-        done = self.written
-        told = table_metadata(self.record, TableStats.of(self.entities, done.table)) | {
-            "write id": dg.MetadataValue.int(done.write_id),
-            "previous write id": dg.MetadataValue.int(done.previous),
-            "transaction": dg.MetadataValue.int(done.transaction),
-            "run id": dg.MetadataValue.dagster_run(done.run_id),
-            "written directories": dg.MetadataValue.int(len(done.reports)),
-            "written bytes": dg.MetadataValue.int(sum(one.bytes for one in done.reports)),
-        }
-        for name, rows in done.counts.items():
-            told[f"rows {name}"] = dg.MetadataValue.int(rows)
-        if change := done.difference:
-            told["difference to the previous write id"] = dg.MetadataValue.md(
-                f"{change.inserted:,} inserted, {change.updated:,} updated,"
-                f" {change.deleted:,} deleted")
+        """What the transaction did, and the table's directories and schema."""
+        now = TableStats.of(self.entities, self.written.table)
+        told = table_metadata(self.record, now) | self.written.metadata()
         if partitions := self._partitions():
             told["partitions written"] = dg.MetadataValue.table(partitions)
         return told

@@ -9,13 +9,14 @@ import dagster as dg
 
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import EntityState, TableRecord
+from acid_platform.snapshots import full_name
 
 STORAGE_KIND = "hive acid (orc)"
 
 
 def asset_key(table: str) -> dg.AssetKey:
-    """The asset of table `db.t` is `db/t`."""
-    return dg.AssetKey(table.split("."))
+    """The asset of table `db.t` is `db/t`; a name without a database is in `default`."""
+    return dg.AssetKey(full_name(table).split("."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,13 @@ class TableDeclaration:
     the first rows that are written."""
 
     name: str
+    """`db.t`, in any case; without a database it is in `default`."""
     columns: str | None = None
     partitioned_by: tuple[str, ...] = ()
     properties: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", full_name(self.name))
 
     @property
     def key(self) -> dg.AssetKey:

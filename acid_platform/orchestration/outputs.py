@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import dagster as dg
@@ -73,9 +73,8 @@ class AcidOut:
     @property
     def declaration(self) -> TableDeclaration:
         """A name alone is a table whose columns are those of the first rows."""
-        if isinstance(self.table, TableDeclaration):
-            return replace(self.table, name=self.table.name.lower())
-        return TableDeclaration(self.table.lower())
+        return self.table if isinstance(self.table, TableDeclaration) \
+            else TableDeclaration(self.table)
 
     @property
     def name(self) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from acid_platform.errors import InvalidDefinition
-from acid_platform.layout.partitions import as_written, parse_partition
+from acid_platform.errors import InvalidDefinition, NoSuchPartition
+from acid_platform.layout.partitions import DEFAULT_PARTITION, as_written, parse_partition
 from acid_platform.layout.types import INTEGRAL, Column
 
 PartitionText = str | Mapping[str, str]
@@ -29,6 +29,8 @@ class Part:
     dimension: str
     windows: dg.TimeWindowPartitionsDefinition | None = None
     code: str = ""
+    dynamic: bool = False
+    """Which keys there will be is not known: each has to be written as its directory is."""
 
     def value(self, key: str, table: str) -> str:
         """As Spark writes it into the directory's name. Raises NoSuchPartition."""
@@ -36,7 +38,17 @@ class Part:
             key = key.keys_by_dimension[self.dimension]
         if self.windows and self.code:
             key = self.windows.time_window_for_partition_key(key).start.strftime(self.code)
-        return as_written(key, self.column, table) or ""
+        text = as_written(key, self.column, table)
+        if text is None or text == DEFAULT_PARTITION:
+            raise NoSuchPartition(
+                f"the key {key!r} of {table} names no value of {self.column.name}: the partition"
+                f" {DEFAULT_PARTITION} is that of NULL; choose another key")
+        if self.dynamic and text != key:
+            raise NoSuchPartition(
+                f"the key {key!r} of {table} would be the partition {self.column.name}={text}, as"
+                f" the key {text!r} is, so that each would replace the other's rows; name it"
+                f" {text!r}")
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +198,8 @@ def _parts(
                 raise InvalidDefinition(
                     f"partition_expr of {table}: {segment!r} has a code, but its partitions are no"
                     f" time windows; write {name!r}, the key is the value")
-            yield Part(column, dimension)
+            yield Part(column, dimension,
+                       dynamic=isinstance(definition, dg.DynamicPartitionsDefinition))
             continue
         kind = column.type.kind
         code = code or _DEFAULT_CODES.get(kind, "")

@@ -55,6 +55,12 @@ def row(**values: Any) -> list[dict[str, Any]]:
 @pytest.mark.spark
 @pytest.mark.parametrize(("call", "error", "message"), [
     (lambda t: t.insert(row(colour="red")), UnknownColumn, "colour"),
+    (lambda t: t.insert(one for one in row()), WrongType, "a generator is none of them"),
+    (lambda t: t.insert([1, "b"]), WrongType, "a list of int and str is none of them"),
+    (lambda t: t.insert(row()[0]), WrongType, "a dict is none of them"),
+    (lambda t: t.insert("text"), WrongType, "a str is none of them"),
+    (lambda t: t.insert(row(ID=2)), UnknownColumn, "the column id twice"),
+    (lambda t: t.insert(pd.DataFrame([[1, 2]], columns=["id", "id"])), UnknownColumn, "id twice"),
     (lambda t: t.insert(row(id="one")), WrongType, "id"),
     (lambda t: t.insert(row(id=1.5)), WrongType, "id|1.5"),
     (lambda t: t.insert(row(id=2**31)), WrongType, "id|2147483648"),

@@ -205,12 +205,14 @@ def answering(given: object) -> Callable[[], object]:
     return body
 
 
-REFUSED: list[tuple[Any, list[dict[str, object]], str]] = [
+REFUSED: list[tuple[Any, object, str]] = [
     ("upsert", [{"id": 9, "v": "x"}, {"id": 9, "v": "y"}], "several rows have the key id=9"),
     ("upsert", [{"id": None, "v": "x"}], "has NULL in its key"),
     ("delete+insert", [{"id": None, "v": "x"}], "has NULL in its key"),
     ("upsert", [{"v": "x"}], "lack the key column id"),
     ("append", [{"id": 1, "w": 2}], "has no column 'w'; its columns are id, v"),
+    ("overwrite", ({"id": one} for one in (1, 2)), "a generator is none of them"),
+    ("append", [{"id": 1, "ID": 2}], "the column id twice"),
 ]
 
 
@@ -219,7 +221,7 @@ def test_rows_that_a_mode_can_t_place_change_nothing(lake: Place) -> None:
     for mode, given, why in REFUSED:
         declared = acid_asset(
             table=TableDeclaration("db.t", "id int, v string"), write_mode=mode,
-            key=[] if mode == "append" else ["id"])
+            key=["id"] if mode in ("upsert", "delete+insert") else [])
         result = run(lake, declared(answering(given)))
         assert not result.success and why in failure(result)
         kinds = {one.event_type for one in result.all_events}

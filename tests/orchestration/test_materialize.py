@@ -2,21 +2,34 @@
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 import dagster as dg
+import pandas as pd
 import pytest
 
-from acid_platform.errors import LockTimeout, OutcomeUnknown, WrongType
+from acid_platform.errors import (
+    LockTimeout,
+    MetastoreUnavailable,
+    OutcomeUnknown,
+    WrongType,
+)
 from acid_platform.orchestration import (
     AcidOut,
     Expectation,
     Finding,
+    TableDeclaration,
     Transaction,
+    TransactionTable,
     acid_asset,
     acid_multi_asset,
 )
+from acid_platform.orchestration.materialized import Uncommitted
+from acid_platform.warehouse import Warehouse
+from resources import WarehouseResource
 from tests.orchestration.conftest import Place, quiet
+from tests.orchestration.local_writes import insert
 
 POSITIVE = Expectation("ids_are_positive", "ExpectColumnValuesToBeBetween",
                        {"column": "id", "min_value": 1})
@@ -68,6 +81,33 @@ def test_a_failed_check_aborts_and_the_abort_says_which(place: Place) -> None:
     assert not [one for one in place.warehouse.metastore.transactions() if one["state"] == "OPEN"]
 
 
+def test_findings_may_hold_what_pandas_and_numpy_answer(place: Place) -> None:
+    place.table()
+    ids = pd.Series([1, 2])
+    details = {"least": ids.min(), "on": date(2024, 1, 2)}
+    result = run(place, driven([Finding("ids_are_positive", (ids > 0).all(), details=details)]))
+    assert result.success, failure(result)
+    [check] = result.get_asset_check_evaluations()
+    assert check.passed and check.metadata["details"].value == {"least": 1, "on": "2024-01-02"}
+
+
+def test_a_finding_that_can_t_be_told_stops_the_commit(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(finding: Finding, key: dg.AssetKey) -> dg.AssetCheckResult:
+        raise ValueError("no metadata")
+
+    monkeypatch.setattr(Finding, "result", broken)
+
+    @acid_asset(table=TableDeclaration("db.t", "v string"), checks=[POSITIVE])
+    def t(txn: Transaction) -> list[Finding]:
+        insert(txn, "db.t", ["x"])
+        return [Finding("ids_are_positive", True)]
+
+    assert "no metadata" in failure(run(place, t))
+    assert place.warehouse.table("db.t").history() == []
+
+
 def test_what_writes_nothing_keeps_the_data_version(place: Place) -> None:
     place.table()
     place.write(times=2)
@@ -76,6 +116,68 @@ def test_what_writes_nothing_keeps_the_data_version(place: Place) -> None:
     [event] = result.get_asset_materialization_events()
     assert (event.materialization.tags or {})["dagster/data_version"] == "2"
     assert event.materialization.metadata["previous write id"].value == 2
+
+
+def test_what_is_committed_does_not_fail_afterwards(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_reach(written: Uncommitted, warehouse: Warehouse) -> None:
+        raise MetastoreUnavailable("gone")
+
+    monkeypatch.setattr(Uncommitted, "committed", out_of_reach)
+    place.table()
+    place.write()
+    result = run(place, driven([Finding("ids_are_positive", True)]))
+    assert result.success  # else it would be materialized again, and its rows appended twice
+    [event] = result.get_asset_materialization_events()
+    assert event.materialization.metadata["write id"].value == 1
+    told = place.warehouse.metastore.outcome(event.materialization.metadata["transaction"].value)
+    assert told["state"] == "c"
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", "__enter__"])
+def test_a_body_can_t_end_the_transaction_before_its_checks(place: Place, end: str) -> None:
+    @acid_asset(table=TableDeclaration("db.t", "v string"), checks=[POSITIVE])
+    def t(txn: Transaction) -> list[Finding]:
+        insert(txn, "db.t", ["unchecked"])
+        getattr(txn, end)()
+        return [Finding("ids_are_positive", False)]
+
+    result = run(place, t)
+    assert "is ended by whoever began it, after the checks" in failure(result)
+    assert place.warehouse.table("db.t").history() == []
+
+
+def test_a_table_that_the_run_leaves_out_is_not_written_unchecked(place: Place) -> None:
+    tables = [TableDeclaration(f"db.{name}", "v string") for name in ("a", "b")]
+    for one in tables:
+        place.warehouse.create_table(one.name, "v string")
+
+    @acid_multi_asset(outs=[AcidOut(one, checks=[POSITIVE]) for one in tables], can_subset=True)
+    def both(txn: Transaction) -> dict[str, object]:
+        for one in tables:
+            insert(txn, one.name, ["x"])
+        return {one.name: [Finding("ids_are_positive", one is tables[0])] for one in tables}
+
+    result = run(place, both, selection=dg.AssetSelection.assets(tables[0].key))
+    assert "wrote db.b, which this run does not materialize" in failure(result)
+    assert [place.warehouse.table(one.name).history() for one in tables] == [[], []]
+
+
+def test_a_name_without_a_database_is_in_default(place: Place) -> None:
+    place.table("default.t")
+
+    @acid_asset(table="T", ins={"other": "Other"})
+    def t(txn: Transaction, other: TransactionTable) -> None:
+        txn.table("t")
+
+    place.table("default.other")
+    assert t.key == dg.AssetKey(["default", "t"])
+    assert t.dependency_keys == {dg.AssetKey(["default", "other"])}
+    result = run(place, t)
+    assert result.success, failure(result)
+    [event] = result.get_asset_materialization_events()
+    assert event.materialization.metadata["dagster/table_name"].value == "default.t"
 
 
 @pytest.mark.parametrize(("answer", "why"), [
@@ -119,6 +221,29 @@ def test_transient_errors_are_tried_again_as_the_policy_says(
     assert not result.success and str(error) in failure(result)
     assert len(set(seen)) == attempts  # each with a transaction, so a snapshot, of its own
     assert kinds(result).count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == attempts - 1
+
+
+def test_a_metastore_out_of_reach_is_tried_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.table()
+    opening, beginning = WarehouseResource.open, Warehouse.transaction
+    failing = [opening, beginning]
+
+    def fails_once(real: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            if real in failing:
+                failing.remove(real)
+                raise MetastoreUnavailable("gone")
+            return real(*arguments)
+        return call
+
+    monkeypatch.setattr(WarehouseResource, "open", fails_once(opening))
+    monkeypatch.setattr(Warehouse, "transaction", fails_once(beginning))
+    result = run(place, driven([Finding("ids_are_positive", True)],
+                               retry_policy=dg.RetryPolicy(max_retries=2)))
+    assert result.success, failure(result)
+    assert kinds(result).count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == 2
 
 
 @pytest.mark.parametrize(("answer", "why"), [

@@ -32,7 +32,8 @@ def parsed(
     ("at", dg.HourlyPartitionsDefinition("2024-01-01-00:00"), "at timestamp", "2024-03-01-05:00",
      {"at": "2024-03-01 05:00:00"}),
     ("region", REGIONS, "region string", "eu", {"region": "eu"}),
-    ("customer", CUSTOMERS, "customer int", "007", {"customer": "7"}),
+    ("customer", CUSTOMERS, "customer int", "7", {"customer": "7"}),
+    ("customer", dg.StaticPartitionsDefinition(["007"]), "customer int", "007", {"customer": "7"}),
     ({"date": "day", "region": "region"}, BOTH, "region string, day date",
      dg.MultiPartitionKey({"date": "2024-03-01", "region": "eu"}),
      {"day": "2024-03-01", "region": "eu"}),
@@ -67,9 +68,22 @@ def test_what_can_t_map_is_told_when_it_is_defined(
     assert why in str(told.value) and "db.t" in str(told.value)
 
 
+def test_a_dynamic_key_that_another_key_could_replace_is_refused() -> None:
+    with pytest.raises(NoSuchPartition, match=r"'007' of db\.t .* as the key '7' is"):
+        parsed("customer", CUSTOMERS, "customer int").scope(["007"])
+
+
 def test_a_dynamic_key_that_the_column_can_t_hold_is_told_in_the_run() -> None:
     with pytest.raises(NoSuchPartition, match=r"customer='x' is no partition of db\.t"):
         parsed("customer", CUSTOMERS, "customer int").scope(["x"])
+
+
+@pytest.mark.parametrize("key", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_key_that_would_be_the_partition_of_NULL_is_refused(key: str) -> None:
+    with pytest.raises(NoSuchPartition, match=r"of db\.t names no value of customer"):
+        parsed("customer", CUSTOMERS, "customer string").scope([key])
+    with pytest.raises(NoSuchPartition, match="names no value of region"):
+        parsed("region", dg.StaticPartitionsDefinition(["eu", key]), "region string")
 
 
 def test_a_range_of_keys_is_one_predicate() -> None:
