@@ -19,7 +19,7 @@ class Profile:
     """What is compared of one set of rows: before (inputs, deletes applied) and after (output).
 
     `row_id_checksum` sums a 64-bit hash of (originalTransaction, bucket, rowId) over the rows,
-    `column_checksums` one of each value that is not NULL. `delete_events` and their checksum count
+    `column_checksums` one of each value. `delete_events` and their checksum count
     for a minor compaction, which keeps them. `disordered` counts files that lack the key index,
     which is only written where keys ascend. Which hash is taken is the caller's choice; it must be
     the same on both sides.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan, InputFile
 from acid_platform.compaction.states import CompactionKind, Layout
-from acid_platform.compaction.validation import Profile
+from acid_platform.compaction.validation import Profile, combine
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.formats import write_plain
 from acid_platform.engine.profile import delete_checksum, profile_rows
@@ -37,7 +37,7 @@ from acid_platform.storage.files import Files
 from acid_platform.storage.keys import has_key_index
 from acid_platform.storage.orc import finish_plain_file, orc_schema
 from acid_platform.storage.plain import count_rows
-from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket
+from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket, written_values
 from acid_platform.transactions import CompactorWriteIdList
 
 PLAIN_FILE_BYTES = 256 << 20
@@ -84,17 +84,20 @@ def execute(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> 
     if work.plain and work.plain.name == "avro":
         raise CompactionRefused(f"{plan.location}: avro files can't be compacted here yet; read and"
                                 " overwrite the partition instead")
-    tasks = rewrites(plan, work) if work.plain is None else []
     staging = f"{plan.location}/{names.temporary_name(plan.txn_id, uuid.uuid4().hex[:8])}"
+    tasks = [task.into(staging) for task in rewrites(plan, work)] if work.plain is None else []
     try:
         make_outputs(plan, work, staging)
         if work.plain is None:
-            _run(spark, [task.into(staging) for task in tasks])
+            read = _run(spark, tasks)
         else:
             _copy_plain(spark, plan, work, staging)
+            read = None
         outputs = tuple(finish(plan, work, staging))
-        return StagedCompaction(plan, staging, outputs, _expected(spark, plan, work),
-                                _actual(spark, plan, work, staging, outputs))
+        expected = _expected(spark, plan, work, read)
+        written = None if read is None else _written(spark, tasks)
+        actual = _actual(spark, plan, work, staging, outputs, written)
+        return StagedCompaction(plan, staging, outputs, expected, actual)
     except BaseException:
         discard(work.files, staging)
         raise
@@ -160,20 +163,36 @@ def make_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> No
         work.files.make_directory(f"{staging}/{name}")
 
 
-def _run(spark: SparkSession, tasks: Sequence[Rewrite]) -> None:
+def _run(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:
+    """Merges; answers the values as they were read."""
+    return _of_each(spark, tasks, lambda task: rewrite_bucket(task).values)
+
+
+def _written(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:
+    """The values as the output files have them."""
+    return _of_each(spark, [one for one in tasks if not one.delete_events], written_values)
+
+
+def _of_each(
+    spark: SparkSession, tasks: Sequence[Rewrite], work: Callable[[Rewrite], Profile]
+) -> Profile:
     """One Spark task per output file; rows never cross into the JVM."""
     if not tasks:
-        return
+        return Profile()
 
-    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                rows, size = rewrite_bucket(tasks[index])
-                yield pa.RecordBatch.from_pydict({"rows": [rows], "bytes": [size]})
+                found = work(tasks[index])
+                values = json.dumps([dict(found.column_checksums), dict(found.null_counts)])
+                yield pa.RecordBatch.from_pydict({"values": [values]})
 
     with raise_as_ours():
         frame = spark.range(0, len(tasks), 1, len(tasks))
-        frame.mapInArrow(merge, "rows long, bytes long").collect()
+        rows = frame.mapInArrow(run, "values string").collect()
+    sums = (json.loads(row["values"]) for row in rows)
+    return combine(
+        Profile(column_checksums=checksums, null_counts=nulls) for checksums, nulls in sums)
 
 
 def finish(plan: CompactionPlan, work: CompactionWork, staging: str) -> Iterator[Written]:
@@ -200,7 +219,7 @@ def _copy_plain(
     """Rows of an insert-only table into few files; nothing is deleted, aborted ids are no input."""
     assert work.plain is not None
     (name,) = plan.outputs
-    rows, _ = _rows(spark, work, _inputs(plan, work), apply_deletes=False)
+    rows, _ = _scanned(spark, work, _inputs(plan, work), apply_deletes=False)
     files = -(-plan.input_bytes // PLAIN_FILE_BYTES)
     names_of = [one.name for one in work.columns]
     with raise_as_ours():
@@ -226,33 +245,47 @@ def _inputs(plan: CompactionPlan, work: CompactionWork) -> AcidDirectory:
     return replace(directory, base=None, originals=())
 
 
-def _rows(
-    spark: SparkSession, work: CompactionWork, directory: AcidDirectory, apply_deletes: bool
+def _scanned(
+    spark: SparkSession, work: CompactionWork, directory: AcidDirectory, apply_deletes: bool,
+    wanted: Sequence[str] | None = None,
 ) -> tuple[DataFrame, DeleteKeys]:
     """Insert events, and the delete events that were not applied to them."""
     sources, keys = open_entity(work.files, directory, work.write_ids)
     entity = EntityScan(directory, sources, keys if apply_deletes else NO_DELETES, "", ())
     scan = TableScan(work.files, directory.location, work.columns, (), (entity,), work.write_ids,
                      work.plain or ORC)
-    return ScanBuilder(spark, scan, None).rows(), NO_DELETES if apply_deletes else keys
+    return ScanBuilder(spark, scan, wanted).rows(), NO_DELETES if apply_deletes else keys
 
 
 def _profile(
-    spark: SparkSession, work: CompactionWork, directory: AcidDirectory, apply_deletes: bool
+    spark: SparkSession, work: CompactionWork, directory: AcidDirectory, apply_deletes: bool,
+    values: Profile | None,
 ) -> Profile:
-    rows, events = _rows(spark, work, directory, apply_deletes)
-    return replace(profile_rows(rows, work.columns), delete_events=len(events),
-                   delete_event_checksum=delete_checksum(events))
+    """Rows and row ids as the ordinary scan finds them; delete events that were not applied.
+
+    `values` None: of the columns too. Else they are known from where Arrow decoded them, which
+    takes half the time, and the scan reads no more than keys.
+    """
+    rows, events = _scanned(
+        spark, work, directory, apply_deletes, None if values is None else ())
+    found = profile_rows(rows, work.columns if values is None else ())
+    if values is not None:
+        found = replace(found, column_checksums=values.column_checksums,
+                        null_counts=values.null_counts)
+    return replace(found, delete_events=len(events), delete_event_checksum=delete_checksum(events))
 
 
-def _expected(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> Profile:
-    """What the inputs say must come out, read through the ordinary scan."""
-    return _profile(spark, work, _inputs(plan, work), plan.kind is CompactionKind.MAJOR)
+def _expected(
+    spark: SparkSession, plan: CompactionPlan, work: CompactionWork, values: Profile | None
+) -> Profile:
+    """What the inputs say must come out."""
+    return _profile(
+        spark, work, _inputs(plan, work), plan.kind is CompactionKind.MAJOR, values)
 
 
 def _actual(
     spark: SparkSession, plan: CompactionPlan, work: CompactionWork, staging: str,
-    outputs: Sequence[Written],
+    outputs: Sequence[Written], values: Profile | None,
 ) -> Profile:
     base: VisibleBase | None = None
     deltas: list[VisibleDelta] = []
@@ -268,7 +301,7 @@ def _actual(
             deltas.append(VisibleDelta(name, output.directory, found, compacted=True))
     directory = AcidDirectory(staging, base, tuple(deltas), (), (), (),
                               insert_only=work.plain is not None)
-    profile = _profile(spark, work, directory, apply_deletes=False)
+    profile = _profile(spark, work, directory, False, values)
     if work.plain is not None:
         return profile
     written = [one.path for each in (base, *deltas) if each for one in each.files]

@@ -33,7 +33,7 @@ from acid_platform.metastore.turn import Event
 
 _CONFIG: dict[str, str | int | float | list[str]] = {
     "threads": 1,
-    "memory_limit": "512MB",
+    "memory_limit": "128MB",
     "wal_autocheckpoint": "2MB",
     "fsync_mode": "STANDARD",
     "autoload_known_extensions": "false",

@@ -29,6 +29,8 @@ class Part:
     dimension: str
     windows: dg.TimeWindowPartitionsDefinition | None = None
     code: str = ""
+    dynamic: bool = False
+    """Which keys there will be is not known: each has to be written as its directory is."""
 
     def value(self, key: str, table: str) -> str:
         """As Spark writes it into the directory's name. Raises NoSuchPartition."""
@@ -41,6 +43,11 @@ class Part:
             raise NoSuchPartition(
                 f"the key {key!r} of {table} names no value of {self.column.name}: the partition"
                 f" {DEFAULT_PARTITION} is that of NULL; choose another key")
+        if self.dynamic and text != key:
+            raise NoSuchPartition(
+                f"the key {key!r} of {table} would be the partition {self.column.name}={text}, as"
+                f" the key {text!r} is, so that each would replace the other's rows; name it"
+                f" {text!r}")
         return text
 
 
@@ -191,7 +198,8 @@ def _parts(
                 raise InvalidDefinition(
                     f"partition_expr of {table}: {segment!r} has a code, but its partitions are no"
                     f" time windows; write {name!r}, the key is the value")
-            yield Part(column, dimension)
+            yield Part(column, dimension,
+                       dynamic=isinstance(definition, dg.DynamicPartitionsDefinition))
             continue
         kind = column.type.kind
         code = code or _DEFAULT_CODES.get(kind, "")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyorc
-from pyarrow import orc
+from pyarrow import dataset, orc
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
@@ -24,8 +24,23 @@ from acid_platform.layout.types import Column
 from acid_platform.storage.calendars import shown_day
 from acid_platform.storage.files import Files
 
+BATCH_ROWS = 1 << 17
+"""A stripe may have millions of rows: so many are decoded at a time."""
+
 _ROWS_AT_ONCE = 10_000
 """Python objects are large: so many rows before they become Arrow's."""
+
+
+def _content(files: Files, path: str, length: int | None) -> pa.NativeFile:
+    """Raises CorruptFile for a file that is shorter than `length`."""
+    if length is None:
+        return files.system.open_input_file(path)
+    with files.system.open_input_file(path) as stream:
+        content = stream.read_buffer(length)
+    if content.size < length:
+        raise CorruptFile(
+            f"{path} has fewer than the {length} bytes that were committed; restore the file")
+    return pa.BufferReader(content)
 
 
 def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
@@ -34,14 +49,7 @@ def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
     Raises CorruptFile when there is no ORC tail; FileNotFoundError when there is no file.
     """
     try:
-        if length is None:
-            return orc.ORCFile(files.system.open_input_file(path))
-        with files.system.open_input_file(path) as stream:
-            content = stream.read_buffer(length)
-        if content.size < length:
-            raise CorruptFile(
-                f"{path} has fewer than the {length} bytes that were committed; restore the file")
-        return orc.ORCFile(pa.BufferReader(content))
+        return orc.ORCFile(_content(files, path, length))
     except (pa.ArrowInvalid, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
@@ -90,6 +98,18 @@ def read_stripe(
     return wide_timestamps(files, path, length, index, file.schema, names)
 
 
+def read_batches(
+    files: Files, path: str, length: int | None, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """These root columns of all rows in their order, at most BATCH_ROWS at a time.
+
+    Raises Arrow's errors, also for timestamps that don't fit nanoseconds.
+    """
+    fragment = dataset.OrcFileFormat().make_fragment(_content(files, path, length))
+    yield from fragment.to_batches(columns=list(names), batch_size=BATCH_ROWS, batch_readahead=1,
+                                   fragment_readahead=1, use_threads=False)
+
+
 def read_keys(file: orc.ORCFile, path: str, with_current: bool = False) -> tuple[np.ndarray, ...]:
     """originalTransaction, bucket, rowId [, currentTransaction] of all rows, int64 arrays (n,)."""
     columns = acid_columns(file, path)[1: 5 if with_current else 4]
@@ -112,13 +132,13 @@ def stripe_ends(file: orc.ORCFile, path: str) -> list[RowKey]:
         keys = [stripe.column(i).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
                 for i in range(3)]
         first = (int(keys[0][0]), int(keys[1][0]), int(keys[2][0]))
-        if not _ascend(*keys) or (ends and first <= ends[-1]):
+        if not ascend(*keys) or (ends and first <= ends[-1]):
             raise CorruptFile(f"{path}: row keys do not ascend; the statement has to be run again")
         ends.append((int(keys[0][-1]), int(keys[1][-1]), int(keys[2][-1])))
     return ends
 
 
-def _ascend(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
+def ascend(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
     """Whether (w, b, r) rises strictly from row to row."""
     dw, db, dr = np.diff(w), np.diff(b), np.diff(r)
     return bool(((dw > 0) | ((dw == 0) & ((db > 0) | ((db == 0) & (dr > 0))))).all())

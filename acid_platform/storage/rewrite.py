@@ -2,8 +2,8 @@
 
 This runs inside Spark tasks and imports neither Spark nor anything of the driver. Rows leave in
 (originalTransaction, bucket, rowId) order without a sort where inputs do not overlap, and with a
-merge, stripe by stripe, where they do. Memory: a stripe per overlapping input, and the delete
-keys.
+merge, batch by batch, where they do. Memory: two batches per overlapping input, a stripe of the
+output, and the delete keys.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
+from pyarrow.fs import FileType
 
-from acid_platform.errors import UnsupportedLayout
+from acid_platform.compaction.validation import Profile
+from acid_platform.errors import CompactionMismatch, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column
@@ -24,8 +26,17 @@ from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.arrow_types import arrow_type, conform
 from acid_platform.storage.deletes import DeletedRows, load_keys, require_operation, valid_ids
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import acid_columns, finish_file, open_orc, read_stripe, reading
+from acid_platform.storage.orc import (
+    acid_columns,
+    ascend,
+    finish_file,
+    open_orc,
+    read_batches,
+    read_stripe,
+    reading,
+)
 from acid_platform.storage.sources import is_positional
+from acid_platform.storage.values import ValueSums
 from acid_platform.transactions import ValidWriteIdList
 
 STRIPE_BYTES = 64 << 20
@@ -94,10 +105,10 @@ def _keys(batch: pa.RecordBatch) -> tuple[np.ndarray, ...]:
                  for i in range(4))
 
 
-def _stripes(
+def _batches(
     files: Files, one: Input, rewrite: Rewrite, keys_only: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """The six columns of each stripe, or the first five. Raises CorruptFile."""
+    """The six columns of all rows, or the first five. Raises CorruptFile."""
     with reading(one.path):
         file = open_orc(files, one.path, one.length)
         names = list(file.schema.names)
@@ -105,10 +116,13 @@ def _stripes(
         if one.first is None:
             wanted = acid_columns(file, one.path)[:5 if keys_only else 6]
     operation = schema.DELETE_EVENT if rewrite.delete_events else schema.INSERT_EVENT
+    decoded = _decoded(files, one, file, wanted, rewrite.timestamps)
     start = 0
-    for index in range(file.nstripes):
+    while True:
         with reading(one.path):
-            batch = _stripe(files, one, file, index, wanted, rewrite.timestamps)
+            batch = next(decoded, None)
+        if batch is None:
+            return
         if not batch.num_rows:
             continue
         if one.first is not None:
@@ -118,13 +132,15 @@ def _stripes(
         yield batch
 
 
-def _stripe(
-    files: Files, one: Input, file: orc.ORCFile, index: int, names: list[str], timestamps: str
-) -> pa.RecordBatch:
+def _decoded(
+    files: Files, one: Input, file: orc.ORCFile, names: list[str], timestamps: str
+) -> Iterator[pa.RecordBatch]:
     if timestamps == "us":
-        return read_stripe(files, one.path, one.length, file, index, names)
+        for index in range(file.nstripes):
+            yield read_stripe(files, one.path, one.length, file, index, names)
+        return
     try:
-        return file.read_stripe(index, columns=names)
+        yield from read_batches(files, one.path, one.length, names)
     except pa.ArrowInvalid as error:
         if "nanosecond" in str(error):
             raise _WideTimestamps from error
@@ -161,20 +177,23 @@ class _Source:
         self.first: RowKey | None = None
         self.ascending = True
         previous: RowKey | None = None
-        for batch in _stripes(files, one, rewrite, keys_only=True):
+        for batch in _batches(files, one, rewrite, keys_only=True):
             w, b, r, _ = _keys(batch)
-            order = np.lexsort((r, b, w))
-            self.ascending &= bool((np.diff(order) > 0).all())
-            least = (int(w[order[0]]), int(b[order[0]]), int(r[order[0]]))
+            at, end = 0, len(r) - 1
+            if not ascend(w, b, r):
+                order = np.lexsort((r, b, w))
+                self.ascending &= bool((np.diff(order) > 0).all())
+                at, end = order[0], order[-1]
+            least = int(w[at]), int(b[at]), int(r[at])
             self.ascending &= previous is None or previous <= least
-            previous = (int(w[order[-1]]), int(b[order[-1]]), int(r[order[-1]]))
+            previous = int(w[end]), int(b[end]), int(r[end])
             self.first = least if self.first is None else min(self.first, least)
         self.batches: Iterator[pa.RecordBatch] = iter(())
         self.batch: pa.RecordBatch | None = None
         self.keys: tuple[np.ndarray, ...] = ()
 
     def start(self) -> None:
-        self.batches = _stripes(self.files, self.input, self.rewrite)
+        self.batches = _batches(self.files, self.input, self.rewrite)
         if not self.ascending:  # some older compactions sorted by bucket first: sort it whole
             table = pa.Table.from_batches(list(self.batches)).combine_chunks()
             batch = table.to_batches()[0]
@@ -263,11 +282,22 @@ def _conform(
     return pa.RecordBatch.from_arrays([*ids, struct], schema=target)
 
 
-def rewrite_bucket(rewrite: Rewrite) -> tuple[int, int]:
-    """Write the output file; returns (rows, bytes), and (0, 0) with no file where no row is left.
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What became of one output file."""
+
+    rows: int = 0
+    bytes: int = 0
+    values: Profile = field(default_factory=Profile)
+    """Sums of the column values as they were read; of delete events none."""
+
+
+def rewrite_bucket(rewrite: Rewrite) -> Rewritten:
+    """Write the output file, or none where no row is left.
 
     Identity and currentTransaction of every event stay as they are (storage.md section 10).
-    Raises CorruptFile for inputs that can't be read.
+    Raises CorruptFile for inputs that can't be read, CompactionMismatch for a first merge of many
+    inputs that did not keep the values.
     """
     files, _ = Files.of(rewrite.location)
     try:
@@ -276,7 +306,25 @@ def rewrite_bucket(rewrite: Rewrite) -> tuple[int, int]:
         return _rewrite(files, replace(rewrite, timestamps="us"))
 
 
-def _rewrite(files: Files, rewrite: Rewrite) -> tuple[int, int]:
+def written_values(rewrite: Rewrite) -> Profile:
+    """Sums of the column values in the output file as it lies there. Raises CorruptFile."""
+    files, _ = Files.of(rewrite.location)
+    try:
+        return _values_in(files, rewrite)
+    except _WideTimestamps:
+        return _values_in(files, replace(rewrite, timestamps="us"))
+
+
+def _values_in(files: Files, rewrite: Rewrite) -> Profile:
+    sums, target = ValueSums([one.name for one in rewrite.columns]), output_schema(
+        rewrite.columns, rewrite.timestamps)
+    if files.system.get_file_info(rewrite.output).type is FileType.File:
+        for batch in _batches(files, Input(rewrite.output), rewrite):
+            sums.add(_conform(batch, target, rewrite, rewrite.output).column(5))
+    return sums.profile()
+
+
+def _rewrite(files: Files, rewrite: Rewrite) -> Rewritten:
     if len(rewrite.inputs) <= rewrite.most_inputs:
         return _merge(files, rewrite)
     where, _, name = rewrite.output.rpartition("/")
@@ -285,8 +333,14 @@ def _rewrite(files: Files, rewrite: Rewrite) -> tuple[int, int]:
         for number, group in enumerate(_groups(rewrite.inputs, rewrite.most_inputs)):
             stage = Input(f"{where}/_stage_{name}_{number}")  # hidden: no data file yet
             stages.append(stage)
-            if not _merge(files, replace(rewrite, inputs=group, deletes=(), output=stage.path))[0]:
+            first = replace(rewrite, inputs=group, deletes=(), output=stage.path)
+            made = _merge(files, first)
+            if not made.rows:
                 stages.pop()
+            elif not rewrite.delete_events and _values_in(files, first) != made.values:
+                raise CompactionMismatch(
+                    f"{stage.path} has other values than the files that were merged into it;"
+                    " the inputs were kept")
         return _rewrite(files, replace(rewrite, inputs=tuple(stages)))
     finally:
         for stage in stages:
@@ -302,10 +356,11 @@ def _delete_source(one: Input) -> Source:
     return Source(one.path, SourceKind.ACID, 0, "", 0, 0, length=one.length)
 
 
-def _merge(files: Files, rewrite: Rewrite) -> tuple[int, int]:
+def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
     keys = load_keys(files, [_delete_source(one) for one in rewrite.deletes], rewrite.write_ids)
     deleted = DeletedRows(keys) if len(keys) else None
     target = output_schema(rewrite.columns, rewrite.timestamps)
+    values = ValueSums([one.name for one in rewrite.columns])
     writer: orc.ORCWriter | None = None
     stream = None
     try:
@@ -322,6 +377,8 @@ def _merge(files: Files, rewrite: Rewrite) -> tuple[int, int]:
                     whole = bool(keep.all())
                     batches.append(_conform(batch if whole else batch.filter(pa.array(keep)),
                                             target, rewrite, one.path))
+                    if not rewrite.delete_events:
+                        values.add(batches[-1].column(5))
                     order.append(np.stack([w[keep], b[keep], r[keep]]))
             if not batches:
                 continue
@@ -339,6 +396,6 @@ def _merge(files: Files, rewrite: Rewrite) -> tuple[int, int]:
             writer.close()
             stream.close()
     if writer is None:
-        return 0, 0
+        return Rewritten()
     rows = finish_file(files, rewrite.output, rewrite.delete_events, rewrite.columns)
-    return rows, int(files.system.get_file_info(rewrite.output).size)
+    return Rewritten(rows, int(files.system.get_file_info(rewrite.output).size), values.profile())

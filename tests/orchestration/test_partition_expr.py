@@ -32,7 +32,8 @@ def parsed(
     ("at", dg.HourlyPartitionsDefinition("2024-01-01-00:00"), "at timestamp", "2024-03-01-05:00",
      {"at": "2024-03-01 05:00:00"}),
     ("region", REGIONS, "region string", "eu", {"region": "eu"}),
-    ("customer", CUSTOMERS, "customer int", "007", {"customer": "7"}),
+    ("customer", CUSTOMERS, "customer int", "7", {"customer": "7"}),
+    ("customer", dg.StaticPartitionsDefinition(["007"]), "customer int", "007", {"customer": "7"}),
     ({"date": "day", "region": "region"}, BOTH, "region string, day date",
      dg.MultiPartitionKey({"date": "2024-03-01", "region": "eu"}),
      {"day": "2024-03-01", "region": "eu"}),
@@ -65,6 +66,11 @@ def test_what_can_t_map_is_told_when_it_is_defined(
     with pytest.raises(InvalidDefinition) as told:
         parsed(text, definition, columns)
     assert why in str(told.value) and "db.t" in str(told.value)
+
+
+def test_a_dynamic_key_that_another_key_could_replace_is_refused() -> None:
+    with pytest.raises(NoSuchPartition, match=r"'007' of db\.t .* as the key '7' is"):
+        parsed("customer", CUSTOMERS, "customer int").scope(["007"])
 
 
 def test_a_dynamic_key_that_the_column_can_t_hold_is_told_in_the_run() -> None:

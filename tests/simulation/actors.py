@@ -47,6 +47,8 @@ class Session(Reader):
     published: list[tuple[Place, Directory]] = field(default_factory=list)
     slow: bool = False
     """Mostly it only says that it is alive."""
+    committing: bool = False
+    """It asked for its commit: whatever it writes was in place by then."""
 
 
 class Actor:

@@ -58,9 +58,10 @@ class Writer(Actor):
 
     def lost(self) -> None:
         """Its files stay where they are, and some come only now (P4)."""
-        if self.session is not None and self.session.kind == DEFAULT:
-            for plan in self.session.plans:
-                place_one = self._directory(self.session, plan, self.pick(*PARTITIONS))
+        session = self.session
+        if session is not None and session.kind == DEFAULT and not session.committing:
+            for plan in session.plans:
+                place_one = self._directory(session, plan, self.pick(*PARTITIONS))
                 if place_one is not None and self.chance < 0.5:
                     self.sim.late.append(place_one)
         self.session = None
@@ -235,6 +236,7 @@ class Writer(Actor):
                 one.base))
             for place, one in session.published
         ]
+        session.committing = True
         self.ask(lambda reply: self._committed(reply, session), "commit", txn=session.txn,
                  writes=reports)
 

@@ -56,16 +56,16 @@ def merged(
     paths = [write(root / f"in{i}", keys) for i, keys in enumerate(inputs)]
     gone = [Input(write(root / "gone", deletes, deletes=True))] if deletes else []
     output = str(root / "out")
-    rows, size = rewrite_bucket(Rewrite(
+    made = rewrite_bucket(Rewrite(
         str(root), tuple(Input(path, above) for path in paths), tuple(gone), output, COLUMNS, high,
         aborted, "zlib", most_inputs=most))
-    if not rows:
-        assert (rows, size, Path(output).exists()) == (0, 0, False)
+    if not made.rows:
+        assert (made.rows, made.bytes, Path(output).exists()) == (0, 0, False)
         return []
     files, _ = Files.of(str(root))
     w, b, r, c = read_keys(open_orc(files, output), output, with_current=True)
     found = [tuple(map(int, key)) for key in zip(w, b, r, c, strict=True)]
-    assert len(found) == rows
+    assert len(found) == made.rows
     values = [one["row"]["v"] for one in events(files, output)]
     assert values == [str(key) for key in found], "each key kept its row"
     index = metadata(files, output)["user_metadata"]["hive.acid.key.index"]
@@ -155,12 +155,12 @@ def test_schema_evolution_added_columns_are_null_and_ints_widen(tmp_path: Path) 
 def test_delete_events_are_merged_and_stay_without_a_row(tmp_path: Path) -> None:
     first = write(tmp_path / "1", [(1, P, 0, 2), (1, P, 5, 2)], deletes=True)
     second = write(tmp_path / "2", [(1, P, 3, 3)], deletes=True)
-    rows, _ = rewrite_bucket(Rewrite(
+    made = rewrite_bucket(Rewrite(
         str(tmp_path), (Input(first), Input(second)), (), str(tmp_path / "out"), COLUMNS, 9, (),
         "zlib", delete_events=True))
     files, _ = Files.of(str(tmp_path))
     found = list(events(files, str(tmp_path / "out")))
-    assert rows == 3 and [one["rowId"] for one in found] == [0, 3, 5]
+    assert made.rows == 3 and [one["rowId"] for one in found] == [0, 3, 5]
     assert {(one["operation"], one["row"]) for one in found} == {(2, None)}
     assert metadata(files, str(tmp_path / "out"))["user_metadata"]["hive.acid.stats"] == "0,0,3"
 
@@ -260,7 +260,7 @@ def test_a_compaction_writes_the_declared_types_and_cuts_as_readers_do(tmp_path:
     path = write(tmp_path / "in", [(1, P, 0, 1), (1, P, 1, 1)])
     output = str(tmp_path / "out")
     assert rewrite_bucket(Rewrite(
-        str(tmp_path), (Input(path),), (), output, columns, 9, (), "zlib"))[0] == 2
+        str(tmp_path), (Input(path),), (), output, columns, 9, (), "zlib")).rows == 2
     files, _ = Files.of(str(tmp_path))
     assert orc_schema(files, output).endswith("row:struct<id:int,v:varchar(9)>>")
     assert [one["row"]["v"] for one in events(files, output)] == ["(1, 53687"] * 2

@@ -1,0 +1,77 @@
+"""C32: sums of values tell rows apart, whatever their order and however they are batched."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acid_platform.compaction.validation import Profile
+from acid_platform.storage.values import ValueSums
+
+ROW = pa.struct([("n", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.int32()))])
+rows = st.lists(st.fixed_dictionaries({
+    "n": st.none() | st.integers(-9, 9), "s": st.none() | st.text("ab\0", max_size=3),
+    "l": st.none() | st.lists(st.none() | st.integers(0, 3), max_size=3),
+}), max_size=8)
+
+
+def sums(*batches: list[Any], kind: pa.DataType = ROW) -> Profile:
+    found = ValueSums([field.name for field in kind])
+    for one in batches:
+        found.add(pa.array(one, kind))
+    return found.profile()
+
+
+@given(rows, st.randoms(use_true_random=False), st.integers(0, 8))
+def test_C32_neither_order_nor_batches_count(values: list[Any], chance: Any, cut: int) -> None:
+    mixed = chance.sample(values, len(values))
+    assert sums(mixed[:cut], mixed[cut:]) == sums(values)
+
+
+@given(rows, rows)
+def test_C32_other_values_have_other_sums(one: list[Any], other: list[Any]) -> None:
+    def columns(values: list[Any]) -> list[list[str]]:
+        return [sorted(repr(row[name]) for row in values) for name in ("n", "s", "l")]
+
+    # A zero adds nothing and is no NULL: rows are counted apart.
+    if len(one) == len(other):
+        assert (sums(one) == sums(other)) == (columns(one) == columns(other))
+
+
+@pytest.mark.parametrize(("kind", "one", "other"), [
+    (pa.bool_(), True, False),
+    (pa.decimal128(38, 2), Decimal("1.23"), Decimal("1.24")),
+    (pa.date32(), datetime.date(1, 1, 1), datetime.date(1, 1, 2)),
+    (pa.timestamp("ns"), datetime.datetime(1970, 1, 1), datetime.datetime(1970, 1, 2)),
+    (pa.timestamp("us", "UTC"), datetime.datetime(9999, 1, 1), datetime.datetime(9999, 1, 2)),
+    (pa.float64(), float("nan"), 1.5),
+    (pa.binary(), b"\xff\xfe", b"\xff"),
+    (pa.map_(pa.string(), pa.int32()), [("a", 1), ("a", 2)], [("a", 2), ("a", 1)]),
+    (pa.list_(pa.map_(pa.int32(), pa.timestamp("ns"))), [[(1, None)]], [[(2, None)]]),
+    (pa.struct([("a", pa.struct([("b", pa.string())]))]), {"a": {"b": "x"}}, {"a": {"b": ""}}),
+], ids=str)
+def test_C32_every_type_counts(kind: pa.DataType, one: Any, other: Any) -> None:
+    row = pa.struct([("v", kind)])
+    found = [sums([{"v": value}], kind=row) for value in (one, other, None)]
+    assert len({str(each) for each in found}) == 3
+    assert [each.null_counts["v"] for each in found] == [0, 0, 1]
+
+
+def test_C32_text_that_is_no_text_counts_too() -> None:
+    broken = pa.array([b"\xff\xfe", b"\xfd"], pa.binary()).view(pa.string())
+    found = ValueSums(["s"])
+    found.add(pa.StructArray.from_arrays([broken], ["s"]))
+    assert found.profile().column_checksums["s"] > 0
+
+
+def test_C32_a_row_that_is_sliced_out_of_a_batch_counts_as_itself() -> None:
+    batch = pa.array([{"n": n, "s": str(n), "l": [n]} for n in range(9)], ROW)
+    found = ValueSums(["n", "s", "l"])
+    found.add(batch.slice(3, 2))
+    assert found.profile() == sums([{"n": n, "s": str(n), "l": [n]} for n in (3, 4)])
