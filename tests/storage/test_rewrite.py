@@ -271,6 +271,6 @@ def test_a_location_may_hold_blanks_and_what_uris_escape(tmp_path: Path, name: s
     where = tmp_path / name
     where.mkdir()
     path = write(where / "in", [(1, P, 0, 1)])
-    rows, _ = rewrite_bucket(Rewrite(
+    made = rewrite_bucket(Rewrite(
         f"file://{where}", (Input(path),), (), str(where / "out"), COLUMNS, 9, (), "zlib"))
-    assert rows == 1 and (where / "out").exists()
+    assert made.rows == 1 and (where / "out").exists()
