@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote, urlparse
 
@@ -71,8 +72,9 @@ class Files:
         """Everything below one entity's directory, for directory selection.
 
         Hidden components are left out, except that `_metadata_acid` of a base is read, and of the
-        version files the first one. Raises CorruptFile, and UnsupportedLayout when that one tells
-        of another ACID version (storage.md section 11).
+        version files the first one, as Trino does. Directories that a Cleaner takes away meanwhile
+        are obsolete for every open snapshot (C41), and not missed. Raises CorruptFile, and
+        UnsupportedLayout for another ACID version (storage.md section 11).
         """
         prefix = len(path) + 1
         files: list[FileEntry] = []
@@ -84,7 +86,8 @@ class Files:
             relative = info.path[prefix:]
             parts = relative.split("/")
             if len(parts) == 2 and parts[1] == names.METADATA_FILE:
-                formats[parts[0]] = self._data_format(info.path)
+                with suppress(FileNotFoundError):
+                    formats[parts[0]] = self._data_format(info.path)
             if len(parts) == 2 and parts[1] == names.VERSION_FILE:
                 versioned.append(parts[0])
             if any(names.is_hidden(part) for part in parts):
@@ -93,8 +96,10 @@ class Files:
                 files.append(FileEntry(relative, info.size))
             elif len(parts) == 1:
                 directories.append(relative)
-        if versioned:  # one writer makes a table: the first stands for all, as in Trino
-            self._require_version(f"{path}/{min(versioned)}/{names.VERSION_FILE}")
+        for one in sorted(versioned):  # one writer makes a table: the first stands for all
+            with suppress(FileNotFoundError):
+                self._require_version(f"{path}/{one}/{names.VERSION_FILE}")
+                break
         return EntityListing(path, tuple(files), tuple(sorted(directories)), formats,
                              frozenset(versioned))
 

@@ -1,0 +1,60 @@
+"""Listing a directory while a Cleaner is at work in it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from acid_platform.errors import UnsupportedLayout
+from acid_platform.storage.files import Files
+
+OLD, NEW = "base_0000001_v0000003", "base_0000004_v0000009"
+
+
+def directory(root: Path) -> Path:
+    for name in (OLD, NEW):
+        (root / name).mkdir()
+        (root / name / "bucket_00000").write_bytes(b"ORC")
+        (root / name / "_orc_acid_version").write_bytes(b"2")
+        (root / name / "_metadata_acid").write_text(
+            '{"thisFileVersion": "0", "dataFormat": "compacted"}')
+    return root
+
+
+@pytest.mark.parametrize("marker", ["_orc_acid_version", "_metadata_acid"])
+def test_C41_what_is_cleaned_away_during_a_listing_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: str
+) -> None:
+    """An obsolete base goes between the listing and the look at its marker."""
+    place, read = directory(tmp_path), Files.read
+
+    def late(self: Files, path: str) -> bytes:
+        if path.endswith(f"{OLD}/{marker}"):
+            shutil.rmtree(place / OLD)
+        return read(self, path)
+
+    monkeypatch.setattr(Files, "read", late)
+    files, path = Files.of(str(place))
+    listing = files.entity(path)
+    assert not (place / OLD).exists()
+    assert f"{NEW}/bucket_00000" in [one.path for one in listing.files]
+    assert listing.data_formats[NEW] == "compacted"
+
+
+def test_C41_the_next_version_file_stands_for_all_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, read = directory(tmp_path), Files.read
+    (place / NEW / "_orc_acid_version").write_bytes(b"1")
+
+    def late(self: Files, path: str) -> bytes:
+        if OLD in path and (place / OLD).exists():
+            shutil.rmtree(place / OLD)
+        return read(self, path)
+
+    monkeypatch.setattr(Files, "read", late)
+    files, path = Files.of(str(place))
+    with pytest.raises(UnsupportedLayout, match=NEW):
+        files.entity(path)
