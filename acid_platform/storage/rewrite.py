@@ -360,7 +360,7 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
     keys = load_keys(files, [_delete_source(one) for one in rewrite.deletes], rewrite.write_ids)
     deleted = DeletedRows(keys) if len(keys) else None
     target = output_schema(rewrite.columns, rewrite.timestamps)
-    values = ValueSums([one.name for one in rewrite.columns])
+    values = ValueSums([] if rewrite.delete_events else [one.name for one in rewrite.columns])
     writer: orc.ORCWriter | None = None
     stream = None
     try:
@@ -396,6 +396,6 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
             writer.close()
             stream.close()
     if writer is None:
-        return Rewritten()
+        return Rewritten(values=values.profile())
     rows = finish_file(files, rewrite.output, rewrite.delete_events, rewrite.columns)
     return Rewritten(rows, int(files.system.get_file_info(rewrite.output).size), values.profile())

@@ -503,7 +503,9 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
     package = Path(schema.__file__).parents[1]
     texts = {str(one.relative_to(package)): one.read_text() for one in package.rglob("*.py")}
     connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
-    assert connecting == {"metastore/store.py", "metastore/backup.py"}
+    assert connecting == {"metastore/store.py", "metastore/backup.py", "storage/values.py"}
+    used = re.findall(r"duckdb\.connect\(([^)]*)\)", texts["storage/values.py"])
+    assert used == ['config={"threads": 1}'], "in memory"
     naming = {name for name, text in texts.items() if re.search(r"home\.database\b", text)}
     assert naming == {"metastore/endpoint.py", "metastore/server.py", "metastore/backup.py"}
     named = re.findall(r"(\w+)\([^()]*home\.database\b", texts["metastore/server.py"])

@@ -61,6 +61,7 @@ def merged(
         aborted, "zlib", most_inputs=most))
     if not made.rows:
         assert (made.rows, made.bytes, Path(output).exists()) == (0, 0, False)
+        assert made.values.column_checksums == {"id": 0, "v": 0}, "C32: as an absent file has"
         return []
     files, _ = Files.of(str(root))
     w, b, r, c = read_keys(open_orc(files, output), output, with_current=True)
