@@ -25,9 +25,6 @@ class ValueSums:
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = tuple(columns)
         self._connection = duckdb.connect(config={"threads": 1})
-        each = ", ".join(
-            f"sum(hash(c{i})), count(*) - count(c{i})" for i in range(len(self._columns)))
-        self._query = f"SELECT {each} FROM batch"
         self._checksums: Counter[str] = Counter()
         self._nulls: Counter[str] = Counter()
 
@@ -36,9 +33,13 @@ class ValueSums:
         if not len(row):
             return
         values = [_hashable(pc.struct_field(row, [i])) for i in range(len(self._columns))]
+        # The hash of a list is blind for NULLs at its end: its text is not.
+        each = ", ".join(
+            f"sum(hash(c{i}{f', c{i}::VARCHAR' if pa.types.is_nested(one.type) else ''})),"
+            f" count(*) - count(c{i})" for i, one in enumerate(values))
         self._connection.register("batch", pa.table(
-            values, [f"c{i}" for i in range(len(self._columns))]))
-        [found] = self._connection.execute(self._query).fetchall()
+            values, [f"c{i}" for i in range(len(values))]))
+        [found] = self._connection.execute(f"SELECT {each} FROM batch").fetchall()
         for name, checksum, nulls in zip(self._columns, found[::2], found[1::2], strict=True):
             self._checksums[name] += int(checksum)
             self._nulls[name] += nulls
