@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from acid_platform.errors import CorruptFile
+from acid_platform.errors import CompactionMismatch, CorruptFile
 from acid_platform.layout.orc_tail import declared_footer, with_user_metadata
 from acid_platform.layout.types import parse_columns
 from acid_platform.storage import rewrite as module
@@ -275,3 +275,20 @@ def test_a_location_may_hold_blanks_and_what_uris_escape(tmp_path: Path, name: s
     made = rewrite_bucket(Rewrite(
         f"file://{where}", (Input(path),), (), str(where / "out"), COLUMNS, 9, (), "zlib"))
     assert made.rows == 1 and (where / "out").exists()
+
+
+def test_C32_a_first_merge_that_changed_a_value_is_not_merged_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C34: of many inputs; the values are compared after each stage."""
+    merge = module._merge
+
+    def wrong(files: Files, rewrite: Rewrite) -> module.Rewritten:
+        made = merge(files, rewrite)
+        if "_stage_" in rewrite.output:
+            write(Path(rewrite.output), [(7, P, 7, 7)])
+        return made
+
+    monkeypatch.setattr(module, "_merge", wrong)
+    with pytest.raises(CompactionMismatch, match="_stage_out_0 has other values"):
+        merged(tmp_path, [[(1, P, 0, 1)], [(2, P, 0, 2)], [(3, P, 0, 3)]], [], most=2)
