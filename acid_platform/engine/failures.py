@@ -35,6 +35,7 @@ _VALUE_ERROR = re.compile(
     r"[^\]]*\][^\n]*"
 )
 
+_QUOTED = re.compile(r"`[^`]+`(?:\.`[^`]+`)*")
 _NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
 _TEXT_LOST = re.compile(r"\[TEXT_VALUE_LOST\] ([^\n]*)")
 _UNREADABLE = re.compile(r"\[FAILED_READ_FILE\S*\] Encountered error while reading file"
@@ -88,17 +89,32 @@ def translated(error: BaseException) -> AcidError | None:
     if long := _TOO_LONG.search(text):
         return WrongType(f"{long[1]}; cut it with left(value, length), or use a string column")
     if value := _VALUE_ERROR.search(text):
-        return WrongType(f"a value does not fit its column: {value[0]}")
+        return WrongType(f"a value does not fit its column: {_without_advice(value[0])}; cast it to"
+                         " a type that holds it, or let try_cast, try_add or their like give NULL")
     if unwritten := _UNWRITTEN.search(text):
         return PublicationFailed(f"{_path(unwritten[1])} can't be written: {_cause(error)}; nothing"
                                  " was published: make room, or allow it, and run it again")
     if isinstance(error, ParseException):
         return InvalidExpression(f"not a SQL expression: {_first_line(text)}")
     if isinstance(error, AnalysisException):
-        if "UNRESOLVED_COLUMN" in text:
-            return UnknownColumn(_first_line(text))
-        return InvalidExpression(_first_line(text))
+        return _unresolved(_first_line(text))
     return None
+
+
+def _unresolved(line: str) -> AcidError:
+    named, *known = [one.replace("`", "") for one in _QUOTED.findall(line)] or [""]
+    if "[UNRESOLVED_COLUMN" in line and named:
+        close = f"; did you mean {', '.join(sorted(known))}?" if known else ""
+        return UnknownColumn(f"there is no column {named!r} here{close}")
+    if "[UNRESOLVED_ROUTINE" in line and named:
+        return InvalidExpression(f"there is no function {named!r}; SHOW FUNCTIONS lists those of"
+                                 " Spark")
+    return (UnknownColumn if "UNRESOLVED_COLUMN" in line else InvalidExpression)(line)
+
+
+def _without_advice(line: str) -> str:
+    """Spark's sentences without its codes, and without the advice to give up ANSI checks."""
+    return re.split(r" (?:Use `?'?try_|If necessary|SQLSTATE)", line)[0].rstrip(" .")
 
 
 def _cause(error: BaseException) -> str:

@@ -30,8 +30,16 @@ def parse(text: str) -> exp.Expr:
     try:
         parsed = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
     except SqlglotError as error:
-        raise InvalidExpression(f"{text!r} is not a SQL condition: {error}") from error
+        raise InvalidExpression(f"{text!r} is not a SQL condition{_where(error)}; write it as"
+                                " after WHERE") from error
     return parsed
+
+
+def _where(error: SqlglotError) -> str:
+    """The word at which the parser gave up; its own text names Python classes."""
+    for one in getattr(error, "errors", ()):
+        return f": it can't be read from {one['highlight']!r} on"
+    return ": a quote or a comment does not end"
 
 
 def columns_of(text: str) -> frozenset[str] | None:

@@ -119,14 +119,15 @@ def check_columns(
     for column in (*columns, *keys):
         if column.name in RESERVED or column.name.startswith("__"):
             raise InvalidDefinition(f"{table}: column {column.name!r} {column.type} can't be"
-                                    " declared; the name is reserved")
+                                    " declared, its name is reserved: take another")
     for column in keys:
         if column.type.kind in UNNAMED and not written_before:
             raise InvalidDefinition(f"{table}: {column} can't be a partition column, directories of"
                                     " this type are not named here; use string or timestamp")
         if column.type.nested or column.name.startswith(("_", ".")):
-            raise InvalidDefinition(f"{table}: {column} can't be a partition column: its"
-                                    " directories would be hidden, or its type is nested")
+            raise InvalidDefinition(f"{table}: {column} can't be a partition column, its"
+                                    " directories would be hidden or its type is nested: take"
+                                    " another name or type")
 
 
 def _check_buckets(table: str, columns: Sequence[Column], names: Sequence[str]) -> None:
