@@ -27,13 +27,14 @@ from acid_platform.errors import CompactionRefused
 from acid_platform.layout import names
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
-from acid_platform.layout.types import LOCAL_ZONE, Column
+from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS, Column
 from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
+from acid_platform.storage.fractions import refuse_finer
 from acid_platform.storage.keys import has_key_index
 from acid_platform.storage.orc import finish_plain_file, orc_schema
 from acid_platform.storage.plain import count_rows
@@ -180,19 +181,26 @@ def _of_each(
     if not tasks:
         return Profile()
 
+    def sums(index: int) -> str:
+        found = work(tasks[index])
+        return json.dumps([dict(found.column_checksums), dict(found.null_counts)])
+
+    return combine(
+        Profile(column_checksums=checksums, null_counts=nulls)
+        for checksums, nulls in map(json.loads, _as_tasks(spark, len(tasks), sums)))
+
+
+def _as_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> list[str]:
+    """What `work` answers to each number below `count`, a Spark task for each."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for index in batch.column(0).to_pylist():
-                found = work(tasks[index])
-                values = json.dumps([dict(found.column_checksums), dict(found.null_counts)])
-                yield pa.RecordBatch.from_pydict({"values": [values]})
+            answers = [work(index) for index in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pydict({"answer": pa.array(answers, pa.string())})
 
     with raise_as_ours():
-        frame = spark.range(0, len(tasks), 1, len(tasks))
-        rows = frame.mapInArrow(run, "values string").collect()
-    sums = (json.loads(row["values"]) for row in rows)
-    return combine(
-        Profile(column_checksums=checksums, null_counts=nulls) for checksums, nulls in sums)
+        frame = spark.range(0, count, 1, count).mapInArrow(run, "answer string")
+        return [row["answer"] for row in frame.collect()]
 
 
 def finish(plan: CompactionPlan, work: CompactionWork, staging: str) -> Iterator[Written]:
@@ -218,6 +226,7 @@ def _copy_plain(
 ) -> None:
     """Rows of an insert-only table into few files; nothing is deleted, aborted ids are no input."""
     assert work.plain is not None
+    _refuse_finer(spark, plan, work)
     (name,) = plan.outputs
     rows, _ = _scanned(spark, work, _inputs(plan, work), apply_deletes=False)
     files = -(-plan.input_bytes // PLAIN_FILE_BYTES)
@@ -231,6 +240,22 @@ def _copy_plain(
         if work.plain.name == "orc":
             finish_plain_file(work.files, info.path, work.columns)
         work.files.system.move(info.path, f"{staging}/{name}/{number:06d}_0")
+
+
+def _refuse_finer(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> None:
+    """Spark copies insert-only rows, and cuts nanoseconds. Raises CompactionRefused."""
+    if not any(one.kind in TIMESTAMPS for column in work.columns for one in column.type.walk()):
+        return
+    sources, _ = open_entity(work.files, _inputs(plan, work), work.write_ids)
+    paths, where, stored = [one.path for one in sources.inserts], work.files.uri(plan.location), (
+        work.plain or ORC)
+
+    def look(index: int) -> str:
+        refuse_finer(Files.of(where)[0], paths[index], stored)
+        return ""
+
+    if paths:
+        _as_tasks(spark, len(paths), look)
 
 
 def _inputs(plan: CompactionPlan, work: CompactionWork) -> AcidDirectory:

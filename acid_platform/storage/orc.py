@@ -178,7 +178,8 @@ def _declared(
 
 
 @contextmanager
-def _readable(path: str) -> Iterator[None]:
+def parsing(path: str) -> Iterator[None]:
+    """pyorc's errors inside the block become CorruptFile with the file and the next step."""
     try:
         yield
     except pyorc.ParseError as error:
@@ -229,7 +230,7 @@ class _Microseconds(pyorc.converters.ORCConverter):
 
 def stripe_rows(files: Files, path: str) -> list[int]:
     """Rows of each stripe, from the footer. Raises CorruptFile."""
-    with _readable(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.system.open_input_file(path) as stream:
         return [len(stripe) for stripe in pyorc.Reader(stream).iter_stripes()]
 
 
@@ -254,7 +255,7 @@ def key_runs(files: Files, path: str) -> list[KeyRun] | None:
     are unique in a file, P15), events of another kind, no statistics. Raises CorruptFile.
     """
     runs = []
-    with _readable(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.system.open_input_file(path) as stream:
         for stripe in pyorc.Reader(stream).iter_stripes():
             try:
                 found = [stripe[column].statistics for column in range(1, 5)]
@@ -284,7 +285,7 @@ def wide_timestamps(
         root, _, field = name.partition(".")
         whole = root not in schema.names or not field
         wanted.setdefault(name if whole else root, []).extend([] if whole else [field])
-    with _readable(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.system.open_input_file(path) as stream:
         content = io.BytesIO(stream.read(length))
         kinds = {root: _in_microseconds(
             pa.struct([schema.field(root).type.field(name) for name in fields]) if fields
@@ -332,7 +333,7 @@ def orc_schema(files: Files, path: str, length: int | None = None) -> str:
 
     Raises CorruptFile.
     """
-    with _readable(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.system.open_input_file(path) as stream:
         return str(pyorc.Reader(
             stream if length is None else io.BytesIO(stream.read(length))).schema)
 
@@ -342,7 +343,7 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
 
     Raises CorruptFile.
     """
-    with _readable(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.system.open_input_file(path) as stream:
         reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT, converters={
             pyorc.TypeKind.DATE: _ShownDate, **dict.fromkeys(_TIMESTAMPS, _ShownTimestamp)})
         for row in reader:
@@ -351,7 +352,7 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
 
 def metadata(files: Files, path: str) -> dict[str, Any]:
     """Schema, stripes, compression and user metadata of a file, JSON-able. Raises CorruptFile."""
-    with _readable(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.system.open_input_file(path) as stream:
         reader = pyorc.Reader(stream)
         return {
             "schema": str(reader.schema),

@@ -26,6 +26,7 @@ from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.arrow_types import arrow_type, conform
 from acid_platform.storage.deletes import DeletedRows, load_keys, require_operation, valid_ids
 from acid_platform.storage.files import Files
+from acid_platform.storage.fractions import refuse_finer
 from acid_platform.storage.orc import (
     acid_columns,
     ascend,
@@ -297,12 +298,15 @@ def rewrite_bucket(rewrite: Rewrite) -> Rewritten:
 
     Identity and currentTransaction of every event stay as they are (storage.md section 10).
     Raises CorruptFile for inputs that can't be read, CompactionMismatch for a first merge of many
-    inputs that did not keep the values.
+    inputs that did not keep the values, CompactionRefused for timestamps of which some have
+    nanoseconds and others lie beyond the years that nanoseconds can hold.
     """
     files, _ = Files.of(rewrite.location)
     try:
         return _rewrite(files, rewrite)
     except _WideTimestamps:
+        for one in rewrite.inputs:
+            refuse_finer(files, one.path, length=one.length)
         return _rewrite(files, replace(rewrite, timestamps="us"))
 
 

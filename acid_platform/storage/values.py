@@ -19,7 +19,7 @@ from acid_platform.compaction.validation import Profile, combine
 class ValueSums:
     """Of each column the NULLs, and a 64-bit hash of each value, NULL too, added up.
 
-    Timestamps count in microseconds, which every reader has.
+    Timestamps count in nanoseconds, modulo 2**64 beyond the years that these can hold.
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
@@ -59,9 +59,9 @@ def _hashable(array: pa.Array) -> pa.Array:
 
 
 def _without_maps(kind: pa.DataType) -> pa.DataType:
-    """Maps as lists of pairs, since files may repeat a key; timestamps in microseconds."""
+    """Maps as lists of pairs, since files may repeat a key; timestamps in nanoseconds."""
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us")
+        return pa.timestamp("ns")
     if pa.types.is_struct(kind):
         return pa.struct([(one.name, _without_maps(one.type)) for one in kind])
     if pa.types.is_list(kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -156,3 +157,18 @@ def test_C32_the_same_table_is_compacted_by_a_right_merge(
     assert outcome is not None and outcome.state == "published", outcome
     assert picture(table)[0] == before
     assert str(outcome.deviations[0]) == "rows: 5 expected, 5 written"
+
+
+def test_C32_nanoseconds_of_insert_only_tables_are_not_cut(warehouse: Warehouse) -> None:
+    made = warehouse.create_table("db.n", "t timestamp", properties={
+        "transactional": "true", "transactional_properties": "insert_only"})
+    for hour in (1, 2):
+        made.insert([{"t": datetime.datetime(2013, 1, 1, hour)}])
+    path = next(Path(made.location).glob("delta_0000002*/0*"))
+    orc.write_table(pa.table({"t": pa.array([1_001], pa.timestamp("ns"))}), str(path))
+    before = picture(made)
+    warehouse.metastore.request_compaction(made.name, None, "major")
+    outcome = work_once(warehouse)
+    assert outcome is not None and outcome.state == "refused", outcome
+    assert "holds timestamps with nanoseconds" in outcome.reason
+    assert picture(made) == before

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyarrow import orc, parquet
 
 from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.errors import UnknownColumn, UnsupportedLayout
+from acid_platform.errors import CompactionRefused, UnknownColumn, UnsupportedLayout
 from acid_platform.layout.types import parse_type
 from acid_platform.storage import arrow_scan as module
 from acid_platform.storage.arrow_types import partition_value
@@ -120,6 +120,17 @@ def test_a_timestamp_that_nanoseconds_cannot_hold_survives_a_compaction(tmp_path
     for one in ("d1", "d2"):
         table.file(one).unlink()
     assert table.read("2:M::").to_pylist() == before
+
+
+def test_C32_nanoseconds_beside_years_that_they_cannot_hold_are_not_cut(tmp_path: Path) -> None:
+    table = AcidTable(tmp_path, "v timestamp")
+    acid_by_pyorc(table, "d1", "v:timestamp", [(datetime.datetime(9999, 12, 31),)])
+    table.raw("o", [(datetime.datetime(2013, 1, 1),)])
+    files = [table.file("d1"), table.file("o")]
+    orc.write_table(pa.table({"v": pa.array([1_001], pa.timestamp("ns"))}), str(files[1]))
+    with pytest.raises(CompactionRefused, match=r"holds timestamps with nanoseconds.*with Hive"):
+        table.compact("major", "1:M::")
+    assert all(one.exists() for one in files)
 
 
 @pytest.mark.parametrize("raw", [True, False])

@@ -77,3 +77,15 @@ def test_C32_a_row_that_is_sliced_out_of_a_batch_counts_as_itself() -> None:
     found = ValueSums(["n", "s", "l"])
     found.add(batch.slice(3, 2))
     assert found.profile() == sums([{"n": n, "s": str(n), "l": [n]} for n in (3, 4)])
+
+
+def test_C32_nanoseconds_count_and_units_do_not() -> None:
+    def of(unit: str, *values: int) -> Profile:
+        kind = pa.struct([("t", pa.timestamp(unit)), ("l", pa.list_(pa.timestamp(unit)))])
+        found = ValueSums(["t", "l"])
+        stamps = pa.array(values).cast(pa.timestamp(unit))
+        found.add(pa.array([{"t": one, "l": [one]} for one in stamps], kind))
+        return found.profile()
+
+    assert of("ns", 1_000, 5_000) == of("us", 1, 5) != of("ns", 1_001, 5_000)
+    assert of("us", 2**60) != of("us", 2**60 + 1), "beyond what nanoseconds hold"

@@ -1,0 +1,176 @@
+"""Timestamps with digits below the microsecond, which Hive writes and Spark cuts (P17).
+
+A compaction may not change a value: what would go through microseconds is looked at first.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyorc
+from pyarrow import parquet
+
+from acid_platform.errors import CompactionRefused
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.schema import ROW
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import open_orc, parsing, reading
+
+_BLOCK = 1 << 20
+_IN_TEXT = re.compile(rb":\d\d\.\d{6}\d*[1-9]")
+_OVERLAP = 64
+_MOST = 9_223_372_036_854_775  # microseconds that nanoseconds can hold too
+
+
+def refuse_finer(
+    files: Files, path: str, stored: FileFormat = ORC, length: int | None = None
+) -> None:
+    """Raises CompactionRefused where timestamps of the file have nanoseconds; CorruptFile.
+
+    In formats of text, where any column holds what looks like one. `length` cuts an ORC file.
+    """
+    match stored.name:
+        case "orc":
+            finer = _finer_orc(files, path, length)
+        case "parquet":
+            finer = _finer_parquet(files, path)
+        case "avro":  # ends with microseconds itself
+            finer = False
+        case _:
+            finer = _finer_text(files, path)
+    if finer:
+        raise CompactionRefused(f"{path} holds timestamps with nanoseconds, which this compaction"
+                                " would cut to microseconds; compact the table with Hive")
+
+
+def _finer_orc(files: Files, path: str, length: int | None) -> bool:
+    file = open_orc(files, path, length)
+    names = list(_timestamps(file.schema))
+    if not names:
+        return False
+    try:
+        for index in range(file.nstripes):
+            with reading(path):
+                stripe = _stripe(file, index, names)
+            if _finer(stripe):
+                return True
+    except _Wide:
+        return _finer_by_row(files, path, length, {name.partition(".")[0] for name in names})
+    return False
+
+
+class _Wide(Exception):
+    """Arrow's nanoseconds don't hold a value."""
+
+
+def _stripe(file: Any, index: int, names: list[str]) -> pa.RecordBatch:
+    try:
+        return file.read_stripe(index, columns=names)
+    except pa.ArrowInvalid as error:
+        if "nanosecond" in str(error):
+            raise _Wide from error
+        raise
+
+
+def _finer_by_row(files: Files, path: str, length: int | None, roots: set[str]) -> bool:
+    found: list[bool] = []
+
+    class Watch(pyorc.converters.ORCConverter):
+        @staticmethod
+        def from_orc(seconds: int, nanoseconds: int, zone: Any) -> datetime | None:
+            if nanoseconds % 1000:
+                found.append(True)
+            return None
+
+        @staticmethod
+        def to_orc(value: Any, zone: Any) -> tuple[int, int]:
+            raise NotImplementedError("only for reading")
+
+    with parsing(path), files.system.open_input_file(path) as stream:
+        reader = pyorc.Reader(
+            io.BytesIO(stream.read(length)), column_names=sorted(roots),
+            converters=dict.fromkeys(
+                (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT), Watch))
+        return any(found for _ in reader)
+
+
+def _finer_parquet(files: Files, path: str) -> bool:
+    """Of the old INT96; Spark itself refuses the other kind of nanoseconds."""
+    with files.system.open_input_file(path) as stream, reading(path):
+        nanos, micros = (parquet.ParquetFile(stream, coerce_int96_timestamp_unit=unit)
+                         for unit in ("ns", "us"))
+        leaves = (nanos.schema.column(i) for i in range(len(nanos.schema)))
+        names = [one.path for one in leaves if one.physical_type == "INT96"]
+        if not names:
+            return False
+        pairs = zip(nanos.iter_batches(columns=names), micros.iter_batches(columns=names),
+                    strict=True)
+        return any(_lost(fine, cut) for one, other in pairs
+                   for all_of in zip(one.columns, other.columns, strict=True)
+                   for fine, cut in zip(*map(_leaves, all_of), strict=True))
+
+
+def _lost(nanos: pa.Array, micros: pa.Array) -> bool:
+    """Beyond their years nanoseconds run over in silence: those values tell nothing."""
+    held = np.abs(_integers(micros)) < _MOST
+    return bool((held & (_integers(nanos) % 1000 != 0)).any())
+
+
+def _finer_text(files: Files, path: str) -> bool:
+    with files.system.open_input_stream(path) as stream:
+        end = b""
+        for block in iter(lambda: stream.read(_BLOCK), b""):
+            if _IN_TEXT.search(end + block):
+                return True
+            end = block[-_OVERLAP:]
+    return False
+
+
+def _timestamps(schema: pa.Schema) -> Iterator[str]:
+    """Columns with a timestamp in them, or fields of `row` where the file has one."""
+    for field in schema:
+        if not _holds(field.type):
+            continue
+        if field.name != ROW or any("." in one.name for one in _fields(field.type)):
+            yield field.name
+        else:
+            yield from (f"{ROW}.{one.name}" for one in _fields(field.type) if _holds(one.type))
+
+
+def _fields(kind: pa.DataType) -> list[pa.Field]:
+    return [kind.field(i) for i in range(kind.num_fields)]
+
+
+def _holds(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or any(_holds(one.type) for one in _fields(kind))
+
+
+def _leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """The timestamps in it."""
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        yield array
+    elif pa.types.is_struct(kind):
+        for one in array.flatten():
+            yield from _leaves(one)
+    elif pa.types.is_map(kind):
+        yield from _leaves(array.keys)
+        yield from _leaves(array.items)
+    elif pa.types.is_list(kind):
+        yield from _leaves(array.flatten())
+
+
+def _finer(batch: pa.RecordBatch) -> bool:
+    return any((_integers(leaf) % 1000 != 0).any() for column in batch.columns
+               for leaf in _leaves(column) if leaf.type.unit == "ns")
+
+
+def _integers(array: pa.Array) -> np.ndarray:
+    found: np.ndarray = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return found
