@@ -46,7 +46,8 @@ def acid_asset(
     single_run. It commits only if every blocking expectation holds on what it would commit;
     otherwise it is aborted, the table is untouched and the step fails with the checks' results. A
     Transient error, such as a WriteConflict, makes Dagster try the step again as `retry_policy`
-    says, with a fresh snapshot; None: never. `spec` are arguments of dg.AssetSpec.
+    says, with a fresh snapshot; None: never. `spec` are arguments of dg.AssetSpec. Expectations can
+    be executed without the body, on the rows that are committed.
 
     Raises InvalidDefinition, when the module is loaded, for what can't be honoured.
     """
@@ -54,7 +55,8 @@ def acid_asset(
 
     def decorate(body: Body) -> dg.AssetsDefinition:
         return _asset(body, [out], "__".join(out.asset_key.path), ins, retry_policy,
-                      partitions_def, backfill_policy, pool=pool, op_tags=op_tags)
+                      partitions_def, backfill_policy, pool=pool, op_tags=op_tags,
+                      can_subset=bool(expectations) and not checks)
 
     return decorate
 

@@ -337,6 +337,29 @@ def test_several_tables_commit_together_or_not_at_all(lake: Place) -> None:
     assert (rows(lake, "db.a"), rows(lake, "db.b")) == ([(4,)], [(3,)])
 
 
+def test_expectations_are_executed_alone_on_what_is_committed(lake: Place) -> None:
+    @acid_asset(table="db.t", expectations=[POSITIVE])
+    def t() -> object:
+        raise AssertionError("the body is not run")
+
+    def alone(asset: dg.AssetsDefinition, name: str) -> bool:
+        key = dg.AssetKey(["db", name])
+        result = run(lake, asset, selection=dg.AssetSelection.checks_for_assets(key))
+        assert not result.get_asset_materialization_events()
+        [evaluation] = result.get_asset_check_evaluations()
+        assert result.success == evaluation.passed, "a blocking check fails its run"
+        return evaluation.passed
+
+    table = lake.warehouse.create_table("db.t", "id int")
+    table.insert([{"id": 1}])
+    assert alone(t, "t")
+    table.insert([{"id": -1}])
+    assert not alone(t, "t")
+    assert len(table.history()) == 2
+    assert succeeded(run(lake, pair(1)))
+    assert alone(pair(-5, can_subset=True), "b") and rows(lake, "db.b") == [(1,)]
+
+
 # --- partitions ----------------------------------------------------------------------------------
 
 DAYS = TableDeclaration("db.t", "id int", partitioned_by=("day date",))
