@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
+from acid_platform.errors import CompactionRefused
 from acid_platform.layout.orc_tail import is_proleptic
 from acid_platform.storage.arrow_types import nulls_of, offsets_of
 
@@ -22,12 +23,22 @@ _DAY = 86_400_000_000
 
 def as_written(batch: pa.RecordBatch, file: orc.ORCFile) -> pa.RecordBatch:
     """A batch of an ORC file with its days as their writer meant them."""
-    if not any(_ancient(column) for column in batch.columns):
-        return batch
-    if is_proleptic(file.reader.serialized_file_tail()):
+    if not any(map(_ancient, batch.columns)) or _is_proleptic(file):
         return batch
     return pa.RecordBatch.from_arrays(
         [_mapped(column) for column in batch.columns], schema=batch.schema)
+
+
+def refuse_gregorian(batch: pa.RecordBatch, file: orc.ORCFile, path: str) -> None:
+    """Raises CompactionRefused for days that a file without a word on its calendar would shift."""
+    if any(map(_ancient, batch.columns)) and _is_proleptic(file):
+        raise CompactionRefused(
+            f"{path} counts days before 15 October 1582 by the Gregorian calendar, which compaction"
+            " here does not keep; compact the table with Hive")
+
+
+def _is_proleptic(file: orc.ORCFile) -> bool:
+    return is_proleptic(file.reader.serialized_file_tail())
 
 
 def from_julian(days: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from pyarrow import dataset, orc
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
-from acid_platform.layout.orc_tail import declared_footer, has_declared
+from acid_platform.layout.orc_tail import declared_footer, has_declared, is_proleptic
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column
 from acid_platform.storage.calendars import shown_day
@@ -343,9 +343,12 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
 
     Raises CorruptFile.
     """
+    julian: dict[pyorc.TypeKind, type[pyorc.converters.ORCConverter]] = {
+        pyorc.TypeKind.DATE: _ShownDate, **dict.fromkeys(_TIMESTAMPS, _ShownTimestamp)}
+    if is_proleptic(open_orc(files, path).reader.serialized_file_tail()):
+        julian = {}
     with parsing(path), files.system.open_input_file(path) as stream:
-        reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT, converters={
-            pyorc.TypeKind.DATE: _ShownDate, **dict.fromkeys(_TIMESTAMPS, _ShownTimestamp)})
+        reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT, converters=julian or None)
         for row in reader:
             yield {key: _plain(value) for key, value in row.items()}
 

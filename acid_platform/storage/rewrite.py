@@ -24,6 +24,7 @@ from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.arrow_types import arrow_type, conform
+from acid_platform.storage.calendars import refuse_gregorian
 from acid_platform.storage.deletes import DeletedRows, load_keys, require_operation, valid_ids
 from acid_platform.storage.files import Files
 from acid_platform.storage.fractions import refuse_finer
@@ -129,6 +130,7 @@ def _batches(
         if one.first is not None:
             batch = _with_identity(batch, one.first, start)
             start += batch.num_rows
+        refuse_gregorian(batch, file, one.path)
         require_operation(batch.column(0).to_numpy(zero_copy_only=False), operation, one.path)
         yield batch
 

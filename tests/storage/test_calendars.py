@@ -11,10 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import orc
+from pyspark.sql import SparkSession
 
-from acid_platform.layout.orc_tail import is_proleptic
-from acid_platform.storage import calendars
-from acid_platform.storage.calendars import FIRST_GREGORIAN, as_written, from_julian
+from acid_platform.errors import CompactionRefused
+from acid_platform.layout.orc_tail import declared_footer, is_proleptic
+from acid_platform.layout.types import parse_columns
+from acid_platform.storage.calendars import (
+    FIRST_GREGORIAN,
+    as_written,
+    from_julian,
+    refuse_gregorian,
+)
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import events
 from tests.acid_files import AcidTable, P
@@ -70,21 +77,25 @@ def test_nested_values_and_nulls(tmp_path: Path, kind: str) -> None:
         {"v": None, "l": None, "m": [("b", None)]}, None]
 
 
-def test_a_file_that_says_gregorian_is_left_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_says_gregorian_is_left_as_it_is(tmp_path: Path) -> None:
     column = pa.array([days(1, 1, 1)], pa.int32()).cast(pa.date32())
     orc.write_table(pa.table({"d": column}), str(tmp_path / "f"))
     file = orc.ORCFile(str(tmp_path / "f"))
-    batch = file.read_stripe(0)
     tail = file.reader.serialized_file_tail()
     assert not is_proleptic(tail)
-    assert as_written(batch, file).column(0).to_pylist() == [datetime.date(1, 1, 3)]
-    monkeypatch.setattr(calendars, "is_proleptic", lambda _: True)
-    assert as_written(batch, file).column(0).to_pylist() == [FIRST]
-    # The field of the footer that says so: number 8, value 2.
-    footer = bytes.fromhex("4002")
-    assert is_proleptic(bytes([2 << 3 | 2, len(footer)]) + footer)
+    assert as_written(file.read_stripe(0), file).column(0).to_pylist() == [datetime.date(1, 1, 3)]
+    # Field 11 of the footer, the calendar: 1 is the Julian one, 2 the Gregorian one.
+    for value, shown in ((1, datetime.date(1, 1, 3)), (2, FIRST)):
+        files, _ = Files.of(str(tmp_path))
+        footer = declared_footer(tail, parse_columns("d date"), False, "f")
+        footer += bytes([11 << 3, value])
+        files.amend_orc(str(tmp_path / "f"), {}, footer)
+        file = orc.ORCFile(str(tmp_path / "f"))
+        assert as_written(file.read_stripe(0), file).column(0).to_pylist() == [shown]
+        if shown == FIRST:
+            assert list(events(files, str(tmp_path / "f"))) == [{"d": "0001-01-01"}]
+            with pytest.raises(CompactionRefused, match=r"f counts days .* compact .* with Hive"):
+                refuse_gregorian(file.read_stripe(0), file, "f")
 
 
 def test_predicates_see_the_days_that_are_shown(tmp_path: Path) -> None:
@@ -108,3 +119,26 @@ def test_days_before_the_first_of_python_are_decoded_row_by_row_and_dumped(tmp_p
     assert list(events(files, path)) == [
         {"d": "0001-01-01", "t": "0001-01-01 00:00:00.000005+00:00"},
         {"d": None, "t": "1970-01-01 00:00:00+00:00"}]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("gregorian", ["true", "false"])
+def test_days_of_sparks_writer_by_both_calendars(
+    tmp_path: Path, spark: SparkSession, gregorian: str
+) -> None:
+    """The writer of Hive and Spark says which calendar it counts by, if it is asked for one."""
+    rows = spark.sql("SELECT date'0001-01-01' AS d, 1 AS n UNION ALL SELECT date'1500-03-01', 2")
+    rows.coalesce(1).write.option("orc.proleptic.gregorian", gregorian).orc(str(tmp_path / "out"))
+    [part] = (tmp_path / "out").glob("part-*.orc")
+    table = AcidTable(tmp_path / "t", "d date, n int")
+    table.file("o").parent.mkdir(parents=True)
+    part.rename(table.file("o"))
+    shown = [datetime.date(1, 1, 1), datetime.date(1500, 3, 1)]
+    assert table.read()["d"].to_pylist() == shown
+    if gregorian == "true":
+        with pytest.raises(CompactionRefused, match="Gregorian calendar"):
+            table.compact("major", "1:M::")
+    else:
+        table.compact("major", "1:M::")
+        table.file("o").unlink()
+        assert table.read("1:M::")["d"].to_pylist() == shown
