@@ -28,6 +28,7 @@ from acid_platform.layout.partitions import DEFAULT_PARTITION
 from acid_platform.layout.rowids import MAX_BUCKET, MAX_STATEMENT, ROW_ID_MASK
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.files import Files
+from acid_platform.storage.nesting import CODECS, finish_flat_file
 from acid_platform.storage.orc import finish_file, finish_plain_file
 from acid_platform.storage.plain import count_rows
 
@@ -35,6 +36,8 @@ KIND = "__kind"
 INSERTS, DELETES = "i", "d"
 
 _PART = "part-"
+_VALUE = "__value"
+"""Begins the names of columns beside the row's identity: values of a file that becomes nested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,11 @@ class Written:
     files: int
 
 
-def insert_columns(write_id: int, statement: int, row: Column) -> list[Column]:
-    """The six columns of insert events; the frame must be in its final order and tasks (P15)."""
+def insert_columns(write_id: int, statement: int, *row: Column) -> list[Column]:
+    """The six columns of insert events; the frame must be in its final order and tasks (P15).
+
+    `row` is the struct, or the values of a file that is written flat.
+    """
     prop = F.lit(1 << 29).bitwiseOR(F.shiftleft(F.spark_partition_id(), 16)).bitwiseOR(
         F.lit(statement))
     return [
@@ -93,7 +99,7 @@ def insert_columns(write_id: int, statement: int, row: Column) -> list[Column]:
         prop.cast("int").alias(schema.BUCKET),
         F.monotonically_increasing_id().bitwiseAND(F.lit(ROW_ID_MASK)).alias(schema.ROW_ID),
         F.lit(write_id).cast("bigint").alias(schema.CURRENT_TRANSACTION),
-        row.alias(schema.ROW),
+        *row,
     ]
 
 
@@ -124,8 +130,9 @@ def numbered(
     keep = [F.col(f"`{name}`") for name in target.partition_columns]
     if target.plain is not None:
         return frame.select(*keep, *values)
-    return frame.select(*keep, *insert_columns(
-        target.write_id, target.statement, F.struct(*values)))
+    flat = [one.alias(f"{_VALUE}{i}") for i, one in enumerate(values)]
+    row = flat if target.compression in CODECS else [F.struct(*values).alias(schema.ROW)]
+    return frame.select(*keep, *insert_columns(target.write_id, target.statement, *row))
 
 
 def write_statement(
@@ -141,7 +148,8 @@ def write_statement(
     """
     with _staging(target) as staging:
         counted = _run(events, target, f"{staging}/out", only)
-        built = list(_build(target, staging, overwrite, empty_partitions, events.sparkSession))
+        built = list(_build(target, staging, overwrite, empty_partitions, events.sparkSession,
+                            flat=f"{_VALUE}0" in events.columns))
         total = sum(one.rows for one in built)
         if total != counted:
             raise PublicationFailed(
@@ -224,7 +232,7 @@ def _run(events: DataFrame, target: WriteTarget, path: str, only: str) -> int:
 
 def _build(
     target: WriteTarget, staging: str, overwrite: bool, empty_partitions: Sequence[str],
-    spark: SparkSession,
+    spark: SparkSession, flat: bool,
 ) -> Iterator[Written]:
     """Arrange Spark's files as finished ACID directories below `<staging>/ready`."""
     depth = len(target.partition_columns)
@@ -239,7 +247,7 @@ def _build(
             where = f"{root}/{partition}".rstrip("/")
             ready = _ready(staging, partition, directory)
             written = _arrange(target, where, ready, Written(
-                partition, directory, kind == DELETES, 0, 0, 0), spark)
+                partition, directory, kind == DELETES, 0, 0, 0), spark, flat)
             if written.rows:
                 seen.add(partition)
                 yield written
@@ -260,7 +268,7 @@ def _mark(target: WriteTarget, directory: str) -> None:
 
 
 def _arrange(
-    target: WriteTarget, source: str, ready: str, empty: Written, spark: SparkSession
+    target: WriteTarget, source: str, ready: str, empty: Written, spark: SparkSession, flat: bool
 ) -> Written:
     files = target.files
     files.make_directory(ready)
@@ -289,12 +297,19 @@ def _arrange(
             return finish_plain_file(files, path, target.columns)
         return count_rows(files, path, target.plain)
 
+    def place(name: str) -> int:
+        """The finished file under its name; its rows. A file without rows stays behind."""
+        path, placed = moves[name], f"{ready}/{name}"
+        if flat:
+            return finish_flat_file(files, path, placed, target.columns)
+        if rows := finish(path):
+            files.system.move(path, placed)
+        return rows
+
     rows = total = kept = 0
     with ThreadPoolExecutor(8) as pool:
-        counts = pool.map(finish, moves.values())
-        for (name, path), count in zip(moves.items(), counts, strict=True):
+        for name, count in zip(moves, pool.map(place, moves), strict=True):
             if count:
-                files.system.move(path, f"{ready}/{name}")
                 total += files.system.get_file_info(f"{ready}/{name}").size
                 rows += count
                 kept += 1

@@ -11,29 +11,29 @@ so a file gets them by a new footer.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from acid_platform.errors import CorruptFile
+from acid_platform.layout import protobuf
+from acid_platform.layout.protobuf import delimited, unpacked
 from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
 
 TAIL_BYTES = 1 << 14
 """Enough of a file's end: the postscript is at most 255 bytes."""
 
-_FOOTER_LENGTH = 1
-_COMPRESSION = 2
-_BLOCK_SIZE = 3
-_TYPES = 4
-_USER_METADATA = 5
-_CALENDAR = 11
-_PROLEPTIC = 2
 _MAGIC = b"ORC"
 _DEFAULT_BLOCK = 1 << 18
+_ZLIB = 1
 
+# Fields of the messages that are touched here.
 _TAIL_FOOTER = 2
-_SUBTYPES = 2
-_KIND = 1
-_LENGTH = 4
+TYPES, _USER_METADATA, _CALENDAR = 4, 5, 11
+_PROLEPTIC = 2
+KIND, SUBTYPES, _LENGTH = 1, 2, 4
+_FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
+
 _DECLARED = {"varchar": 16, "char": 17, LOCAL_ZONE: 18}
 _WRITTEN = {7: ("varchar", "char"), 9: (LOCAL_ZONE,), 18: (LOCAL_ZONE,)}
 """ORC's numbers of STRING, TIMESTAMP and TIMESTAMP_INSTANT, and what each may be declared as."""
@@ -47,71 +47,81 @@ class NewTail:
     append: bytes
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    shift = value = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if not byte & 128:
-            return value, at
-
-
 @dataclass(frozen=True, slots=True)
-class _Field:
-    """One field of a message: a varint's `value`, or the `payload` of what has a length."""
+class Postscript:
+    """The end of an ORC file, which tells how to read what lies before it."""
 
-    number: int
-    value: int
-    payload: bytes
-    raw: bytes
-    """With its key."""
+    fields: tuple[protobuf.Field, ...]
+    size: int
+    """Bytes, with the one that tells how many they are."""
+
+    @classmethod
+    def of(cls, tail: bytes, path: str) -> Postscript:
+        """Of a file whose last bytes are `tail`. Raises CorruptFile."""
+        length = tail[-1] if tail else 0
+        content = tail[-1 - length:-1]
+        if length < 4 or len(content) < length or not content.endswith(_MAGIC):
+            raise CorruptFile(f"{path} does not end in an ORC postscript; was its writer killed?")
+        try:
+            return cls(tuple(protobuf.fields(content)), length + 1)
+        except (IndexError, ValueError) as error:
+            raise CorruptFile(f"{path} has an unreadable ORC postscript: {error}") from error
+
+    def _value(self, number: int) -> int:
+        return next((one.value for one in self.fields if one.number == number), 0)
+
+    @property
+    def compression(self) -> int:
+        """ORC's number of the codec; 0: none."""
+        return self._value(_COMPRESSION)
+
+    @property
+    def footer_length(self) -> int:
+        return self._value(_FOOTER_LENGTH)
+
+    @property
+    def metadata_length(self) -> int:
+        """Of the statistics of the stripes, which lie before the footer."""
+        return self._value(_METADATA_LENGTH)
+
+    def chunks(self, content: bytes) -> bytes:
+        """Content as the file's codec has it: chunks with their lengths, deflated or as they are.
+        """
+        if not self.compression:
+            return content
+        block = self._value(_BLOCK_SIZE) or _DEFAULT_BLOCK
+        parts = (content[at:at + block] for at in range(0, len(content), block))
+        return b"".join(_chunk(one, self.compression) for one in parts)
+
+    def renewed(self, footer: int, metadata: int | None = None) -> bytes:
+        """The last bytes of a file whose footer and metadata have these lengths."""
+        lengths = {_FOOTER_LENGTH: footer}
+        if metadata is not None:
+            lengths[_METADATA_LENGTH] = metadata
+        content = b"".join(protobuf.number(one.number, lengths[one.number])
+                           if one.number in lengths else one.raw for one in self.fields)
+        return content + bytes([len(content)])
 
 
-def _fields(message: bytes) -> Iterator[_Field]:
-    at = 0
-    while at < len(message):
-        start = at
-        key, at = _read_varint(message, at)
-        value, payload = 0, b""
-        if key & 7 == 0:
-            value, at = _read_varint(message, at)
-        elif key & 7 == 2:
-            length, at = _read_varint(message, at)
-            payload = message[at:at + length]
-            at += length
-        else:
-            raise ValueError(f"wire type {key & 7}")
-        yield _Field(key >> 3, value, payload, message[start:at])
+def _chunk(content: bytes, compression: int) -> bytes:
+    """The lowest bit of a chunk's length says that it is stored as it is."""
+    if compression == _ZLIB:
+        deflater = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        small = deflater.compress(content) + deflater.flush()
+        if len(small) < len(content):
+            return (len(small) << 1).to_bytes(3, "little") + small
+    return (len(content) << 1 | 1).to_bytes(3, "little") + content
 
 
-def _delimited(field: int, payload: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(payload)) + payload
+def footer_of(file_tail: bytes) -> bytes:
+    """ORC's message Footer out of the decompressed tail of a file, its message FileTail."""
+    return next(one.payload for one in protobuf.fields(file_tail) if one.number == _TAIL_FOOTER)
 
 
-def _chunks(content: bytes, block: int) -> bytes:
-    """Chunks of a compressed stream that are stored as they are: length, and the bit saying so."""
-    parts = (content[at:at + block] for at in range(0, len(content), block))
-    return b"".join((len(one) << 1 | 1).to_bytes(3, "little") + one for one in parts)
-
-
-def is_proleptic(file_tail: bytes) -> bool:
-    """Whether days before 15 October 1582 are Gregorian ones too; else they are Julian.
-
-    `file_tail`: the file's decompressed tail, ORC's message FileTail.
-    """
-    footer = next(one.payload for one in _fields(file_tail) if one.number == _TAIL_FOOTER)
-    return any(one.number == _CALENDAR and one.value == _PROLEPTIC for one in _fields(footer))
+def is_proleptic(footer: bytes) -> bool:
+    """Whether days before 15 October 1582 are Gregorian ones too; else they are Julian."""
+    return any(one.number == _CALENDAR and one.value == _PROLEPTIC
+               for one in protobuf.fields(footer))
 
 
 def has_declared(columns: Sequence[Column]) -> bool:
@@ -119,55 +129,51 @@ def has_declared(columns: Sequence[Column]) -> bool:
     return any(one.kind in _DECLARED for column in columns for one in column.type.walk())
 
 
-def declared_footer(
-    file_tail: bytes, columns: Sequence[Column], acid: bool, path: str
-) -> bytes:
+def declared_footer(footer: bytes, columns: Sequence[Column], acid: bool, path: str) -> bytes:
     """The footer of a file of these columns, with their CHAR, VARCHAR and instants declared.
 
-    `file_tail`: the file's decompressed tail, ORC's message FileTail. `acid`: the columns are those
-    of the struct `row`. Raises CorruptFile when the file does not have the columns.
+    `acid`: the columns are those of the struct `row`. Raises CorruptFile when the file does not
+    have the columns.
     """
     try:
-        footer = next(one.payload for one in _fields(file_tail) if one.number == _TAIL_FOOTER)
-        fields = list(_fields(footer))
-        types = [one.payload for one in fields if one.number == _TYPES]
-        row = _subtypes(types[0])[-1] if acid else 0
+        found = list(protobuf.fields(footer))
+        types = [one.payload for one in found if one.number == TYPES]
+        row = unpacked(types[0], SUBTYPES)[-1] if acid else 0
         wanted: dict[int, HiveType] = {}
-        for number, column in zip(_subtypes(types[row]), columns, strict=True):
+        for number, column in zip(unpacked(types[row], SUBTYPES), columns, strict=True):
             wanted.update(_leaves(types, number, column.type))
-    except (IndexError, ValueError, StopIteration) as error:
+    except (IndexError, ValueError) as error:
         raise CorruptFile(f"{path} does not have the columns that were written: {error}; run the"
                           " statement again") from error
     numbers = iter(range(len(types)))
     return b"".join(
-        _delimited(_TYPES, _declaration(wanted[number]))
-        if one.number == _TYPES and (number := next(numbers)) in wanted else one.raw
-        for one in fields)
-
-
-def _subtypes(message: bytes) -> list[int]:
-    packed = b"".join(one.payload for one in _fields(message) if one.number == _SUBTYPES)
-    found, at = [], 0
-    while at < len(packed):
-        number, at = _read_varint(packed, at)
-        found.append(number)
-    return found
+        delimited(TYPES, _declaration(wanted[number]))
+        if one.number == TYPES and (number := next(numbers)) in wanted else one.raw
+        for one in found)
 
 
 def _leaves(types: Sequence[bytes], number: int, hive: HiveType) -> Iterator[tuple[int, HiveType]]:
     """The column numbers at and below `number` whose types have to be declared."""
     if hive.kind in _DECLARED:
-        kind = next((one.value for one in _fields(types[number]) if one.number == _KIND), 0)
+        kind = next((one.value for one in protobuf.fields(types[number]) if one.number == KIND), 0)
         if hive.kind not in _WRITTEN.get(kind, ()):
             raise ValueError(f"column {number} of kind {kind} can't be declared as {hive}")
         yield number, hive
-    for child, (_, type_of_child) in zip(_subtypes(types[number]), hive.children, strict=True):
+    below = unpacked(types[number], SUBTYPES)
+    for child, (_, type_of_child) in zip(below, hive.children, strict=True):
         yield from _leaves(types, child, type_of_child)
 
 
 def _declaration(hive: HiveType) -> bytes:
-    kind = _varint(_KIND << 3) + _varint(_DECLARED[hive.kind])
-    return kind + b"".join(_varint(_LENGTH << 3) + _varint(size) for size in hive.sizes)
+    kind = protobuf.number(KIND, _DECLARED[hive.kind])
+    return kind + b"".join(protobuf.number(_LENGTH, size) for size in hive.sizes)
+
+
+def user_metadata_fields(items: Mapping[str, bytes]) -> bytes:
+    """To be appended to a footer."""
+    return b"".join(
+        delimited(_USER_METADATA, delimited(1, key.encode()) + delimited(2, value))
+        for key, value in items.items())
 
 
 def with_user_metadata(
@@ -178,26 +184,7 @@ def with_user_metadata(
     With `footer`, decompressed, this one replaces the file's. `path` is for the error text. Raises
     CorruptFile when the tail is not an ORC postscript.
     """
-    length = tail[-1] if tail else 0
-    postscript = tail[-1 - length:-1]
-    if length < 4 or len(postscript) < length or not postscript.endswith(_MAGIC):
-        raise CorruptFile(f"{path} does not end in an ORC postscript; was its writer killed?")
-    try:
-        fields = list(_fields(postscript))
-    except (IndexError, ValueError) as error:
-        raise CorruptFile(f"{path} has an unreadable ORC postscript: {error}") from error
-    found = {one.number: one.value for one in fields}
-    extra = (footer or b"") + b"".join(
-        _delimited(_USER_METADATA, _delimited(1, key.encode()) + _delimited(2, value))
-        for key, value in items.items()
-    )
-    if found.get(_COMPRESSION):
-        extra = _chunks(extra, found.get(_BLOCK_SIZE) or _DEFAULT_BLOCK)
-    kept = 0 if footer is not None else found.get(_FOOTER_LENGTH, 0)
-    replaced = found.get(_FOOTER_LENGTH, 0) - kept
-    renewed = b"".join(
-        _varint(_FOOTER_LENGTH << 3) + _varint(kept + len(extra))
-        if one.number == _FOOTER_LENGTH else one.raw
-        for one in fields
-    )
-    return NewTail(replaced + 1 + length, extra + renewed + bytes([len(renewed)]))
+    old = Postscript.of(tail, path)
+    extra = old.chunks((footer or b"") + user_metadata_fields(items))
+    kept = 0 if footer is not None else old.footer_length
+    return NewTail(old.footer_length - kept + old.size, extra + old.renewed(kept + len(extra)))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import orc
 
 from acid_platform.errors import CompactionRefused
-from acid_platform.layout.orc_tail import is_proleptic
+from acid_platform.layout.orc_tail import footer_of, is_proleptic
 from acid_platform.storage.arrow_types import nulls_of, offsets_of
 
 FIRST_GREGORIAN = -141_427
@@ -38,7 +38,7 @@ def refuse_gregorian(batch: pa.RecordBatch, file: orc.ORCFile, path: str) -> Non
 
 
 def _is_proleptic(file: orc.ORCFile) -> bool:
-    return is_proleptic(file.reader.serialized_file_tail())
+    return is_proleptic(footer_of(file.reader.serialized_file_tail()))
 
 
 def from_julian(days: np.ndarray) -> np.ndarray:

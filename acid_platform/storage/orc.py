@@ -18,7 +18,12 @@ from pyarrow import dataset, orc
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
-from acid_platform.layout.orc_tail import declared_footer, has_declared, is_proleptic
+from acid_platform.layout.orc_tail import (
+    declared_footer,
+    footer_of,
+    has_declared,
+    is_proleptic,
+)
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column
 from acid_platform.storage.calendars import shown_day
@@ -117,13 +122,13 @@ def read_keys(file: orc.ORCFile, path: str, with_current: bool = False) -> tuple
     return tuple(table.column(name).to_numpy().astype(np.int64, copy=False) for name in columns)
 
 
-def stripe_ends(file: orc.ORCFile, path: str) -> list[RowKey]:
+def stripe_ends(file: orc.ORCFile, path: str, keys_of: Sequence[str]) -> list[RowKey]:
     """Key of the last row of every stripe: Hive's `hive.acid.key.index`.
 
-    Raises CorruptFile when the keys of the file do not ascend row by row (storage.md section 2):
-    Hive would miss deletes without a word.
+    `keys_of`: the three columns of the key. Raises CorruptFile when the keys of the file do not
+    ascend row by row (storage.md section 2): Hive would miss deletes without a word.
     """
-    columns = acid_columns(file, path)[1:4]
+    columns = list(keys_of)
     ends: list[RowKey] = []
     for index in range(file.nstripes):
         stripe = file.read_stripe(index, columns=columns)
@@ -153,7 +158,7 @@ def finish_file(files: Files, path: str, deletes: bool, columns: Sequence[Column
     file = open_orc(files, path)
     rows = int(file.nrows)
     if rows:
-        ends = stripe_ends(file, path)
+        ends = stripe_ends(file, path, acid_columns(file, path)[1:4])
         counts = (0, rows) if deletes else (rows, 0)
         footer = _declared(file, path, columns, acid=True)
         files.amend_orc(path, schema.user_metadata(ends, *counts), footer)
@@ -174,7 +179,8 @@ def _declared(
     """None: the file has the declared types as it is."""
     if not has_declared(columns):
         return None
-    return declared_footer(file.reader.serialized_file_tail(), columns, acid, path)
+    footer = footer_of(file.reader.serialized_file_tail())
+    return declared_footer(footer, columns, acid, path)
 
 
 @contextmanager
@@ -345,7 +351,7 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
     """
     julian: dict[pyorc.TypeKind, type[pyorc.converters.ORCConverter]] = {
         pyorc.TypeKind.DATE: _ShownDate, **dict.fromkeys(_TIMESTAMPS, _ShownTimestamp)}
-    if is_proleptic(open_orc(files, path).reader.serialized_file_tail()):
+    if is_proleptic(footer_of(open_orc(files, path).reader.serialized_file_tail())):
         julian = {}
     with parsing(path), files.system.open_input_file(path) as stream:
         reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT, converters=julian or None)

@@ -166,7 +166,7 @@ def test_P19_two_files_for_one_bucket_are_refused(tmp_path: Path, spark: SparkSe
     for token in ("a", "b"):
         (tmp_path / f"part-00003-{token}.orc").write_bytes(b"")
     with pytest.raises(PublicationFailed, match="two files"):
-        write._arrange(target, root, f"{root}/ready", nothing, spark)
+        write._arrange(target, root, f"{root}/ready", nothing, spark, flat=False)
 
 
 def test_P19_a_failed_rename_takes_back_the_others(

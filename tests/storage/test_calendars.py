@@ -14,8 +14,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from acid_platform.errors import CompactionRefused
-from acid_platform.layout.orc_tail import declared_footer, is_proleptic
-from acid_platform.layout.types import parse_columns
+from acid_platform.layout.orc_tail import footer_of, is_proleptic
 from acid_platform.storage.calendars import (
     FIRST_GREGORIAN,
     as_written,
@@ -81,15 +80,13 @@ def test_a_file_that_says_gregorian_is_left_as_it_is(tmp_path: Path) -> None:
     column = pa.array([days(1, 1, 1)], pa.int32()).cast(pa.date32())
     orc.write_table(pa.table({"d": column}), str(tmp_path / "f"))
     file = orc.ORCFile(str(tmp_path / "f"))
-    tail = file.reader.serialized_file_tail()
-    assert not is_proleptic(tail)
+    footer = footer_of(file.reader.serialized_file_tail())
+    assert not is_proleptic(footer)
     assert as_written(file.read_stripe(0), file).column(0).to_pylist() == [datetime.date(1, 1, 3)]
     # Field 11 of the footer, the calendar: 1 is the Julian one, 2 the Gregorian one.
     for value, shown in ((1, datetime.date(1, 1, 3)), (2, FIRST)):
         files, _ = Files.of(str(tmp_path))
-        footer = declared_footer(tail, parse_columns("d date"), False, "f")
-        footer += bytes([11 << 3, value])
-        files.amend_orc(str(tmp_path / "f"), {}, footer)
+        files.amend_orc(str(tmp_path / "f"), {}, footer + bytes([11 << 3, value]))
         file = orc.ORCFile(str(tmp_path / "f"))
         assert as_written(file.read_stripe(0), file).column(0).to_pylist() == [shown]
         if shown == FIRST:

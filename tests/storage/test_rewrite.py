@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform.errors import CompactionMismatch, CorruptFile
-from acid_platform.layout.orc_tail import declared_footer, with_user_metadata
+from acid_platform.layout.orc_tail import declared_footer, footer_of, with_user_metadata
 from acid_platform.layout.types import parse_columns
 from acid_platform.storage import rewrite as module
 from acid_platform.storage.files import Files
@@ -251,9 +251,9 @@ def test_a_footer_is_not_declared_as_what_the_file_does_not_hold(
     tmp_path: Path, declared: str, why: str
 ) -> None:
     path = write(tmp_path / "f", [(1, P, 0, 1)])
-    tail = orc.ORCFile(path).reader.serialized_file_tail()
+    footer = footer_of(orc.ORCFile(path).reader.serialized_file_tail())
     with pytest.raises(CorruptFile, match=f"does not have the columns.*{why}"):
-        declared_footer(tail, parse_columns(declared), True, path)
+        declared_footer(footer, parse_columns(declared), True, path)
 
 
 def test_a_compaction_writes_the_declared_types_and_cuts_as_readers_do(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""Fields of Protocol Buffers messages, as ORC's footers are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a message: a varint's `value`, or the `payload` of what has a length."""
+
+    number: int
+    value: int
+    payload: bytes
+    raw: bytes
+    """With its key."""
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number at `at`, and where it ends. Raises IndexError."""
+    shift = value = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if not byte & 128:
+            return value, at
+
+
+def fields(message: bytes) -> Iterator[Field]:
+    """Raises IndexError, ValueError."""
+    at = 0
+    while at < len(message):
+        start = at
+        key, at = read_varint(message, at)
+        value, payload = 0, b""
+        if key & 7 == 0:
+            value, at = read_varint(message, at)
+        elif key & 7 == 2:
+            length, at = read_varint(message, at)
+            payload = message[at:at + length]
+            at += length
+        else:
+            raise ValueError(f"wire type {key & 7}")
+        yield Field(key >> 3, value, payload, message[start:at])
+
+
+def number(field: int, value: int) -> bytes:
+    return varint(field << 3) + varint(value)
+
+
+def delimited(field: int, payload: bytes) -> bytes:
+    return varint(field << 3 | 2) + varint(len(payload)) + payload
+
+
+def packed(field: int, values: Iterable[int]) -> bytes:
+    return delimited(field, b"".join(map(varint, values)))
+
+
+def unpacked(message: bytes, field: int) -> list[int]:
+    """The numbers of a repeated field that is packed."""
+    content = b"".join(one.payload for one in fields(message) if one.number == field)
+    found, at = [], 0
+    while at < len(content):
+        value, at = read_varint(content, at)
+        found.append(value)
+    return found

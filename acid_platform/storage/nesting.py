@@ -1,0 +1,132 @@
+"""Finishing files that Spark wrote flat: one pass gives them `row` and the footer Hive needs."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from acid_platform.errors import CorruptFile
+from acid_platform.layout import schema
+from acid_platform.layout.orc_nesting import (
+    nested_footer,
+    nested_metadata,
+    nested_stripe,
+    stripes_of,
+)
+from acid_platform.layout.orc_tail import (
+    TAIL_BYTES,
+    Postscript,
+    declared_footer,
+    footer_of,
+    has_declared,
+    user_metadata_fields,
+)
+from acid_platform.layout.protobuf import read_varint
+from acid_platform.layout.types import Column
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import acid_columns, open_orc, reading, stripe_ends
+
+_COPIED = 4 << 20
+
+
+def _snappy(chunk: bytes) -> bytes:
+    size, _ = read_varint(chunk, 0)
+    return bytes(pa.decompress(chunk, size, "snappy", asbytes=True))
+
+
+def _zstd(chunk: bytes) -> bytes:
+    return bytes(pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read())
+
+
+_INFLATE: dict[int, Callable[[bytes], bytes]] = {
+    1: lambda chunk: zlib.decompress(chunk, wbits=-zlib.MAX_WBITS), 2: _snappy, 5: _zstd,
+}
+"""By ORC's numbers of codecs."""
+CODECS = ("uncompressed", "zlib", "snappy", "zstd")
+"""Those of which a footer can be read here: files of others have to be written nested."""
+
+
+def finish_flat_file(
+    files: Files, path: str, target: str, columns: Sequence[Column]
+) -> int:
+    """Write the flat file of insert events at `path` to `target` as an ACID one; returns its rows.
+
+    `columns` are those of `row`, in their order. Without rows nothing is written. Raises
+    CorruptFile when its keys do not ascend (storage.md section 2) or it is no such file.
+    """
+    file = open_orc(files, path)
+    rows = int(file.nrows)
+    if not rows:
+        return 0
+    with reading(path):
+        ends = stripe_ends(file, path, schema.ACID_COLUMNS[1:4])
+    items = schema.user_metadata(ends, rows, 0)
+    footer = footer_of(file.reader.serialized_file_tail())
+    size = files.system.get_file_info(path).size
+    with (files.system.open_input_file(path) as source,
+          files.system.open_output_stream(target) as output):
+        try:
+            for part in _nested(source, size, footer, items, columns, path):
+                output.write(part)
+        except (IndexError, ValueError, zlib.error, pa.ArrowInvalid, KeyError) as error:
+            raise CorruptFile(f"{path} is not as Spark writes it: {error!r}; run the statement"
+                              " again") from error
+    written = open_orc(files, target)
+    acid_columns(written, target)
+    if written.nrows != rows:
+        raise CorruptFile(f"{target} has {written.nrows} of {rows} rows; run the statement again")
+    return rows
+
+
+def _nested(
+    source: pa.NativeFile, size: int, footer: bytes, items: dict[str, bytes],
+    columns: Sequence[Column], path: str,
+) -> Iterator[bytes]:
+    """The content of the new file."""
+
+    def read(start: int, stop: int) -> bytes:
+        source.seek(start)
+        return bytes(source.read(stop - start))
+
+    def copied(start: int, stop: int) -> Iterator[bytes]:
+        for at in range(start, stop, _COPIED):
+            yield read(at, min(at + _COPIED, stop))
+
+    postscript = Postscript.of(read(max(0, size - TAIL_BYTES), size), path)
+    stripes, entries = stripes_of(footer), []
+    at = stripes[0].offset
+    yield from copied(0, at)
+    for stripe in stripes:
+        new = nested_stripe(stripe, _inflated(read(stripe.footer_at, stripe.end), postscript))
+        own = postscript.chunks(new.footer)
+        yield from copied(stripe.offset, new.cut)
+        yield read(new.again, new.until)
+        yield from copied(new.cut, stripe.footer_at)
+        yield own
+        index = stripe.index + new.until - new.again
+        entries.append(stripe.moved(at, index, len(own)))
+        at += index + stripe.data + len(own)
+    end = size - postscript.size - postscript.footer_length
+    metadata = postscript.chunks(nested_metadata(
+        _inflated(read(end - postscript.metadata_length, end), postscript)))
+    yield metadata
+    nested = nested_footer(footer, entries, at - stripes[-1].end, [one.name for one in columns])
+    if has_declared(columns):
+        nested = declared_footer(nested, columns, True, path)
+    new_footer = postscript.chunks(nested + user_metadata_fields(items))
+    yield new_footer
+    yield postscript.renewed(len(new_footer), len(metadata))
+
+
+def _inflated(content: bytes, postscript: Postscript) -> bytes:
+    if not postscript.compression:
+        return content
+    inflate, at, parts = _INFLATE[postscript.compression], 0, []
+    while at < len(content):
+        head = int.from_bytes(content[at:at + 3], "little")
+        chunk = content[at + 3:at + 3 + (head >> 1)]
+        parts.append(chunk if head & 1 else inflate(chunk))
+        at += 3 + (head >> 1)
+    return b"".join(parts)
