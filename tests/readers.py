@@ -22,9 +22,11 @@ def both_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """What `AcidTable` reads with: `to_arrow`, or Spark's `read` in `make test-full`."""
     if request.param == "arrow":
         return "arrow"
+    from acid_platform.engine.failures import install_expiry
     from acid_platform.engine.read import filtered
 
     spark = request.getfixturevalue("spark")
+    install_expiry(spark)
 
     def frame(
         table: AcidTable, w: str = "99:M::", x: str = "", columns: list[str] | None = None,

@@ -31,7 +31,7 @@ from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS, Column
 from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.sources import Source, SourceKind
-from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
+from acid_platform.storage.deletes import NO_DELETES, DeleteKeys, load_keys
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
 from acid_platform.storage.fractions import refuse_finer
@@ -144,14 +144,14 @@ def rewrites(plan: CompactionPlan, work: CompactionWork) -> list[Rewrite]:
         return Rewrite(
             work.files.uri(plan.location), inputs, gone, output, work.columns,
             work.write_ids.high_watermark, work.write_ids.aborted, work.compression, delete_events,
-            work.most_inputs)
+            not major, work.most_inputs)
 
     tasks = []
     for number, inputs in plan.inputs_by_bucket().items():
         data, events = read(inputs.data), read(inputs.deletes)
         name = plan.output_base or plan.output_delta
         if data and name:
-            gone = read(inputs.every_delete) if major else ()
+            gone = read(inputs.every_delete)
             tasks.append(rewrite(data, gone, f"{name}/{BucketFile(number)}", delete_events=False))
         if events and plan.output_delete_delta:
             output = f"{plan.output_delete_delta}/{BucketFile(number)}"
@@ -274,9 +274,15 @@ def _scanned(
     spark: SparkSession, work: CompactionWork, directory: AcidDirectory, apply_deletes: bool,
     wanted: Sequence[str] | None = None,
 ) -> tuple[DataFrame, DeleteKeys]:
-    """Insert events, and the delete events that were not applied to them."""
+    """Insert events, and the delete events that were not applied to them.
+
+    Those of rows that were inserted under the same write id are applied in any case, as a minor
+    compaction does.
+    """
     sources, keys = open_entity(work.files, directory, work.write_ids)
-    entity = EntityScan(directory, sources, keys if apply_deletes else NO_DELETES, "", ())
+    applied = keys if apply_deletes else load_keys(
+        work.files, sources.deletes, work.write_ids, own=True)
+    entity = EntityScan(directory, sources, applied, "", ())
     scan = TableScan(work.files, directory.location, work.columns, (), (entity,), work.write_ids,
                      work.plain or ORC)
     return ScanBuilder(spark, scan, wanted).rows(), NO_DELETES if apply_deletes else keys

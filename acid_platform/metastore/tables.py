@@ -298,11 +298,17 @@ def _partitions(state: State, at: int, body: Body) -> None:
 
 
 def register_partitions(table: Table, names: list[str]) -> None:
-    """A new partition sees nothing of write ids that were forgotten or dropped (P4, P22)."""
+    """A new partition sees nothing of write ids that were forgotten or dropped (P4, P22).
+
+    Of ids forgotten before the last drop only the drop matters: whoever does not see that one reads
+    the partition of then, and its own floors.
+    """
     for name in names:
         if name not in table.partitions:
-            floors = {table.forgotten, *table.floors.get(name, ())} - {0}
-            table.partitions[name] = PartitionRecord(name, tuple(sorted(floors)))
+            floors = table.floors.get(name, ())
+            if table.forgotten > max(floors, default=0):
+                floors = (*floors, table.forgotten)
+            table.partitions[name] = PartitionRecord(name, floors)
 
 
 def _dropped(state: State, at: int, body: Body) -> None:
@@ -313,9 +319,8 @@ def _dropped(state: State, at: int, body: Body) -> None:
         del state.tables[row.table_id], state.names[table.record.name]
         state.write_set.pop(row.table_id, None)
     else:
-        del table.partitions[row.partition]
         # Created again it sees nothing of before; a writer with an older write id has to conflict.
-        earlier = table.floors.get(row.partition, ())
+        earlier = table.partitions.pop(row.partition).floors
         table.floors[row.partition] = (*earlier, row.highest_write_id)
         state.write_set.setdefault(row.table_id, {})[row.partition] = [
             Committed(row.table_id, row.partition, Operation.UPDATE, row.txn_id,

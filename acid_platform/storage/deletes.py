@@ -79,17 +79,18 @@ def valid_ids(current: np.ndarray, write_ids: ValidWriteIdList) -> np.ndarray:
 
 
 def load_keys(
-    files: Files, sources: Sequence[Source], write_ids: ValidWriteIdList
+    files: Files, sources: Sequence[Source], write_ids: ValidWriteIdList, own: bool = False
 ) -> DeleteKeys:
     """The keys that delete files delete for a snapshot.
 
-    An event counts when its own currentTransaction is valid (storage.md section 8). A listed file
-    that is gone is an error (trap 4). Raises CorruptFile, UnsupportedLayout.
+    An event counts when its own currentTransaction is valid (storage.md section 8). `own`: only
+    keys of rows that were inserted under the same write id. A listed file that is gone is an error
+    (trap 4). Raises CorruptFile, UnsupportedLayout.
     """
     if not sources:
         return NO_DELETES
     with ThreadPoolExecutor(_THREADS) as pool:
-        parts = list(pool.map(lambda one: _events(files, one, write_ids), sources))
+        parts = list(pool.map(lambda one: _events(files, one, write_ids, own), sources))
     keys = np.stack([np.concatenate(arrays) for arrays in zip(*parts, strict=True)])
     order = np.lexsort(keys[::-1])
     keys = keys[:, order]
@@ -99,7 +100,7 @@ def load_keys(
 
 
 def _events(
-    files: Files, source: Source, write_ids: ValidWriteIdList
+    files: Files, source: Source, write_ids: ValidWriteIdList, own: bool
 ) -> tuple[np.ndarray, ...]:
     path = source.path
     with reading(path):
@@ -116,6 +117,8 @@ def _events(
         raise CorruptFile(f"{path} has a bucket property of codec version {int(codecs.max())}, and"
                           " 0 and 1 are known; restore it or drop its transaction")
     valid = valid_ids(keys[3], write_ids)
+    if own:
+        valid &= keys[3] == keys[0]
     return keys[0][valid], keys[1][valid], keys[2][valid]
 
 

@@ -74,7 +74,9 @@ class Rewrite:
     """Any path or URI of the warehouse's file system."""
     inputs: tuple[Input, ...]
     deletes: tuple[Input, ...]
-    """Delete files whose events are applied: rows with these keys are dropped."""
+    """Delete files whose events are applied: rows with these keys are dropped. Of a minor
+    compaction only those of rows that were inserted under the same write id: once no statement
+    tells the two events apart, Hive 2 would return the row. Nobody sees one without the other."""
     output: str
     columns: tuple[Column, ...]
     high_watermark: int
@@ -82,6 +84,7 @@ class Rewrite:
     compression: str
     delete_events: bool = False
     """The inputs are delete deltas: `row` stays NULL."""
+    minor: bool = False
     most_inputs: int = 500
     """More are first merged in groups of so many (C34)."""
     timestamps: str = "ns"
@@ -363,7 +366,8 @@ def _delete_source(one: Input) -> Source:
 
 
 def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
-    keys = load_keys(files, [_delete_source(one) for one in rewrite.deletes], rewrite.write_ids)
+    keys = load_keys(files, [_delete_source(one) for one in rewrite.deletes], rewrite.write_ids,
+                     own=rewrite.minor)
     deleted = DeletedRows(keys) if len(keys) else None
     target = output_schema(rewrite.columns, rewrite.timestamps)
     values = ValueSums([] if rewrite.delete_events else [one.name for one in rewrite.columns])

@@ -38,6 +38,8 @@ from acid_platform.metastore.transaction import Transaction
 from acid_platform.services import cleaner
 from acid_platform.services.context import table_layout
 from acid_platform.services.worker import CompactionRun
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import finish_file
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import B1, AcidTable, P
@@ -71,6 +73,11 @@ class Local:
 
     def info(self) -> ClientInfo:
         return ClientInfo(agent="histories")
+
+
+def _bucket(key: Key) -> int:
+    """Events lie in the file of their bucket: Hive looks for them nowhere else."""
+    return (key[1] >> 16) & 0xFFF
 
 
 @dataclass
@@ -201,29 +208,39 @@ class History:
             self.statement(self.random.choice(able))
 
     def statement(self, one: Writer) -> None:
-        """Rows, or deletes of what the writer sees, or both; each statement has its number."""
+        """Rows, or deletes of what the writer saw before it, or both; each has its number."""
         number, w = one.statements, one.write_id
         one.statements += 1
         rows = self.random.randint(0, 4)
+        live = sorted({*self.visible(one.seen), *one.rows} - one.gone)
         if rows:
             bucket = self.random.choice((P, B1)) + number
             keys = [(w, bucket, row) for row in range(rows)]
             self.insert(f"d{w}.{number}", keys)
             one.rows.update(keys)
             self.report(one, f"delta_{w:07d}_{w:07d}_{number:04d}", rows, Operation.INSERT)
-        live = sorted({*self.visible(one.seen), *one.rows} - one.gone)
         gone = self.random.sample(live, min(len(live), self.random.randint(0, 3)))
         if gone:
-            self.files.deletes(f"D{w}.{number}", sorted(gone), w)
+            for bucket in sorted({_bucket(key) for key in gone}):
+                path = f"D{w}.{number}/bucket_{bucket:05d}"
+                self.files.deletes(path, sorted(k for k in gone if _bucket(k) == bucket), w)
+                self.finished(path, deletes=True)
             self.deleted += [(key, w) for key in gone]
             one.gone.update(gone)
             self.report(one, f"delete_delta_{w:07d}_{w:07d}_{number:04d}", len(gone),
                         Operation.DELETE)
 
     def insert(self, where: str, keys: list[Key]) -> None:
-        bucket = (keys[0][1] >> 16) & 0xFFF
-        self.files.inserts(f"{where}/bucket_{bucket:05d}", [(*key, str(key)) for key in keys])
+        path = f"{where}/bucket_{_bucket(keys[0]):05d}"
+        self.files.inserts(path, [(*key, str(key)) for key in keys])
+        self.finished(path, deletes=False)
         self.inserted |= {key: key[0] for key in keys}
+
+    def finished(self, path: str, deletes: bool) -> None:
+        """With the footer of real writers, which Hive's reader asks for."""
+        files, root = Files.of(str(self.files.root))
+        finish_file(files, f"{root}/{self.files.file(path).relative_to(self.files.root)}", deletes,
+                    self.layout.columns)
 
     def report(self, one: Writer, directory: str, rows: int, operation: Operation) -> None:
         one.reports.append(WriteReport(TABLE, None, operation, directory, rows, 100 * rows, 1))

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
 from acid_platform.engine.open import open_scan
-from acid_platform.errors import CompactionRefused
+from acid_platform.errors import AlreadyScheduled, CompactionRefused
 from acid_platform.services import cleaner
 from acid_platform.snapshots import Snapshot
 from acid_platform.table import Table
@@ -117,7 +117,7 @@ class History:
     def _compact(self, kind: Literal["minor", "major"]) -> None:
         partitions: Sequence[str | None] = self.table.partitions() or [None]
         for partition in partitions:
-            with suppress(CompactionRefused):  # too few directories
+            with suppress(CompactionRefused, AlreadyScheduled):  # too few directories
                 self.table.compact(kind, partition=partition)
 
     # --- agreement -----------------------------------------------------------------------------

@@ -441,6 +441,27 @@ def test_P22_a_partition_dropped_twice_before_the_first_drop_is_cleaned() -> Non
     assert world.state.table("t").floors == {"p=1": (6,)}
 
 
+def test_P22_what_was_forgotten_hides_nothing_from_who_does_not_see_the_drop() -> None:
+    """The partition that is made again has another past than the one that its readers hold."""
+    world = World()
+    world.create(partitioned=True)
+    world.insert(partition="p=1")
+    world.abort(world.write(partition="p=1"))
+    world.set("hive.compactor.aborted.txn.time.threshold", "0h")
+    world.clock.advance(1)
+    world.clean(world.ready()[0])
+    world.compact(partition="p=1")
+    world.tick(61_000)
+    assert world.state.table("t").forgotten == 2
+    held = world.read(["t"])
+    drop(world, partition="p=1")
+    world.insert(partition="p=1")
+    (record,) = world.call("partitions", name="t")["partitions"]
+    assert record["floors"] == [3]
+    assert highest_floor(world.sees(held), *record["floors"]) == 0
+    assert highest_floor(world.sees(world.read(["t"])), *record["floors"]) == 3
+
+
 def test_P4_P22_the_place_of_a_dropped_table_is_remembered(world: World) -> None:
     """Also when the drop is in no history any more: a late writer may still publish there."""
     world.insert()

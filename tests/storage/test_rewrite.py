@@ -29,6 +29,7 @@ from acid_platform.storage.orc import (
     read_keys,
 )
 from acid_platform.storage.rewrite import Input, Rewrite, output_schema, rewrite_bucket
+from tests.acid_files import AcidTable
 
 COLUMNS = parse_columns("id int, v string")
 P = 536870912
@@ -292,3 +293,21 @@ def test_C32_a_first_merge_that_changed_a_value_is_not_merged_further(
     monkeypatch.setattr(module, "_merge", wrong)
     with pytest.raises(CompactionMismatch, match="_stage_out_0 has other values"):
         merged(tmp_path, [[(1, P, 0, 1)], [(2, P, 0, 2)], [(3, P, 0, 3)]], [], most=2)
+
+
+def test_P23_a_minor_compaction_drops_rows_that_their_own_write_id_deleted(tmp_path: Path) -> None:
+    """Hive 2 tells the two events apart by their statements, which the merged directory lacks."""
+    table = AcidTable(tmp_path).inserts("d1", [(1, P, 0, "a")])
+    table.inserts("d2.1", [(2, P + 1, 0, "b"), (2, P + 1, 1, "c")])
+    table.deletes("D2.2", [(1, P, 0), (2, P + 1, 1)], 2)
+    plan = table.compact("minor", "2:M::")
+    files, root = Files.of(str(tmp_path))
+
+    def keys(directory: object) -> list[tuple[int, ...]]:
+        found = events(files, f"{root}/{directory}/bucket_00000")
+        return [tuple(one[key] for key in ("originalTransaction", "bucket", "rowId"))
+                for one in found]
+
+    assert keys(plan.output_delta) == [(1, P, 0), (2, P + 1, 0)]
+    assert keys(plan.output_delete_delta) == [(1, P, 0), (2, P + 1, 1)]
+    assert table.values("2:M::", "50 open") == table.values("2:M::") == ["b"]
