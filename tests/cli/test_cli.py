@@ -160,7 +160,7 @@ def test_a_torn_file_is_an_error_of_one_line(small: Small) -> None:
     torn.write_bytes(b"ORC but no more")
     done = small.acid("orcdump", str(torn))
     assert done.exit_code == 1
-    assert done.stderr.startswith(f"error: {torn} can't be read as ORC")
+    assert done.stderr.startswith(f"error: {torn} can't be opened as ORC")
 
 
 def test_a_misspelt_warehouse_is_not_made(tmp_path: Path) -> None:

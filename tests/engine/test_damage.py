@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform.engine import write
 from acid_platform.errors import AcidError, CompactionFailed, PublicationFailed, TxnAborted
+from acid_platform.storage import nesting
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
 from acid_platform.transactions import NONE_OPEN
@@ -121,6 +123,19 @@ def failing(what: str) -> Callable[[Subject], AbstractContextManager[object]]:
 
 
 @contextmanager
+def full_while_nesting(_: Subject) -> Iterator[None]:
+    """The first bytes of a finished file are written, then nothing more."""
+    whole = nesting._nested
+
+    def some(*args: Any) -> Iterator[bytes]:
+        yield next(whole(*args))
+        raise OSError(28, "No space left on device")
+
+    with mock.patch.object(nesting, "_nested", some):
+        yield
+
+
+@contextmanager
 def taken(subject: Subject) -> Iterator[None]:
     """The directory that the next statement will publish is there."""
     write_id = subject.table.snapshot().write_ids.high_watermark + 1
@@ -146,8 +161,8 @@ LONG = "sha2(CAST(id AS string), 512)"
 HALF_WAY: dict[str, tuple[
         Callable[[Subject], AbstractContextManager[object]], type[AcidError], str]] = {
     "the disk is full while Spark writes": (full_disk, PublicationFailed, "File too large"),
-    "the disk is full while the footer is written": (
-        failing("amend_orc"), PublicationFailed, "No space left"),
+    "the disk is full while files are finished": (
+        full_while_nesting, PublicationFailed, "No space left"),
     "the disk is full while a marker is written": (
         failing("write"), PublicationFailed, "No space left"),
     "the directory of the statement is there": (taken, PublicationFailed, "exists already"),
