@@ -247,8 +247,8 @@ def _refuse_finer(spark: SparkSession, plan: CompactionPlan, work: CompactionWor
     if not any(one.kind in TIMESTAMPS for column in work.columns for one in column.type.walk()):
         return
     sources, _ = open_entity(work.files, _inputs(plan, work), work.write_ids)
-    paths, where, stored = [one.path for one in sources.inserts], work.files.uri(plan.location), (
-        work.plain or ORC)
+    paths = [one.path for one in sources.inserts]
+    where, stored = work.files.uri(plan.location), work.plain or ORC
 
     def look(index: int) -> str:
         refuse_finer(Files.of(where)[0], paths[index], stored)

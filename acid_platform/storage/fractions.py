@@ -20,7 +20,7 @@ from acid_platform.errors import CompactionRefused
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.schema import ROW
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc, parsing, reading
+from acid_platform.storage.orc import beyond_nanoseconds, open_orc, parsing, reading
 
 _BLOCK = 1 << 20
 _IN_TEXT = re.compile(rb":\d\d\.\d{6}\d*[1-9]")
@@ -54,28 +54,17 @@ def _finer_orc(files: Files, path: str, length: int | None) -> bool:
     names = list(_timestamps(file.schema))
     if not names:
         return False
-    try:
-        for index in range(file.nstripes):
-            with reading(path):
-                stripe = _stripe(file, index, names)
-            if _finer(stripe):
-                return True
-    except _Wide:
-        return _finer_by_row(files, path, length, {name.partition(".")[0] for name in names})
+    for index in range(file.nstripes):
+        with reading(path):
+            try:
+                stripe = file.read_stripe(index, columns=names)
+            except pa.ArrowInvalid as error:
+                if not beyond_nanoseconds(error):
+                    raise
+                return _finer_by_row(files, path, length, {one.partition(".")[0] for one in names})
+        if _finer(stripe):
+            return True
     return False
-
-
-class _Wide(Exception):
-    """Arrow's nanoseconds don't hold a value."""
-
-
-def _stripe(file: Any, index: int, names: list[str]) -> pa.RecordBatch:
-    try:
-        return file.read_stripe(index, columns=names)
-    except pa.ArrowInvalid as error:
-        if "nanosecond" in str(error):
-            raise _Wide from error
-        raise
 
 
 def _finer_by_row(files: Files, path: str, length: int | None, roots: set[str]) -> bool:

@@ -89,6 +89,11 @@ def acid_columns(file: orc.ORCFile, path: str) -> list[str]:
     return found
 
 
+def beyond_nanoseconds(error: pa.ArrowInvalid) -> bool:
+    """Whether Arrow gave up on a timestamp that its nanoseconds can't hold."""
+    return "nanosecond" in str(error)
+
+
 def read_stripe(
     files: Files, path: str, length: int | None, file: orc.ORCFile, index: int,
     names: Sequence[str],
@@ -97,7 +102,7 @@ def read_stripe(
     try:
         return file.read_stripe(index, columns=list(names))
     except pa.ArrowInvalid as error:
-        if "nanosecond" not in str(error):
+        if not beyond_nanoseconds(error):
             raise
     # Arrow holds ORC timestamps in nanoseconds, which end in 2262: row by row then.
     return wide_timestamps(files, path, length, index, file.schema, names)

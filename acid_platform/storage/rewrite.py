@@ -31,6 +31,7 @@ from acid_platform.storage.fractions import refuse_finer
 from acid_platform.storage.orc import (
     acid_columns,
     ascend,
+    beyond_nanoseconds,
     finish_file,
     open_orc,
     read_batches,
@@ -148,7 +149,7 @@ def _decoded(
     try:
         yield from read_batches(files, one.path, one.length, names)
     except pa.ArrowInvalid as error:
-        if "nanosecond" in str(error):
+        if beyond_nanoseconds(error):
             raise _WideTimestamps from error
         raise
 

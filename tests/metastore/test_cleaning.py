@@ -447,11 +447,7 @@ def test_P22_what_was_forgotten_hides_nothing_from_who_does_not_see_the_drop() -
     world.create(partitioned=True)
     world.insert(partition="p=1")
     world.abort(world.write(partition="p=1"))
-    world.set("hive.compactor.aborted.txn.time.threshold", "0h")
-    world.clock.advance(1)
-    world.clean(world.ready()[0])
-    world.compact(partition="p=1")
-    world.tick(61_000)
+    world.compact_away_aborts("p=1")
     assert world.state.table("t").forgotten == 2
     held = world.read(["t"])
     drop(world, partition="p=1")

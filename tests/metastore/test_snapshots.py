@@ -194,11 +194,7 @@ def test_P4_every_partition_needs_a_base_before_an_id_is_forgotten() -> None:
     world.insert(partition="p=1")
     world.insert(partition="p=2")
     world.abort(world.write(partition="p=1"))
-    world.set("hive.compactor.aborted.txn.time.threshold", "0h")
-    world.clock.advance(1)
-    world.clean(world.ready()[0])
-    world.compact(partition="p=1")
-    world.tick(61_000)
+    world.compact_away_aborts("p=1")
     assert world.state.table("t").aborted == {3}
     world.insert(partition="p=2")
     world.compact(partition="p=2")

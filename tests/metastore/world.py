@@ -210,6 +210,14 @@ class World:
         done: CompactionTask = self.state.queue[task.id]
         return done
 
+    def compact_away_aborts(self, partition: str) -> None:
+        """The files of an abort are cleaned, a base covers it in this partition, a tick forgets."""
+        self.set("hive.compactor.aborted.txn.time.threshold", "0h")
+        self.clock.advance(1)
+        self.clean(self.ready()[0])
+        self.compact(partition=partition)
+        self.tick(61_000)
+
     def rows(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.call("compactions")["rows"]
         return rows
