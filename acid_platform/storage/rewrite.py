@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -32,17 +33,15 @@ from acid_platform.storage.orc import (
     acid_columns,
     ascend,
     beyond_nanoseconds,
-    finish_file,
     open_orc,
     read_batches,
     read_stripe,
     reading,
 )
+from acid_platform.storage.orc_writer import AcidWriter
 from acid_platform.storage.sources import is_positional
 from acid_platform.storage.values import ValueSums
 from acid_platform.transactions import ValidWriteIdList
-
-STRIPE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,8 +371,8 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
     deleted = DeletedRows(keys) if len(keys) else None
     target = output_schema(rewrite.columns, rewrite.timestamps)
     values = ValueSums([] if rewrite.delete_events else [one.name for one in rewrite.columns])
-    writer: orc.ORCWriter | None = None
-    stream = None
+    writer = AcidWriter(partial(files.system.open_output_stream, rewrite.output), rewrite.output,
+                        rewrite.columns, rewrite.compression, rewrite.delete_events)
     try:
         for group in _Merge(files, rewrite).pieces():
             batches, order = [], []
@@ -391,22 +390,15 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
                     if not rewrite.delete_events:
                         values.add(batches[-1].column(5))
                     order.append(np.stack([w[keep], b[keep], r[keep]]))
-            if not batches:
-                continue
-            table = pa.Table.from_batches(batches, schema=target)
             if len(batches) > 1:
+                table = pa.Table.from_batches(batches, schema=target)
                 w, b, r = np.concatenate(order, axis=1)
-                table = table.take(pa.array(np.lexsort((r, b, w))))
-            if writer is None:
-                stream = files.system.open_output_stream(rewrite.output)
-                writer = orc.ORCWriter(stream, compression=rewrite.compression,
-                                       stripe_size=STRIPE_BYTES)
-            writer.write(table)
-    finally:
-        if writer is not None and stream is not None:
-            writer.close()
-            stream.close()
-    if writer is None:
-        return Rewritten(values=values.profile())
-    rows = finish_file(files, rewrite.output, rewrite.delete_events, rewrite.columns)
-    return Rewritten(rows, int(files.system.get_file_info(rewrite.output).size), values.profile())
+                batches = table.take(pa.array(np.lexsort((r, b, w)))).combine_chunks().to_batches()
+            for made in batches:
+                writer.write(made)
+        rows = writer.close()
+    except BaseException:
+        writer.give_up()
+        raise
+    size = files.system.get_file_info(rewrite.output).size if rows else 0
+    return Rewritten(rows, int(size), values.profile())
