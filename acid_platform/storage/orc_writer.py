@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
-from acid_platform.errors import CorruptFile
+from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.orc_statistics import Statistics, message
 from acid_platform.layout.orc_tail import user_metadata_fields
@@ -80,6 +80,8 @@ class AcidWriter:
 
     `columns` are those of `row`. Batches come in key order and have the six columns, with the types
     of `arrow_type`. The file is complete once `close` has returned; without a row there is none.
+
+    Raises UnsupportedLayout for a codec that can't be written here.
     """
 
     def __init__(
@@ -88,6 +90,9 @@ class AcidWriter:
     ) -> None:
         self.rows = 0
         self._open, self._path, self._deletes = open_stream, path, deletes
+        if compression not in _CODECS:
+            raise UnsupportedLayout(f"{path}: {compression} can't be written here; set the table's"
+                                    f" orc.compress to one of none, {', '.join(_CODECS)[14:]}")
         self._codec, self._compress = _CODECS[compression]
         self._limit = stripe_bytes
         self._type = _root(columns)
