@@ -24,7 +24,8 @@ from acid_platform.layout.types import parse_columns
 from acid_platform.snapshot import select
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
-from acid_platform.storage.rewrite import output_schema, rewrite_bucket
+from acid_platform.storage.orc_writer import acid_schema
+from acid_platform.storage.rewrite import rewrite_bucket
 from acid_platform.transactions import ValidTxnList
 from tests.notation import names, txns, write_ids
 
@@ -77,7 +78,7 @@ class AcidTable:
         self, path: str, keys: Sequence[Row], rows: Sequence[Mapping[str, Any] | None],
         current: Sequence[int], operation: int, columns: str, options: Mapping[str, Any],
     ) -> AcidTable:
-        target = output_schema(parse_columns(columns))
+        target = acid_schema(parse_columns(columns))
         w, b, r = ([key[i] for key in keys] for i in range(3))
         table = pa.table([[operation] * len(keys), w, b, r, list(current), list(rows)],
                          schema=target)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from acid_platform.engine.buckets import place_by_hash
 from acid_platform.engine.failures import raise_as_ours
@@ -15,15 +14,16 @@ from acid_platform.engine.limited import struct_to_be_stored
 from acid_platform.engine.query import Condition, run_query
 from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, ROW_ID_COLUMN, WRITE_ID
 from acid_platform.engine.scan import ROW_ID_STRUCT, ScanBuilder, TableScan
-from acid_platform.engine.types import refusal, spark_schema, spark_type
+from acid_platform.engine.types import refusal, spark_type
 from acid_platform.engine.write import (
     DELETES,
     INSERTS,
     KIND,
     WriteTarget,
     arranged,
-    insert_columns,
+    insert_ids,
     numbered,
+    stored_row,
 )
 from acid_platform.errors import (
     BucketColumnUpdate,
@@ -82,7 +82,7 @@ def delete_events(
     placed = matched.select(*partition, *KEYS)
     placed = placed.repartitionById(writers(scan), bucket_number())
     placed = arranged(placed, target, KEYS)
-    return placed.select(*partition, *_delete_columns(target, spark_schema(scan.columns)))
+    return placed.select(*partition, *_delete_ids(target))
 
 
 def update_events(
@@ -111,15 +111,15 @@ def both_events(
     Both events of an updated row come from the same task and the same evaluation of its values.
     """
     partition = [F.col(f"`{name}`") for name in target.partition_columns]
-    both = arranged(placed.withColumn(KIND, F.explode(kinds)), target, KEYS)
-    inserts = insert_columns(target.write_id, target.statement, F.col(NEW))
-    deletes = _delete_columns(target, spark_schema(scan.columns))
     is_delete = F.col(KIND) == DELETES
-    events = [
-        F.when(is_delete, gone).otherwise(fresh).alias(name)
-        for name, gone, fresh in zip(schema.ACID_COLUMNS, deletes, inserts, strict=True)
-    ]
-    return both.select(KIND, *partition, *events)
+    # Without their values delete events are small to sort.
+    both = placed.withColumn(KIND, F.explode(kinds)).withColumn(NEW, F.when(~is_delete, F.col(NEW)))
+    both = arranged(both, target, KEYS)
+    inserts, deletes = insert_ids(target.write_id, target.statement), _delete_ids(target)
+    ids = [F.when(is_delete, gone).otherwise(fresh).alias(name)
+           for name, gone, fresh in zip(schema.ACID_COLUMNS, deletes, inserts, strict=False)]
+    values = [F.col(NEW).getField(column.name).alias(column.name) for column in scan.columns]
+    return both.select(KIND, *partition, *ids, *stored_row(values, target))
 
 
 def assigned(
@@ -167,14 +167,13 @@ def computed(frame: DataFrame, text: str, column: TableColumn, table: str) -> Co
     return F.expr(text).cast(spark_type(column.type)).alias(column.name)
 
 
-def _delete_columns(target: WriteTarget, row: T.StructType) -> list[Column]:
+def _delete_ids(target: WriteTarget) -> list[Column]:
     return [
         F.lit(schema.DELETE_EVENT).alias(schema.OPERATION),
         F.col(WRITE_ID).alias(schema.ORIGINAL_TRANSACTION),
         F.col(BUCKET).alias(schema.BUCKET),
         F.col(ROW_ID).alias(schema.ROW_ID),
         F.lit(target.write_id).cast("bigint").alias(schema.CURRENT_TRANSACTION),
-        F.lit(None).cast(row).alias(schema.ROW),
     ]
 
 

@@ -28,7 +28,7 @@ from acid_platform.layout.partitions import DEFAULT_PARTITION
 from acid_platform.layout.rowids import MAX_BUCKET, MAX_STATEMENT, ROW_ID_MASK
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.files import Files
-from acid_platform.storage.nesting import CODECS, finish_flat_file
+from acid_platform.storage.nesting import CODECS, finish_delete_file, finish_flat_file
 from acid_platform.storage.orc import finish_file, finish_plain_file
 from acid_platform.storage.plain import count_rows
 
@@ -86,11 +86,8 @@ class Written:
     files: int
 
 
-def insert_columns(write_id: int, statement: int, *row: Column) -> list[Column]:
-    """The six columns of insert events; the frame must be in its final order and tasks (P15).
-
-    `row` is the struct, or the values of a file that is written flat.
-    """
+def insert_ids(write_id: int, statement: int) -> list[Column]:
+    """Five columns of insert events; the frame must be in its final order and tasks (P15)."""
     prop = F.lit(1 << 29).bitwiseOR(F.shiftleft(F.spark_partition_id(), 16)).bitwiseOR(
         F.lit(statement))
     return [
@@ -99,7 +96,6 @@ def insert_columns(write_id: int, statement: int, *row: Column) -> list[Column]:
         prop.cast("int").alias(schema.BUCKET),
         F.monotonically_increasing_id().bitwiseAND(F.lit(ROW_ID_MASK)).alias(schema.ROW_ID),
         F.lit(write_id).cast("bigint").alias(schema.CURRENT_TRANSACTION),
-        *row,
     ]
 
 
@@ -130,9 +126,16 @@ def numbered(
     keep = [F.col(f"`{name}`") for name in target.partition_columns]
     if target.plain is not None:
         return frame.select(*keep, *values)
-    flat = [one.alias(f"{_VALUE}{i}") for i, one in enumerate(values)]
-    row = flat if target.compression in CODECS else [F.struct(*values).alias(schema.ROW)]
-    return frame.select(*keep, *insert_columns(target.write_id, target.statement, *row))
+    return frame.select(*keep, *insert_ids(target.write_id, target.statement),
+                        *stored_row(values, target))
+
+
+def stored_row(values: Sequence[Column], target: WriteTarget) -> list[Column]:
+    """The values as Spark writes them: flat, or as the struct where no flat file can be finished.
+    """
+    if target.compression in CODECS:
+        return [one.alias(f"{_VALUE}{i}") for i, one in enumerate(values)]
+    return [F.struct(*values).alias(schema.ROW)]
 
 
 def write_statement(
@@ -141,8 +144,9 @@ def write_statement(
 ) -> list[Written]:
     """Write the events of one statement in one Spark job and publish them.
 
-    `events`, arranged: the partition columns and the six ACID columns, or the table's columns if
-    it is insert-only; and __kind ('i' or 'd'), unless all are of kind `only`. `overwrite` makes
+    `events`, arranged: the partition columns, five ACID columns and the `stored_row`, which delete
+    events do not need, or the table's columns if it is insert-only; and __kind ('i' or 'd'), unless
+    all are of kind `only`. `overwrite` makes
     base directories of the inserts; `empty_partitions` get an empty base even without a row. Raises
     PublicationFailed, CorruptFile, WrongType (a value that overflows), TxnAborted.
     """
@@ -290,7 +294,7 @@ def _arrange(
 
     def finish(path: str) -> int:
         if target.plain is None:
-            return finish_file(files, path, empty.deletes, target.columns)
+            return finish_file(files, path, target.columns)
         if target.plain.name == "avro":
             return spark.read.format("avro").load(files.uri(path)).count()
         if target.plain.name == "orc":
@@ -300,6 +304,8 @@ def _arrange(
     def place(name: str) -> int:
         """The finished file under its name; its rows. A file without rows stays behind."""
         path, placed = moves[name], f"{ready}/{name}"
+        if empty.deletes:
+            return finish_delete_file(files, path, placed, target.columns, target.compression)
         if flat:
             return finish_flat_file(files, path, placed, target.columns)
         if rows := finish(path):

@@ -1,9 +1,13 @@
-"""Finishing files that Spark wrote flat: one pass gives them `row` and the footer Hive needs."""
+"""Finishing files that Spark wrote flat: one pass gives them `row` and the footer Hive needs.
+
+Insert events keep their stripes. Of delete events only the keys are taken: their `row` is NULL.
+"""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -26,7 +30,8 @@ from acid_platform.layout.orc_tail import (
 from acid_platform.layout.protobuf import read_varint
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import acid_columns, open_orc, reading, stripe_ends
+from acid_platform.storage.orc import acid_columns, open_orc, read_batches, reading, stripe_ends
+from acid_platform.storage.orc_writer import AcidWriter, acid_schema
 
 _COPIED = 4 << 20
 
@@ -78,6 +83,28 @@ def finish_flat_file(
     if written.nrows != rows:
         raise CorruptFile(f"{target} has {written.nrows} of {rows} rows; run the statement again")
     return rows
+
+
+def finish_delete_file(
+    files: Files, path: str, target: str, columns: Sequence[Column], compression: str
+) -> int:
+    """Write the delete events of the file at `path` to `target`; returns how many they are.
+
+    Of `path` the first five columns are read. Without rows nothing is written. Raises CorruptFile
+    when its keys do not ascend (storage.md section 2) or it is no such file.
+    """
+    writer = AcidWriter(partial(files.system.open_output_stream, target), target, columns,
+                        compression, deletes=True)
+    kind = acid_schema(columns)
+    try:
+        with reading(path):
+            for batch in read_batches(files, path, None, schema.ACID_COLUMNS[:5]):
+                writer.write(pa.RecordBatch.from_arrays(
+                    [*batch.columns, pa.nulls(batch.num_rows, kind.field(5).type)], schema=kind))
+        return writer.close()
+    except BaseException:
+        writer.give_up()
+        raise
 
 
 def _nested(

@@ -154,8 +154,8 @@ def ascend(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
     return bool(((dw > 0) | ((dw == 0) & ((db > 0) | ((db == 0) & (dr > 0))))).all())
 
 
-def finish_file(files: Files, path: str, deletes: bool, columns: Sequence[Column]) -> int:
-    """Give a freshly written ACID file the footer that Hive needs; returns its rows.
+def finish_file(files: Files, path: str, columns: Sequence[Column]) -> int:
+    """Give a freshly written file of insert events the footer that Hive needs; returns its rows.
 
     `columns` are those of `row`, in their order. Raises CorruptFile when its keys do not ascend
     (storage.md section 2).
@@ -164,9 +164,8 @@ def finish_file(files: Files, path: str, deletes: bool, columns: Sequence[Column
     rows = int(file.nrows)
     if rows:
         ends = stripe_ends(file, path, acid_columns(file, path)[1:4])
-        counts = (0, rows) if deletes else (rows, 0)
         footer = _declared(file, path, columns, acid=True)
-        files.amend_orc(path, schema.user_metadata(ends, *counts), footer)
+        files.amend_orc(path, schema.user_metadata(ends, rows, 0), footer)
     return rows
 
 

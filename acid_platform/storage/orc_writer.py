@@ -21,6 +21,7 @@ from acid_platform.layout.orc_tail import user_metadata_fields
 from acid_platform.layout.protobuf import delimited, number, packed
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column, HiveType
+from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.orc import ascend
 from acid_platform.storage.orc_columns import EncodedColumn, Kind, encode
 
@@ -78,8 +79,8 @@ class _Blocks:
 class AcidWriter:
     """One file of insert events, or with `deletes` of delete events, which have no row.
 
-    `columns` are those of `row`. Batches come in key order and have the six columns, with the types
-    of `arrow_type`. The file is complete once `close` has returned; without a row there is none.
+    `columns` are those of `row`. Batches come in key order and have the `acid_schema`. The file is
+    complete once `close` has returned; without a row there is none.
 
     Raises UnsupportedLayout for a codec that can't be written here.
     """
@@ -211,6 +212,13 @@ class AcidWriter:
             number(3, _BLOCK) if self._codec else b"", packed(4, _VERSION),
             number(5, len(metadata)), number(6, _WRITER_VERSION), delimited(8000, _MAGIC)))
         return metadata + footer + postscript + bytes([len(postscript)])
+
+
+def acid_schema(columns: Sequence[Column], timestamps: str = "ns") -> pa.Schema:
+    """Of the batches that AcidWriter takes; `timestamps` is their unit."""
+    row = pa.struct([(column.name, arrow_type(column.type, timestamps)) for column in columns])
+    kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64(), row)
+    return pa.schema(list(zip(schema.ACID_COLUMNS, kinds, strict=True)))
 
 
 def _root(columns: Sequence[Column]) -> HiveType:

@@ -24,7 +24,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.sources import Source, SourceKind
-from acid_platform.storage.arrow_types import arrow_type, conform
+from acid_platform.storage.arrow_types import conform
 from acid_platform.storage.calendars import refuse_gregorian
 from acid_platform.storage.deletes import DeletedRows, load_keys, require_operation, valid_ids
 from acid_platform.storage.files import Files
@@ -38,7 +38,7 @@ from acid_platform.storage.orc import (
     read_stripe,
     reading,
 )
-from acid_platform.storage.orc_writer import AcidWriter
+from acid_platform.storage.orc_writer import AcidWriter, acid_schema
 from acid_platform.storage.sources import is_positional
 from acid_platform.storage.values import ValueSums
 from acid_platform.transactions import ValidWriteIdList
@@ -259,12 +259,6 @@ class _Merge:
             self.active.append(source)
 
 
-def output_schema(columns: tuple[Column, ...], timestamps: str = "ns") -> pa.Schema:
-    row = pa.struct([(column.name, arrow_type(column.type, timestamps)) for column in columns])
-    kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64(), row)
-    return pa.schema(list(zip(schema.ACID_COLUMNS, kinds, strict=True)))
-
-
 def _conform(
     batch: pa.RecordBatch, target: pa.Schema, rewrite: Rewrite, path: str
 ) -> pa.RecordBatch:
@@ -325,7 +319,7 @@ def written_values(rewrite: Rewrite) -> Profile:
 
 
 def _values_in(files: Files, rewrite: Rewrite) -> Profile:
-    sums, target = ValueSums([one.name for one in rewrite.columns]), output_schema(
+    sums, target = ValueSums([one.name for one in rewrite.columns]), acid_schema(
         rewrite.columns, rewrite.timestamps)
     if files.system.get_file_info(rewrite.output).type is FileType.File:
         for batch in _batches(files, Input(rewrite.output), rewrite):
@@ -369,7 +363,7 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
     keys = load_keys(files, [_delete_source(one) for one in rewrite.deletes], rewrite.write_ids,
                      own=rewrite.minor)
     deleted = DeletedRows(keys) if len(keys) else None
-    target = output_schema(rewrite.columns, rewrite.timestamps)
+    target = acid_schema(rewrite.columns, rewrite.timestamps)
     values = ValueSums([] if rewrite.delete_events else [one.name for one in rewrite.columns])
     writer = AcidWriter(partial(files.system.open_output_stream, rewrite.output), rewrite.output,
                         rewrite.columns, rewrite.compression, rewrite.delete_events)

@@ -25,7 +25,7 @@ class ValueSums:
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = tuple(columns)
-        self._connection = duckdb.connect(config={"threads": 1})
+        self._connection: duckdb.DuckDBPyConnection | None = None
         self._checksums: Counter[str] = Counter()
         self._nulls: Counter[str] = Counter()
 
@@ -50,6 +50,8 @@ class ValueSums:
         each = ", ".join(
             f"sum(hash(c{i}{f', c{i}::VARCHAR' if pa.types.is_nested(one.type) else ''}))"
             for i, one in enumerate(values.values()))
+        if self._connection is None:  # opening it takes longer than a small file
+            self._connection = duckdb.connect(config={"threads": 1})
         self._connection.register("batch", pa.table(
             list(values.values()), [f"c{i}" for i in range(len(values))]))
         [found] = self._connection.execute(f"SELECT {each} FROM batch").fetchall()

@@ -39,6 +39,7 @@ from acid_platform.services import cleaner
 from acid_platform.services.context import table_layout
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage.files import Files
+from acid_platform.storage.nesting import finish_delete_file
 from acid_platform.storage.orc import finish_file
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
@@ -239,8 +240,13 @@ class History:
     def finished(self, path: str, deletes: bool) -> None:
         """With the footer of real writers, which Hive's reader asks for."""
         files, root = Files.of(str(self.files.root))
-        finish_file(files, f"{root}/{self.files.file(path).relative_to(self.files.root)}", deletes,
-                    self.layout.columns)
+        where = f"{root}/{self.files.file(path).relative_to(self.files.root)}"
+        if not deletes:
+            finish_file(files, where, self.layout.columns)
+            return
+        files.system.move(where, f"{root}/written")
+        finish_delete_file(files, f"{root}/written", where, self.layout.columns, "zlib")
+        files.delete_file(f"{root}/written")
 
     def report(self, one: Writer, directory: str, rows: int, operation: Operation) -> None:
         one.reports.append(WriteReport(TABLE, None, operation, directory, rows, 100 * rows, 1))

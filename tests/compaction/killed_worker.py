@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 from acid_platform.compaction import NothingToDo
@@ -21,8 +20,8 @@ from acid_platform.engine.compact import StagedCompaction
 from acid_platform.layout import names
 from acid_platform.metastore import Metastore
 from acid_platform.services.worker import CompactionRun, work_once
-from acid_platform.storage import rewrite
 from acid_platform.storage.files import Files
+from acid_platform.storage.orc_writer import AcidWriter
 from acid_platform.storage.rewrite import rewrite_bucket
 from acid_platform.warehouse import Warehouse
 
@@ -79,13 +78,6 @@ def killing(owner: Any, name: str, after: int = 1) -> None:
     setattr(owner, name, wrapped)
 
 
-def tear(one: Any, path: str, *_: Any) -> None:
-    """A file of which only the first bytes were written."""
-    with open(path, "r+b") as stream:
-        stream.truncate(Path(path).stat().st_size // 2)
-    die()
-
-
 def arm(phase: str) -> None:
     this = sys.modules[__name__]
     match phase:
@@ -98,7 +90,7 @@ def arm(phase: str) -> None:
         case "staged":
             killing(compact, "make_outputs")
         case "torn file":
-            rewrite.finish_file = tear  # type: ignore[assignment]
+            AcidWriter._tail = die  # type: ignore[assignment,method-assign]
         case "some files":
             killing(this, "rewrite_bucket")
         case "merged":

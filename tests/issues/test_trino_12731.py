@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.storage.rewrite import output_schema
+from acid_platform.storage.orc_writer import acid_schema
 from tests.acid_files import AcidTable, P
 
 FIRST, MIDDLE, LAST = 1_450_000, 1_500_000, 1_560_000
@@ -31,7 +31,7 @@ def test_rows_above_one_and_a_half_million_are_deleted_and_stay_so(tmp_path: Pat
 def write(
     table: AcidTable, path: str, write_id: int, current: int, deletes: bool, first: int = FIRST
 ) -> None:
-    target = output_schema(table.layout.columns)
+    target = acid_schema(table.layout.columns)
     ids = np.arange(first, LAST)
     same = np.full(len(ids), write_id)
     row = pa.nulls(len(ids), target.field("row").type) if deletes else pa.StructArray.from_arrays(

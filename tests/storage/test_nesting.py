@@ -62,7 +62,7 @@ def written(
         checksum.unlink()
     files, _ = Files.of(str(where))
     if not flat:
-        assert finish_file(files, part, False, columns) == ROWS
+        assert finish_file(files, part, columns) == ROWS
         return part
     target = str(where / "bucket_00000")
     assert finish_flat_file(files, part, target, columns) == ROWS

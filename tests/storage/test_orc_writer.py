@@ -26,8 +26,7 @@ from acid_platform.layout.types import Column, parse_columns
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import metadata
-from acid_platform.storage.orc_writer import AcidWriter
-from acid_platform.storage.rewrite import output_schema
+from acid_platform.storage.orc_writer import AcidWriter, acid_schema
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 
@@ -38,7 +37,7 @@ def batch(columns: Sequence[Column], row: pa.StructArray, first: int = 0) -> pa.
     ids = [np.zeros(count, np.int32), np.full(count, 7), np.full(count, 1 << 29, np.int32),
            np.arange(first, first + count), np.full(count, 7)]
     return pa.RecordBatch.from_arrays(
-        [*map(pa.array, ids), row], schema=output_schema(tuple(columns), unit(row)))
+        [*map(pa.array, ids), row], schema=acid_schema(tuple(columns), unit(row)))
 
 
 def unit(row: pa.StructArray) -> str:
@@ -283,7 +282,7 @@ def test_years_beyond_nanoseconds_are_kept(tmp_path: Path) -> None:
 def test_delete_events_have_no_row(tmp_path: Path) -> None:
     columns = parse_columns("a int, tags array<string>")
     path = str(tmp_path / "bucket_00000")
-    kind = output_schema(columns)
+    kind = acid_schema(columns)
     writer = AcidWriter(partial(pa.OSFile, path, "wb"), path, columns, "zlib", deletes=True)
     ids = [np.full(3, 2, np.int32), np.full(3, 7), np.full(3, 1 << 29, np.int32), np.arange(3),
            np.full(3, 8)]

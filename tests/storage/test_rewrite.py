@@ -28,7 +28,8 @@ from acid_platform.storage.orc import (
     orc_schema,
     read_keys,
 )
-from acid_platform.storage.rewrite import Input, Rewrite, output_schema, rewrite_bucket
+from acid_platform.storage.orc_writer import acid_schema
+from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket
 from tests.acid_files import AcidTable
 
 COLUMNS = parse_columns("id int, v string")
@@ -39,7 +40,7 @@ Event = tuple[int, int, int, int]
 
 def write(path: Path, keys: list[Event], deletes: bool = False) -> str:
     """An ACID file with one row per key; the value of `id` tells the row."""
-    target = output_schema(COLUMNS)
+    target = acid_schema(COLUMNS)
     w, b, r, c = ([key[i] for key in keys] for i in range(4))
     row = [None if deletes else {"id": hash(key) % 1000, "v": f"{key}"} for key in keys]
     table = pa.table({
@@ -173,7 +174,7 @@ def test_P15_a_file_whose_keys_do_not_ascend_is_refused(tmp_path: Path) -> None:
     files, _ = Files.of(str(tmp_path))
     assert open_orc(files, path).nstripes > 1
     with pytest.raises(CorruptFile, match="ascend"):
-        finish_file(files, path, False, COLUMNS)
+        finish_file(files, path, COLUMNS)
 
 
 @pytest.mark.parametrize("content", [b"", b"ORC", b"not an ORC file at all"])
@@ -195,10 +196,10 @@ def test_P15_a_file_whose_rows_are_out_of_order_is_never_published(
     path = write(tmp_path / "f", [(1, P, one, 1) for one in ids])
     files, _ = Files.of(str(tmp_path))
     if ok:
-        assert finish_file(files, path, False, COLUMNS) == len(ids)
+        assert finish_file(files, path, COLUMNS) == len(ids)
         return
     with pytest.raises(CorruptFile, match="do not ascend"):
-        finish_file(files, path, False, COLUMNS)
+        finish_file(files, path, COLUMNS)
 
 
 DECLARED = ("c char(5), v varchar(3), z timestamp with local time zone, t timestamp,"
@@ -222,7 +223,7 @@ def test_P17_footers_declare_the_types_that_arrow_and_spark_do_not_write(
     table = pa.table({
         "operation": [0] * count, "originalTransaction": [1] * count, "bucket": [P] * count,
         "rowId": range(count), "currentTransaction": [1] * count, "row": [ROW] * count,
-    }, schema=output_schema(columns))
+    }, schema=acid_schema(columns))
     if not acid:
         table = pa.table({field.name: pc.struct_field(table["row"], field.name)
                           for field in table.schema.field("row").type})
@@ -230,7 +231,7 @@ def test_P17_footers_declare_the_types_that_arrow_and_spark_do_not_write(
     orc.write_table(table, path, compression=compression, stripe_size=4096)
     files, _ = Files.of(str(tmp_path))
     stripes = open_orc(files, path).nstripes
-    done = finish_file(files, path, False, columns) if acid else finish_plain_file(
+    done = finish_file(files, path, columns) if acid else finish_plain_file(
         files, path, columns)
     assert done == count
     stored = orc_schema(files, path)
