@@ -160,6 +160,10 @@ bench-metastore: setup ## the metastore beside SQLite and PostgreSQL (DURATION= 
 bench-read: setup ## reading beside plain ORC, through the published steps (8 million rows)
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.reading $(ARGS)
 
+.PHONY: bench-profile
+bench-profile: setup ## where the time of a read goes: plan, optimisation, execution
+	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.read_profile $(ARGS)
+
 .PHONY: bench-write
 bench-write: setup ## INSERT beside plain ORC; UPDATE, DELETE, MERGE beside a rewrite
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.writing $(ARGS)

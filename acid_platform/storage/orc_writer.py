@@ -113,12 +113,11 @@ class AcidWriter:
         self._waiting.append(batch)
         self._bytes += batch.nbytes
         if self._bytes >= self._limit:
-            self._write_stripe()
+            self._write_stripes()
 
     def close(self) -> int:
         """Finish the file; returns its rows."""
-        if self._waiting:
-            self._write_stripe()
+        self._write_stripes()
         if self._stream is not None:
             self._put(self._tail())
             self._stream.close()
@@ -137,10 +136,15 @@ class AcidWriter:
         self._stream.write(content)
         self._at += len(content)
 
-    def _write_stripe(self) -> None:
-        table = pa.Table.from_batches(self._waiting).combine_chunks()
-        self._waiting, self._bytes = [], 0
-        [batch] = table.to_batches()
+    def _write_stripes(self) -> None:
+        """One, unless its texts are longer than an array of Arrow can be."""
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting).combine_chunks()
+            self._waiting, self._bytes = [], 0
+            for batch in table.to_batches():
+                self._write_stripe(batch)
+
+    def _write_stripe(self, batch: pa.RecordBatch) -> None:
         self._note_keys(batch)
         rows = batch.num_rows
         bounds = np.append(np.arange(0, rows, _GROUP), rows)
