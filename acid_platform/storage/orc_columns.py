@@ -7,8 +7,8 @@ its length. Each stream says where each row group begins in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 
@@ -84,7 +84,8 @@ class _Values:
     total: Sequence[object] = ()
     """Of each row group that has a value."""
     dictionary_size: int = 0
-    below: list[EncodedColumn] = field(default_factory=list)
+    below: Iterable[EncodedColumn] = ()
+    """Encoded as they are asked for: no more than one column is held at a time."""
 
 
 def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[EncodedColumn]:
@@ -323,9 +324,9 @@ def _text(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
 
 
 def _struct(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
-    return _Values([], below=[
+    return _Values([], below=(
         one for index, (_, child) in enumerate(kind.children)
-        for one in encode(array.field(index), child, inner)])
+        for one in encode(array.field(index), child, inner)))
 
 
 def _repeated(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
@@ -334,9 +335,9 @@ def _repeated(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     first, last = int(places[0]), int(places[-1])
     runs = integers(np.diff(places), signed=False)
     children = (array.keys, array.items) if kind.kind == "map" else (array.values,)
-    below = [
+    below = (
         one for content, (_, child) in zip(children, kind.children, strict=True)
-        for one in encode(content.slice(first, last - first), child, places[inner] - first)]
+        for one in encode(content.slice(first, last - first), child, places[inner] - first))
     return _Values([Stream(Kind.LENGTH, runs.content, _seeks(runs, inner))], Encoding.DIRECT_V2,
                    below=below)
 

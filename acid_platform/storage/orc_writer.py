@@ -149,26 +149,27 @@ class AcidWriter:
         rows = batch.num_rows
         bounds = np.append(np.arange(0, rows, _GROUP), rows)
         root = pa.StructArray.from_arrays(batch.columns, names=list(schema.ACID_COLUMNS))
-        columns = []
         indexes, bodies = list[bytes](), list[bytes]()
-        said = []
+        of_indexes, of_bodies, encodings = list[bytes](), list[bytes](), list[bytes]()
+        statistics: list[Statistics] = []
         for place, one in enumerate(encode(root, self._type, bounds)):
             stored = [self._blocks(each.content) for each in one.streams]
-            index = self._blocks(_row_index(one, stored)).content
-            indexes.append(index)
-            said.append((Kind.ROW_INDEX, place, len(index)))
+            indexes.append(self._blocks(_row_index(one, stored)).content)
+            of_indexes.append(_stream(Kind.ROW_INDEX, place, indexes[-1]))
             bodies += [each.content for each in stored]
-            columns.append((one, [len(each.content) for each in stored]))
-        for place, (one, sizes) in enumerate(columns):
-            said += [(each.kind, place, size)
-                     for each, size in zip(one.streams, sizes, strict=True)]
-        footer = self._blocks(_stripe_footer(said, [one for one, _ in columns])).content
+            of_bodies += [_stream(each.kind, place, blocks.content)
+                          for each, blocks in zip(one.streams, stored, strict=True)]
+            encodings.append(_encoding(one))
+            statistics.append(Statistics.together(one.groups))
+        # Timestamps are stored as UTC has them, whatever zone the machine is in (P17).
+        footer = self._blocks(b"".join((
+            *of_indexes, *of_bodies, *encodings, delimited(3, b"GMT")))).content
         start = self._at or len(_MAGIC)
         for part in (*indexes, *bodies, footer):
             self._put(part)
         lengths = (start, sum(map(len, indexes)), sum(map(len, bodies)), len(footer), rows)
         self._stripes.append(b"".join(number(key, value) for key, value in enumerate(lengths, 1)))
-        self._statistics.append([Statistics.together(one.groups) for one, _ in columns])
+        self._statistics.append(statistics)
         self.rows += rows
 
     def _note_keys(self, batch: pa.RecordBatch) -> None:
@@ -263,14 +264,10 @@ def _row_index(column: EncodedColumn, stored: Sequence[_Blocks]) -> bytes:
     return b"".join(entries)
 
 
-def _stripe_footer(
-    streams: Sequence[tuple[Kind, int, int]], columns: Sequence[EncodedColumn]
-) -> bytes:
-    """Timestamps are stored as UTC has them, whatever zone the machine is in (P17)."""
-    parts = [delimited(1, number(1, kind) + number(2, column) + number(3, length))
-             for kind, column, length in streams]
-    for one in columns:
-        size = number(2, one.dictionary_size) if one.dictionary_size else b""
-        parts.append(delimited(2, number(1, one.encoding) + size))
-    parts.append(delimited(3, b"GMT"))
-    return b"".join(parts)
+def _stream(kind: Kind, column: int, content: bytes) -> bytes:
+    return delimited(1, number(1, kind) + number(2, column) + number(3, len(content)))
+
+
+def _encoding(column: EncodedColumn) -> bytes:
+    size = number(2, column.dictionary_size) if column.dictionary_size else b""
+    return delimited(2, number(1, column.encoding) + size)
