@@ -128,7 +128,11 @@ class EntityDirectory:
         return replace(self, obsolete=True)
 
     def shadows(self, other: EntityDirectory) -> bool:
-        """Whether `other` is obsolete beside this one (storage.md section 7)."""
+        """Whether `other` is obsolete beside this one, as `snapshot.directory` selects.
+
+        A compaction replaces both kinds, also where it leaves one alone: rows that their own write
+        id deleted leave no delta.
+        """
         if self.name == other.name:
             return False
         if self.base:
@@ -137,8 +141,6 @@ class EntityDirectory:
             return False
         mine, theirs = (parse_directory(one.name) for one in (self, other))
         if not isinstance(mine, DeltaName) or not isinstance(theirs, DeltaName):
-            return False
-        if mine.deletes != theirs.deletes:
             return False
         if (mine.low, mine.high) != (theirs.low, theirs.high):
             return True

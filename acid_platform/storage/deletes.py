@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -79,28 +79,36 @@ def valid_ids(current: np.ndarray, write_ids: ValidWriteIdList) -> np.ndarray:
 
 
 def load_keys(
-    files: Files, sources: Sequence[Source], write_ids: ValidWriteIdList, own: bool = False
+    files: Files, sources: Sequence[Source], write_ids: ValidWriteIdList, own: bool = False,
+    buckets: Collection[int] | None = None,
 ) -> DeleteKeys:
     """The keys that delete files delete for a snapshot.
 
     An event counts when its own currentTransaction is valid (storage.md section 8). `own`: only
-    keys of rows that were inserted under the same write id. A listed file that is gone is an error
-    (trap 4). Raises CorruptFile, UnsupportedLayout.
+    keys of rows that were inserted under the same write id; `buckets`: only those with one of these
+    bucket properties. A listed file that is gone is an error (trap 4). Raises CorruptFile,
+    UnsupportedLayout.
     """
     if not sources:
         return NO_DELETES
+    wanted = None if buckets is None else np.array(sorted(buckets), np.int64)
     with ThreadPoolExecutor(_THREADS) as pool:
-        parts = list(pool.map(lambda one: _events(files, one, write_ids, own), sources))
-    keys = np.stack([np.concatenate(arrays) for arrays in zip(*parts, strict=True)])
+        parts = list(pool.map(lambda one: _events(files, one, write_ids, own, wanted), sources))
+    keys = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+    del parts  # there may be some ten million: no more than two copies at a time
     order = np.lexsort(keys[::-1])
-    keys = keys[:, order]
-    fresh = np.ones(keys.shape[1], bool)
-    fresh[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    return DeleteKeys(*keys[:, fresh])
+    for place, column in enumerate(keys):
+        keys[place] = column[order]
+    fresh = np.zeros(len(order), bool)
+    fresh[:1] = True
+    for column in keys:
+        fresh[1:] |= column[1:] != column[:-1]
+    return DeleteKeys(*(keys if fresh.all() else (column[fresh] for column in keys)))
 
 
 def _events(
-    files: Files, source: Source, write_ids: ValidWriteIdList, own: bool
+    files: Files, source: Source, write_ids: ValidWriteIdList, own: bool,
+    buckets: np.ndarray | None,
 ) -> tuple[np.ndarray, ...]:
     path = source.path
     with reading(path):
@@ -119,6 +127,8 @@ def _events(
     valid = valid_ids(keys[3], write_ids)
     if own:
         valid &= keys[3] == keys[0]
+    if buckets is not None:
+        valid &= np.isin(keys[1], buckets)
     return keys[0][valid], keys[1][valid], keys[2][valid]
 
 

@@ -95,12 +95,12 @@ def finish_delete_file(
     """
     writer = AcidWriter(partial(files.system.open_output_stream, target), target, columns,
                         compression, deletes=True)
-    kind = acid_schema(columns)
+    kind = acid_schema(columns, deletes=True)
     try:
         with reading(path):
             for batch in read_batches(files, path, None, schema.ACID_COLUMNS[:5]):
                 writer.write(pa.RecordBatch.from_arrays(
-                    [*batch.columns, pa.nulls(batch.num_rows, kind.field(5).type)], schema=kind))
+                    [*batch.columns, pa.nulls(batch.num_rows)], schema=kind))
         return writer.close()
     except BaseException:
         writer.give_up()

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from acid_platform.layout.orc_runs import Runs, bits, integers, octets, seek_bit, varints
 from acid_platform.layout.orc_statistics import Statistics, float_bounds
 from acid_platform.layout.types import HiveType
-from acid_platform.storage.arrow_types import offsets_of
+from acid_platform.storage.arrow_types import arrow_type, offsets_of
 
 _EPOCH = 1_420_070_400
 """2015-01-01 in seconds since 1970: ORC counts timestamps from there."""
@@ -91,7 +91,8 @@ class _Values:
 def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[EncodedColumn]:
     """The column, then those below it, as ORC numbers them.
 
-    `array` has the type that `arrow_type` gives `kind`; `bounds`: int64 (groups + 1,).
+    `array` has the type that `arrow_type` gives `kind`, or is one of type null; `bounds`: int64
+    (groups + 1,).
     """
     streams: list[Stream] = []
     inner = bounds
@@ -101,7 +102,8 @@ def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[Enco
         streams.append(Stream(Kind.PRESENT, present.content, tuple(
             seek_bit(present, int(at)) for at in bounds[:-1])))
         inner = np.concatenate(([0], np.cumsum(valid, dtype=np.int64)))[bounds]
-        array = array.filter(pa.array(valid))
+        array = (array.filter(pa.array(valid)) if array.null_count < len(array)
+                 else pa.array([], arrow_type(kind)))
     found = _ENCODERS[kind.kind](array, kind, inner)
     yield EncodedColumn(kind, (*streams, *found.streams), tuple(_statistics(found, bounds, inner)),
                         found.encoding, found.dictionary_size)

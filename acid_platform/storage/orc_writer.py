@@ -219,9 +219,13 @@ class AcidWriter:
         return metadata + footer + postscript + bytes([len(postscript)])
 
 
-def acid_schema(columns: Sequence[Column], timestamps: str = "ns") -> pa.Schema:
-    """Of the batches that AcidWriter takes; `timestamps` is their unit."""
-    row = pa.struct([(column.name, arrow_type(column.type, timestamps)) for column in columns])
+def acid_schema(
+    columns: Sequence[Column], timestamps: str = "ns", deletes: bool = False
+) -> pa.Schema:
+    """Of the batches that AcidWriter takes; `timestamps` is their unit. The `row` of `deletes` has
+    type null, which takes no memory."""
+    row = pa.null() if deletes else pa.struct(
+        [(column.name, arrow_type(column.type, timestamps)) for column in columns])
     kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64(), row)
     return pa.schema(list(zip(schema.ACID_COLUMNS, kinds, strict=True)))
 

@@ -8,7 +8,7 @@ output, and the delete keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -182,9 +182,11 @@ class _Source:
         self.files, self.input, self.rewrite = files, one, rewrite
         self.first: RowKey | None = None
         self.ascending = True
+        self.buckets: set[int] = set()
         previous: RowKey | None = None
         for batch in _batches(files, one, rewrite, keys_only=True):
             w, b, r, _ = _keys(batch)
+            self.buckets |= {int(b[0])} if b.min() == b.max() else set(np.unique(b).tolist())
             at, end = 0, len(r) - 1
             if not ascend(w, b, r):
                 order = np.lexsort((r, b, w))
@@ -229,13 +231,11 @@ class _Source:
 class _Merge:
     """Batches of all inputs in key order; each piece knows its input."""
 
-    files: Files
-    rewrite: Rewrite
+    sources: Sequence[_Source]
     active: list[_Source] = field(default_factory=list)
 
     def pieces(self) -> Iterator[list[tuple[pa.RecordBatch, tuple[np.ndarray, ...], Input]]]:
-        sources = [_Source(self.files, one, self.rewrite) for one in self.rewrite.inputs]
-        waiting = sorted((s for s in sources if s.first is not None),
+        waiting = sorted((s for s in self.sources if s.first is not None),
                          key=lambda s: s.first or (0, 0, 0), reverse=True)
         while waiting or self.active:
             if not self.active:
@@ -264,10 +264,9 @@ def _conform(
 ) -> pa.RecordBatch:
     """The batch with the table's present columns: matched by name, missing ones NULL."""
     ids = [batch.column(i).cast(target.field(i).type) for i in range(5)]
-    row_type = target.field(5).type
     if rewrite.delete_events:
-        return pa.RecordBatch.from_arrays([*ids, pa.nulls(batch.num_rows, row_type)], schema=target)
-    row = batch.column(5)
+        return pa.RecordBatch.from_arrays([*ids, pa.nulls(batch.num_rows)], schema=target)
+    row_type, row = target.field(5).type, batch.column(5)
     names = [row.type.field(i).name for i in range(row.type.num_fields)]
     present = {name: i for i, name in enumerate(
         (column.name for column in rewrite.columns) if is_positional(names)
@@ -360,15 +359,16 @@ def _delete_source(one: Input) -> Source:
 
 
 def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
+    sources = [_Source(files, one, rewrite) for one in rewrite.inputs]
     keys = load_keys(files, [_delete_source(one) for one in rewrite.deletes], rewrite.write_ids,
-                     own=rewrite.minor)
+                     own=rewrite.minor, buckets=set().union(*(one.buckets for one in sources)))
     deleted = DeletedRows(keys) if len(keys) else None
-    target = acid_schema(rewrite.columns, rewrite.timestamps)
+    target = acid_schema(rewrite.columns, rewrite.timestamps, rewrite.delete_events)
     values = ValueSums([] if rewrite.delete_events else [one.name for one in rewrite.columns])
     writer = AcidWriter(partial(files.system.open_output_stream, rewrite.output), rewrite.output,
                         rewrite.columns, rewrite.compression, rewrite.delete_events)
     try:
-        for group in _Merge(files, rewrite).pieces():
+        for group in _Merge(sources).pieces():
             batches, order = [], []
             for batch, ids, one in group:
                 w, b, r, current = ids
