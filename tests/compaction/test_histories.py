@@ -112,8 +112,8 @@ def test_a_cleaner_that_waits_for_nobody_is_caught(monkeypatch: pytest.MonkeyPat
 
 def test_a_merge_that_forgets_deletes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     load = rewrite.load_keys
-    monkeypatch.setattr(rewrite, "load_keys", lambda files, sources, write_ids, own: load(
-        files, sources[:1], write_ids, own))
+    monkeypatch.setattr(rewrite, "load_keys", lambda files, sources, *more, **named: load(
+        files, sources[:1], *more, **named))
     with pytest.raises(AssertionError, match="sees"):
         for seed in range(100):
             play(seed, 80)
