@@ -150,6 +150,11 @@ def stripe_ends(file: orc.ORCFile, path: str, keys_of: Sequence[str]) -> list[Ro
 
 def ascend(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
     """Whether (w, b, r) rises strictly from row to row."""
+    return all(_ascends(*(one[at:at + BATCH_ROWS + 1] for one in (w, b, r)))
+               for at in range(0, len(r) - 1, BATCH_ROWS))
+
+
+def _ascends(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
     dw, db, dr = np.diff(w), np.diff(b), np.diff(r)
     return bool(((dw > 0) | ((dw == 0) & ((db > 0) | ((db == 0) & (dr > 0))))).all())
 
