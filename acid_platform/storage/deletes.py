@@ -13,7 +13,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.rowids import decode_bucket
 from acid_platform.snapshot.sources import Source
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import acid_columns, reading
+from acid_platform.storage.orc import BATCH_ROWS, acid_columns, read_batches, reading
 from acid_platform.storage.sources import open_source
 from acid_platform.transactions import ValidWriteIdList
 
@@ -111,15 +111,29 @@ def _events(
     buckets: np.ndarray | None,
 ) -> tuple[np.ndarray, ...]:
     path = source.path
+    parts = []
     with reading(path):
         file = open_source(files, source)
         columns = acid_columns(file, path)[:5]
-        table = file.read(columns=columns)
-        if any(table.column(name).null_count for name in columns):
-            raise CorruptFile(f"{path} has an event without a row key; restore the file")
-        operation, *keys = (
-            table.column(name).to_numpy().astype(np.int64, copy=False) for name in columns)
-    require_operation(operation, schema.DELETE_EVENT, path)
+        # A small file is read at once: there may be hundreds.
+        tables = ([file.read(columns=columns)] if file.nrows <= BATCH_ROWS
+                  else read_batches(files, path, source.length, columns))
+        for table in tables:
+            if any(column.null_count for column in table.columns):
+                raise CorruptFile(f"{path} has an event without a row key; restore the file")
+            operation, *keys = (np.asarray(column).astype(np.int64, copy=False)
+                                for column in table.columns)
+            require_operation(operation, schema.DELETE_EVENT, path)
+            parts.append(_counted(keys, path, write_ids, own, buckets))
+    return tuple(np.concatenate(each) for each in zip(*parts, strict=True)) if parts else (
+        np.empty(0, np.int64),) * 3
+
+
+def _counted(
+    keys: list[np.ndarray], path: str, write_ids: ValidWriteIdList, own: bool,
+    buckets: np.ndarray | None,
+) -> tuple[np.ndarray, ...]:
+    """Of the keys and write ids of events: the keys of those that count."""
     codecs = (keys[1] >> 29) & 7
     if len(codecs) and int(codecs.max()) > 1:
         raise CorruptFile(f"{path} has a bucket property of codec version {int(codecs.max())}, and"
