@@ -25,7 +25,7 @@ def test_only_the_row_keys_of_delete_files_are_decoded(
 
     class Watched:
         def __init__(self, file: orc.ORCFile) -> None:
-            self.file, self.schema = file, file.schema
+            self.file, self.schema, self.nrows = file, file.schema, file.nrows
 
         def read(self, columns: list[str]) -> Any:
             asked.append(columns)

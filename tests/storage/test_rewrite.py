@@ -17,6 +17,7 @@ from pyarrow import orc
 from acid_platform.errors import CompactionMismatch, CorruptFile
 from acid_platform.layout.orc_tail import declared_footer, footer_of, with_user_metadata
 from acid_platform.layout.types import parse_columns
+from acid_platform.storage import deletes
 from acid_platform.storage import rewrite as module
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import (
@@ -312,3 +313,16 @@ def test_P23_a_minor_compaction_drops_rows_that_their_own_write_id_deleted(tmp_p
     assert keys(plan.output_delta) == [(1, P, 0), (2, P + 1, 0)]
     assert keys(plan.output_delete_delta) == [(1, P, 0), (2, P + 1, 1)]
     assert table.values("2:M::", "50 open") == table.values("2:M::") == ["b"]
+
+
+def test_a_large_delete_file_is_read_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = AcidTable(tmp_path).inserts("d1", [(1, P, i, "x") for i in range(50)])
+    table.deletes("D2", [(1, P, i) for i in range(0, 50, 3)], current=2)
+    before = table.values("2:M::")
+    whole: list[object] = []
+    monkeypatch.setattr(deletes, "BATCH_ROWS", 0)
+    monkeypatch.setattr(orc.ORCFile, "read", lambda *_, **__: whole.append(1))
+    assert table.values("2:M::") == before == ["x"] * 33
+    assert not whole
