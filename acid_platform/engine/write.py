@@ -146,9 +146,10 @@ def write_statement(
 
     `events`, arranged: the partition columns, five ACID columns and the `stored_row`, which delete
     events do not need, or the table's columns if it is insert-only; and __kind ('i' or 'd'), unless
-    all are of kind `only`. `overwrite` makes
-    base directories of the inserts; `empty_partitions` get an empty base even without a row. Raises
-    PublicationFailed, CorruptFile, WrongType (a value that overflows), TxnAborted.
+    all are of kind `only`. `overwrite` makes base directories of the inserts; `empty_partitions`
+    get an empty base even without a row. Raises PublicationFailed, CorruptFile, UnsupportedLayout
+    (delete events in a codec that can't be written), WrongType (a value that overflows),
+    TxnAborted.
     """
     with _staging(target) as staging:
         counted = _run(events, target, f"{staging}/out", only)

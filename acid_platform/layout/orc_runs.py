@@ -32,7 +32,7 @@ _SAFE = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """An encoded stream of `count` values in runs of `length`, the last one perhaps shorter."""
+    """An encoded stream in runs of `length` values, the last one perhaps shorter."""
 
     content: bytes
     starts: tuple[int, ...]

@@ -1,8 +1,8 @@
 """Writing ACID files: Arrow batches to ORC with the footer that Hive needs, in one pass.
 
-Arrow's own writer takes three times the CPU time for a table like TPC-H's lineitem
-(benchmarks/compaction.py), and has no option for the footer's keys nor for char and varchar. What
-it writes is the same format, ORC 0.12, and says so of itself: every reader takes such files.
+Arrow's own writer takes three times as long for a bucket of the table of benchmarks/compaction.py,
+which is like TPC-H's lineitem, and has no option for the footer's keys nor for char and varchar.
+This one writes the same format, ORC 0.12, and signs as that one: every reader takes such files.
 """
 
 from __future__ import annotations
