@@ -81,41 +81,46 @@ class DeleteBitmap:
         groups = np.flatnonzero(self.starts >= 0)
         few = len(groups) <= FEW_GROUPS
         index = self._by_group(ordinal, groups) if few else self._by_slot(spark, ordinal)
-        bits = F.get(_scalar(spark, self.words), index)
-        hit = F.call_function("shiftrightunsigned", bits, F.expr(f"CAST({ROW_ID} & 63 AS int)"))
-        return F.coalesce(hit.bitwiseAND(F.lit(1)) == 1, F.lit(False))
+        bits = F.coalesce(F.get(_scalar(spark, self.words), index), F.lit(0))
+        hit = F.call_function("shiftrightunsigned", bits, F.expr(f"CAST({_ROW} & 63 AS int)"))
+        return hit.bitwiseAND(F.lit(1)) == 1
 
     def _by_group(self, ordinal: str, groups: np.ndarray) -> Column:
-        """Index of a row's word, NULL where it has none: a comparison per group, the largest first.
+        """Index of a row's word, -1 where it has none: a comparison per group, the largest first.
         """
         several = len(np.unique(groups // (self.write_id_span * len(self.properties)))) > 1
         cases = []
         for slot in sorted(groups.tolist(), key=lambda one: -int(self.spans[one])):
             rest, position = divmod(slot, len(self.properties))
             entity, write_id = divmod(rest, self.write_id_span)
-            word = f"(shiftright({ROW_ID}, 6) - {int(self.lows[slot])})"
-            same = (f"{WRITE_ID} = {self.low_write_id + write_id}"
-                    f" AND {BUCKET} = {self.properties[position]}"
-                    f" AND {word} BETWEEN 0 AND {int(self.spans[slot]) - 1}")
+            low, start = int(self.lows[slot]), int(self.starts[slot])
+            same = (f"{_WRITE} = {self.low_write_id + write_id}"
+                    f" AND {_PROPERTY} = {self.properties[position]}"
+                    f" AND {_WORD} BETWEEN {low} AND {low + int(self.spans[slot]) - 1}")
             if several:
                 same = f"{ordinal} = {entity} AND {same}"
-            cases.append(f"WHEN {same} THEN {int(self.starts[slot])} + {word}")
-        return F.expr(f"CAST(CASE {' '.join(cases)} END AS int)")
+            cases.append(f"WHEN {same} THEN {_WORD} + {start - low}")
+        return F.expr(f"CAST(CASE {' '.join(cases)} ELSE -1 END AS int)")
 
     def _by_slot(self, spark: SparkSession, ordinal: str) -> Column:
         """The same through a table with an entry for every (entity, write id, property)."""
         high = self.low_write_id + self.write_id_span - 1
         properties = ", ".join(map(str, self.properties))
-        place = f"(array_position(array({properties}), {BUCKET}) - 1)"
+        place = f"(array_position(array({properties}), {_PROPERTY}) - 1)"
         slot = F.expr(
-            f"CASE WHEN {WRITE_ID} BETWEEN {self.low_write_id} AND {high}"
-            f" AND {BUCKET} IN ({properties})"
-            f" THEN CAST(({ordinal} * {self.write_id_span} + {WRITE_ID} - {self.low_write_id})"
+            f"CASE WHEN {_WRITE} BETWEEN {self.low_write_id} AND {high}"
+            f" AND {_PROPERTY} IN ({properties})"
+            f" THEN CAST(({ordinal} * {self.write_id_span} + {_WRITE} - {self.low_write_id})"
             f" * {len(self.properties)} + {place} AS int) END")
-        word = F.expr(f"shiftright({ROW_ID}, 6)") - F.get(_scalar(spark, self.lows), slot)
+        word = F.expr(_WORD) - F.get(_scalar(spark, self.lows), slot)
         covered = (word >= 0) & (word < F.get(_scalar(spark, self.spans), slot))
         index = F.get(_scalar(spark, self.starts), slot) + word
         return F.when(covered, index.cast("int"))
+
+
+_WRITE, _PROPERTY, _ROW = (f"coalesce({name}, -1)" for name in (WRITE_ID, BUCKET, ROW_ID))
+_WORD = f"shiftright({_ROW}, 6)"
+"""Keys are never NULL. That Spark knows it too halves the code which it makes of the test."""
 
 
 def _scalar(spark: SparkSession, values: np.ndarray) -> Column:

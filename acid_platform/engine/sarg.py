@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from py4j.java_gateway import JavaClass
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
+from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.limited import is_limited
+from acid_platform.engine.relations import kept
 from acid_platform.engine.row_keys import ROW_ID_COLUMN
 from acid_platform.engine.types import spark_schema
 from acid_platform.layout.types import Column
@@ -71,11 +73,16 @@ def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> list
     ids = T.StructType([T.StructField(name, T.LongType())
                         for name in ("writeid", "bucketid", "rowid")])
     fields = T.StructType([*spark_schema(columns).fields, T.StructField(ROW_ID_COLUMN, ids)])
-    # An RDD, so that the optimiser does not fold the plan of an empty relation away.
-    nothing = spark.sparkContext._jsc.emptyRDD()
+
+    def empty() -> DataFrame:
+        # An RDD, so that the optimiser does not fold the plan of an empty relation away.
+        nothing = spark.sparkContext._jsc.emptyRDD()
+        made = spark._jsparkSession.createDataFrame(nothing, _type(spark, fields))
+        return ClassicFrame(made, spark)
+
     with raise_as_ours():
-        none = spark._jsparkSession.createDataFrame(nothing, _type(spark, fields))
-        plan = none.filter(where).queryExecution().optimizedPlan()
+        none = kept(spark, ("empty", *columns), 0, empty)
+        plan = none._jdf.filter(where).queryExecution().optimizedPlan()
     if plan.nodeName() != "Filter":
         return []
     strategy = getattr(_java(spark, f"{_SOURCES}.DataSourceStrategy$"), "MODULE$")

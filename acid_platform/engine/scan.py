@@ -7,7 +7,7 @@ invalid write ids, then the reader's predicate, last the test for deletes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +20,7 @@ from acid_platform.engine.predicates import columns_of
 from acid_platform.engine.row_keys import (
     BUCKET,
     FILE_NAME_COLUMN,
+    KEYS,
     ROW_ID,
     ROW_ID_COLUMN,
     WRITE_ID,
@@ -116,8 +117,8 @@ class ScanBuilder:
     """Builds the frame of one TableScan: only the wanted columns, only rows that `where` accepts.
 
     `wanted` None: all columns. Columns that `where` reads are added to them. The predicate comes
-    before the delete test, and as search argument before decoding. Without `identities`, `KEYS`
-    may be NULL where they would have to be counted; `file_names` adds FILE_NAME_COLUMN.
+    before the delete test, and as search argument before decoding. Without `identities` there are
+    no `KEYS`; `file_names` adds FILE_NAME_COLUMN.
     """
 
     def __init__(
@@ -130,7 +131,8 @@ class ScanBuilder:
         self.where = where
         read = columns_of(where) if where else frozenset[str]()
         self.filters_ids = read is None or ROW_ID_COLUMN in read
-        self.identities = identities or self.filters_ids
+        self.shows_ids = identities
+        self.needs_ids = identities or self.filters_ids
         if wanted is None or read is None:
             self.columns = scan.columns
         else:
@@ -140,7 +142,7 @@ class ScanBuilder:
             self.columns = (schema.cheapest(scan.columns) or scan.columns[0],)
 
     def rows(self) -> DataFrame:
-        """Live rows: the columns, the partition columns, then `KEYS` (their identity).
+        """Live rows: the columns, the partition columns, then `KEYS`, their identity.
 
         Raises InvalidExpression and UnknownColumn for `where`.
         """
@@ -156,33 +158,47 @@ class ScanBuilder:
                 self.spark, self.columns, self.scan.partition_columns, self.where)
         frames = [frame for group in groups for frame in self._group(group, options)]
         if not frames:
-            return self._filtered(self._empty())
+            nothing = self._filtered(self._empty())
+            return nothing if self.shows_ids else nothing.drop(*KEYS)
         return reduce(DataFrame.union, frames)
 
     def _group(self, group: list[EntityScan], options: dict[str, str]) -> Iterator[DataFrame]:
+        found = [(self._branch(entity, source), (ordinal, source))
+                 for ordinal, entity in enumerate(group) for source in entity.sources.inserts]
+        keys = [entity.deletes for entity in group]
+        tested = {branch for branch, _ in found if branch.test_deletes}
+        bitmap = DeleteBitmap.build(keys) if tested else None
         branches: dict[_Branch, list[Found]] = {}
-        for ordinal, entity in enumerate(group):
-            for source in entity.sources.inserts:
-                branches.setdefault(self._branch(entity, source), []).append((ordinal, source))
+        for branch, one in found:
+            # A bitmap's test of all rows costs less than a scan of their own for files without
+            # deletes: after a union Spark writes and reads every row once more.
+            if bitmap is not None and (beside := replace(branch, test_deletes=True)) in tested:
+                branch = beside
+            branches.setdefault(branch, []).append(one)
         frames_of = SourceFrames(
             self.spark, self.scan.files, self.scan.columns, self.columns,
             self.scan.partition_columns, [Entity(one.partition, one.values) for one in group],
             self.scan.format, options, self.file_names)
-        for branch, found in branches.items():
+        for branch, sources in branches.items():
+            tests = branch.test_deletes
             if branch.streamed:
-                frames = [frames_of.streamed(found, self.scan.write_ids, branch.test_deletes)]
+                frames = [frames_of.streamed(sources, self.scan.write_ids, tests)]
             else:
-                frames = list(frames_of.native(branch.kind, branch.positional, found,
-                                               self._validity(branch), branch.test_deletes))
+                frames = list(frames_of.native(
+                    branch.kind, branch.positional, sources, self._validity(branch),
+                    self.needs_ids or tests, tests))
             for frame in frames:
                 rows = self._filtered(frame)
-                if branch.test_deletes:
-                    rows = self._without_deleted(rows, group).drop(ENTITY)
-                yield rows
+                if tests:
+                    rows = self._without_deleted(rows, keys, bitmap)
+                have_keys = self.needs_ids or tests or branch.streamed
+                helpers = [*([ENTITY] if tests else []),
+                           *(KEYS if have_keys and not self.shows_ids else [])]
+                yield rows.drop(*helpers) if helpers else rows
 
     def _branch(self, entity: EntityScan, source: Source) -> _Branch:
         test_deletes = entity.deletes.may_touch(source.low, source.high, source.number)
-        counted = source.kind is SourceKind.RAW and (self.identities or test_deletes)
+        counted = source.kind is SourceKind.RAW and (self.needs_ids or test_deletes)
         return _Branch(source.kind, counted or source.length is not None, source.positional,
                        source.test_rows and source.kind is SourceKind.ACID, test_deletes,
                        source.above)
@@ -209,9 +225,9 @@ class ScanBuilder:
             with_id = frame.selectExpr("*", ROW_ID_STRUCT)
             return with_id.filter(self.where).drop(ROW_ID_COLUMN)
 
-    def _without_deleted(self, frame: DataFrame, group: list[EntityScan]) -> DataFrame:
-        keys = [entity.deletes for entity in group]
-        bitmap = DeleteBitmap.build(keys)
+    def _without_deleted(
+        self, frame: DataFrame, keys: list[DeleteKeys], bitmap: DeleteBitmap | None
+    ) -> DataFrame:
         if bitmap is not None:
             return frame.filter(~bitmap.deleted(self.spark, ENTITY))
         gone = keys_frame(self.spark, keys)
@@ -243,10 +259,12 @@ def read_frame(
     `columns` limits the result to these names, in this order; they must exist. Raises
     InvalidExpression and UnknownColumn for `where`.
     """
-    frame = ScanBuilder(
-        spark, scan, columns, where, identities=row_id, file_names=file_name).rows()
+    builder = ScanBuilder(spark, scan, columns, where, identities=row_id, file_names=file_name)
+    frame = builder.rows()
     partition = [column.name for column in scan.partition_columns]
     names = list(columns) if columns is not None else [c.name for c in scan.columns] + partition
+    if not (row_id or file_name) and names == [c.name for c in builder.columns] + partition:
+        return frame
     chosen = [f"`{name.lower()}`" for name in names]
     return frame.selectExpr(*chosen, *([ROW_ID_STRUCT] if row_id else []),
                             *([FILE_NAME_COLUMN] if file_name else []))

@@ -21,7 +21,8 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.failures import NO_INSERT
 from acid_platform.engine.formats import read_plain
-from acid_platform.engine.limited import as_read, marked
+from acid_platform.engine.limited import as_read, is_limited, marked
+from acid_platform.engine.relations import kept
 from acid_platform.engine.row_keys import (
     BUCKET,
     FILE_NAME_COLUMN,
@@ -120,7 +121,7 @@ class SourceFrames:
 
     def native(
         self, kind: SourceKind, positional: bool, found: Sequence[Found], tests: Sequence[str],
-        with_entity: bool,
+        with_keys: bool, with_entity: bool,
     ) -> Iterator[DataFrame]:
         """By Spark's own readers; rows without ACID columns get no keys.
 
@@ -131,10 +132,9 @@ class SourceFrames:
             # Paths that don't tell the partition by their depth: entity by entity.
             for ordinal in sorted(ordinals):
                 own = [one for one in found if one[0] == ordinal]
-                yield from self.native(kind, positional, own, tests, with_entity)
+                yield from self.native(kind, positional, own, tests, with_keys, with_entity)
             return
-        uris = [self.files.uri(path) for path in sorted(source.path for _, source in found)]
-        frame = self._read(kind, positional, uris, tests)
+        frame, uris = self._read(kind, positional, [source for _, source in found], tests)
         if len(ordinals) > 1:
             paths = _PathValues(uris, frame, self)
             entity, values = paths.ordinal(), paths.values()
@@ -143,19 +143,39 @@ class SourceFrames:
             entity = str(ordinal)
             values = [self._literals(i)[ordinal] for i in range(len(self.partition_columns))]
         acid = kind is SourceKind.ACID
-        prefix = f"{schema.ROW}." if acid else ""
-        stored = {one.name: as_read(f"{prefix}`{one.name}`", one.type) for one in self.columns}
+        keys = _STORED_KEYS if acid else _NO_KEYS
         yield self._marked(frame.selectExpr(
-            *(f"{value} AS `{name}`" for name, value in stored.items()),
-            *self._named(values), *(_STORED_KEYS if acid else _NO_KEYS),
+            *self._stored(acid), *self._named(values), *(keys if with_keys else ()),
             *([f"{entity} AS {ENTITY}"] if with_entity else []),
             *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else [])))
+
+    def _stored(self, acid: bool) -> list[str]:
+        """The columns out of a file, as SQL: each string more is another call into the JVM."""
+        if acid and not any(is_limited(one.type) for one in self.columns):
+            return [f"{schema.ROW}.* EXCEPT ({_no_field(self.columns)})"]
+        prefix = f"{schema.ROW}." if acid else ""
+        return [f"{as_read(f'{prefix}`{one.name}`', one.type)} AS `{one.name}`"
+                for one in self.columns]
 
     def _marked(self, frame: DataFrame) -> DataFrame:
         return marked(frame, (*self.columns, *self.partition_columns))
 
     def _read(
-        self, kind: SourceKind, positional: bool, uris: list[str], tests: Sequence[str]
+        self, kind: SourceKind, positional: bool, sources: Sequence[Source], tests: Sequence[str]
+    ) -> tuple[DataFrame, list[str]]:
+        """A frame over the files, which is kept, and their URIs."""
+        sizes = sorted((self.files.uri(one.path), one.size) for one in sources)
+        uris = [uri for uri, _ in sizes]
+        # Files with names like `_col0` are matched by the position in the whole table.
+        columns = self.columns if kind is SourceKind.ACID or not positional else self.table
+        key = (kind, self.format.name, *self.format.options.items(), columns, self.table,
+               *self.options.items(), *tests, *sizes)
+        return kept(self.spark, key, len(uris), lambda: self._opened(
+            kind, columns, uris, tests)), uris
+
+    def _opened(
+        self, kind: SourceKind, columns: Sequence[TableColumn], uris: list[str],
+        tests: Sequence[str],
     ) -> DataFrame:
         reader = (
             self.spark.read
@@ -163,12 +183,11 @@ class SourceFrames:
             .option("ignoreCorruptFiles", "false")
         )
         if kind is SourceKind.ACID:
-            rows = spark_schema(self.columns)
+            leaf = T.StructField(_no_field(columns), T.ByteType())
+            rows = T.StructType([*spark_schema(columns).fields, leaf])
             found = reader.options(**self.options).schema(event_schema(rows)).orc(uris)
-            return found.filter(" AND ".join([*_all_six(self.columns, uris), *tests]))
+            return found.filter(" AND ".join([*_all_six(columns, uris), *tests]))
         if kind is SourceKind.RAW:
-            # Files with names like `_col0` are matched by the position in the whole table.
-            columns = self.table if positional else self.columns
             return reader.schema(spark_schema(columns)).orc(uris)
         return read_plain(reader, uris, self.format, self.table)
 
@@ -207,21 +226,31 @@ def never_pushed(name: str) -> str:
     return f"coalesce({name}, -1)"
 
 
+def _no_field(columns: Sequence[TableColumn]) -> str:
+    """A name that no field of `row` has. It is NULL in every row, and costs nothing to decode."""
+    name = "__no_field"
+    while any(one.name == name for one in columns):
+        name += "_"
+    return name
+
+
 def _all_six(columns: Sequence[TableColumn], uris: Sequence[str]) -> list[str]:
     """Two tests, true for every row of a valid file: inserts whose keys are whole.
 
     Each is decided by its first part. No filter of the reader's can imply them, so that all six
     root columns stay in the scan. The first names nothing of `row`: it would come after the
     reader's filters on values, which are NULL where a file is none of ours. Its message is a
-    literal but for the operation: a file name would have to be there for every row.
+    literal but for the operation: a file name would have to be there for every row. Both are
+    compiled into the loop over all rows, so that shorter is faster.
     """
-    keys = " | ".join(f"CAST({one} AS bigint)" for one in schema.ACID_COLUMNS[1:5])
-    operation = f"coalesce(CAST({schema.OPERATION} AS bigint) | (({keys}) & 0), -1)"
+    keys = " | ".join(schema.ACID_COLUMNS[1:5])
+    whole = f"coalesce({schema.OPERATION} | (({keys}) & 0), -1) = {schema.INSERT_EVENT}"
+    wrong = f"if({schema.OPERATION} <> {schema.INSERT_EVENT}, {schema.OPERATION}, -1)"
     where = uris[0] if len(uris) == 1 else f"{commonpath(uris)} ({len(uris)} files)"
-    message = f"concat({sql_text(f'{NO_INSERT} {where}: ')}, {operation})"
-    leaf = f"{schema.ROW}.`{(schema.cheapest(columns) or columns[0]).name}`"
-    return [f"({operation} = {schema.INSERT_EVENT} OR CAST(raise_error({message}) AS boolean))",
-            f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT} OR {leaf} IS NULL)"]
+    message = f"concat({sql_text(f'{NO_INSERT} {where}: ')}, {wrong})"
+    return [f"({whole} OR CAST(raise_error({message}) AS boolean))",
+            f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT}"
+            f" OR {schema.ROW}.{_no_field(columns)} IS NULL)"]
 
 
 _STORED_KEYS = (
