@@ -1,0 +1,133 @@
+"""trinodb/trino #14637: MERGE into a partitioned table drops rows when several tasks write.
+
+What its analysis found: a file could not be written, a bucket or `_orc_acid_version`, and the
+statement committed without it. So: many tasks write right rows, and whichever file can't be written
+ends the statement with an error and nothing of it to be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from acid_platform.engine import merge, write
+from acid_platform.errors import AcidError
+from acid_platform.storage.files import Files
+from acid_platform.table import Table
+from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "customer string, purchases int, zip int, spouse string, region int"
+REGIONS = 5
+TASKS = 4
+Row = tuple[str, int, int, str, int]
+
+
+@pytest.fixture(autouse=True)
+def both_readers() -> None:
+    """Each test reads with both."""
+
+
+@pytest.fixture
+def warehouse(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Warehouse]:
+    """Writes with many tasks: one for each eight rows that a MERGE inserts."""
+    monkeypatch.setattr(merge, "ROWS_PER_WRITER", 8)
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", str(TASKS))
+    with temporary_warehouse(tmp_path / "wh", spark) as opened:
+        yield opened
+    spark.conf.set("spark.sql.shuffle.partitions", str(before))
+
+
+def row(k: int, purchases: int, zipped: int, spouse: str) -> Row:
+    return f"joe_{k}", purchases, zipped, f"{spouse}_{k}", k % REGIONS
+
+
+def frame(warehouse: Warehouse, rows: list[Row]) -> DataFrame:
+    return warehouse.spark.createDataFrame(rows, COLUMNS).repartition(TASKS)
+
+
+def stored(table: Table) -> list[Row]:
+    found = sorted(tuple(one) for one in table.read().collect())
+    assert found == sorted(tuple(one.values()) for one in table.to_arrow().to_pylist())
+    return found
+
+
+def table_of(warehouse: Warehouse, rows: list[Row]) -> Table:
+    name = COLUMNS.rpartition(", ")
+    table = warehouse.create_table("db.merged", name[0], partitioned_by=[name[2]])
+    table.insert(frame(warehouse, rows))
+    return table
+
+
+ON = "t.customer = s.customer AND t.region = s.region"
+CHANGES = {"purchases": "s.purchases", "zip": "s.zip"}
+
+
+def test_many_tasks_merge_right_rows(warehouse: Warehouse) -> None:
+    table = table_of(warehouse, [row(k, 1000, 50_000, "jan") for k in range(48)])
+    counts = table.merge(
+        frame(warehouse, [row(k, 3000, 83_000, "jill") for k in range(24, 112)]), ON,
+        when_matched_update=CHANGES, when_matched_delete="t.purchases = 1000 AND t.region = 3",
+        when_not_matched_insert="*")
+    rows = [row(k, 1000, 50_000, "jan") for k in range(24)]
+    rows += [row(k, 3000, 83_000, "jan") for k in range(24, 48) if k % REGIONS != 3]
+    rows += [row(k, 3000, 83_000, "jill") for k in range(48, 112)]
+    assert stored(table) == sorted(rows)
+    assert (counts.updated, counts.deleted, counts.inserted) == (20, 4, 64)
+    written = {one.name for one in Path(table.location).glob("region=*/delta_0000002_*/bucket_*")}
+    assert len(written) > TASKS, "this was to be written by many tasks"
+    table.merge(frame(warehouse, [row(k, 5000, 85_000, "jen") for k in range(112)]), ON,
+                when_matched_update={**CHANGES, "spouse": "s.spouse"}, when_not_matched_insert="*")
+    assert stored(table) == sorted(row(k, 5000, 85_000, "jen") for k in range(112))
+
+
+STEPS = {
+    "a version file": (write, "_mark"),
+    "a bucket": (write, "finish_flat_file"),
+    "a file of deletes": (write, "finish_delete_file"),
+    "a directory that is put in its place": (Files, "publish"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_file_that_cannot_be_written_ends_the_merge(
+    warehouse: Warehouse, step: str
+) -> None:
+    before = [row(k, 1000, 50_000, "jan") for k in range(20)]
+    source = [row(k, 3000, 83_000, "jill") for k in range(10, 40)]
+    table = table_of(warehouse, before)
+    place, name = STEPS[step]
+    real, calls = getattr(place, name), 0
+    fails_at = REGIONS  # others of the same kind are written by then
+
+    def failing(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls >= fails_at:
+            raise OSError(5, "could only be written to 0 of the 1 minReplication nodes")
+        return real(*args)
+
+    def run() -> None:
+        table.merge(frame(warehouse, source), ON, when_matched_update=CHANGES,
+                    when_not_matched_insert="*")
+
+    with mock.patch.object(place, name, failing), pytest.raises(
+            (AcidError, OSError), match="minReplication"):
+        run()
+    assert calls >= fails_at
+    assert stored(table) == sorted(before)
+    run()
+    assert stored(table) == sorted(
+        [row(k, 1000, 50_000, "jan") for k in range(10)]
+        + [row(k, 3000, 83_000, "jan") for k in range(10, 20)]
+        + [row(k, 3000, 83_000, "jill") for k in range(20, 40)])
