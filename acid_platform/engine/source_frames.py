@@ -152,7 +152,7 @@ class SourceFrames:
     def _stored(self, acid: bool) -> list[str]:
         """The columns out of a file, as SQL: each string more is another call into the JVM."""
         if acid and not any(is_limited(one.type) for one in self.columns):
-            return [f"{schema.ROW}.* EXCEPT ({_no_field(self.columns)})"]
+            return [f"{schema.ROW}.* EXCEPT ({_NO_FIELD})"]
         prefix = f"{schema.ROW}." if acid else ""
         return [f"{as_read(f'{prefix}`{one.name}`', one.type)} AS `{one.name}`"
                 for one in self.columns]
@@ -183,10 +183,10 @@ class SourceFrames:
             .option("ignoreCorruptFiles", "false")
         )
         if kind is SourceKind.ACID:
-            leaf = T.StructField(_no_field(columns), T.ByteType())
+            leaf = T.StructField(_NO_FIELD, T.ByteType())
             rows = T.StructType([*spark_schema(columns).fields, leaf])
             found = reader.options(**self.options).schema(event_schema(rows)).orc(uris)
-            return found.filter(" AND ".join([*_all_six(columns, uris), *tests]))
+            return found.filter(" AND ".join([*_all_six(uris), *tests]))
         if kind is SourceKind.RAW:
             return reader.schema(spark_schema(columns)).orc(uris)
         return read_plain(reader, uris, self.format, self.table)
@@ -226,15 +226,11 @@ def never_pushed(name: str) -> str:
     return f"coalesce({name}, -1)"
 
 
-def _no_field(columns: Sequence[TableColumn]) -> str:
-    """A name that no field of `row` has. It is NULL in every row, and costs nothing to decode."""
-    name = "__no_field"
-    while any(one.name == name for one in columns):
-        name += "_"
-    return name
+_NO_FIELD = "__no_field"
+"""A field of `row` that no file has, nor may: NULL in every row, and nothing to decode."""
 
 
-def _all_six(columns: Sequence[TableColumn], uris: Sequence[str]) -> list[str]:
+def _all_six(uris: Sequence[str]) -> list[str]:
     """Two tests, true for every row of a valid file: inserts whose keys are whole.
 
     Each is decided by its first part. No filter of the reader's can imply them, so that all six
@@ -250,7 +246,7 @@ def _all_six(columns: Sequence[TableColumn], uris: Sequence[str]) -> list[str]:
     message = f"concat({sql_text(f'{NO_INSERT} {where}: ')}, {wrong})"
     return [f"({whole} OR CAST(raise_error({message}) AS boolean))",
             f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT}"
-            f" OR {schema.ROW}.{_no_field(columns)} IS NULL)"]
+            f" OR {schema.ROW}.{_NO_FIELD} IS NULL)"]
 
 
 _STORED_KEYS = (
