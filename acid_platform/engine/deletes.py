@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acid_platform.engine.relations import kept
 from acid_platform.engine.row_keys import BUCKET, ROW_ID, WRITE_ID
 from acid_platform.storage.deletes import DeleteKeys
 
@@ -78,6 +80,13 @@ class DeleteBitmap:
         `ordinal` names the column of the row's entity. The arrays reach the plan as uncorrelated
         scalar subqueries: evaluated once, then each test is an array load.
         """
+        arrays = (self.words, self.starts, self.lows, self.spans)
+        key = (ordinal, self.low_write_id, self.write_id_span, self.properties,
+               *(blake2b(one.tobytes()).digest() for one in arrays))
+        return kept(spark, key, sum(one.nbytes for one in arrays),
+                    lambda: self._test(spark, ordinal))
+
+    def _test(self, spark: SparkSession, ordinal: str) -> Column:
         groups = np.flatnonzero(self.starts >= 0)
         few = len(groups) <= FEW_GROUPS
         index = self._by_group(ordinal, groups) if few else self._by_slot(spark, ordinal)

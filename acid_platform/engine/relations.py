@@ -1,7 +1,8 @@
-"""Frames over data files, kept for the reads that come after.
+"""What scans are made of, kept for the reads that come after: frames over files, tests for deletes.
 
 Files of a snapshot never change, and Spark takes some 30 milliseconds to list and resolve a handful
-of them again: much of a short query. What is kept are plans and file sizes, never rows.
+of them again, as much for the bitmap of their deletes: much of a short query. What is kept are
+plans, file sizes and bitmaps, never rows.
 """
 
 from __future__ import annotations
@@ -9,32 +10,40 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
-MAX_FRAMES = 64
-MAX_FILES = 20_000
-"""Of all frames that are kept; each file takes some hundred bytes in the JVM."""
+MAX_ENTRIES = 64
+MAX_BYTES = 64 << 20
+"""Of all that is kept, in the JVM."""
+FILE_BYTES = 1000
+"""What the JVM holds of a file: its status and paths."""
 
-_kept: OrderedDict[Hashable, tuple[DataFrame, int]] = OrderedDict()
+_Part = TypeVar("_Part", DataFrame, Column)
+_kept: OrderedDict[Hashable, tuple[tuple[SparkSession, Any], int]] = OrderedDict()
 _guard = threading.Lock()
 
 
 def kept(
-    spark: SparkSession, key: Hashable, files: int, make: Callable[[], DataFrame]
-) -> DataFrame:
-    """The frame that `make` made for an equal key of this session, or a new one; thread-safe.
+    spark: SparkSession, key: Hashable, size: int, make: Callable[[], _Part]
+) -> _Part:
+    """What `make` made for an equal key of this session, or a new one; thread-safe.
 
-    The key must tell everything that `make` depends on: for `files`, their paths and sizes.
+    The key must tell everything that `make` depends on: of files, their paths and sizes. `size`
+    in bytes.
     """
-    key = (id(spark), key)  # the frame keeps its session, so no other gets that id
+    key = (id(spark), key)  # kept with its session, so that no other gets that id
     with _guard:
         if key in _kept:
             _kept.move_to_end(key)
-            return _kept[key][0]
-    frame = make()
+            found: _Part = _kept[key][0][1]
+            return found
+    made = make()
+    if size > MAX_BYTES // 2:  # it would drive out all others
+        return made
     with _guard:
-        _kept[key] = frame, files
-        while len(_kept) > MAX_FRAMES or sum(count for _, count in _kept.values()) > MAX_FILES:
+        _kept[key] = (spark, made), size
+        while len(_kept) > MAX_ENTRIES or sum(one for _, one in _kept.values()) > MAX_BYTES:
             _kept.popitem(last=False)
-    return frame
+    return made

@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 from acid_platform.engine.failures import NO_INSERT
 from acid_platform.engine.formats import read_plain
 from acid_platform.engine.limited import as_read, is_limited, marked
-from acid_platform.engine.relations import kept
+from acid_platform.engine.relations import FILE_BYTES, kept
 from acid_platform.engine.row_keys import (
     BUCKET,
     FILE_NAME_COLUMN,
@@ -170,7 +170,7 @@ class SourceFrames:
         columns = self.columns if kind is SourceKind.ACID or not positional else self.table
         key = (kind, self.format.name, *self.format.options.items(), columns, self.table,
                *self.options.items(), *tests, *sizes)
-        return kept(self.spark, key, len(uris), lambda: self._opened(
+        return kept(self.spark, key, FILE_BYTES * len(uris), lambda: self._opened(
             kind, columns, uris, tests)), uris
 
     def _opened(

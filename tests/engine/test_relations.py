@@ -41,10 +41,16 @@ def test_files_are_resolved_once(warehouse: Warehouse, monkeypatch: pytest.Monke
     table.insert(warehouse.spark.createDataFrame([(3, 30)], "id int, v int"))
     assert values(table) == [10, 10, 30]
     assert len(relations._kept) == 2
-    monkeypatch.setattr(relations, "MAX_FILES", 1)
+    table.delete("id = 1")
+    before = len(relations._kept)
+    assert values(table) == values(table) == [10, 30]
+    assert len(relations._kept) == before + 1, "the frame is known, the test for deletes is new"
+    table.delete("id = 2")
+    assert values(table) == [30]
+    monkeypatch.setattr(relations, "MAX_BYTES", 2 * relations.FILE_BYTES)
     assert table.update({"v": "v + 1"}, "id = 3") == 1
-    assert values(table) == [10, 10, 31]
-    assert sum(files for _, files in relations._kept.values()) <= 1
+    assert values(table) == [31]
+    assert sum(size for _, size in relations._kept.values()) <= relations.MAX_BYTES
 
 
 def test_a_table_made_anew_has_its_own_rows(warehouse: Warehouse) -> None:
