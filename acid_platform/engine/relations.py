@@ -1,8 +1,8 @@
 """What scans are made of, kept for the reads that come after: frames over files, tests for deletes.
 
-Files of a snapshot never change, and Spark takes some 30 milliseconds to list and resolve a handful
-of them again, as much for the bitmap of their deletes: much of a short query. What is kept are
-plans, file sizes and bitmaps, never rows.
+Files of a snapshot never change, and Spark takes 20 to 50 milliseconds to list and resolve a few of
+them again, and a dozen to take over the bitmap of their deletes: much of a short query. What is
+kept are plans, file sizes and bitmaps, never rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_ENTRIES = 64
 MAX_BYTES = 64 << 20
 """Of all that is kept, in the JVM."""
 FILE_BYTES = 1000
-"""What the JVM holds of a file: its status and paths."""
+"""An estimate of what the JVM holds of a file: its status and paths."""
 
 _Part = TypeVar("_Part", DataFrame, Column)
 _kept: OrderedDict[Hashable, tuple[tuple[SparkSession, Any], int]] = OrderedDict()

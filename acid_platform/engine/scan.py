@@ -138,7 +138,7 @@ class ScanBuilder:
         else:
             names = {*(name.lower() for name in wanted), *read}
             self.columns = tuple(c for c in scan.columns if c.name in names)
-        if not self.columns:  # a leaf is read in any case
+        if not self.columns:  # files without ACID columns have nothing else
             self.columns = (schema.cheapest(scan.columns) or scan.columns[0],)
 
     def rows(self) -> DataFrame:

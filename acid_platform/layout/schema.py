@@ -44,7 +44,7 @@ _WIDTH = {
 
 
 def cheapest(columns: Iterable[Column]) -> Column | None:
-    """The column that costs least to decode: a scan must reference a leaf of `row` (spark.md 1).
+    """The column that costs least to decode, for a scan that needs none: it has to name one.
 
     None when there is no column of a primitive type.
     """
