@@ -27,7 +27,7 @@ class Leases:
     """Fresh snapshots, each held until `release`, or until its one result is made. Thread-safe."""
 
     def __init__(
-        self, metastore: Metastore, layout: Callable[[TableRecord], TableLayout],
+        self, metastore: Metastore, layout: Callable[[TableRecord, Lease], TableLayout],
         info: Callable[[], ClientInfo],
     ) -> None:
         self._metastore, self._layout, self._info = metastore, layout, info
@@ -50,7 +50,7 @@ class Leases:
         try:
             lists = {name: explicit or lease.valid_write_ids(name) for name in names}
             scans = [
-                open_scan(self._layout(record), lists[record.name], lease.valid_txns, where)
+                open_scan(self._layout(record, lease), lists[record.name], lease.valid_txns, where)
                 for record, where in wanted
             ]
         except BaseException:
@@ -63,7 +63,7 @@ class Leases:
         """What a fresh snapshot sees of a table; its files stay like those of a scan."""
         lease = self._open(record.name)
         write_ids = lease.valid_write_ids(record.name)
-        layout = self._layout(record)
+        layout = self._layout(record, lease)
         self._keep(lease, [open_scan(layout, write_ids, lease.valid_txns)])
         return TableSnapshot(record.name, write_ids, lease.valid_txns,
                              select_entities(layout, write_ids, lease.valid_txns))
@@ -103,8 +103,8 @@ class Leases:
         lease = self._open(record.name)
         try:
             write_ids = explicit or lease.valid_write_ids(record.name)
-            yield arrow_scan(self._layout(record), write_ids, lease.valid_txns, columns, where,
-                             row_id)
+            yield arrow_scan(self._layout(record, lease), write_ids, lease.valid_txns, columns,
+                             where, row_id)
         finally:
             with suppress(SnapshotExpired):
                 lease.commit()

@@ -89,8 +89,8 @@ class SnapshotTable:
     ) -> DataFrame:
         """As Table.read, at this snapshot. Raises SnapshotExpired after the block."""
         write_ids = self._lease.valid_write_ids(self._record.name)
-        scan = open_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
-                         where)
+        scan = open_scan(self._warehouse.layout(self._record, self._lease), write_ids,
+                         self._lease.valid_txns, where)
         return filtered(self._warehouse.spark, scan, columns, where, row_id, self._record.name)
 
     def to_arrow(
@@ -103,8 +103,8 @@ class SnapshotTable:
             raise SnapshotExpired(f"{self._record.name}: the block of this snapshot has ended; take"
                                   " a new one by Warehouse.snapshot") from error
         write_ids = self._lease.valid_write_ids(self._record.name)
-        return arrow_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
-                          columns, where, row_id).table()
+        return arrow_scan(self._warehouse.layout(self._record, self._lease), write_ids,
+                          self._lease.valid_txns, columns, where, row_id).table()
 
 
 def full_name(name: str) -> str:

@@ -16,6 +16,8 @@ from acid_platform.engine.write import WriteTarget, Written
 from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
 from acid_platform.services.context import Context, compression
+from acid_platform.services.manifest import directory_listing
+from acid_platform.snapshot.listing import EntityListing
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
 
@@ -57,7 +59,7 @@ class Statements:
         scans = []
         for record, where in wanted:
             write_ids, txns = self.lists(record.name)
-            layout = own_partitions(self.context.layout(record), self.reports)
+            layout = self.layout(record)
             scans.append(open_scan(layout, write_ids, txns, where))
         return scans
 
@@ -72,6 +74,10 @@ class Statements:
 
     def lists(self, table: str) -> tuple[ValidWriteIdList, ValidTxnList]:
         return self.begun.valid_write_ids(table), self.begun.valid_txns
+
+    def layout(self, record: TableRecord) -> TableLayout:
+        """The table with what the transaction itself has written so far."""
+        return with_own(self.context.layout(record, self.begun), self.reports)
 
     def target(self, record: TableRecord, layout: TableLayout) -> WriteTarget:
         """Of the next statement."""
@@ -111,9 +117,9 @@ class Statements:
                 raise self._overwritten_before(*entity)
             if overwrite:
                 self._overwritten.add(entity)
-            self.reports.append(WriteReport(
-                record.name, one.partition or None, operation, one.directory, one.rows, one.bytes,
-                one.files, overwrite))
+            self.reports.append(WriteReport.of(
+                record.name, one.partition or None, operation, one.directory, one.contents,
+                overwrite))
         return sum(one.rows for one in written if not one.deletes)
 
     def count(self, table: str, **rows: int) -> None:
@@ -131,7 +137,19 @@ class Statements:
         )
 
 
-def own_partitions(layout: TableLayout, reports: Sequence[WriteReport]) -> TableLayout:
-    """The layout with partitions that only the transaction itself has written so far."""
-    mine = {one.partition: () for one in reports if one.table == layout.name and one.partition}
-    return replace(layout, partitions={**mine, **layout.partitions}) if mine else layout
+def with_own(layout: TableLayout, reports: Sequence[WriteReport]) -> TableLayout:
+    """The layout with the files, and perhaps partitions, that only the transaction itself has
+    written so far."""
+    mine = [one for one in reports if one.table == layout.name]
+    if not mine:
+        return layout
+
+    def listings(partitions: Sequence[str]) -> list[EntityListing]:
+        return [
+            listing.joined(directory_listing(listing.location, one.directory, one.contents)
+                           for one in mine if one.partition == (name or None) and one.contents)
+            for name, listing in zip(partitions, layout.listings(partitions), strict=True)
+        ]
+
+    partitions = {one.partition: () for one in mine if one.partition}
+    return replace(layout, partitions={**partitions, **layout.partitions}, listings=listings)

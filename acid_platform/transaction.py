@@ -32,7 +32,7 @@ from acid_platform.layout.types import UNNAMED, Column
 from acid_platform.metastore.records import TableRecord, WriteReport
 from acid_platform.services.context import Context, columns_of_record
 from acid_platform.services.declaration import widened
-from acid_platform.statements import Statements, own_partitions
+from acid_platform.statements import Statements
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
 
@@ -173,8 +173,7 @@ class TransactionTable:
     ) -> pa.Table:
         """Rows as Table.to_arrow, at the transaction's snapshot and with its own writes."""
         write_ids, txns = self._work.lists(self.name)
-        layout = own_partitions(self._layout(), self._work.reports)
-        return arrow_scan(layout, write_ids, txns, columns, where, row_id).table()
+        return arrow_scan(self._layout(), write_ids, txns, columns, where, row_id).table()
 
     def insert(self, rows: Rows) -> int:
         """Append; partitions are made as the rows need them. Returns the number of rows.
@@ -220,7 +219,7 @@ class TransactionTable:
         """
         self._work.lock(self._record, Statement.TRUNCATE)
         self._work.refuse_after_overwrite(self._record)
-        layout = own_partitions(self._layout(), self._work.reports)
+        layout = self._layout()
         partitions = sorted(layout.partitions) if self._partition_columns else [""]
         if partition is not None:
             name = partition_name(self._fixed(partition))
@@ -325,7 +324,7 @@ class TransactionTable:
         return (*self._columns, *self._partition_columns)
 
     def _layout(self) -> TableLayout:
-        return self._work.context.layout(self._record)
+        return self._work.layout(self._record)
 
     def _scan(self, where: Where) -> TableScan:
         pruning = where.pruning if isinstance(where, Condition) else where

@@ -30,6 +30,7 @@ from acid_platform.services import worker
 from acid_platform.services.adoption import columns_of_file, survey
 from acid_platform.services.context import table_layout, worker_id
 from acid_platform.services.declaration import Declaration
+from acid_platform.services.manifest import Progress
 from acid_platform.snapshots import Snapshot, full_name
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
+    from acid_platform.metastore.client import Transaction as Begun
     from acid_platform.sql import Answer, SqlSession
 
 
@@ -141,19 +143,21 @@ class Warehouse:
         partitioned_by: Sequence[str] = (),
         clustered_by: tuple[Sequence[str], int] | None = None,
         snapshot: ValidWriteIdList | str | None = None,
-        properties: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None, progress: Progress | None = None,
     ) -> Table:
         """A table that is there already: a Hive ACID directory, or plain ORC files (P24).
 
-        No file is touched; plain files become original files of write id 0. `schema` None takes the
-        columns of one of its ORC files. Write ids that `snapshot` does not see count as aborted for
-        ever; without it everything that is found counts as committed, and a warning says so. New
-        ids start above the highest that any name holds. Nobody else may write there afterwards.
+        Every footer is opened, and what it tells is recorded (P26); `progress` is told before each
+        partition. No file is touched; plain files become original files of write id 0. `schema`
+        None takes the columns of one of its ORC files. Write ids that `snapshot` does not see count
+        as aborted for ever; without it everything that is found counts as committed, and a warning
+        says so. New ids start above the highest that any name holds. Nobody else may write there
+        afterwards.
 
         Raises TableExists, InvalidDefinition, MalformedName, CorruptFile.
         """
         full, where = full_name(name), os.fspath(location)
-        found = survey(full, where, len(partitioned_by))
+        found = survey(full, where, len(partitioned_by), properties, progress)
         files, root = Files.of(where)
         columns = (columns_of_file(files, found.sample, full) if schema is None
                    else parse_columns(schema))
@@ -189,9 +193,9 @@ class Warehouse:
         """Gone at once for new snapshots; its files go when no older one needs them (C41)."""
         self.metastore.drop_table(full_name(name))
 
-    def layout(self, record: TableRecord) -> TableLayout:
-        """Where a table lies and which partitions it has now."""
-        return table_layout(self.metastore, record)
+    def layout(self, record: TableRecord, txn: Begun) -> TableLayout:
+        """Where a table lies, its partitions, and the files that the transaction may read."""
+        return table_layout(self.metastore, record, txn)
 
     # --- transactions and snapshots ------------------------------------------------------------
 

@@ -18,13 +18,15 @@ from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine import compact
 from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.engine.open import TableLayout
+from acid_platform.engine.open import Listings, TableLayout
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.types import parse_columns
 from acid_platform.snapshot import select
+from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_writer import acid_schema
+from acid_platform.storage.recorded import recorded_file
 from acid_platform.storage.rewrite import rewrite_bucket
 from acid_platform.transactions import ValidTxnList
 from tests.notation import names, txns, write_ids
@@ -34,6 +36,21 @@ P = 536870912
 B1, B2 = P + (1 << 16), P + (2 << 16)
 
 Row = tuple[Any, ...]
+
+
+def contents_of(directory: Path) -> Contents:
+    """The record of the files in a directory that a test wrote (P26)."""
+    files, where = Files.of(str(directory))
+    return Contents(tuple(
+        recorded_file(files, f"{where}/{one.name}", one.name,
+                      deletes=directory.name.startswith("delete_"))
+        for one in sorted(directory.iterdir()) if not one.name.startswith(("_", "."))))
+
+
+def listed(files: Files, path: str) -> Listings:
+    """What lies in the directories of a table that no metastore knows."""
+    return lambda partitions: files.entities([f"{path}/{one}".rstrip("/") for one in partitions])
+
 """originalTransaction, bucket property, rowId, then the values of the columns."""
 
 
@@ -116,7 +133,8 @@ class AcidTable:
         keys = parse_columns(self.partitioned_by) if self.partitioned_by else ()
         partitions = files.partition_directories(where, len(keys)) if keys else []
         return TableLayout("db.t", files, where, parse_columns(self.columns), keys,
-                           dict.fromkeys(partitions, ()), insert_only=self.insert_only)
+                           dict.fromkeys(partitions, ()), listed(files, where),
+                           insert_only=self.insert_only)
 
     def read(self, w: str = "99:M::", x: str = "", **options: Any) -> pa.Table:
         """What `to_arrow` gives at the lists of section 13's notation."""

@@ -20,6 +20,7 @@ from acid_platform.layout.types import Column, parse_type
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import orc_schema
 from acid_platform.transactions import ValidWriteIdList
+from tests.acid_files import listed
 
 HERE = Path(__file__).parent / "fixtures" / "hive"
 MORE = Path(os.environ.get("ACID_FIXTURES", HERE.parents[3] / "shared" / "fixtures" / "hive"))
@@ -49,7 +50,7 @@ def layout_of(root: Path) -> TableLayout:
     fields = kind.children if original else kind.children[5][1].children
     keys = (Column("p", parse_type("string")),) if partitions else ()
     return TableLayout(root.name, files, path, tuple(Column(*field) for field in fields), keys,
-                       dict.fromkeys(partitions, ()))
+                       dict.fromkeys(partitions, ()), listed(files, path))
 
 
 def _canonical(value: Any) -> Any:

@@ -29,7 +29,7 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS, Column
 from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
-from acid_platform.snapshot.listing import FileEntry
+from acid_platform.snapshot.recorded import Contents
 from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.deletes import NO_DELETES, DeleteKeys, load_keys
 from acid_platform.storage.entity import open_entity
@@ -37,7 +37,7 @@ from acid_platform.storage.files import Files
 from acid_platform.storage.fractions import refuse_finer
 from acid_platform.storage.keys import has_key_index
 from acid_platform.storage.orc import finish_plain_file, orc_schema
-from acid_platform.storage.plain import count_rows
+from acid_platform.storage.recorded import recorded_file
 from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket, written_values
 from acid_platform.transactions import CompactorWriteIdList
 
@@ -126,7 +126,7 @@ def rewrites(plan: CompactionPlan, work: CompactionWork) -> list[Rewrite]:
 
     Raises CompactionRefused, CorruptFile.
     """
-    sources, _ = open_entity(work.files, work.directory, work.write_ids)
+    sources, _ = open_entity(work.files, work.directory, work.write_ids, plan.location)
     found = {one.path: one for one in (*sources.inserts, *sources.deletes)}
     _refuse_lossy_types(work, found.values())
     major = plan.kind is CompactionKind.MAJOR
@@ -216,9 +216,10 @@ def finish(plan: CompactionPlan, work: CompactionWork, staging: str) -> Iterator
             work.files.write(
                 f"{where}/{names.METADATA_FILE}",
                 json.dumps({"thisFileVersion": "0", "dataFormat": "compacted"}).encode())
-        rows = sum(count_rows(work.files, info.path, work.plain or ORC) for info in data)
-        yield Written(work.partition, str(name), isinstance(name, DeltaName) and name.deletes,
-                      rows, sum(info.size for info in data), len(data))
+        deletes = isinstance(name, DeltaName) and name.deletes
+        yield Written(work.partition, str(name), deletes, Contents(tuple(
+            recorded_file(work.files, info.path, info.base_name, work.plain or ORC, deletes)
+            for info in data)))
 
 
 def _copy_plain(
@@ -246,7 +247,7 @@ def _refuse_finer(spark: SparkSession, plan: CompactionPlan, work: CompactionWor
     """Spark copies insert-only rows, and cuts nanoseconds. Raises CompactionRefused."""
     if not any(one.kind in TIMESTAMPS for column in work.columns for one in column.type.walk()):
         return
-    sources, _ = open_entity(work.files, _inputs(plan, work), work.write_ids)
+    sources, _ = open_entity(work.files, _inputs(plan, work), work.write_ids, plan.location)
     paths = [one.path for one in sources.inserts]
     where, stored = work.files.uri(plan.location), work.plain or ORC
 
@@ -279,7 +280,7 @@ def _scanned(
     Those of rows that were inserted under the same write id are applied in any case, as a minor
     compaction does.
     """
-    sources, keys = open_entity(work.files, directory, work.write_ids)
+    sources, keys = open_entity(work.files, directory, work.write_ids, directory.location)
     applied = keys if apply_deletes else load_keys(
         work.files, sources.deletes, work.write_ids, own=True)
     entity = EntityScan(directory, sources, applied, "", ())
@@ -321,10 +322,7 @@ def _actual(
     base: VisibleBase | None = None
     deltas: list[VisibleDelta] = []
     for output in outputs:
-        found = tuple(
-            FileEntry(f"{output.directory}/{info.base_name}", info.size)
-            for info in work.files.children(f"{staging}/{output.directory}")
-            if not names.is_hidden(info.base_name))
+        found = tuple(one.below(output.directory) for one in output.contents.files)
         name = names.parse_directory(output.directory)
         if isinstance(name, BaseName):
             base = VisibleBase(name, output.directory, found, compacted=True)

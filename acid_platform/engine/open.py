@@ -1,12 +1,13 @@
 """From a snapshot's lists to a scan: partitions pruned, directories selected, deletes loaded.
 
-Order matters (storage.md section 7): both lists are taken before the first listing, so that a
-compaction which ends meanwhile is invisible and its inputs are still there.
+Which files there are is what the metastore recorded for the snapshot (P26). Order matters
+(storage.md section 7): both lists are taken before the files are asked for, so that a compaction
+which ends meanwhile is invisible and its inputs are still there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -19,9 +20,13 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
+from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
+
+Listings = Callable[[Sequence[str]], list[EntityListing]]
+"""The files of some partitions of one table, in their order; '' is the unpartitioned table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,8 @@ class TableLayout:
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...]
     partitions: Mapping[str, tuple[int, ...]]
+    listings: Listings
+    """What may be read: the files that commits recorded (P26)."""
     floor: int = 0
     insert_only: bool = False
     """Files in the table's own format, without ACID columns (storage.md section 9)."""
@@ -50,6 +57,10 @@ class TableLayout:
                               f" of {self.name}")
         return values
 
+    def place(self, partition: str) -> str:
+        """The path of a partition's directory, or of the table's."""
+        return f"{self.path}/{partition}".rstrip("/")
+
 
 def select_entities(
     table: TableLayout, write_ids: ValidWriteIdList, txns: ValidTxnList,
@@ -65,7 +76,7 @@ def select_entities(
         name for name in (sorted(table.partitions) if table.partition_columns else [""])
         if only in (None, name) and may_match(where, table.partition_columns, table.values(name))
     ]
-    listings = table.files.entities([f"{table.path}/{name}".rstrip("/") for name in names])
+    listings = table.listings(names)
     return {
         name: select(listing, write_ids, txns,
                      floor=highest_floor(write_ids, table.floor, *table.partitions.get(name, ())),
@@ -97,7 +108,7 @@ def open_scan(
 
     def entity(name: str) -> EntityScan:
         directory = selected[name]
-        sources, deletes = open_entity(table.files, directory, write_ids)
+        sources, deletes = open_entity(table.files, directory, write_ids, table.name)
         return EntityScan(directory, sources, deletes, name, table.values(name))
 
     with ThreadPoolExecutor(8) as pool:

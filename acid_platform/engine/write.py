@@ -22,15 +22,18 @@ from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.formats import write_plain
 from acid_platform.errors import InvalidDefinition, PublicationFailed
 from acid_platform.layout import names, schema
-from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
 from acid_platform.layout.partitions import DEFAULT_PARTITION
 from acid_platform.layout.rowids import MAX_BUCKET, MAX_STATEMENT, ROW_ID_MASK
 from acid_platform.layout.types import Column as TableColumn
+from acid_platform.snapshot.listing import FileEntry
+from acid_platform.snapshot.recorded import NOTHING, Contents
 from acid_platform.storage.files import Files
 from acid_platform.storage.nesting import CODECS, finish_delete_file, finish_flat_file
 from acid_platform.storage.orc import finish_file, finish_plain_file
 from acid_platform.storage.plain import count_rows
+from acid_platform.storage.recorded import recorded_file
 
 KIND = "__kind"
 INSERTS, DELETES = "i", "d"
@@ -81,9 +84,20 @@ class Written:
     partition: str
     directory: str
     deletes: bool
-    rows: int
-    bytes: int
-    files: int
+    contents: Contents = NOTHING
+    """Its data files, as its commit records them (P26)."""
+
+    @property
+    def rows(self) -> int:
+        return self.contents.rows
+
+    @property
+    def bytes(self) -> int:
+        return self.contents.bytes
+
+    @property
+    def files(self) -> int:
+        return len(self.contents.files)
 
 
 def insert_ids(write_id: int, statement: int) -> list[Column]:
@@ -179,7 +193,7 @@ def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[Wri
             content = {"thisFileVersion": "0", "dataFormat": "truncated"}
             target.files.write(f"{ready}/{names.METADATA_FILE}", json.dumps(content).encode())
             _mark(target, ready)
-            built.append(Written(partition, target.base(), False, 0, 0, 0))
+            built.append(Written(partition, target.base(), False))
         target.still_open()
         _publish(target, staging, built)
         return built
@@ -252,7 +266,7 @@ def _build(
             where = f"{root}/{partition}".rstrip("/")
             ready = _ready(staging, partition, directory)
             written = _arrange(target, where, ready, Written(
-                partition, directory, kind == DELETES, 0, 0, 0), spark, flat)
+                partition, directory, kind == DELETES), spark, flat)
             if written.rows:
                 seen.add(partition)
                 yield written
@@ -264,7 +278,7 @@ def _build(
                 ready = _ready(staging, partition, target.base())
                 target.files.make_directory(ready)
                 _mark(target, ready)
-                yield Written(partition, target.base(), False, 0, 0, 0)
+                yield Written(partition, target.base(), False)
 
 
 def _mark(target: WriteTarget, directory: str) -> None:
@@ -313,13 +327,13 @@ def _arrange(
             files.system.move(path, placed)
         return rows
 
-    rows = total = kept = 0
+    def record(name: str) -> FileEntry | None:
+        rows = place(name)
+        return recorded_file(files, f"{ready}/{name}", name, target.plain or ORC, empty.deletes,
+                             rows) if rows else None
+
     with ThreadPoolExecutor(8) as pool:
-        for name, count in zip(moves, pool.map(place, moves), strict=True):
-            if count:
-                total += files.system.get_file_info(f"{ready}/{name}").size
-                rows += count
-                kept += 1
+        placed = tuple(entry for entry in pool.map(record, moves) if entry)
     if target.plain is None:
         _mark(target, ready)
-    return replace(empty, rows=rows, bytes=total, files=kept)
+    return replace(empty, contents=Contents(placed))

@@ -8,6 +8,7 @@ from typing import Any
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import (
     PartitionRecord,
+    RecordedDirectory,
     TableRecord,
     ViewRecord,
     WriteReport,
@@ -129,6 +130,29 @@ class TableCalls(Caller):
             "add_partitions", name=name, partitions=list(partitions)
         )["added"]
         return added
+
+    def recorded(
+        self, name: str, partitions: Sequence[str | None]
+    ) -> list[list[RecordedDirectory]]:
+        """Of each partition (None: the unpartitioned table) every directory that is recorded, also
+        obsolete ones that wait for the Cleaner (P26). Raises NoSuchTable."""
+        answer = self._call("recorded_now", table=name, partitions=list(partitions))
+        return [[decode(RecordedDirectory, one) for one in entity]
+                for entity in answer["entities"]]
+
+    def unrecorded(self) -> list[tuple[str, str | None, list[str]]]:
+        """(table, partition, directories) whose files an older version did not record (P26)."""
+        return [(table, partition, names)
+                for table, partition, names in self._call("unrecorded")["entities"]]
+
+    def record_files(
+        self, name: str, partition: str | None, directories: Sequence[WriteReport]
+    ) -> int:
+        """Takes down the files of directories whose commit did not record them; answers of how
+        many. Raises NoSuchTable, InvalidDefinition for other files than the commit counted."""
+        return int(self._call(
+            "record_files", table=name, partition=partition,
+            directories=[encode(one) for one in directories])["recorded"])
 
     def settings(self) -> dict[str, str]:
         """Every setting with its value as text."""

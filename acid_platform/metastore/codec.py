@@ -13,13 +13,14 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 
 T = TypeVar("T")
 Json = Any
 Convert = Callable[[Any], Any]
 
-_TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList)
+_TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, Contents)
 
 
 def encode(record: Any) -> dict[str, Json]:

@@ -79,7 +79,7 @@ def finish(
         for one in components if one.operation in _CHANGES
     ]
     directories = [
-        [table_id, partition, encode(EntityDirectory.of(one, txn.txn_id))]
+        [table_id, partition, encode(EntityDirectory.of(one, txn.txn_id)), one.contents_text]
         for table_id, partition, one in placed
     ]
     written = [
@@ -205,18 +205,23 @@ def _commit(state: State, at: int, body: Body) -> None:
         one = decode(Committed, row)
         by_partition = state.write_set.setdefault(one.table_id, {})
         by_partition.setdefault(one.partition, []).append(one)
-    for table_id, partition, directory in body["directories"]:
+    for table_id, partition, directory, *contents in body["directories"]:
         if partition is not None:
             register_partitions(state.tables[table_id], [partition])
-        place(state, at, (table_id, partition), decode(EntityDirectory, directory))
+        place(state, at, (table_id, partition), decode(EntityDirectory, directory), *contents)
     state.written.extend(decode(HistoryRow, one) for one in body["written"])
     state.components.pop(txn_id, None)
     close(state, at, txn_id, TxnState.COMMITTED, "", body["commit_id"])
 
 
-def place(state: State, at: int, entity: Entity, new: EntityDirectory) -> None:
-    """Adds a directory to its entity; those that it shadows become obsolete, or it does."""
+def place(
+    state: State, at: int, entity: Entity, new: EntityDirectory, contents: str | None = None
+) -> None:
+    """Adds a directory with its files to its entity; those that it shadows become obsolete, or it
+    does."""
     state.changed[entity] = at
+    if contents is not None:
+        state.contents.setdefault(entity, {})[new.name] = contents
     known = state.directories.setdefault(entity, {})
     # What lies wholly below a new delta has nothing to do with it.
     near = [one for one in known.values() if new.base or one.high >= new.low]

@@ -198,7 +198,8 @@ def commit(turn: Turn, args: Body) -> dict[str, Any]:
     reports = [decode(WriteReport, one) for one in args["writes"]]
     if any((one.table, one.partition) != (row.table, row.partition) for one in reports):
         raise InvalidDefinition(f"compaction {row.id} may only report {row.table} {row.partition}")
-    directories = [encode(EntityDirectory.of(one, txn.txn_id)) for one in reports]
+    directories = [
+        [encode(EntityDirectory.of(one, txn.txn_id)), one.contents_text] for one in reports]
     _finish(turn, row, _R, directories, "")
     return {"id": row.id, "commit_id": turn.state.last_txn}
 
@@ -212,7 +213,8 @@ def nothing_to_do(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def _finish(
-    turn: Turn, row: CompactionTask, state: CompactionState, directories: list[Body], error: str
+    turn: Turn, row: CompactionTask, state: CompactionState, directories: list[list[Any]],
+    error: str,
 ) -> None:
     turn.record(
         "compacted", id=row.id, txn=row.txn_id, state=state.value, directories=directories,
@@ -310,7 +312,9 @@ def _compacting(state: State, at: int, body: Body) -> None:
 def _compacted(state: State, at: int, body: Body) -> None:
     row = state.queue[body["id"]]
     for one in body["directories"]:
-        place(state, at, entity_of(row), decode(EntityDirectory, one))
+        # Journals of before files were recorded have the directory alone.
+        directory, contents = one if isinstance(one, list) else (one, None)
+        place(state, at, entity_of(row), decode(EntityDirectory, directory), contents)
     state.components.pop(body["txn"], None)
     close(state, at, body["txn"], TxnState.COMMITTED, "", body["commit_id"])
     done = replace(

@@ -34,7 +34,7 @@ class Export:
             cursor.execute("SELECT key, value FROM meta").fetchall())
         # Everything is folded: whoever opens the backup needs no log.
         self.meta.pop(schema.LOG)
-        self.rows = {name: self._count(name) for name in (*schema.LIVE, *schema.KEPT)}
+        self.rows = {name: self._count(name) for name in schema.EVERY}
 
     def part(self, table: str, number: int) -> str | None:
         """Rows number x 50,000 and on, as Arrow IPC in base64; None after the last.

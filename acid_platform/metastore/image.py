@@ -156,9 +156,19 @@ def ended_rows(state: State) -> Rows:
     }
 
 
+def recorded_rows(state: State) -> list[Row]:
+    """Files of directories that were recorded since the last fold and are still there (P26)."""
+    return [
+        {"table_id": table_id, "partition": partition, "directory": name, "contents": contents}
+        for (table_id, partition), known in state.contents.items()
+        for name, contents in known.items()
+        if name in state.directories.get((table_id, partition), {})
+    ]
+
+
 def forget_ended(state: State) -> None:
-    """After a fold: the KEPT tables have it."""
-    state.ended, state.outcomes, state.written = {}, {}, []
+    """After a fold: the KEPT and RECORDED tables have it."""
+    state.ended, state.outcomes, state.written, state.contents = {}, {}, [], {}
 
 
 def _encoded(records: Iterable[Any]) -> list[Row]:

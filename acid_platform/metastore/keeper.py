@@ -158,7 +158,7 @@ class Keeper:
     def _load(self) -> Machine:
         """Raises what `Store.load` raises."""
         state, events = self.store.load()
-        machine = Machine(state, self.store.past_txn)
+        machine = Machine(state, self.store)
         machine.replay(events)
         machine.wake(self._clock.now_ms())
         return machine

@@ -6,7 +6,7 @@ applies events that were kept; the result is the state that they came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from acid_platform.metastore import (
     erasures,
     housekeeping,
     locking,
+    manifests,
     restoring,
     shows,
     tables,
@@ -26,13 +27,13 @@ from acid_platform.metastore import (
     views,
 )
 from acid_platform.metastore.state import Ended, State
-from acid_platform.metastore.turn import Apply, Event, Parked, Reply, Turn, error_reply
+from acid_platform.metastore.turn import Apply, Event, Parked, Past, Reply, Turn, error_reply
 from acid_platform.transactions import TxnType
 
 APPLY: dict[str, Apply] = {
     **tables.APPLY, **txns.APPLY, **locking.APPLY, **commits.APPLY, **compactions.APPLY,
     **cleaning.APPLY, **housekeeping.APPLY, **restoring.APPLY, **views.APPLY,
-    **erasures.APPLY,
+    **erasures.APPLY, **manifests.APPLY,
 }
 """What each kind of event does to the state."""
 
@@ -40,6 +41,7 @@ HANDLERS = {
     **tables.HANDLERS, **txns.HANDLERS, **locking.HANDLERS, **commits.HANDLERS,
     **compactions.HANDLERS, **cleaning.HANDLERS, **candidates.HANDLERS, **restoring.HANDLERS,
     **shows.HANDLERS, **views.HANDLERS, **erasures.HANDLERS, **erasures.READS,
+    **manifests.HANDLERS, **manifests.READS,
 }
 """What each request decides."""
 
@@ -49,8 +51,8 @@ EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
 """Answers that are kept short and made whole from the state whenever they are given."""
 
 READS = {
-    *shows.HANDLERS, *candidates.HANDLERS, *erasures.READS, "doubtful", "heartbeat",
-    "heartbeat_one", "heartbeat_lock", "granted",
+    *shows.HANDLERS, *candidates.HANDLERS, *erasures.READS, *manifests.READS, "doubtful",
+    "heartbeat", "heartbeat_one", "heartbeat_lock", "granted",
 }
 """Requests that record nothing."""
 
@@ -60,8 +62,16 @@ REPEATABLE = {*READS, "valid_write_ids", "allocate"}
 _FREES = {"commit", "abort", "unlock", "compacted"}
 
 
-def _nothing(txn_id: int) -> Ended | None:
-    return None
+class _NoPast:
+    """Of a machine without a file: memory has everything."""
+
+    def past_txn(self, txn_id: int) -> Ended | None:
+        return None
+
+    def recorded(
+        self, table_id: int, partitions: Sequence[str | None]
+    ) -> Mapping[tuple[str | None, str], str]:
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +83,11 @@ class Handled:
 
 
 class Machine:
-    """One state and the rules that change it.
+    """One state and the rules that change it. `past` knows what was folded."""
 
-    `past_txn` finds transactions that ended before the last fold.
-    """
-
-    def __init__(
-        self, state: State | None = None, past_txn: Callable[[int], Ended | None] = _nothing
-    ) -> None:
+    def __init__(self, state: State | None = None, past: Past | None = None) -> None:
         self.state = state or State()
-        self._past_txn = past_txn
+        self._past = past or _NoPast()
         self._schedule = housekeeping.Schedule(started=0)
 
     def replay(self, events: Iterable[Event]) -> None:
@@ -103,7 +108,7 @@ class Machine:
 
     def handle(self, op: str, args: dict[str, Any], request_id: str, now: int) -> Handled:
         """Decides one request; errors are answers. A request seen before gets its old answer."""
-        turn = Turn(self.state, now, request_id, op, APPLY, self._past_txn)
+        turn = Turn(self.state, now, request_id, op, APPLY, self._past)
         if op in ("begin", "lock", "lock_alone") and self.waits(request_id):
             return Handled([], [])
         known = self.state.outcomes.get(request_id) if op not in REPEATABLE else None
@@ -128,14 +133,14 @@ class Machine:
 
     def tick(self, now: int) -> Handled:
         """Does what is due by itself: reaper, waits, leases, purges."""
-        turn = Turn(self.state, now, "", "tick", APPLY, self._past_txn)
+        turn = Turn(self.state, now, "", "tick", APPLY, self._past)
         housekeeping.tick(turn, self._schedule)
         self._settle(turn)
         return Handled(turn.events, turn.replies)
 
     def purge(self, now: int) -> Handled:
         """Forgets what nobody needs, whether or not that is due: a fold has less to write then."""
-        turn = Turn(self.state, now, "", "purge", APPLY, self._past_txn)
+        turn = Turn(self.state, now, "", "purge", APPLY, self._past)
         housekeeping.purge(turn)
         return Handled(turn.events, turn.replies)
 

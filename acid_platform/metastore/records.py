@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from acid_platform.compaction.initiator import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
+from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import (
     CompactorWriteIdList,
     Operation,
@@ -82,7 +83,10 @@ class LockRequest:
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """A directory that the transaction published in one entity (P8). `directory` is its name."""
+    """A directory that the transaction published in one entity (P8). `directory` is its name.
+
+    Make one by `of`, which counts what `contents` tells.
+    """
 
     table: str
     partition: str | None
@@ -92,6 +96,27 @@ class WriteReport:
     bytes: int = 0
     files: int = 0
     overwrite: bool = False
+    contents: Contents | None = None
+    """The files (P26). None: nobody has looked, so that a reader's first look records them."""
+    compacted: bool = False
+    """A compaction made it, as its `_metadata_acid` or its operation says."""
+    versioned: bool = True
+    """It has a version file."""
+
+    @classmethod
+    def of(
+        cls, table: str, partition: str | None, operation: Operation, directory: str,
+        contents: Contents, overwrite: bool = False, compacted: bool = False,
+        versioned: bool = True,
+    ) -> WriteReport:
+        return cls(table, partition, operation, directory, contents.rows, contents.bytes,
+                   len(contents.files), overwrite, contents,
+                   compacted or operation is Operation.COMPACT, versioned)
+
+    @property
+    def contents_text(self) -> str | None:
+        """The files as they are recorded."""
+        return None if self.contents is None else str(self.contents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +124,8 @@ class EntityDirectory:
     """A committed directory of an entity, known from a report (P8).
 
     The name is empty for the original files of an adopted table (write id 0). `obsolete`: shadowed
-    by a later base or compaction, but not yet removed by the Cleaner.
+    by a later base or compaction, but not yet removed by the Cleaner. `recorded`: the metastore has
+    its files (P26). `compacted`, `versioned`: see WriteReport.
     """
 
     name: str
@@ -112,12 +138,16 @@ class EntityDirectory:
     files: int
     txn: int
     obsolete: bool = False
+    recorded: bool = False
+    compacted: bool = False
+    versioned: bool = True
 
     @classmethod
     def of(cls, report: WriteReport, txn: int) -> EntityDirectory:
         """Ids come from the name. Raises MalformedName."""
         name = parse_directory(report.directory, report.directory) if report.directory else None
-        size = (report.rows, report.bytes, report.files, txn)
+        size = (report.rows, report.bytes, report.files, txn, False,
+                report.contents is not None, report.compacted, report.versioned)
         if name is None:
             return cls("", 0, 0, False, False, *size)
         if isinstance(name, BaseName):
@@ -147,6 +177,17 @@ class EntityDirectory:
         # Statements of one write stand side by side; what a compaction made of them replaces them.
         newer = theirs.statement is not None or mine.visibility > theirs.visibility
         return mine.statement is None and newer
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDirectory:
+    """A directory as a reader gets it: what is known of it, and its files (P26).
+
+    `contents` is the text form of `snapshot.recorded.Contents`; None: not recorded yet.
+    """
+
+    directory: EntityDirectory
+    contents: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 They are what the last fold of the journal (log.py) left: LIVE tables are rewritten, KEPT tables
 grow until their rows are older than the retention. They have no key, since one writer guarantees
-uniqueness. Columns are named after the fields they hold; JSON columns are text. Times are
+uniqueness. RECORDED tables gain rows with each fold and lose those of directories that are gone.
+Columns are named after the fields they hold; JSON columns are text. Times are
 milliseconds UTC.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 6
+VERSION = 7
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
@@ -71,7 +72,8 @@ LIVE: dict[str, Columns] = {
     },
     "directories": {
         **_ENTITY, "name": _S, "low": _I, "high": _I, "deletes": _B, "base": _B, "rows": _I,
-        "bytes": _I, "files": _I, "txn": _I, "obsolete": _B,
+        "bytes": _I, "files": _I, "txn": _I, "obsolete": _B, "recorded": _B, "compacted": _B,
+        "versioned": _B,
     },
     "cleaning": {**_ENTITY, "started": _I},
     "retries": {**_ENTITY, "attempts": _I, "at": _I, "error": _S},
@@ -89,6 +91,14 @@ KEPT: dict[str, Columns] = {
         "user": _S, "run_id": _S, "time": _I,
     },
 }
+
+RECORDED: dict[str, Columns] = {
+    "manifests": {**_ENTITY, "directory": _S, "contents": _S},
+}
+"""Files of each row of `directories` (P26): `contents` is the text form of
+`snapshot.recorded.Contents`."""
+
+EVERY = {**LIVE, **KEPT, **RECORDED}
 
 _VIEWS = (
     """CREATE VIEW v_txns AS
@@ -114,7 +124,8 @@ def sql_type(column_type: str) -> str:
 
 
 _LATER_TABLES = ("views", "locations", "departed_txns", "erasures")
-_LATER = {"tables": ("doubtful",), "partitions": ("floors",), "open_txns": ("taken", "closed")}
+_LATER = {"tables": ("doubtful",), "partitions": ("floors",), "open_txns": ("taken", "closed"),
+          "directories": ("recorded", "compacted", "versioned")}
 _BEFORE = {"partitions": {"floor": _I}}
 """What version 1 did not have, and what only older versions have."""
 
@@ -177,6 +188,21 @@ LOG_VERSION = 5
 
 _VERSION_6 = (_create("erasures", LIVE["erasures"]),)
 
+_VERSION_7 = (
+    # Files of what is there already are looked up by the next client (P26).
+    "ALTER TABLE directories ADD COLUMN recorded BOOLEAN DEFAULT false",
+    "ALTER TABLE directories ADD COLUMN compacted BOOLEAN DEFAULT false",
+    "ALTER TABLE directories ADD COLUMN versioned BOOLEAN DEFAULT true",
+    _create("manifests", RECORDED["manifests"]),
+    """CREATE VIEW v_files AS
+    SELECT t.name AS "table", f."partition", f.directory, file->>'$[0]' AS file,
+        (file->>'$[1]')::BIGINT AS bytes, (file->>'$[2]')::BIGINT AS "rows"
+    FROM (SELECT table_id, "partition", directory,
+        unnest(from_json(contents, '["JSON"]')) AS file FROM manifests) f
+    JOIN tables t USING (table_id)""",
+)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
-    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
+    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6,
+    _VERSION_7)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

@@ -244,6 +244,9 @@ class State:
     """History of compactions per entity, oldest first."""
     erasures: dict[int, ErasureTask] = field(default_factory=dict)
     directories: dict[Entity, dict[str, EntityDirectory]] = field(default_factory=dict)
+    contents: dict[Entity, dict[str, str]] = field(default_factory=dict)
+    """Files of directories by the directory's name, recorded since the last fold; those of older
+    ones are in the store (P26)."""
     cleaning: dict[Entity, int] = field(default_factory=dict)
     """Entities that a Cleaner works on, since when (P21)."""
     retries: dict[Entity, Retry] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from acid_platform.errors import (
 from acid_platform.metastore import image, log, schema
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.export import Export
+from acid_platform.metastore.manifest_table import Manifests
 from acid_platform.metastore.records import HistoryRow
 from acid_platform.metastore.state import Ended, Outcome, State
 from acid_platform.metastore.turn import Event
@@ -65,6 +66,7 @@ class Store:
         self._exports: dict[str, Export] = {}
         self._folded: image.Keyed | None = None
         """What the live tables hold, once that is known."""
+        self._manifests = Manifests(self._read)
         self._open()
 
     def _open(self) -> None:
@@ -127,6 +129,7 @@ class Store:
                 self._write(name, schema.KEPT[name], rows)
             for name, records in live.items():
                 self._write_difference(name, records)
+            self._write_recorded(state, live["directories"])
             self._execute("DELETE FROM txns WHERE ended < $1", [forget_before])
             self._execute('DELETE FROM outcomes WHERE "at" < $1', [forget_before])
             counters = {key: str(one) for key, one in image.counters(state).items()}
@@ -146,17 +149,34 @@ class Store:
         changed = {key for key, _ in new}
         gone = [key for key in before if key in changed or key not in records]
         columns = schema.LIVE[name]
-        if gone:
-            keys = image.KEYS[name]
-            listed = ", ".join(
-                f'unnest(${number}::{columns[key]}[]) AS "{key}"'
-                for number, key in enumerate(keys, 1)
-            )
-            same = " AND ".join(f'"{name}"."{key}" IS NOT DISTINCT FROM gone."{key}"'
-                                for key in keys)
-            self._execute(f'DELETE FROM "{name}" USING (SELECT {listed}) AS gone WHERE {same}',
-                          [list(values) for values in zip(*gone, strict=True)])
+        self._delete(name, {key: columns[key] for key in image.KEYS[name]}, gone)
         self._write(name, columns, [image.keyed_row(name, key, one) for key, one in new])
+
+    def _write_recorded(self, state: State, directories: Mapping[tuple[Any, ...], Any]) -> None:
+        """Files of new directories; those of directories that are gone are deleted."""
+        columns = schema.RECORDED["manifests"]
+        gone = [key for key in (self._folded or {}).get("directories", {})
+                if key not in directories]
+        keys = ("table_id", "partition", "directory")
+        self._delete("manifests", {key: columns[key] for key in keys}, gone)
+        fresh = image.recorded_rows(state)
+        self._write("manifests", columns, fresh)
+        self._manifests.forget([*((key[0], key[1]) for key in gone),
+                                *((row["table_id"], row["partition"]) for row in fresh)])
+
+    def _delete(
+        self, name: str, keys: Mapping[str, str], gone: Sequence[tuple[Any, ...]]
+    ) -> None:
+        """Rows of a table with one of these keys; `keys`: its columns and their types."""
+        if not gone:
+            return
+        listed = ", ".join(
+            f'unnest(${number}::{kind}[]) AS "{key}"'
+            for number, (key, kind) in enumerate(keys.items(), 1)
+        )
+        same = " AND ".join(f'"{name}"."{key}" IS NOT DISTINCT FROM gone."{key}"' for key in keys)
+        self._execute(f'DELETE FROM "{name}" USING (SELECT {listed}) AS gone WHERE {same}',
+                      [list(values) for values in zip(*gone, strict=True)])
 
     def checkpoint(self) -> None:
         """Moves the write-ahead log into the file. Raises Error; nothing is lost then."""
@@ -166,6 +186,12 @@ class Store:
         """A transaction that ended before the last fold."""
         rows = self._read("txns", schema.KEPT["txns"], "WHERE txn_id = $1", [txn_id])
         return decode(Ended, rows[-1]) if rows else None
+
+    def recorded(
+        self, table_id: int, partitions: Sequence[str | None]
+    ) -> Mapping[tuple[str | None, str], str]:
+        """Files of directories that are folded, by partition and directory (P26). Raises Error."""
+        return self._manifests.of(table_id, partitions)
 
     def past_outcome(self, request_id: str) -> Outcome | None:
         """The reply to a request before the last fold (P3)."""
@@ -244,6 +270,7 @@ class Store:
     def reopen(self) -> None:
         """After a failed write: only what the files hold counts (P3). Raises as opening does."""
         self._let_go()
+        self._manifests = Manifests(self._read)
         self._open()
 
     def close(self) -> None:

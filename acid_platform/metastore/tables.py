@@ -100,7 +100,10 @@ def adopt_table(turn: Turn, args: Body) -> dict[str, Any]:
         txn_id=args["txn_id"],
         aborted=args["aborted"],
         partitions=sorted(partitions),
-        directories=[[one.partition, encode(EntityDirectory.of(one, 0))] for one in reports],
+        directories=[
+            [one.partition, encode(EntityDirectory.of(one, 0)), one.contents_text]
+            for one in reports
+        ],
     )
     return answer
 
@@ -287,9 +290,11 @@ def _adopted(state: State, at: int, body: Body) -> None:
     table.purged = table.last_write_id
     table.aborted.update(body["aborted"])
     register_partitions(table, body["partitions"])
-    for partition, directory in body["directories"]:
-        one = decode(EntityDirectory, directory)
-        state.directories.setdefault((body["table_id"], partition), {})[one.name] = one
+    for partition, directory, *contents in body["directories"]:
+        one, entity = decode(EntityDirectory, directory), (body["table_id"], partition)
+        state.directories.setdefault(entity, {})[one.name] = one
+        if contents and contents[0] is not None:
+            state.contents.setdefault(entity, {})[one.name] = contents[0]
     state.changed |= dict.fromkeys(table.entities(), at)
 
 

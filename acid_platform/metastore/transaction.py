@@ -16,7 +16,12 @@ from acid_platform.errors import (
     TxnAborted,
 )
 from acid_platform.metastore.codec import decode, encode
-from acid_platform.metastore.records import CompactionTask, LockRequest, WriteReport
+from acid_platform.metastore.records import (
+    CompactionTask,
+    LockRequest,
+    RecordedDirectory,
+    WriteReport,
+)
 from acid_platform.metastore.state import table_name
 from acid_platform.transactions import (
     CompactorWriteIdList,
@@ -98,6 +103,20 @@ class Transaction:
             self._lists[name] = ValidWriteIdList.parse(answer["list"])
         own = self.write_ids.get(name)
         return self._lists[name] if own is None else self._lists[name].seeing(own)
+
+    def manifest(
+        self, table: str, partitions: Sequence[str | None]
+    ) -> list[list[RecordedDirectory]]:
+        """Of each partition (None: the unpartitioned table) the directories that are recorded,
+        which is more than the snapshot sees (P26).
+
+        Answered only while the transaction is open, and so while the Cleaner has left what its
+        snapshot needs (P29). Raises SnapshotExpired, TxnAborted, NoSuchTxn, NoSuchTable.
+        """
+        answer = self._link.call(
+            "manifest", txn=self.id, table=table_name(table), partitions=list(partitions))
+        return [[decode(RecordedDirectory, one) for one in entity]
+                for entity in answer["entities"]]
 
     def allocate_write_id(self, table: str) -> int:
         """Its write id in the table, the same however often it is asked (T17 to T19)."""

@@ -7,9 +7,9 @@ same state always give the same state: that is how the journal is replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from acid_platform.errors import AcidError
 from acid_platform.metastore.state import Ended, State
@@ -35,6 +35,19 @@ class Reply:
     value: dict[str, Any]
 
 
+class Past(Protocol):
+    """What the folded tables know and memory does not hold."""
+
+    def past_txn(self, txn_id: int) -> Ended | None:
+        """A transaction that ended before the last fold."""
+
+    def recorded(
+        self, table_id: int, partitions: Sequence[str | None]
+    ) -> Mapping[tuple[str | None, str], str]:
+        """Files of directories that were committed before the last fold: by partition and name of
+        the directory the text form of their `Contents` (P26)."""
+
+
 class Parked(Exception):
     """The request waits for a lock; its answer follows with another request or a tick."""
 
@@ -48,8 +61,7 @@ class Turn:
     request_id: str
     op: str
     apply: dict[str, Apply]
-    past_txn: Callable[[int], Ended | None]
-    """Looks up transactions that ended before the last fold."""
+    past: Past
     events: list[Event] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
 
@@ -58,7 +70,7 @@ class Turn:
         self.events.append(Event(kind, self.now, body))
 
     def ended(self, txn_id: int) -> Ended | None:
-        return self.state.ended.get(txn_id) or self.past_txn(txn_id)
+        return self.state.ended.get(txn_id) or self.past.past_txn(txn_id)
 
     def answer_parked(self, request_id: str, txn_id: int, op: str, reply: dict[str, Any]) -> None:
         """Answers an earlier request, and keeps the outcome (P3)."""

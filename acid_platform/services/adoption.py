@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from acid_platform.errors import InvalidDefinition
-from acid_platform.layout.names import AcidName, DeltaName, is_hidden, parse_directory
+from acid_platform.layout.names import is_hidden
 from acid_platform.layout.types import Column, parse_type
-from acid_platform.metastore.records import WriteReport
+from acid_platform.metastore.records import TableRecord, WriteReport
+from acid_platform.services.manifest import Progress, surveyed
 from acid_platform.services.recovery import highest_ids
-from acid_platform.snapshot.listing import EntityListing, FileEntry
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import orc_schema
 from acid_platform.storage.sources import is_acid
-from acid_platform.transactions import Operation, ValidWriteIdList
+from acid_platform.transactions import ValidWriteIdList
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,51 +36,38 @@ class Survey:
         return frozenset({*snapshot.open, *snapshot.aborted, *later})
 
 
-def survey(table: str, location: str, depth: int) -> Survey:
-    """Looks through `depth` levels of partition directories.
+def survey(
+    table: str, location: str, depth: int, properties: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Survey:
+    """Looks through `depth` levels of partition directories, and into the footer of each file.
 
-    Raises InvalidDefinition where nothing is there, MalformedName, CorruptFile.
+    `properties` are those of the table: they tell in which format its files are. Raises
+    InvalidDefinition where nothing is there, MalformedName, CorruptFile.
     """
     files, root = Files.of(location)
     if not files.is_directory(root):
         raise InvalidDefinition(f"{table}: there is no directory {location}")
     names = files.partition_directories(root, depth)
     listings = files.entities([f"{root}/{name}".rstrip("/") for name in names])
+    properties = dict(properties or {})
+    record = TableRecord(0, table, location, (), properties=properties)
     reports: list[WriteReport] = []
     sample = ""
-    for name, listing in zip(names, listings, strict=True):
-        for directory, found, entries in _directories(listing):
-            reports.append(WriteReport(
-                table, name or None, Operation.INSERT, directory, 0,
-                sum(one.size for one in entries), len(entries)))
-            if not (isinstance(found, DeltaName) and found.deletes):
-                first = next((one for one in entries if one.size and not is_hidden(one.name)), None)
-                sample = f"{listing.location}/{first.path}" if first else sample
+    for number, (name, listing) in enumerate(zip(names, listings, strict=True)):
+        if progress:
+            progress(f"{table} {name}".rstrip(), number, len(names))
+        for report in surveyed(files, record, name or None, listing):
+            reports.append(report)
+            assert report.contents is not None
+            if not report.directory.startswith("delete_"):
+                first = next((one for one in report.contents.files
+                              if one.size and not is_hidden(one.name)), None)
+                sample = (f"{listing.location}/{first.below(report.directory).path}"
+                          if first else sample)
     partitions = tuple(names) if depth else ()
     highest = highest_ids(location, depth)
     return Survey(partitions, tuple(reports), highest.write_id, highest.txn_id, sample)
-
-
-def _directories(
-    listing: EntityListing,
-) -> Iterator[tuple[str, AcidName | None, list[FileEntry]]]:
-    """ACID directories of one entity with their files; '' stands for its original files."""
-    inside: dict[str, list[FileEntry]] = {one: [] for one in listing.directories}
-    originals = []
-    for entry in listing.files:
-        child, slash, _ = entry.path.partition("/")
-        if is_hidden(child):
-            continue
-        if slash and parse_directory(child, f"{listing.location}/{child}"):
-            inside.setdefault(child, []).append(entry)
-        else:
-            originals.append(entry)
-    for directory, entries in sorted(inside.items()):
-        name = None if is_hidden(directory) else parse_directory(directory)
-        if name is not None:
-            yield directory, name, entries
-    if originals:
-        yield "", None, originals
 
 
 def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from acid_platform.engine.buckets import Bucketing
@@ -12,12 +13,14 @@ from acid_platform.engine.open import TableLayout
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.records import ClientInfo, TableRecord
+from acid_platform.services.manifest import recorded_listings
+from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.files import Files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acid_platform.metastore.client import Metastore
+    from acid_platform.metastore.client import Metastore, Transaction
 
 DEFAULT_COMPRESSION = "zlib"
 """Hive's default, which every Hive, Trino and Impala can read; `orc.compress` overrides it."""
@@ -32,7 +35,7 @@ class Context(Protocol):
     @property
     def metastore(self) -> Metastore: ...
 
-    def layout(self, record: TableRecord) -> TableLayout: ...
+    def layout(self, record: TableRecord, txn: Transaction) -> TableLayout: ...
 
     def info(self) -> ClientInfo: ...
 
@@ -49,15 +52,23 @@ def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Co
             tuple(Column(name, parse_type(kind)) for name, kind in record.partition_columns))
 
 
-def table_layout(metastore: Metastore, record: TableRecord) -> TableLayout:
-    """Where a table lies, and its registered partitions with their floors (P22)."""
+def table_layout(
+    metastore: Metastore, record: TableRecord, txn: Transaction | None
+) -> TableLayout:
+    """Where a table lies, its registered partitions with their floors (P22), and the files that
+    the snapshot of `txn` may read (P26); None for who looks at the directories themselves."""
     files, path = Files.of(record.location)
     columns, partition_columns = columns_of_record(record)
     partitions = {one.name: one.floors for one in metastore.partition_records(record.name)} \
         if partition_columns else {}
     return TableLayout(record.name, files, path, columns, partition_columns, partitions,
+                       recorded_listings(metastore, record, txn) if txn else _no_snapshot,
                        record.floor, is_insert_only(record.properties),
                        FileFormat.of(record.properties), bucketing(record))
+
+
+def _no_snapshot(partitions: Sequence[str]) -> list[EntityListing]:
+    raise AssertionError("this layout was made without a snapshot: it can't be read")
 
 
 def bucketing(record: TableRecord) -> Bucketing | None:

@@ -59,7 +59,7 @@ class ErasureRequest:
         and for a predicate that only Spark evaluates, since the end could not be proven then.
         """
         record = metastore.table(table)
-        layout = table_layout(metastore, record)
+        layout = table_layout(metastore, record, None)
         columns, keys = columns_of_record(record)
         if layout.insert_only:
             raise UnsupportedStatement(
@@ -241,7 +241,7 @@ def _search(metastore: Metastore, request: ErasureRequest) -> Searched:
     def open_txns(ids: Sequence[int]) -> set[int]:
         return {txn for txn, state in metastore.txn_states(ids).items() if state == "o"}
 
-    layout = table_layout(metastore, metastore.table(request.table))
+    layout = table_layout(metastore, metastore.table(request.table), None)
     return search_files(layout, request.condition, open_txns)
 
 

@@ -56,8 +56,8 @@ def explain(metastore: Metastore, wish: Wish) -> Explained:
     Raises NoSuchTable, and what the selection raises.
     """
     record = metastore.table(wish.table)
-    layout = table_layout(metastore, record)
     with metastore.open_snapshot([record.name]) as lease:
+        layout = table_layout(metastore, record, lease)
         seen, listed = select_compactable(
             layout, lease.valid_write_ids(record.name).for_compactor(), lease.valid_txns,
             wish.partition or "")

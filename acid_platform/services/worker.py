@@ -90,7 +90,7 @@ class CompactionRun:
         record = metastore.table(self.task.table)
         self.txn = metastore.begin_compaction(
             self.task, self.task.worker, self.context.info())
-        layout = self.context.layout(record)
+        layout = self.context.layout(record, self.txn)
         partition = self.task.partition or ""
         # The compactor's own transaction is open in these lists (HIVE-29567).
         seen, listed = select_compactable(
@@ -152,8 +152,8 @@ class CompactionRun:
             self.txn.heartbeat()
             raise
         reports = [
-            WriteReport(self.task.table, self.task.partition, Operation.COMPACT, one.directory,
-                        one.rows, one.bytes, one.files)
+            WriteReport.of(self.task.table, self.task.partition, Operation.COMPACT, one.directory,
+                           one.contents)
             for one in outputs
         ]
         try:

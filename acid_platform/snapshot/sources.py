@@ -16,7 +16,7 @@ file. A caller asks `missing_footers` and `side_files`, looks, and gets its sour
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from acid_platform.errors import CorruptFile
@@ -29,7 +29,8 @@ from acid_platform.layout.names import (
 )
 from acid_platform.layout.rowids import Bucket
 from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
-from acid_platform.snapshot.listing import FileEntry
+from acid_platform.snapshot.listing import NO_RANGES, FileEntry, Footer
+from acid_platform.snapshot.ranges import ColumnRange
 
 
 class SourceKind(Enum):
@@ -41,15 +42,6 @@ class SourceKind(Enum):
     """ORC without them (original file, LOAD DATA): identity by position (storage.md 7.1)."""
     PLAIN = "plain"
     """A file of an insert-only table, in the table's format: rows have no identity."""
-
-
-@dataclass(frozen=True, slots=True)
-class Footer:
-    """What a reader must know of an ORC footer. `positional`: all columns are named `_colN`."""
-
-    rows: int
-    acid: bool
-    positional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +75,11 @@ class Source:
     """Bucket property of the rows of a RAW file."""
     first_row_id: int = 0
     rows: int | None = None
-    """Rows of a RAW file."""
+    """Rows of a RAW file; of another one where they are recorded."""
     positional: bool = False
     """Columns of a RAW file are matched by position: its names are `_col0`, `_col1`, …"""
+    ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
+    """Of the values of its columns, where they are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +113,26 @@ def flush_length(content: bytes) -> int:
 def missing_footers(
     directory: AcidDirectory, known: Mapping[str, Footer]
 ) -> tuple[str, ...]:
-    """Files whose footer decides something and is not among `known`.
+    """Files whose footer decides something and is neither recorded nor among `known`.
 
     One per directory that LOAD DATA may have made; every file of those that it did make, and every
     original file. Empty for insert-only tables, and for directories of an ACID writer.
     """
     if directory.insert_only:
         return ()
-    wanted = [entry.path for entry in directory.originals]
+    wanted = [*directory.originals]
     for source in _inserts(directory):
         if _undecided(source):
             first, *others = source.files
-            wanted.append(first.path)
-            footer = known.get(first.path)
+            wanted.append(first)
+            footer = _footer(first, known)
             if footer is not None and not footer.acid:
-                wanted += [one.path for one in others]
-    return tuple(path for path in wanted if path not in known)
+                wanted += others
+    return tuple(entry.path for entry in wanted if _footer(entry, known) is None)
+
+
+def _footer(entry: FileEntry, footers: Mapping[str, Footer]) -> Footer | None:
+    return entry.footer or footers.get(entry.path)
 
 
 def entity_sources(
@@ -152,13 +150,21 @@ def entity_sources(
     for source in _inserts(directory):
         if directory.insert_only:
             inserts += _plain(directory, source)
-        elif _undecided(source) and not footers[source.files[0].path].acid:
+        elif _undecided(source) and not _known(source.files[0], footers).acid:
             inserts += _loaded(directory, source, footers)
         else:
             inserts += _acid(directory, source, lengths)
     deletes = [one for source in directory.delete_deltas
                for one in _acid(directory, source, lengths)]
     return EntitySources(directory.location, tuple(inserts), tuple(deletes))
+
+
+def _rows(entry: FileEntry) -> int | None:
+    return entry.footer.rows if entry.footer and entry.footer.rows >= 0 else None
+
+
+def _known(entry: FileEntry, footers: Mapping[str, Footer]) -> Footer:
+    return entry.footer or footers[entry.path]
 
 
 def _inserts(directory: AcidDirectory) -> Iterator[VisibleBase | VisibleDelta]:
@@ -204,7 +210,7 @@ def _acid(
     one_bucket = isinstance(source.name, DeltaName) and low == high and not source.compacted
     for entry in source.files:
         path = f"{directory.location}/{entry.path}"
-        length = lengths.get(entry.path)
+        length = lengths.get(entry.path, entry.length)
         if length == 0:
             continue
         if length is not None and length > entry.size:
@@ -214,7 +220,8 @@ def _acid(
             )
         yield Source(
             path, SourceKind.ACID, entry.size, source.directory, low, high,
-            _number(entry) if one_bucket else None, source.test_rows, source.above, length)
+            _number(entry) if one_bucket else None, source.test_rows, source.above, length,
+            rows=_rows(entry), ranges=entry.ranges)
 
 
 def _plain(
@@ -228,7 +235,8 @@ def _plain(
         )
     for entry in source.files:
         yield Source(f"{directory.location}/{entry.path}", SourceKind.PLAIN, entry.size,
-                     source.directory, low, high, write_id=high)
+                     source.directory, low, high, write_id=high,
+                     rows=_rows(entry), ranges=entry.ranges)
 
 
 def _originals(
@@ -237,7 +245,8 @@ def _originals(
     if directory.insert_only:
         for entry in directory.originals:
             yield Source(f"{directory.location}/{entry.path}", SourceKind.PLAIN, entry.size, "",
-                         0, 0)
+                         0, 0, rows=_rows(entry),
+                         ranges=entry.ranges)
     else:
         yield from _numbered(directory, "", directory.originals, footers, 0, 0)
 
@@ -267,7 +276,7 @@ def _numbered(
     for entry in files:
         path = f"{directory.location}/{entry.path}"
         number = _number(entry)
-        footer = footers[entry.path]
+        footer = _known(entry, footers)
         if number is None or footer.acid:
             raise CorruptFile(
                 f"{path} has ACID columns but lies where files without them are; restore"
@@ -278,4 +287,4 @@ def _numbered(
         yield Source(
             path, SourceKind.RAW, entry.size, where, write_id, write_id, number,
             write_id=write_id, bucket=Bucket(number, statement).property, first_row_id=first,
-            rows=footer.rows, positional=footer.positional)
+            rows=footer.rows, positional=footer.positional, ranges=entry.ranges)

@@ -11,15 +11,20 @@ from acid_platform.snapshot.directory import AcidDirectory
 from acid_platform.snapshot.sources import EntitySources, SourceKind
 from acid_platform.storage.deletes import DeleteKeys, load_keys
 from acid_platform.storage.files import Files
+from acid_platform.storage.recorded import require_recorded
 from acid_platform.storage.sources import resolve
 from acid_platform.transactions import ValidWriteIdList
 
 
 def open_entity(
-    files: Files, directory: AcidDirectory, write_ids: ValidWriteIdList
+    files: Files, directory: AcidDirectory, write_ids: ValidWriteIdList, what: str
 ) -> tuple[EntitySources, DeleteKeys]:
-    """The files that a snapshot reads, and the keys that it deletes. Raises CorruptFile."""
+    """The files that a snapshot reads, and the keys that it deletes; `what` names the table.
+
+    Raises CorruptFile, also for a file that is gone or has another size than its commit recorded.
+    """
     sources = resolve(files, directory)
+    require_recorded(files, (*sources.inserts, *sources.deletes), what)
     keys = load_keys(files, sources.deletes, write_ids)
     return _numbered_as_deleted(sources, keys), keys
 

@@ -8,9 +8,9 @@ from pyarrow import orc
 
 from acid_platform.layout import schema
 from acid_platform.snapshot.directory import AcidDirectory
+from acid_platform.snapshot.listing import Footer
 from acid_platform.snapshot.sources import (
     EntitySources,
-    Footer,
     Source,
     entity_sources,
     flush_length,

@@ -162,7 +162,7 @@ def test_P19_a_count_that_differs_publishes_nothing(
 def test_P19_two_files_for_one_bucket_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     files, root = Files.of(str(tmp_path))
     target = write.WriteTarget(files, root, (), (), 1, 1, 0, "zlib", lambda: None)
-    nothing = write.Written("", target.delta(deletes=False), False, 0, 0, 0)
+    nothing = write.Written("", target.delta(deletes=False), False)
     for token in ("a", "b"):
         (tmp_path / f"part-00003-{token}.orc").write_bytes(b"")
     with pytest.raises(PublicationFailed, match="two files"):

@@ -57,7 +57,7 @@ def path(tmp_path: Path) -> Path:
      ("txns", Ended), ("outcomes", Outcome), ("writes", HistoryRow)],
 )
 def test_P8_columns_are_the_fields(table: str, record: Any) -> None:
-    columns = {**schema.LIVE, **schema.KEPT}[table]
+    columns = schema.EVERY[table]
     assert set(columns) == {one.name for one in fields(record)}
 
 
@@ -67,13 +67,13 @@ def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
 
 
 def test_P8_from_nothing_to_the_newest_version(path: Path) -> None:
-    assert len(schema.MIGRATIONS) == schema.VERSION == 6
+    assert len(schema.MIGRATIONS) == schema.VERSION == 7
     store = Store(path)
     names, rows = store.query("SELECT table_name FROM duckdb_tables()")
     assert names == ["table_name"]
-    assert {row[0] for row in rows} == {"meta", *schema.LIVE, *schema.KEPT}
+    assert {row[0] for row in rows} == {"meta", *schema.EVERY}
     meta = dict(store.query("FROM meta")[1])
-    assert meta["schema_version"] == "6" and meta["duckdb_version"] == duckdb.__version__
+    assert meta["schema_version"] == "7" and meta["duckdb_version"] == duckdb.__version__
     assert meta["storage_version"].startswith("v2.")
     store.close()
     Store(path).close()

@@ -15,7 +15,7 @@ from acid_platform.layout.names import temporary_name
 from acid_platform.transaction import Transaction
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
-from tests.acid_files import AcidTable, P, full
+from tests.acid_files import AcidTable, P, contents_of, full
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ def stage(txn: Transaction, table: str, statement: int, values: Sequence[str]) -
 
 def publish(staged: Staged) -> None:
     source = staged.staging / staged.directory
-    size = sum(one.stat().st_size for one in source.iterdir())
+    contents = contents_of(source)
     source.rename(staged.staging.parent / staged.directory)
     staged.staging.rmdir()
     staged.txn._work.record(staged.txn.table(staged.table)._record, Operation.INSERT, [
-        Written("", staged.directory, False, staged.rows, size, 1)])
+        Written("", staged.directory, False, contents)])
 
 
 def insert(txn: Transaction, table: str, values: Sequence[str]) -> None:

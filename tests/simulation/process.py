@@ -56,7 +56,7 @@ class Process:
         """Memory as the file has it; whoever waited has lost its connection."""
         self.batch = []
         state, events = self.store.load()
-        self.machine = Machine(state, self.store.past_txn)
+        self.machine = Machine(state, self.store)
         self.machine.replay(events)
         self.machine.wake(self.clock.now_ms())
         self.connected.clear()

@@ -7,7 +7,7 @@ survives a crash by being shared.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from acid_platform.metastore import image
@@ -24,6 +24,9 @@ class Storage(Protocol):
     def fold(self, state: State, forget_before: int) -> None: ...
     def past_txn(self, txn_id: int) -> Ended | None: ...
     def past_outcome(self, request_id: str) -> Outcome | None: ...
+    def recorded(
+        self, table_id: int, partitions: Sequence[str | None]
+    ) -> Mapping[tuple[str | None, str], str]: ...
 
 
 class MemoryStore:
@@ -34,6 +37,7 @@ class MemoryStore:
         self._live = ""
         self._txns: dict[int, dict[str, Any]] = {}
         self._outcomes: dict[str, dict[str, Any]] = {}
+        self._recorded: dict[tuple[int, str | None, str], str] = {}
 
     def append(self, events: Sequence[Event]) -> None:
         self._journal += [(one.kind, one.at, json.dumps(one.body)) for one in events]
@@ -50,11 +54,24 @@ class MemoryStore:
         self._txns |= {row["txn_id"]: row for row in over["txns"]}
         self._outcomes |= {row["request_id"]: row for row in over["outcomes"]}
         self._live = json.dumps([image.live_rows(state), image.counters(state)])
+        self._recorded |= {
+            (row["table_id"], row["partition"], row["directory"]): row["contents"]
+            for row in image.recorded_rows(state)}
+        self._recorded = {
+            key: one for key, one in self._recorded.items()
+            if key[2] in state.directories.get(key[:2], {})}
         self._journal = []
 
     def past_txn(self, txn_id: int) -> Ended | None:
         row = self._txns.get(txn_id)
         return decode(Ended, row) if row else None
+
+    def recorded(
+        self, table_id: int, partitions: Sequence[str | None]
+    ) -> Mapping[tuple[str | None, str], str]:
+        return {(partition, name): one
+                for (known, partition, name), one in self._recorded.items()
+                if known == table_id and partition in partitions}
 
     def past_outcome(self, request_id: str) -> Outcome | None:
         row = self._outcomes.get(request_id)

@@ -62,7 +62,8 @@ class EntityContents:
         """Tells all that is wrong with what the snapshot reads of the entity."""
         readable = self._openable(seen)
         try:
-            sources, self._deleted = open_entity(self.files, readable, self.write_ids)
+            sources, self._deleted = open_entity(
+                self.files, readable, self.write_ids, seen.location)
         except AcidError as error:
             self.out.error(Check.CONTENT, "", str(error), "until then reading the table fails")
             return

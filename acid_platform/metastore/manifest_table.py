@@ -1,0 +1,85 @@
+"""The table `manifests`: which files the directories of an entity have (P26).
+
+It may have millions of rows, and no index: what was asked for last stays in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from acid_platform.metastore import schema
+
+Entity = tuple[int, str | None]
+Read = Callable[[str, schema.Columns, str, Sequence[Any]], list[dict[str, Any]]]
+"""Reads rows of a table: its name, its columns, a WHERE clause and the clause's values."""
+
+MOST_CHARACTERS = 64 << 20
+"""Of all texts in memory: about as many bytes."""
+_ENTRY = 200
+"""What a directory costs beside its text, about."""
+_FEW = 100
+"""Partitions of one question: more, and the whole table is read at once."""
+
+
+class Manifests:
+    """Files of entities as the table has them; those that were not asked for longest are forgotten
+    first."""
+
+    def __init__(self, read: Read, most: int = MOST_CHARACTERS) -> None:
+        self._read, self._most = read, most
+        self._kept: OrderedDict[Entity, dict[str, str]] = OrderedDict()
+        self._size = 0
+
+    def of(
+        self, table_id: int, partitions: Sequence[str | None]
+    ) -> dict[tuple[str | None, str], str]:
+        """The recorded text of each directory, by partition and name. Raises what `read` raises."""
+        known = {one: self._kept[table_id, one] for one in partitions
+                 if (table_id, one) in self._kept}
+        for partition in known:
+            self._kept.move_to_end((table_id, partition))
+        lacking = [one for one in partitions if one not in known]
+        if lacking:
+            found = self._look_up(table_id, lacking)
+            known |= found
+            for partition, contents in found.items():
+                self._keep((table_id, partition), contents)
+        return {(partition, name): text for partition, contents in known.items()
+                for name, text in contents.items()}
+
+    def _look_up(
+        self, table_id: int, partitions: Sequence[str | None]
+    ) -> dict[str | None, dict[str, str]]:
+        where: str = "WHERE table_id = $1"
+        values: list[Any] = [table_id]
+        if len(partitions) == 1:
+            where, values = f'{where} AND "partition" IS NOT DISTINCT FROM $2', [
+                table_id, partitions[0]]
+        elif len(partitions) <= _FEW:
+            where, values = f'{where} AND "partition" IN (SELECT unnest($2::VARCHAR[]))', [
+                table_id, [*partitions]]
+        found: dict[str | None, dict[str, str]] = {one: {} for one in partitions}
+        for row in self._read("manifests", schema.RECORDED["manifests"], where, values):
+            if row["partition"] in found:
+                found[row["partition"]][row["directory"]] = row["contents"]
+        return found
+
+    def forget(self, entities: Iterable[Entity]) -> None:
+        """The table has other files of them now."""
+        for entity in entities:
+            known = self._kept.pop(entity, None)
+            if known is not None:
+                self._size -= _size(known)
+
+    def _keep(self, entity: Entity, contents: dict[str, str]) -> None:
+        self._kept[entity] = contents
+        self._size += _size(contents)
+        while self._size > self._most:
+            _, oldest = self._kept.popitem(last=False)
+            self._size -= _size(oldest)
+
+
+def _size(contents: Mapping[str, str]) -> int:
+    return _ENTRY + sum(_ENTRY + len(name) + len(text) for name, text in contents.items())

@@ -1,0 +1,80 @@
+"""From a finished data file to its record, and whether a recorded file is still there (P26)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from pyarrow import fs
+
+from acid_platform.errors import CorruptFile
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.orc_ranges import column_ranges
+from acid_platform.layout.orc_tail import footer_of
+from acid_platform.snapshot.listing import FileEntry, Footer
+from acid_platform.snapshot.sources import Source
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import open_orc, reading
+from acid_platform.storage.plain import count_rows
+from acid_platform.storage.sources import is_acid, is_positional
+
+_THREADS = 8
+
+
+def recorded_file(
+    files: Files, path: str, name: str, stored: FileFormat = ORC, deletes: bool = False,
+    rows: int | None = None, length: int | None = None,
+) -> FileEntry:
+    """The record of the file at `path`, which is called `name` in it; opens its footer.
+
+    `deletes`: a file of delete events, whose columns have no values. `rows`: of a file in whose
+    format they can't be counted here. `length`: so many bytes of it count. Raises CorruptFile,
+    UnsupportedLayout.
+    """
+    with reading(path):
+        size = int(files.system.get_file_info(path).size)
+        if length == 0:
+            return FileEntry(name, size, Footer(0, True), 0)
+        if stored.name != "orc":
+            counted = count_rows(files, path, stored) if rows is None else rows
+            return FileEntry(name, size, Footer(counted, False))
+        file = open_orc(files, path, length)
+        names = list(file.schema.names)
+        acid = is_acid(names)
+        ranges = {} if deletes or is_positional(names) else column_ranges(
+            footer_of(file.reader.serialized_file_tail()), acid)
+        footer = Footer(int(file.nrows), acid, is_positional(names))
+    return FileEntry(name, size, footer, length, ranges)
+
+
+def require_recorded(files: Files, sources: Iterable[Source], what: str) -> None:
+    """Each of these files is there with the size that its commit recorded.
+
+    `what` names the table in the error. Raises CorruptFile for the first one that is not.
+    """
+    wanted = [*sources]
+    for source, info in zip(wanted, _infos(files, [one.path for one in wanted]), strict=True):
+        if info.type != fs.FileType.File:
+            raise CorruptFile(
+                f"{what}: {source.path} is gone, which {_committed(source)}; restore it from a copy"
+                " of the warehouse")
+        if info.size != source.size:
+            raise CorruptFile(
+                f"{what}: {source.path} has {info.size} bytes, and {_committed(source)} with"
+                f" {source.size}; restore it from a copy of the warehouse")
+
+
+def _committed(source: Source) -> str:
+    if not source.high:
+        return "was adopted with the table"
+    ids = f"write id {source.high}" if source.low in (0, source.high) else (
+        f"write ids {source.low} to {source.high}")
+    return f"{ids} committed"
+
+
+def _infos(files: Files, paths: Sequence[str]) -> list[fs.FileInfo]:
+    """A local file system tells in microseconds; each question to a store is a round trip."""
+    if files.local or len(paths) < 2:
+        return list(files.system.get_file_info(list(paths)))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(files.system.get_file_info, paths))
