@@ -33,7 +33,11 @@ def keep_short(home: Path, stop: Any) -> None:
                 _compact(metastore, task)
             for cleaning in metastore.ready_to_clean():
                 with suppress(AcidError):  # somebody opened the table meanwhile
-                    metastore.mark_cleaned(metastore.start_cleaning(cleaning))
+                    gone = [
+                        one.name for entity in metastore.entities(cleaning.table)
+                        if entity.partition == cleaning.partition
+                        for one in entity.directories if one.obsolete]
+                    metastore.mark_cleaned(metastore.start_cleaning(cleaning), gone=gone)
 
 
 def _compact(metastore: Metastore, task: CompactionTask) -> None:

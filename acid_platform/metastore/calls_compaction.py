@@ -191,12 +191,14 @@ class CompactionCalls(Caller):
         return decode(CleaningTask, answer["task"])
 
     def mark_cleaned(
-        self, task: CleaningTask, removed_write_ids: Iterable[int] | None = None
+        self, task: CleaningTask, removed_write_ids: Iterable[int] | None = None,
+        gone: Iterable[str] = (),
     ) -> None:
         """Done (C49). None: nothing aborted is left at or below the task's watermark; else only
-        these aborted write ids are gone (C53). Raises CompactionLost."""
+        these aborted write ids are gone (C53). `gone` names the directories that were removed, of
+        which no snapshot is told any more (P26). Raises CompactionLost."""
         removed = None if removed_write_ids is None else sorted(removed_write_ids)
-        self._call("mark_cleaned", **_cleaned(task), removed=removed)
+        self._call("mark_cleaned", **_cleaned(task), removed=removed, gone=sorted(gone))
 
     def cleaning_failed(self, task: CleaningTask, error: str) -> None:
         """Tried again later, at most `hive.compactor.cleaner.retry.maxattempts` times (C48, P25).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
     CompactionTask,
+    EntityDirectory,
     Holder,
 )
 from acid_platform.metastore.state import Component, Entity, Retry, State
@@ -206,11 +207,12 @@ def _started(state: State, args: Body) -> None:
 
 def done(turn: Turn, args: Body) -> dict[str, Any]:
     """Marks cleaned (C49). `removed` None: nothing aborted is left at or below the watermark;
-    a list: only these aborted write ids are gone (C53). Raises CompactionLost."""
+    a list: only these aborted write ids are gone (C53). `gone`: names of the directories that were
+    removed (P26). Raises CompactionLost."""
     _started(turn.state, args)
     turn.record(
         "cleaned", id=args["id"], table_id=args["table_id"], partition=args["partition"],
-        highest=args["highest_write_id"], removed=args["removed"],
+        highest=args["highest_write_id"], removed=args["removed"], gone=args["gone"],
     )
     return {}
 
@@ -274,10 +276,8 @@ def _cleaned(state: State, at: int, body: Body) -> None:
         if "location" in row.properties:
             return
     known = state.directories.get(entity, {})
-    seen = [one for one in known.values() if one.high <= body["highest"]]
-    for directory in list(known.values()):
-        if any(one.shadows(directory) for one in seen):
-            del known[directory.name]
+    for name in body["gone"] if "gone" in body else _shadowed(known, body["highest"]):
+        known.pop(name, None)
     removed = None if body["removed"] is None else set(body["removed"])
     left = False
     for txn_id in [txn.txn_id for txn in state.aborted_txns()]:
@@ -296,6 +296,12 @@ def _cleaned(state: State, at: int, body: Body) -> None:
         # What holds committed rows too has to wait for a compaction (C53): look again later.
         wait = state.settings.integer("hive.compactor.cleaner.retry.retention.time")
         state.retries[entity] = Retry(0, at + wait, "aborted data is mixed with committed")
+
+
+def _shadowed(known: Mapping[str, EntityDirectory], highest: int) -> list[str]:
+    """What journals of older versions mean: directories that another one stands for."""
+    seen = [one for one in known.values() if one.high <= highest]
+    return [one.name for one in known.values() if any(other.shadows(one) for other in seen)]
 
 
 def _cleaning_failed(state: State, at: int, body: Body) -> None:

@@ -6,20 +6,37 @@ explained or executed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from acid_platform.compaction.cleaner import CleaningKind, CleaningPlan, no_cleanup, plan_cleaning
 from acid_platform.errors import CompactionLost
 from acid_platform.layout.formats import is_insert_only
-from acid_platform.layout.names import temporary_owner
-from acid_platform.metastore.records import BlockedCleaning, CleaningTask, Holder
+from acid_platform.layout.names import (
+    BaseName,
+    DeltaName,
+    is_hidden,
+    parse_directory,
+    temporary_owner,
+)
+from acid_platform.metastore.records import (
+    BlockedCleaning,
+    CleaningTask,
+    EntityDirectory,
+    Holder,
+)
 from acid_platform.services.lease import leading
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
+from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.files import Files
-from acid_platform.transactions import TxnState
+from acid_platform.transactions import (
+    RangeResponse,
+    TxnState,
+    ValidTxnList,
+    ValidWriteIdList,
+)
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client import Metastore
@@ -135,18 +152,24 @@ def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
             return Cleaned(task, removed)
         plans = _plans(metastore, task)
         removed = tuple(line for plan in plans for line in _remove(task, plan))
-        if any(not plan.done for plan in _plans(metastore, task)):  # C47: look again
+        if any(not plan.done for plan in _plans(metastore, task, again=True)):  # C47
             metastore.cleaning_again(task)
             return Cleaned(task, removed, "something obsolete is still there")
-        metastore.mark_cleaned(task, _forgotten(plans))
+        gone = [one.path for plan in plans for one in plan.removals]
+        metastore.mark_cleaned(task, _forgotten(plans), gone)
         return Cleaned(task, removed)
     except Exception as error:
         metastore.cleaning_failed(task, f"{type(error).__name__}: {error}"[:2000])
         return Cleaned(task, (), f"{type(error).__name__}: {error}")
 
 
-def _plans(metastore: Metastore, task: CleaningTask) -> list[CleaningPlan]:
-    """One plan per directory: an abort of unknown partitions looks into each of them (C55)."""
+def _plans(
+    metastore: Metastore, task: CleaningTask, again: bool = False
+) -> list[CleaningPlan]:
+    """One plan per directory: an abort of unknown partitions looks into each of them (C55).
+
+    `again`: after the removals, so that what is recorded and gone is not told once more.
+    """
     record = metastore.table(task.table)
     files, root = Files.of(record.location)
     if task.partition is None and record.partitioned:
@@ -165,14 +188,49 @@ def _plans(metastore: Metastore, task: CleaningTask) -> list[CleaningPlan]:
         nothing = AcidDirectory(root, None, (), (), (), ())
         plans.append(plan_cleaning(nothing, kind, task.write_ids, task.highest_write_id,
                                    _temporaries(metastore, files, root)))
-    for name in names:
-        listing = files.entity(f"{root}/{name}".rstrip("/"))
+    recorded = metastore.recorded(record.name, [name or None for name in names])
+    for name, known in zip(names, recorded, strict=True):
+        listing = judged(files.entity(f"{root}/{name}".rstrip("/")),
+                         [one.directory for one in known], task.write_ids, task.valid_txns,
+                         with_gone=not again)
         floor = highest_floor(task.write_ids, record.floor, *floors.get(name, ()))
         seen = select(listing, task.write_ids, task.valid_txns, floor=floor, cleaning=True,
                       insert_only=is_insert_only(record.properties))
         temporary = _temporaries(metastore, files, listing.location)
         plans.append(plan_cleaning(seen, kind, task.write_ids, task.highest_write_id, temporary))
     return plans
+
+
+def judged(
+    listing: EntityListing, known: Sequence[EntityDirectory], write_ids: ValidWriteIdList,
+    txns: ValidTxnList, with_gone: bool,
+) -> EntityListing:
+    """What lies in a directory, without what must not make anything else superfluous (P26).
+
+    A base or a merged delta that no commit reported hides nothing from a reader, so it hides
+    nothing here; it stays where it is, unless its writer was aborted. `with_gone` adds obsolete
+    directories that are recorded and gone already, so that the metastore is told of them.
+    """
+    recorded = {one.name for one in known}
+
+    def counts(directory: str) -> bool:
+        name = parse_directory(directory)
+        if name is None or directory in recorded:
+            return True
+        low, high = ((name.write_id, name.write_id) if isinstance(name, BaseName)
+                     else (name.low, name.high))
+        if txns.is_aborted(name.visibility) if name.visibility else (
+                write_ids.range_aborted(low, high) is RangeResponse.ALL):
+            return True
+        return isinstance(name, DeltaName) and low == high and not name.visibility
+
+    left = {one for one in listing.directories if not is_hidden(one) and not counts(one)}
+    missing = {one.name for one in known if with_gone and one.name and one.obsolete} - {
+        *listing.directories}
+    return replace(
+        listing,
+        files=tuple(one for one in listing.files if one.path.partition("/")[0] not in left),
+        directories=tuple(sorted({*listing.directories, *missing} - left)))
 
 
 def _temporaries(

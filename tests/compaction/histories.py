@@ -43,7 +43,7 @@ from acid_platform.storage.nesting import finish_delete_file
 from acid_platform.storage.orc import finish_file
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
-from tests.acid_files import B1, AcidTable, P
+from tests.acid_files import B1, AcidTable, P, contents_of
 from tests.compaction.killed_worker import merge
 from tests.metastore.local import local_metastore
 from tests.metastore.world import World
@@ -69,8 +69,8 @@ class Local:
     def spark(self) -> Any:
         raise AssertionError("no JVM here")
 
-    def layout(self, record: TableRecord) -> TableLayout:
-        return table_layout(self.metastore, record)
+    def layout(self, record: TableRecord, txn: Transaction) -> TableLayout:
+        return table_layout(self.metastore, record, txn)
 
     def info(self) -> ClientInfo:
         return ClientInfo(agent="histories")
@@ -137,7 +137,11 @@ class History:
 
     @cached_property
     def layout(self) -> TableLayout:
-        return table_layout(self.metastore, self.metastore.table(TABLE))
+        return table_layout(self.metastore, self.metastore.table(TABLE), None)
+
+    def layout_of(self, lease: Transaction) -> TableLayout:
+        """As a reader with this lease has it."""
+        return table_layout(self.metastore, self.metastore.table(TABLE), lease)
 
     # --- the model ------------------------------------------------------------------------------
 
@@ -148,8 +152,10 @@ class History:
             key for key, write_id in self.inserted.items()
             if seen.is_valid(write_id) and write_id >= floor and key not in gone)
 
-    def found(self, write_ids: ValidWriteIdList, txns: ValidTxnList) -> list[Key]:
-        table = arrow_scan(self.layout, write_ids, txns, row_id=True).table()
+    def found(
+        self, lease: Transaction, write_ids: ValidWriteIdList, txns: ValidTxnList
+    ) -> list[Key]:
+        table = arrow_scan(self.layout_of(lease), write_ids, txns, row_id=True).table()
         keys = []
         for value, row in zip(table["v"].to_pylist(), table["row__id"].to_pylist(), strict=True):
             key = row["writeid"], row["bucketid"], row["rowid"]
@@ -159,7 +165,7 @@ class History:
 
     def check(self) -> None:
         for one in self.readers:
-            found = self.found(one.write_ids, one.txns)
+            found = self.found(one.lease, one.write_ids, one.txns)
             assert found == one.expected, (
                 f"the snapshot of {one.lease.id} ({one.write_ids}) sees {found}, not"
                 f" {one.expected}")
@@ -200,7 +206,7 @@ class History:
         self.insert(f"d{low}-{high}", keys)
         for one in batch:
             one.streams = True
-            self.report(one, f"delta_{low:07d}_{high:07d}", len(keys), Operation.INSERT)
+            self.report(one, f"delta_{low:07d}_{high:07d}", Operation.INSERT)
         self.writers += batch
 
     def do_write(self) -> None:
@@ -219,7 +225,7 @@ class History:
             keys = [(w, bucket, row) for row in range(rows)]
             self.insert(f"d{w}.{number}", keys)
             one.rows.update(keys)
-            self.report(one, f"delta_{w:07d}_{w:07d}_{number:04d}", rows, Operation.INSERT)
+            self.report(one, f"delta_{w:07d}_{w:07d}_{number:04d}", Operation.INSERT)
         gone = self.random.sample(live, min(len(live), self.random.randint(0, 3)))
         if gone:
             for bucket in sorted({_bucket(key) for key in gone}):
@@ -228,8 +234,7 @@ class History:
                 self.finished(path, deletes=True)
             self.deleted += [(key, w) for key in gone]
             one.gone.update(gone)
-            self.report(one, f"delete_delta_{w:07d}_{w:07d}_{number:04d}", len(gone),
-                        Operation.DELETE)
+            self.report(one, f"delete_delta_{w:07d}_{w:07d}_{number:04d}", Operation.DELETE)
 
     def insert(self, where: str, keys: list[Key]) -> None:
         path = f"{where}/bucket_{_bucket(keys[0]):05d}"
@@ -248,8 +253,9 @@ class History:
         finish_delete_file(files, f"{root}/written", where, self.layout.columns, "zlib")
         files.delete_file(f"{root}/written")
 
-    def report(self, one: Writer, directory: str, rows: int, operation: Operation) -> None:
-        one.reports.append(WriteReport(TABLE, None, operation, directory, rows, 100 * rows, 1))
+    def report(self, one: Writer, directory: str, operation: Operation) -> None:
+        one.reports.append(WriteReport.of(
+            TABLE, None, operation, directory, contents_of(self.root / directory)))
 
     def taken(self) -> Writer | None:
         if not self.writers:
@@ -282,8 +288,10 @@ class History:
             keys = [(w, P, row) for row in range(self.random.randint(1, 3))]
             self.insert(f"b{w}", keys)
             self.bases.add(w)
-            one.txn.commit([WriteReport(TABLE, None, Operation.INSERT, f"base_{w:07d}", len(keys),
-                                        500, 1, overwrite=True)])
+            base = f"base_{w:07d}"
+            one.txn.commit([WriteReport.of(
+                TABLE, None, Operation.INSERT, base, contents_of(self.root / base),
+                overwrite=True)])
 
     # --- readers --------------------------------------------------------------------------------
 
@@ -295,7 +303,7 @@ class History:
         lease = self.metastore.open_snapshot([TABLE])
         write_ids = lease.valid_write_ids(TABLE)
         made = Reader(lease, write_ids, lease.valid_txns, self.visible(write_ids))
-        found = self.found(write_ids, lease.valid_txns)
+        found = self.found(lease, write_ids, lease.valid_txns)
         assert found == made.expected, f"a new snapshot {write_ids} sees {found}, not the model's"
         return made
 

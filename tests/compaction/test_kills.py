@@ -22,7 +22,7 @@ from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
 from acid_platform.transactions import Operation
 from acid_platform.warehouse import Warehouse
-from tests.acid_files import B1, AcidTable, P
+from tests.acid_files import B1, AcidTable, P, contents_of
 from tests.compaction.killed_worker import PHASES, merge, work
 from tests.conftest import temporary_warehouse
 
@@ -50,7 +50,8 @@ def fill(warehouse: Warehouse, name: str, root: Path) -> None:
             directory = f"{kind}_{write_id:07d}_{write_id:07d}_0000"
             files.marker(directory)
             operation = Operation.DELETE if deletes else Operation.INSERT
-            txn.commit([WriteReport(name, None, operation, directory, 2 if deletes else 6, 900, 2)])
+            txn.commit([WriteReport.of(
+                name, None, operation, directory, contents_of(root / directory))])
 
 
 @pytest.fixture

@@ -147,7 +147,7 @@ class History:
     ) -> Counter[tuple[int | None, RowId, str]]:
         found: Counter[tuple[int | None, RowId, str]] = Counter()
         write_ids = snapshot._lease.valid_write_ids("db.t")
-        scan = open_scan(self.warehouse.layout(self.table.record), write_ids,
+        scan = open_scan(self.warehouse.layout(self.table.record, snapshot._lease), write_ids,
                          snapshot._lease.valid_txns)
         for entity in scan.entities:
             farm = link_farm(entity.directory, scratch / (entity.partition or "t"))

@@ -41,7 +41,7 @@ def table(metastore: Metastore, tmp_path: Path) -> Small:
 
 
 def search(table: Small, where: str = "v = 'Ann'", *, still_open: int = 0) -> Searched:
-    layout = table_layout(table.metastore, table.metastore.table(table.name))
+    layout = table_layout(table.metastore, table.metastore.table(table.name), None)
     return search_files(layout, where, lambda ids: {still_open} & set(ids))
 
 

@@ -14,7 +14,7 @@ from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from acid_platform.warehouse import Warehouse
-from tests.acid_files import AcidTable, P
+from tests.acid_files import AcidTable, P, contents_of
 from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,8 @@ def add(warehouse: Warehouse, value: str, commit: bool = True) -> int:
     table.inserts(f"d{write_id}", [(write_id, P, 0, value)])
     name = table.file(f"d{write_id}").parent.name
     if commit:
-        txn.commit([WriteReport("db.t", None, Operation.INSERT, name, 1)])
+        txn.commit([WriteReport.of("db.t", None, Operation.INSERT, name,
+                                   contents_of(table.root / name))])
     else:
         txn.abort()
     return write_id

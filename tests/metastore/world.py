@@ -235,6 +235,11 @@ class World:
         return rows
 
     def cleaning(self, op: str, task: CleaningTask, **more: Any) -> dict[str, Any]:
+        if op == "mark_cleaned" and "gone" not in more:
+            known = self.state.directories.get((task.table_id, task.partition), {}).values()
+            seen = [one for one in known if one.high <= task.highest_write_id]
+            more["gone"] = [one.name for one in known
+                            if any(other.shadows(one) for other in seen)]
         return self.call(
             op, id=task.id, table=task.table, table_id=task.table_id, partition=task.partition,
             highest_write_id=task.highest_write_id, **more,

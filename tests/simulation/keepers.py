@@ -146,9 +146,10 @@ class Cleaner(Actor):
         super().__init__(sim, number)
         self.task: CleaningTask | None = None
         self.removed = False
+        self.gone: list[str] = []
 
     def lost(self) -> None:
-        self.task, self.removed = None, False
+        self.task, self.removed, self.gone = None, False, []
 
     def go_on(self) -> None:
         if self.task is None:
@@ -160,7 +161,8 @@ class Cleaner(Actor):
         elif self.chance < 0.2:
             self.ask(lambda reply: self.lost(), "cleaning_failed", **_named(self.task), error="x")
         else:
-            self.ask(lambda reply: self.lost(), "mark_cleaned", **_named(self.task), removed=None)
+            self.ask(lambda reply: self.lost(), "mark_cleaned", **_named(self.task), removed=None,
+                     gone=self.gone)
 
     def _found(self, reply: Json) -> None:
         ready = reply["value"]["ready"]
@@ -198,6 +200,7 @@ class Cleaner(Actor):
             self.sim.note("removes", partition, names)
             self.sim.counts["removed"] += len(names)
             disk.remove((location, partition), names)
+            self.gone += names
         self._check(task)
 
     def _check(self, task: CleaningTask) -> None:

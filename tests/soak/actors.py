@@ -18,7 +18,7 @@ from acid_platform.metastore import Metastore, WriteReport
 from acid_platform.services.context import table_layout
 from acid_platform.transactions import Operation
 from acid_platform.warehouse import Warehouse
-from tests.acid_files import AcidTable, P
+from tests.acid_files import AcidTable, P, contents_of
 
 TABLE, COLUMNS = "db.soak", "id int, version int"
 PARTITIONS, IDS = 4, 500
@@ -31,7 +31,7 @@ def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
     with metastore.begin() as txn:
         txn.lock(TABLE, "SHARED_WRITE", operation=Operation.UPDATE, partition=name)
         w = txn.write_ids[TABLE]
-        found = arrow_scan(table_layout(metastore, record), txn.valid_write_ids(TABLE),
+        found = arrow_scan(table_layout(metastore, record, txn), txn.valid_write_ids(TABLE),
                            txn.valid_txns, where=name.replace("=", " = "), row_id=True)
         rows = random.sample(found.table().to_pylist(), share)
         keys = sorted((row["row__id"]["writeid"], row["row__id"]["bucketid"],
@@ -44,13 +44,10 @@ def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
         files.inserts(f"d{w}", [(w, P, number, row["id"], row["version"] + 1)
                                 for number, row in enumerate(rows)])
         txn.commit([
-            report(name, f"{kind}_{w:07d}_{w:07d}_0000", share, operation)
+            WriteReport.of(TABLE, name, operation, directory := f"{kind}_{w:07d}_{w:07d}_0000",
+                           contents_of(files.root / directory))
             for kind, operation in (("delete_delta", Operation.DELETE), ("delta", Operation.INSERT))
         ])
-
-
-def report(partition: str, directory: str, rows: int, operation: Operation) -> WriteReport:
-    return WriteReport(TABLE, partition, operation, directory, rows, 900, 1)
 
 
 def writer(place: str, seed: int, until: float) -> int:
