@@ -11,6 +11,7 @@ import click
 
 from acid_platform.console import Failed, Session, command, complete_tables
 from acid_platform.display import Timeline
+from acid_platform.display.progress import progress
 from acid_platform.errors import NoSuchTable
 from acid_platform.metastore.client import Metastore
 
@@ -150,10 +151,10 @@ def fsck(session: Session, table: str | None, rows: bool, repair: bool) -> None:
     """
     from acid_platform.services import fsck as check
 
-    with session.metastore() as metastore, session.progress() as progress:
+    with session.metastore() as metastore, progress() as told:
         report = check.examine(
             metastore, [table] if table else None, warehouse=session.place.warehouse, rows=rows,
-            repair=repair, progress=progress)
+            repair=repair, progress=told)
     if session.json:
         session.say_json(report.as_json())
     elif report.findings:

@@ -127,17 +127,6 @@ class Session:
         with console.status(text):
             yield
 
-    @contextmanager
-    def progress(self) -> Iterator[Callable[[str, int, int], None]]:
-        """A bar on a terminal, told `(what, done, total)`; it is gone after the block."""
-        from rich.progress import Progress
-
-        console = Console(stderr=True)
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task("", total=None)
-            yield lambda what, done, total: bar.update(
-                task, description=what, completed=done, total=total)
-
     def say_json(self, value: Any) -> None:
         click.echo(json.dumps(value, default=str))
 

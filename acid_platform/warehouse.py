@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind, ErasureState
+from acid_platform.display.progress import progress
 from acid_platform.engine.open import TableLayout
 from acid_platform.errors import (
     AlreadyScheduled,
@@ -30,7 +31,7 @@ from acid_platform.services import worker
 from acid_platform.services.adoption import columns_of_file, survey
 from acid_platform.services.context import table_layout, worker_id
 from acid_platform.services.declaration import Declaration
-from acid_platform.services.manifest import Progress
+from acid_platform.services.manifest import record_everything
 from acid_platform.snapshots import Snapshot, full_name
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
@@ -76,7 +77,8 @@ class Warehouse:
 
         Defaults: ACID_WAREHOUSE, ACID_METASTORE (a directory; for a local warehouse the one inside
         it). Spark starts at first need. `settings` are Hive's configuration names, stored in the
-        metastore. Raises WarehouseNotWritable, MetastoreUnavailable, SettingRefused.
+        metastore. The files of a warehouse that an older version made are recorded at its first
+        start. Raises WarehouseNotWritable, MetastoreUnavailable, SettingRefused.
         """
         place = Location.of(location, metastore)
         files, path = Files.of(place.warehouse)
@@ -84,6 +86,9 @@ class Warehouse:
         handle = cls(place.warehouse, Metastore.connect(place.metastore), spark, run_id)
         for name, value in (settings or {}).items():
             handle.metastore.set(name, value)
+        if handle.metastore.unrecorded():  # an older version made it
+            with progress() as told:
+                record_everything(handle.metastore, told)
         return handle
 
     # --- what it is made of --------------------------------------------------------------------
@@ -143,21 +148,21 @@ class Warehouse:
         partitioned_by: Sequence[str] = (),
         clustered_by: tuple[Sequence[str], int] | None = None,
         snapshot: ValidWriteIdList | str | None = None,
-        properties: Mapping[str, str] | None = None, progress: Progress | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> Table:
         """A table that is there already: a Hive ACID directory, or plain ORC files (P24).
 
-        Every footer is opened, and what it tells is recorded (P26); `progress` is told before each
-        partition. No file is touched; plain files become original files of write id 0. `schema`
-        None takes the columns of one of its ORC files. Write ids that `snapshot` does not see count
-        as aborted for ever; without it everything that is found counts as committed, and a warning
-        says so. New ids start above the highest that any name holds. Nobody else may write there
-        afterwards.
+        Every footer is opened, and what it tells is recorded (P26). No file is touched; plain files
+        become original files of write id 0. `schema` None takes the columns of one of its ORC
+        files. Write ids that `snapshot` does not see count as aborted for ever; without it
+        everything that is found counts as committed, and a warning says so. New ids start above the
+        highest that any name holds. Nobody else may write there afterwards.
 
         Raises TableExists, InvalidDefinition, MalformedName, CorruptFile.
         """
         full, where = full_name(name), os.fspath(location)
-        found = survey(full, where, len(partitioned_by), properties, progress)
+        with progress() as told:
+            found = survey(full, where, len(partitioned_by), properties, told)
         files, root = Files.of(where)
         columns = (columns_of_file(files, found.sample, full) if schema is None
                    else parse_columns(schema))

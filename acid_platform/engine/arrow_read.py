@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 
 from acid_platform.engine.arrow_predicates import arrow_predicate
+from acid_platform.engine.file_pruning import pruned
 from acid_platform.engine.open import TableLayout, select_entities
 from acid_platform.errors import UnknownColumn
 from acid_platform.snapshot.directory import AcidDirectory
@@ -41,6 +42,7 @@ def arrow_scan(
     def entity(item: tuple[str, AcidDirectory]) -> EntityRead:
         name, directory = item
         sources, deletes = open_entity(table.files, directory, write_ids, table.name)
+        sources = pruned(sources, where, table.columns)
         values = {
             column.name: pa.scalar(partition_value(text, column.type), arrow_type(column.type))
             for column, text in zip(table.partition_columns, table.values(name), strict=True)

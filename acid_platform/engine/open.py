@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from acid_platform.compaction.plan import watermark
 from acid_platform.engine.buckets import Bucketing
+from acid_platform.engine.file_pruning import pruned
 from acid_platform.engine.predicates import may_match
 from acid_platform.engine.scan import EntityScan, TableScan
 from acid_platform.errors import CorruptFile
@@ -103,12 +104,13 @@ def select_compactable(
 def open_scan(
     table: TableLayout, write_ids: ValidWriteIdList, txns: ValidTxnList, where: str | None = None
 ) -> TableScan:
-    """The scan of a table at a snapshot; `where` only prunes partitions here."""
+    """The scan of a table at a snapshot; `where` only prunes partitions and files here."""
     selected = select_entities(table, write_ids, txns, where)
 
     def entity(name: str) -> EntityScan:
         directory = selected[name]
         sources, deletes = open_entity(table.files, directory, write_ids, table.name)
+        sources = pruned(sources, where, table.columns)
         return EntityScan(directory, sources, deletes, name, table.values(name))
 
     with ThreadPoolExecutor(8) as pool:

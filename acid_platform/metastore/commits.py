@@ -222,6 +222,8 @@ def place(
     state.changed[entity] = at
     if contents is not None:
         state.contents.setdefault(entity, {})[new.name] = contents
+    elif not new.recorded:
+        state.unrecorded.add(entity)
     known = state.directories.setdefault(entity, {})
     # What lies wholly below a new delta has nothing to do with it.
     near = [one for one in known.values() if new.base or one.high >= new.low]

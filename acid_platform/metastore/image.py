@@ -239,6 +239,8 @@ def _restore_compactions(state: State, rows: Rows) -> None:
     for row in rows["directories"]:
         known = state.directories.setdefault((row["table_id"], row["partition"]), {})
         known[row["name"]] = decode(EntityDirectory, row)
+        if not row["recorded"]:
+            state.unrecorded.add((row["table_id"], row["partition"]))
     for row in rows["cleaning"]:
         state.cleaning[row["table_id"], row["partition"]] = row["started"]
     for row in rows["retries"]:

@@ -66,7 +66,8 @@ def unrecorded(turn: Turn, args: Body) -> dict[str, Any]:
     version made."""
     state = turn.state
     found = []
-    for (table_id, partition), known in state.directories.items():
+    for table_id, partition in sorted(state.unrecorded, key=str):
+        known = state.directories.get((table_id, partition), {})
         names = [name for name, one in known.items() if not one.recorded]
         if names and table_id in state.tables:
             found.append([state.tables[table_id].record.name, partition, names])
@@ -115,6 +116,8 @@ def _record(state: State, at: int, body: Body) -> None:
         known[one.name] = replace(
             known[one.name], recorded=True, compacted=one.compacted, versioned=one.versioned)
         state.contents.setdefault(entity, {})[one.name] = contents
+    if all(one.recorded for one in known.values()):
+        state.unrecorded.discard(entity)
 
 
 APPLY = {"recorded": _record}

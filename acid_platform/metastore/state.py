@@ -247,6 +247,8 @@ class State:
     contents: dict[Entity, dict[str, str]] = field(default_factory=dict)
     """Files of directories by the directory's name, recorded since the last fold; those of older
     ones are in the store (P26)."""
+    unrecorded: set[Entity] = field(default_factory=set)
+    """Entities with directories whose files an older version did not record."""
     cleaning: dict[Entity, int] = field(default_factory=dict)
     """Entities that a Cleaner works on, since when (P21)."""
     retries: dict[Entity, Retry] = field(default_factory=dict)

@@ -295,6 +295,8 @@ def _adopted(state: State, at: int, body: Body) -> None:
         state.directories.setdefault(entity, {})[one.name] = one
         if contents and contents[0] is not None:
             state.contents.setdefault(entity, {})[one.name] = contents[0]
+        else:
+            state.unrecorded.add(entity)
     state.changed |= dict.fromkeys(table.entities(), at)
 
 

@@ -38,7 +38,7 @@ class Survey:
 
 def survey(
     table: str, location: str, depth: int, properties: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = lambda *_: None,
 ) -> Survey:
     """Looks through `depth` levels of partition directories, and into the footer of each file.
 
@@ -55,8 +55,7 @@ def survey(
     reports: list[WriteReport] = []
     sample = ""
     for number, (name, listing) in enumerate(zip(names, listings, strict=True)):
-        if progress:
-            progress(f"{table} {name}".rstrip(), number, len(names))
+        progress(f"{table} {name}".rstrip(), number, len(names))
         for report in surveyed(files, record, name or None, listing):
             reports.append(report)
             assert report.contents is not None

@@ -76,23 +76,26 @@ def entity_listing(location: str, known: Sequence[RecordedDirectory]) -> EntityL
                     " is not there; restore it from a copy of the warehouse")
             continue
         parts.append(directory_listing(location, directory.name, Contents.parse(one.contents),
-                                       directory.compacted, directory.versioned))
+                                       directory.compacted, directory.versioned,
+                                       adopted=not directory.txn))
     return EntityListing(location, ()).joined(parts)
 
 
 def directory_listing(
-    location: str, name: str, contents: Contents, compacted: bool = False, versioned: bool = True
+    location: str, name: str, contents: Contents, compacted: bool = False, versioned: bool = True,
+    adopted: bool = False,
 ) -> EntityListing:
     """One directory with its files; '' holds the original files of an entity."""
     return EntityListing(
         location, tuple(file.below(name) for file in contents.files), (name,) if name else (),
-        {name: "compacted"} if compacted else {}, frozenset({name} if versioned else ()))
+        {name: "compacted"} if compacted else {}, frozenset({name} if versioned else ()),
+        frozenset({name} if adopted else ()))
 
 
 # --- what an older version left ---------------------------------------------------------------
 
 
-def record_everything(metastore: Metastore, progress: Progress | None = None) -> int:
+def record_everything(metastore: Metastore, progress: Progress = lambda *_: None) -> int:
     """Looks into all directories whose files are not recorded; answers how many they were.
 
     Damage is not told here, but to whoever reads the table. Raises MetastoreUnavailable.
@@ -101,8 +104,7 @@ def record_everything(metastore: Metastore, progress: Progress | None = None) ->
     records = {one.name: one for one in metastore.tables()} if found else {}
     done = 0
     for number, (table, partition, names) in enumerate(found):
-        if progress:
-            progress(f"{table} {partition or ''}".rstrip(), number, len(found))
+        progress(f"{table} {partition or ''}".rstrip(), number, len(found))
         if table in records:
             try:
                 record_entity(metastore, records[table], partition)

@@ -253,6 +253,8 @@ class _Selection:
             elif self.write_ids.is_valid(write_id):
                 usable.append(one)
             else:
+                if one.path in self.listing.adopted:
+                    history.append(one)
                 self._hide(one, f"write id {write_id} is open or above the high watermark")
         above_floor: list[_Directory[BaseName]] = []
         for one in usable:
@@ -404,6 +406,7 @@ class _Selection:
 
     def _require_history(self, unusable: list[_Directory[BaseName]]) -> None:
         """Without a usable base a visible compacted one says that older inputs may be gone (P13).
+        So does any base of a table that was adopted with it.
 
         Any of them counts, also behind an unusable overwrite base of a lower write id: missing
         rows are worse than an error.

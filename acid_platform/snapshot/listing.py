@@ -64,6 +64,9 @@ class EntityListing:
     directories: tuple[str, ...] = ()
     data_formats: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     versioned: frozenset[str] = frozenset()
+    adopted: frozenset[str] = frozenset()
+    """Direct children that were there when the table was adopted: what a base among them replaced
+    may be gone, and nobody knows."""
 
     def joined(self, others: Iterable[EntityListing]) -> EntityListing:
         """With what other listings of the same entity have."""
@@ -72,4 +75,5 @@ class EntityListing:
             self.location, tuple(file for one in every for file in one.files),
             tuple(sorted({name for one in every for name in one.directories})),
             {name: kind for one in every for name, kind in one.data_formats.items()},
-            frozenset().union(*(one.versioned for one in every)))
+            frozenset().union(*(one.versioned for one in every)),
+            frozenset().union(*(one.adopted for one in every)))

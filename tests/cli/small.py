@@ -13,6 +13,7 @@ from acid_platform.cli import main
 from acid_platform.layout import schema
 from acid_platform.metastore import Metastore, WriteReport
 from acid_platform.transactions import Operation
+from tests.acid_files import contents_of
 
 ACID = ("struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,"
         "currentTransaction:bigint,row:struct<id:int,v:string>>")
@@ -53,9 +54,9 @@ class Small:
             write_id = txn.write_ids[self.name]
             name = f"{'delete_' if deletes else ''}delta_{write_id:07d}_{write_id:07d}_0000"
             rows = events(write_id)
-            size = write_events(self.table / (partition or "") / name, rows, file, index)
-            txn.commit([WriteReport(self.name, partition, Operation.INSERT, name, len(rows), size,
-                                    1)])
+            write_events(self.table / (partition or "") / name, rows, file, index)
+            txn.commit([WriteReport.of(self.name, partition, Operation.INSERT, name,
+                                       contents_of(self.table / (partition or "") / name))])
         return write_id
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from acid_platform.errors import AcidError, MalformedName
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (
+    FLUSH_LENGTH_SUFFIX,
     VERSION,
     VERSION_FILE,
     AcidName,
@@ -15,12 +16,14 @@ from acid_platform.layout.names import (
     parse_directory,
 )
 from acid_platform.metastore.client import Metastore, Transaction
-from acid_platform.metastore.records import EntityDirectory, TableRecord
+from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.services.fsck.content import EntityContents
 from acid_platform.services.fsck.findings import Check, Findings, WriteVersionFile
 from acid_platform.services.fsck.naming import readable_part
+from acid_platform.services.manifest import by_directory, entity_listing
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.snapshot.listing import EntityListing
+from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.files import Files
 
 _COPY = "restore it from a copy of the warehouse"
@@ -28,17 +31,23 @@ _COPY = "restore it from a copy of the warehouse"
 
 @dataclass(frozen=True, slots=True)
 class EntityLook:
-    """`known`: committed directories by name; `given`: the table's highest write id so far."""
+    """`recorded`: directories with their files as readers get them (P26); `given`: the table's
+    highest write id so far."""
 
     out: Findings
     metastore: Metastore
     files: Files
     record: TableRecord
     lease: Transaction
-    known: Mapping[str, EntityDirectory]
+    recorded: Sequence[RecordedDirectory]
     given: int
     floors: tuple[int, ...]
     rows: bool
+
+    @property
+    def known(self) -> dict[str, EntityDirectory]:
+        """Committed directories by name."""
+        return {one.directory.name: one.directory for one in self.recorded}
 
     def look(self, listing: EntityListing, registered: bool) -> None:
         """All findings of the entity. What is not registered as a partition is nobody's."""
@@ -49,16 +58,18 @@ class EntityLook:
         self._never_given(listing)
         floor = highest_floor(write_ids, self.record.floor, *self.floors)
         try:
-            seen = select(listing, write_ids, self.lease.valid_txns, floor=floor,
-                          insert_only=insert_only)
+            there, seen = (
+                select(one, write_ids, self.lease.valid_txns, floor=floor, insert_only=insert_only)
+                for one in (listing, entity_listing(listing.location, self.recorded)))
         except AcidError as error:
             self.out.error(Check.HISTORY, "", str(error), "until then the table can't be read")
             return
         if not registered:
-            self._not_registered(seen)
+            self._not_registered(there)
             return
-        self._missing(listing, seen)
-        self._unknown(seen)
+        self._missing(listing)
+        self._files_of(listing)
+        self._unknown(there)
         if not insert_only:
             self._markers(listing, seen)
         EntityContents(
@@ -94,7 +105,31 @@ class EntityLook:
                 " table")
         self._aborted(seen)
 
-    def _missing(self, listing: EntityListing, seen: AcidDirectory) -> None:
+    def _files_of(self, listing: EntityListing) -> None:
+        """The files of each directory that is there, against what its commit recorded (P26)."""
+        there = by_directory(listing)
+        for one in self.recorded:
+            name = one.directory.name
+            if one.contents is None or name not in there or one.directory.obsolete:
+                continue
+            recorded = {file.below(name).path: file for file in Contents.parse(one.contents).files}
+            found = {file.path: file for file in there[name]}
+            for path, file in sorted(recorded.items()):
+                if path not in found:
+                    self.out.error(Check.MISSING, path, f"write id {one.directory.high} committed"
+                                   " it, and it is not there", _COPY)
+                elif found[path].size != file.size:
+                    self.out.error(
+                        Check.CONTENT, path, f"has {found[path].size} bytes, and write id"
+                        f" {one.directory.high} committed it with {file.size}", _COPY)
+            for path in sorted(found.keys() - recorded.keys()):
+                if not path.endswith(FLUSH_LENGTH_SUFFIX):
+                    self.out.warning(
+                        Check.UNKNOWN, path, f"the commit of write id {one.directory.high} did not"
+                        " write it: nobody reads it here, but other engines do",
+                        "move it out of the table")
+
+    def _missing(self, listing: EntityListing) -> None:
         there = {*listing.directories, *({""} if self._has_originals(listing) else ())}
         for name, one in sorted(self.known.items()):
             needed = not one.obsolete and one.high > max(self.floors, default=0) and not any(
@@ -116,7 +151,8 @@ class EntityLook:
         if seen.originals and "" not in self.known:
             self.out.error(
                 Check.UNKNOWN, seen.originals[0].path, "an original file in a table that was not"
-                " adopted with it, and its rows are read", "move it out of the table")
+                " adopted with it: nobody reads it here, but other engines do",
+                "move it out of the table")
         for one in seen.obsolete:
             if acid_name(one.path) is not None and one.path not in self.known \
                     and one.rule != "P22":
@@ -129,13 +165,13 @@ class EntityLook:
         low, high = span(name)
         if any(one.low <= low and high <= one.high for one in self.known.values()):
             self.out.error(
-                Check.UNKNOWN, directory, f"its rows are read, but the transaction of write id"
-                f" {high} reported other directories only", "move it out of the table")
+                Check.UNKNOWN, directory, f"the transaction of write id {high} reported other"
+                " directories only: nobody reads it here, but other engines do",
+                "move it out of the table")
         else:
             self.out.warning(
-                Check.UNKNOWN, directory, f"its rows are read, and no transaction reported write"
-                f" id {high}", "if a restore left it in doubt and it was said to be committed, a"
-                " major compaction takes it into the books; else move it out of the table")
+                Check.UNKNOWN, directory, f"no transaction reported write id {high}: nobody reads"
+                " it here, but other engines do", "move it out of the table")
 
     def _aborted(self, seen: AcidDirectory) -> None:
         for one in seen.aborted:

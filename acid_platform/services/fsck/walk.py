@@ -14,7 +14,7 @@ from acid_platform.errors import AcidError, NoSuchTable
 from acid_platform.layout.names import claims_to_be_acid, is_hidden, temporary_owner
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.metastore.client import Metastore, Transaction
-from acid_platform.metastore.records import EntityDirectory, TableRecord
+from acid_platform.metastore.records import RecordedDirectory, TableRecord
 from acid_platform.services.fsck.entity import EntityLook, acid_name, span
 from acid_platform.services.fsck.findings import (
     Check,
@@ -25,6 +25,7 @@ from acid_platform.services.fsck.findings import (
     ranges,
     sorted_findings,
 )
+from acid_platform.services.manifest import record_entity
 from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.files import Files
 
@@ -73,10 +74,6 @@ class _TableLook:
     ) -> None:
         self._metastore, self._record, self._lease, self._rows = metastore, record, lease, rows
         self._files, self._root = Files.of(record.location)
-        self._known: dict[str, dict[str, EntityDirectory]] = defaultdict(dict)
-        for one in metastore.entities():
-            if one.table == record.name:
-                self._known[one.partition or ""] = {found.name: found for found in one.directories}
 
     def findings(self, progress: Progress) -> Iterator[Findings]:
         """Of each entity, then of the table as a whole."""
@@ -86,13 +83,14 @@ class _TableLook:
 
     def _entities(self, table: Findings, progress: Progress) -> Iterator[Findings]:
         record = self._record
+        floors = {one.name: one.floors for one in self._metastore.partition_records(record.name)} \
+            if record.partitioned else {"": ()}
+        recorded = self._recorded(table, list(floors))
         if not self._files.is_directory(self._root):
-            if any(self._known.values()):
+            if any(recorded.values()):
                 table.error(Check.MISSING, "", f"its directory {record.location} is gone",
                             "restore it from a copy of the warehouse, or drop the table")
             return
-        floors = {one.name: one.floors for one in self._metastore.partition_records(record.name)} \
-            if record.partitioned else {"": ()}
         self._temporaries(table, self._root)
         places = [*floors, *self._unregistered(table, floors)]
         listings = dict(self._listings(places))
@@ -109,10 +107,26 @@ class _TableLook:
             else:
                 self._lease.heartbeat(read=True)
                 EntityLook(
-                    out, self._metastore, self._files, record, self._lease, self._known[place],
-                    given, floors.get(place, ()), self._rows,
+                    out, self._metastore, self._files, record, self._lease,
+                    recorded.get(place, []), given, floors.get(place, ()), self._rows,
                 ).look(listing, registered=place in floors)
             yield out
+
+    def _recorded(self, out: Findings, places: list[str]) -> dict[str, list[RecordedDirectory]]:
+        """The files of each entity as readers get them; those that an older version did not record
+        are recorded first."""
+        record, names = self._record, [place or None for place in places]
+        found = self._lease.manifest(record.name, names)
+        lacking = [name for name, known in zip(names, found, strict=True)
+                   if not all(one.directory.recorded for one in known)]
+        for name in lacking:
+            try:
+                record_entity(self._metastore, record, name)
+            except AcidError as error:
+                out.error(Check.HISTORY, name or "", str(error), "until then it can't be read")
+        if lacking:
+            found = self._lease.manifest(record.name, names)
+        return dict(zip(places, found, strict=True))
 
     def _listings(self, places: Iterable[str]) -> Iterator[tuple[str, EntityListing | AcidError]]:
         for place in places:
