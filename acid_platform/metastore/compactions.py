@@ -160,7 +160,8 @@ def begin(turn: Turn, args: Body) -> dict[str, Any]:
     if row.txn_id in turn.state.txns and turn.state.txns[row.txn_id].is_open:
         raise CompactionLost(f"compaction {row.id} has transaction {row.txn_id} open already")
     txn = open_txn(turn, TxnType.COMPACTION, args["info"], False)
-    wish = LockRequest(row.table, LockType.SHARED_READ, Operation.COMPACT, row.partition)
+    name = turn.state.name_of(row.table_id)
+    wish = LockRequest(name, LockType.SHARED_READ, Operation.COMPACT, row.partition)
     try:
         locking.enqueue(
             turn, txn, {"locks": [encode(wish)], "wait": 0, "zero_wait": True}, begun=False

@@ -45,7 +45,7 @@ class Worker(Actor):
             if chance < 0.05:
                 self.ask(None, "revoke_workers", host=f"w{self.pick(9, 10)}")
             elif chance < 0.5:
-                name = self.pick("t", "u", "v")
+                name = self.pick("t", "u", "v", "w")
                 partition = None if name == "t" else self.pick(*PARTITIONS)
                 self.ask(None, "request_compaction", table=name, partition=partition,
                          kind=self.pick("major", "minor"), properties={}, initiator="i")
@@ -99,8 +99,8 @@ class Worker(Actor):
             self.lost()
             return
         txns, merge = self.seen
-        name, partition = self.task["table"].removeprefix("default."), self.task["partition"]
-        place: Place = (f"/w/{name}", partition)
+        partition = self.task["partition"]
+        place: Place = (self.sim.model.tables[self.task["table_id"]].location, partition)
         high = merge.high_watermark
         floor = 0
         known = self.sim.process.machine.state.tables.get(self.task["table_id"])
@@ -184,7 +184,7 @@ class Cleaner(Actor):
             disk.remove_location(place, task.highest_write_id if task.reused else None)
             self._check(task)
             return
-        location = f"/w/{task.table.removeprefix('default.')}"
+        location = self.sim.model.tables[task.table_id].location
         known = state.tables.get(task.table_id)
         if known is None:
             return
@@ -202,7 +202,7 @@ class Cleaner(Actor):
 
     def _check(self, task: CleaningTask) -> None:
         same = {one.id for one in self.sim.model.tables.values()
-                if one.name == task.table or one.id == task.table_id}
+                if task.location.startswith(one.location) or one.id == task.table_id}
         check_readers(self.sim, same)
 
 
