@@ -14,8 +14,8 @@ from acid_platform.engine.open import TableLayout, open_scan
 from acid_platform.engine.scan import TableScan
 from acid_platform.engine.write import WriteTarget, Written
 from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted
-from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
-from acid_platform.services.context import Context, compression
+from acid_platform.metastore.records import LockRequest, TableRecord, ViewRecord, WriteReport
+from acid_platform.services.context import Context, compression, seen_layout
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
 
@@ -36,7 +36,7 @@ class Statements:
         self.context, self.begun = context, begun
         self.reports: list[WriteReport] = []
         self.row_counts: dict[str, Counter[str]] = {}
-        self.added_columns: dict[str, str] = {}
+        self.added_columns: dict[str, list[tuple[str, str]]] = {}
         self.records: dict[str, TableRecord] = {}
         self.session: SparkSession | None = None
         """The session of the statements so far: aborting must not start one."""
@@ -57,9 +57,28 @@ class Statements:
         scans = []
         for record, where in wanted:
             write_ids, txns = self.lists(record.name)
-            layout = own_partitions(self.context.layout(record), self.reports)
-            scans.append(open_scan(layout, write_ids, txns, where))
+            scans.append(open_scan(self.layout(record), write_ids, txns, where))
         return scans
+
+    def table(self, name: str) -> TableRecord:
+        """As the snapshot sees it, with the columns that were added here (P28).
+
+        Raises NoSuchTable.
+        """
+        record = self.records.get(name.lower()) or self.begun.table(name)
+        return self.records.setdefault(record.name, record)
+
+    def views(self) -> list[ViewRecord]:
+        return self.begun.views()
+
+    def partitions(self, name: str) -> list[str]:
+        """Those that the snapshot sees, and those written here."""
+        return sorted(self.layout(self.table(name)).partitions)
+
+    def layout(self, record: TableRecord) -> TableLayout:
+        """With the partitions that the snapshot sees, and those written here."""
+        layout = seen_layout(self.context.layout, self.begun, record)
+        return own_partitions(layout, self.reports)
 
     def lock(
         self, record: TableRecord, statement: Statement, partition: str | None = None

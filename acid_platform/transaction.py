@@ -32,7 +32,7 @@ from acid_platform.layout.types import UNNAMED, Column
 from acid_platform.metastore.records import TableRecord, WriteReport
 from acid_platform.services.context import Context, columns_of_record
 from acid_platform.services.declaration import widened
-from acid_platform.statements import Statements, own_partitions
+from acid_platform.statements import Statements
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
 
@@ -74,10 +74,17 @@ class Transaction:
         return {word: rows for word, rows in self._work.row_counts.get(table, {}).items() if rows}
 
     def table(self, name: str) -> TransactionTable:
-        """Raises NoSuchTable."""
-        record = self._work.records.get(name.lower()) or self._work.context.metastore.table(name)
-        self._work.records[record.name] = record
-        return TransactionTable(self._work, record)
+        """As the transaction's snapshot sees it, whatever others declare since (P28).
+
+        A change of what others have altered, dropped or made again since raises
+        DeclarationChanged. Raises NoSuchTable.
+        """
+        return TransactionTable(self._work, self._work.table(name))
+
+    @property
+    def declared(self) -> Statements:
+        """The tables, views and partitions that its snapshot sees."""
+        return self._work
 
     def scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
         """Scans at the snapshot, with the transaction's own writes; `where` prunes partitions.
@@ -96,13 +103,9 @@ class Transaction:
         self._work.begun.when_lost(callback)
 
     def commit(self) -> None:
-        """Raises WriteConflict, TxnAborted, OutcomeUnknown."""
-        for table, columns in self._work.added_columns.items():
-            # Before the rows that have them; without those rows they hold nothing but NULL.
-            record = self._work.context.metastore.table(table)
-            self._work.context.metastore.alter_table(
-                table, columns=widened(record, columns, again=True).columns)
-        self._work.begun.commit(self._work.reports)
+        """Raises WriteConflict, TxnAborted, OutcomeUnknown, and DeclarationChanged if others
+        changed what it wrote to, or added a column of the same name with another type (P28)."""
+        self._work.begun.commit(self._work.reports, self._work.added_columns)
 
     def abort(self, reason: str = "") -> None:
         """Nothing of it ever becomes visible; its files are removed by the Cleaner."""
@@ -173,8 +176,7 @@ class TransactionTable:
     ) -> pa.Table:
         """Rows as Table.to_arrow, at the transaction's snapshot and with its own writes."""
         write_ids, txns = self._work.lists(self.name)
-        layout = own_partitions(self._layout(), self._work.reports)
-        return arrow_scan(layout, write_ids, txns, columns, where, row_id).table()
+        return arrow_scan(self._layout(), write_ids, txns, columns, where, row_id).table()
 
     def insert(self, rows: Rows) -> int:
         """Append; partitions are made as the rows need them. Returns the number of rows.
@@ -220,7 +222,7 @@ class TransactionTable:
         """
         self._work.lock(self._record, Statement.TRUNCATE)
         self._work.refuse_after_overwrite(self._record)
-        layout = own_partitions(self._layout(), self._work.reports)
+        layout = self._layout()
         partitions = sorted(layout.partitions) if self._partition_columns else [""]
         if partition is not None:
             name = partition_name(self._fixed(partition))
@@ -306,10 +308,15 @@ class TransactionTable:
 
     def add_columns(self, columns: str) -> None:
         """As Table.add_columns; others see the columns when the transaction commits."""
-        self._record = self._work.records[self.name] = widened(self._record, columns)
-        self._columns, _ = columns_of_record(self._record)
-        earlier = self._work.added_columns.get(self.name)
-        self._work.added_columns[self.name] = f"{earlier}, {columns}" if earlier else columns
+        wide = widened(self._record, columns)
+        new = wide.columns[len(self._record.columns):]
+        self._work.added_columns.setdefault(self.name, []).extend(new)
+        self._record = self._work.records[self.name] = wide
+        self._columns, _ = columns_of_record(wide)
+
+    def partitions(self) -> list[str]:
+        """Those that the transaction sees, sorted, with those that it wrote itself."""
+        return self._work.partitions(self.name)
 
     @property
     def _spark(self) -> SparkSession:
@@ -325,7 +332,7 @@ class TransactionTable:
         return (*self._columns, *self._partition_columns)
 
     def _layout(self) -> TableLayout:
-        return self._work.context.layout(self._record)
+        return self._work.layout(self._record)
 
     def _scan(self, where: Where) -> TableScan:
         pruning = where.pruning if isinstance(where, Condition) else where

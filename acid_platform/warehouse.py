@@ -25,7 +25,7 @@ from acid_platform.leases import Leases
 from acid_platform.location import Location
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client import Metastore
-from acid_platform.metastore.records import ClientInfo, TableRecord
+from acid_platform.metastore.records import ClientInfo, PartitionRecord, TableRecord
 from acid_platform.services import worker
 from acid_platform.services.adoption import columns_of_file, survey
 from acid_platform.services.context import table_layout, worker_id
@@ -189,9 +189,11 @@ class Warehouse:
         """Gone at once for new snapshots; its files go when no older one needs them (C41)."""
         self.metastore.drop_table(full_name(name))
 
-    def layout(self, record: TableRecord) -> TableLayout:
-        """Where a table lies and which partitions it has now."""
-        return table_layout(self.metastore, record)
+    def layout(
+        self, record: TableRecord, partitions: Sequence[PartitionRecord] | None = None
+    ) -> TableLayout:
+        """Where a table lies, with these partitions, or those that it has now."""
+        return table_layout(self.metastore, record, partitions)
 
     # --- transactions and snapshots ------------------------------------------------------------
 

@@ -196,7 +196,8 @@ class CompactionCalls(Caller):
         """Done (C49). None: nothing aborted is left at or below the task's watermark; else only
         these aborted write ids are gone (C53). Raises CompactionLost."""
         removed = None if removed_write_ids is None else sorted(removed_write_ids)
-        self._call("mark_cleaned", **_cleaned(task), removed=removed)
+        self._call("mark_cleaned", **_cleaned(task), removed=removed,
+                   valid_txns=str(task.valid_txns))
 
     def cleaning_failed(self, task: CleaningTask, error: str) -> None:
         """Tried again later, at most `hive.compactor.cleaner.retry.maxattempts` times (C48, P25).

@@ -20,7 +20,7 @@ from acid_platform.metastore.state import Component, Entity, Retry, State
 from acid_platform.metastore.tables import being_cleaned
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.visible import cleaner_lists, holders, low_mark, txn_list
-from acid_platform.transactions import Operation, ValidWriteIdList
+from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 
 _R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING
 
@@ -206,11 +206,13 @@ def _started(state: State, args: Body) -> None:
 
 def done(turn: Turn, args: Body) -> dict[str, Any]:
     """Marks cleaned (C49). `removed` None: nothing aborted is left at or below the watermark;
-    a list: only these aborted write ids are gone (C53). Raises CompactionLost."""
+    a list: only these aborted write ids are gone (C53). `valid_txns` are those of its task: what a
+    later compaction replaces is still there. Raises CompactionLost."""
     _started(turn.state, args)
     turn.record(
         "cleaned", id=args["id"], table_id=args["table_id"], partition=args["partition"],
         highest=args["highest_write_id"], removed=args["removed"],
+        valid_txns=args.get("valid_txns"),
     )
     return {}
 
@@ -274,7 +276,9 @@ def _cleaned(state: State, at: int, body: Body) -> None:
         if "location" in row.properties:
             return
     known = state.directories.get(entity, {})
-    seen = [one for one in known.values() if one.high <= body["highest"]]
+    valid = ValidTxnList.parse(body["valid_txns"]) if body.get("valid_txns") else None
+    seen = [one for one in known.values() if one.high <= body["highest"]
+            and (valid is None or valid.is_valid(one.txn))]
     for directory in list(known.values()):
         if any(one.shadows(directory) for one in seen):
             del known[directory.name]

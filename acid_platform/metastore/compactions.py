@@ -197,7 +197,9 @@ def commit(turn: Turn, args: Body) -> dict[str, Any]:
     if row.txn_id != txn.txn_id:
         raise CompactionLost(f"compaction {row.id} runs in transaction {row.txn_id} now")
     reports = [decode(WriteReport, one) for one in args["writes"]]
-    if any((one.table, one.partition) != (row.table, row.partition) for one in reports):
+    # By the name that it locked: a client may have renamed the table since.
+    if any((txn.needs.get(one.table), one.partition) != (row.table_id, row.partition)
+           for one in reports):
         raise InvalidDefinition(f"compaction {row.id} may only report {row.table} {row.partition}")
     directories = [encode(EntityDirectory.of(one, txn.txn_id)) for one in reports]
     _finish(turn, row, _R, directories, "")

@@ -118,6 +118,9 @@ class Transaction:
         found = self._link.call("partitions", name=name, txn=self.id)["partitions"]
         return [decode(PartitionRecord, one) for one in found]
 
+    def partitions(self, name: str) -> list[str]:
+        return [one.name for one in self.partition_records(name)]
+
     def views(self) -> list[ViewRecord]:
         """As its snapshot sees them (P28)."""
         return [decode(ViewRecord, one)

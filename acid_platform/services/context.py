@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from acid_platform.engine.buckets import Bucketing
 from acid_platform.engine.open import TableLayout
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
-from acid_platform.metastore.records import ClientInfo, TableRecord
+from acid_platform.metastore.records import ClientInfo, PartitionRecord, TableRecord
 from acid_platform.storage.files import Files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acid_platform.metastore.client import Metastore
+    from acid_platform.metastore.client import Metastore, Transaction
+
+Layouts = Callable[["TableRecord", "Sequence[PartitionRecord] | None"], TableLayout]
+"""`Context.layout`."""
 
 DEFAULT_COMPRESSION = "zlib"
 """Hive's default, which every Hive, Trino and Impala can read; `orc.compress` overrides it."""
@@ -32,7 +36,9 @@ class Context(Protocol):
     @property
     def metastore(self) -> Metastore: ...
 
-    def layout(self, record: TableRecord) -> TableLayout: ...
+    def layout(
+        self, record: TableRecord, partitions: Sequence[PartitionRecord] | None = None
+    ) -> TableLayout: ...
 
     def info(self) -> ClientInfo: ...
 
@@ -49,15 +55,23 @@ def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Co
             tuple(Column(name, parse_type(kind)) for name, kind in record.partition_columns))
 
 
-def table_layout(metastore: Metastore, record: TableRecord) -> TableLayout:
-    """Where a table lies, and its registered partitions with their floors (P22)."""
+def table_layout(
+    metastore: Metastore, record: TableRecord, partitions: Sequence[PartitionRecord] | None = None
+) -> TableLayout:
+    """Where a table lies, and its partitions with their floors (P22); without any those of now."""
     files, path = Files.of(record.location)
     columns, partition_columns = columns_of_record(record)
-    partitions = {one.name: one.floors for one in metastore.partition_records(record.name)} \
-        if partition_columns else {}
-    return TableLayout(record.name, files, path, columns, partition_columns, partitions,
+    if partitions is None:
+        partitions = metastore.partition_records(record.name) if record.partitioned else ()
+    floors = {one.name: one.floors for one in partitions}
+    return TableLayout(record.name, files, path, columns, partition_columns, floors,
                        record.floor, is_insert_only(record.properties),
                        FileFormat.of(record.properties), bucketing(record))
+
+
+def seen_layout(layout: Layouts, reader: Transaction, record: TableRecord) -> TableLayout:
+    """Where a table lies, with the partitions that the reader's snapshot sees (P28)."""
+    return layout(record, reader.partition_records(record.name) if record.partitioned else ())
 
 
 def bucketing(record: TableRecord) -> Bucketing | None:

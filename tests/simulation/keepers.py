@@ -115,13 +115,15 @@ class Worker(Actor):
                 one = Directory(True, False, high, high, self.txn, frozenset(tags))
                 self.output.append((place, one))
         else:
+            low = min((one.low for one in found.deltas), default=0)
+            top = max((one.high for one in found.deltas), default=0)
             for deletes in (False, True):
+                # Both kinds are written anew, also what is alone of its kind.
                 inputs = [one for one in found.deltas if one.deletes == deletes]
-                if len(inputs) > 1:
+                if inputs and len(found.deltas) > 1:
                     merged = frozenset(
                         tag for one in inputs for tag in one.tags
                         if one.visibility or merge.is_valid(tag[0]))
-                    low, top = min(one.low for one in inputs), max(one.high for one in inputs)
                     one = Directory(False, deletes, low, top, self.txn, merged)
                     self.output.append((place, one))
         if not self.output:
@@ -160,7 +162,8 @@ class Cleaner(Actor):
         elif self.chance < 0.2:
             self.ask(lambda reply: self.lost(), "cleaning_failed", **_named(self.task), error="x")
         else:
-            self.ask(lambda reply: self.lost(), "mark_cleaned", **_named(self.task), removed=None)
+            self.ask(lambda reply: self.lost(), "mark_cleaned", **_named(self.task), removed=None,
+                     valid_txns=str(self.task.valid_txns))
 
     def _found(self, reply: Json) -> None:
         ready = reply["value"]["ready"]

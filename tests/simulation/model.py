@@ -9,7 +9,7 @@ not how ids are compared.
 from __future__ import annotations
 
 from tests.simulation.claims import Json, claim, expect, full, value
-from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Table, Txn, Write
+from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Txn, Write
 from tests.simulation.upkeep import Upkeep
 
 
