@@ -39,6 +39,10 @@ class InvalidDefinition(Terminal):
     """A table, column, type, partition or property declaration that can't be honoured."""
 
 
+class DeclarationChanged(Transient):
+    """A table was altered, dropped or made again since its declaration was read (P28)."""
+
+
 class UnknownColumn(Terminal):
     """A column that the table does not have."""
 

@@ -8,10 +8,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.engine.open import TableLayout, open_scan, select_entities
+from acid_platform.engine.open import open_scan, select_entities
 from acid_platform.errors import MetastoreUnavailable, OutcomeUnknown, SnapshotExpired
 from acid_platform.metastore.client import Metastore
-from acid_platform.metastore.records import ClientInfo, TableRecord
+from acid_platform.metastore.records import ClientInfo, TableRecord, ViewRecord
+from acid_platform.services.context import Layouts
 from acid_platform.snapshots import TableSnapshot
 from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.transactions import ValidWriteIdList
@@ -27,7 +28,7 @@ class Leases:
     """Fresh snapshots, each held until `release`, or until its one result is made. Thread-safe."""
 
     def __init__(
-        self, metastore: Metastore, layout: Callable[[TableRecord, Lease], TableLayout],
+        self, metastore: Metastore, layout: Layouts,
         info: Callable[[], ClientInfo],
     ) -> None:
         self._metastore, self._layout, self._info = metastore, layout, info
@@ -35,50 +36,51 @@ class Leases:
         self._guard = threading.Lock()
 
     def scan(
-        self, record: TableRecord, where: str | None, explicit: ValidWriteIdList | None = None
+        self, table: str, where: str | None, explicit: ValidWriteIdList | None = None
     ) -> TableScan:
-        """A scan at a fresh snapshot, or at an explicit write id list (P13)."""
-        return self.scans([(record, where)], explicit)[0]
+        """A scan at a fresh snapshot, or at an explicit write id list (P13); `where` prunes
+        partitions."""
+        with self.fresh(table) as read:
+            return read.scans([(read.table(table), where)], explicit)[0]
 
-    def scans(
-        self, wanted: Sequence[tuple[TableRecord, str | None]],
-        explicit: ValidWriteIdList | None = None,
-    ) -> list[TableScan]:
-        """Scans of several tables at one snapshot, under one lease; `where` prunes partitions."""
-        names = sorted({record.name for record, _ in wanted})
-        lease = self._open(*names)
+    @contextmanager
+    def fresh(self, *tables: str) -> Iterator[FreshRead]:
+        """One snapshot for a block: the declarations that it sees, and scans that outlive the block
+        under one lease. `tables` are protected from the start, others when they are scanned (P12).
+        """
+        lease = self._open(*tables)
+        read = FreshRead(lease, self._layout)
         try:
-            lists = {name: explicit or lease.valid_write_ids(name) for name in names}
-            scans = [
-                open_scan(self._layout(record, lease), lists[record.name], lease.valid_txns, where)
-                for record, where in wanted
-            ]
+            yield read
         except BaseException:
-            lease.commit()
+            with suppress(SnapshotExpired):
+                lease.commit()
             raise
-        self._keep(lease, scans)
-        return scans
+        if read.opened:
+            self._keep(lease, read.opened)
+        else:
+            lease.commit()
 
-    def snapshot(self, record: TableRecord) -> TableSnapshot:
+    def snapshot(self, table: str) -> TableSnapshot:
         """What a fresh snapshot sees of a table; its files stay like those of a scan."""
-        lease = self._open(record.name)
-        write_ids = lease.valid_write_ids(record.name)
-        layout = self._layout(record, lease)
-        self._keep(lease, [open_scan(layout, write_ids, lease.valid_txns)])
-        return TableSnapshot(record.name, write_ids, lease.valid_txns,
-                             select_entities(layout, write_ids, lease.valid_txns))
+        with self.fresh(table) as read:
+            record, lease = read.table(table), read.lease
+            (scan,) = read.scans([(record, None)])
+            layout = self._layout(record, lease)
+            return TableSnapshot(record.name, scan.write_ids, lease.valid_txns,
+                                 select_entities(layout, scan.write_ids, lease.valid_txns))
 
     def rows(
-        self, record: TableRecord, columns: Sequence[str] | None, where: str | None,
+        self, table: str, columns: Sequence[str] | None, where: str | None,
         explicit: ValidWriteIdList | None = None, row_id: bool = False,
     ) -> pa.Table:
         """Live rows at a fresh snapshot, whose lease ends here: the result needs no file more."""
-        with self._arrow_scan(record, columns, where, explicit, row_id) as scan:
+        with self._arrow_scan(table, columns, where, explicit, row_id) as scan:
             return scan.table()
 
-    def count(self, record: TableRecord, where: str | None = None) -> int:
+    def count(self, table: str, where: str | None = None) -> int:
         """How many rows `rows` would have, mostly out of footers."""
-        with self._arrow_scan(record, [], where) as scan:
+        with self._arrow_scan(table, [], where) as scan:
             return scan.count()
 
     def release(self) -> None:
@@ -97,14 +99,14 @@ class Leases:
 
     @contextmanager
     def _arrow_scan(
-        self, record: TableRecord, columns: Sequence[str] | None, where: str | None,
+        self, table: str, columns: Sequence[str] | None, where: str | None,
         explicit: ValidWriteIdList | None = None, row_id: bool = False,
     ) -> Iterator[ArrowScan]:
-        lease = self._open(record.name)
+        lease = self._open(table)
         try:
-            write_ids = explicit or lease.valid_write_ids(record.name)
-            yield arrow_scan(self._layout(record, lease), write_ids, lease.valid_txns, columns,
-                             where, row_id)
+            write_ids = explicit or lease.valid_write_ids(table)
+            layout = self._layout(lease.table(table), lease)
+            yield arrow_scan(layout, write_ids, lease.valid_txns, columns, where, row_id)
         finally:
             with suppress(SnapshotExpired):
                 lease.commit()
@@ -122,6 +124,38 @@ class Leases:
                     continue
                 kept.append((held, earlier))
             self._held = [*kept, (lease, scans)]
+
+
+class FreshRead:
+    """What is read at one fresh snapshot."""
+
+    def __init__(self, lease: Lease, layout: Layouts) -> None:
+        self.lease = lease
+        self.opened: list[TableScan] = []
+        """All scans of it."""
+        self._layout = layout
+
+    def table(self, name: str) -> TableRecord:
+        """As the snapshot sees it (P28). Raises NoSuchTable."""
+        return self.lease.table(name)
+
+    def views(self) -> list[ViewRecord]:
+        return self.lease.views()
+
+    def scans(
+        self, wanted: Sequence[tuple[TableRecord, str | None]],
+        explicit: ValidWriteIdList | None = None,
+    ) -> list[TableScan]:
+        """Scans of several tables; `where` prunes partitions. Raises SnapshotExpired."""
+        names = sorted({record.name for record, _ in wanted})
+        lists = {name: explicit or self.lease.valid_write_ids(name) for name in names}
+        scans = [
+            open_scan(self._layout(record, self.lease), lists[record.name],
+                      self.lease.valid_txns, where)
+            for record, where in wanted
+        ]
+        self.opened += scans
+        return scans
 
 
 def _same_files(some: list[TableScan], others: list[TableScan]) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from acid_platform import display
 from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.engine.open import open_scan
+from acid_platform.engine.open import TableLayout, open_scan
 from acid_platform.engine.read import filtered
 from acid_platform.errors import NoSuchTxn, SnapshotExpired
 from acid_platform.metastore.records import TableRecord
@@ -58,9 +58,12 @@ class Snapshot:
         self._lease = lease
 
     def table(self, name: str) -> SnapshotTable:
-        """Raises NoSuchTable."""
-        return SnapshotTable(self._warehouse, self._lease,
-                             self._warehouse.metastore.table(full_name(name)))
+        """As it was declared at the snapshot, whatever others do since (P28).
+
+        Raises NoSuchTable, SnapshotExpired after the block.
+        """
+        with _ended_as_expired(name):
+            return SnapshotTable(self._warehouse, self._lease, self._lease.table(full_name(name)))
 
     def close(self) -> None:
         with suppress(SnapshotExpired):
@@ -88,23 +91,31 @@ class SnapshotTable:
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> DataFrame:
         """As Table.read, at this snapshot. Raises SnapshotExpired after the block."""
-        write_ids = self._lease.valid_write_ids(self._record.name)
-        scan = open_scan(self._warehouse.layout(self._record, self._lease), write_ids,
-                         self._lease.valid_txns, where)
+        write_ids, layout = self._seen()
+        scan = open_scan(layout, write_ids, self._lease.valid_txns, where)
         return filtered(self._warehouse.spark, scan, columns, where, row_id, self._record.name)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> pa.Table:
         """As Table.to_arrow, at this snapshot. Raises SnapshotExpired after the block."""
-        try:
+        write_ids, layout = self._seen()
+        return arrow_scan(layout, write_ids, self._lease.valid_txns, columns, where, row_id).table()
+
+    def _seen(self) -> tuple[ValidWriteIdList, TableLayout]:
+        with _ended_as_expired(self._record.name):
             self._lease.heartbeat(read=True)
-        except NoSuchTxn as error:
-            raise SnapshotExpired(f"{self._record.name}: the block of this snapshot has ended; take"
-                                  " a new one by Warehouse.snapshot") from error
-        write_ids = self._lease.valid_write_ids(self._record.name)
-        return arrow_scan(self._warehouse.layout(self._record, self._lease), write_ids,
-                          self._lease.valid_txns, columns, where, row_id).table()
+            return (self._lease.valid_write_ids(self._record.name),
+                    self._warehouse.layout(self._record, self._lease))
+
+
+@contextmanager
+def _ended_as_expired(table: str) -> Iterator[None]:
+    try:
+        yield
+    except NoSuchTxn as error:
+        raise SnapshotExpired(f"{table}: the block of this snapshot has ended; take a new one by"
+                              " Warehouse.snapshot") from error
 
 
 def full_name(name: str) -> str:

@@ -14,7 +14,7 @@ from acid_platform.engine.open import TableLayout, open_scan
 from acid_platform.engine.scan import TableScan
 from acid_platform.engine.write import WriteTarget, Written
 from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted
-from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
+from acid_platform.metastore.records import LockRequest, TableRecord, ViewRecord, WriteReport
 from acid_platform.services.context import Context, compression
 from acid_platform.services.manifest import directory_listing
 from acid_platform.snapshot.listing import EntityListing
@@ -38,7 +38,7 @@ class Statements:
         self.context, self.begun = context, begun
         self.reports: list[WriteReport] = []
         self.row_counts: dict[str, Counter[str]] = {}
-        self.added_columns: dict[str, str] = {}
+        self.added_columns: dict[str, list[tuple[str, str]]] = {}
         self.records: dict[str, TableRecord] = {}
         self.session: SparkSession | None = None
         """The session of the statements so far: aborting must not start one."""
@@ -59,9 +59,23 @@ class Statements:
         scans = []
         for record, where in wanted:
             write_ids, txns = self.lists(record.name)
-            layout = self.layout(record)
-            scans.append(open_scan(layout, write_ids, txns, where))
+            scans.append(open_scan(self.layout(record), write_ids, txns, where))
         return scans
+
+    def table(self, name: str) -> TableRecord:
+        """As the snapshot sees it, with the columns that were added here (P28).
+
+        Raises NoSuchTable.
+        """
+        record = self.records.get(name.lower()) or self.begun.table(name)
+        return self.records.setdefault(record.name, record)
+
+    def views(self) -> list[ViewRecord]:
+        return self.begun.views()
+
+    def partitions(self, name: str) -> list[str]:
+        """Those that the snapshot sees, and those written here."""
+        return sorted(self.layout(self.table(name)).partitions)
 
     def lock(
         self, record: TableRecord, statement: Statement, partition: str | None = None
@@ -76,7 +90,7 @@ class Statements:
         return self.begun.valid_write_ids(table), self.begun.valid_txns
 
     def layout(self, record: TableRecord) -> TableLayout:
-        """The table with what the transaction itself has written so far."""
+        """With the partitions and files that the snapshot sees, and those written here."""
         return with_own(self.context.layout(record, self.begun), self.reports)
 
     def target(self, record: TableRecord, layout: TableLayout) -> WriteTarget:

@@ -12,7 +12,12 @@ from acid_platform.config import Settings
 from acid_platform.engine.incoming import Rows
 from acid_platform.engine.merge import MergeClause, MergeCounts
 from acid_platform.engine.read import filtered
-from acid_platform.errors import CompactionRefused, InvalidDefinition, LockTimeout
+from acid_platform.errors import (
+    CompactionRefused,
+    DeclarationChanged,
+    InvalidDefinition,
+    LockTimeout,
+)
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import Column, parse_columns
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
 
 
 _Done = TypeVar("_Done")
+_ATTEMPTS = 100
+"""Of a change of columns; each that fails lets another client's through."""
 
 
 class Table:
@@ -85,8 +92,7 @@ class Table:
         raises SnapshotExpired once the files are gone. Rows come in no particular order. Raises
         UnknownColumn, InvalidExpression, NotEnoughHistory.
         """
-        record = self.record
-        scan = self._warehouse.leases.scan(record, where, _parsed(snapshot))
+        scan = self._warehouse.leases.scan(self._name, where, _parsed(snapshot))
         return filtered(self._warehouse.spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
@@ -100,18 +106,18 @@ class Table:
         Of insert-only tables ORC and Parquet are read. Raises UnknownColumn, InvalidExpression,
         UnsupportedStatement, UnsupportedLayout, NotEnoughHistory, CorruptFile.
         """
-        return self._warehouse.leases.rows(self.record, columns, where, _parsed(snapshot), row_id)
+        return self._warehouse.leases.rows(self._name, columns, where, _parsed(snapshot), row_id)
 
     def count(self, where: str | None = None) -> int:
         """The number of rows, without Spark: out of footers where no row needs a test.
 
         Raises as to_arrow; `read(where=…).count()` does for predicates that only Spark evaluates.
         """
-        return self._warehouse.leases.count(self.record, where)
+        return self._warehouse.leases.count(self._name, where)
 
     def snapshot(self) -> TableSnapshot:
         """The current snapshot, held by a read lease like a frame's."""
-        return self._warehouse.leases.snapshot(self.record)
+        return self._warehouse.leases.snapshot(self._name)
 
     def partitions(self) -> list[str]:
         """Names such as `month=3`, sorted; empty for an unpartitioned table."""
@@ -201,10 +207,23 @@ class Table:
     def add_columns(self, columns: str) -> None:
         """`"note string"`; rows written before have NULL there. No file is touched.
 
-        Raises UnknownColumn for a column that is there already.
+        Columns that others add at the same time stay. Raises UnknownColumn for a column that is
+        there already, DeclarationChanged when others were faster each time (P28).
         """
-        wide = widened(self.record, columns)
-        self._warehouse.metastore.alter_table(self._name, columns=wide.columns)
+        self._alter_columns(lambda record: widened(record, columns).columns)
+
+    def _alter_columns(
+        self, columns: Callable[[TableRecord], Sequence[tuple[str, str]]]
+    ) -> None:
+        """Works the columns out again when others altered the table meanwhile (P28)."""
+        for _ in range(_ATTEMPTS):
+            record = self.record
+            with suppress(DeclarationChanged):
+                self._warehouse.metastore.alter_table(
+                    self._name, columns=columns(record), read=record)
+                return
+        raise DeclarationChanged(
+            f"{self._name}: others altered it during each of {_ATTEMPTS} attempts; try again")
 
     def change_column(self, old: str, column: str, after: str | None = None) -> None:
         """`change_column("id", "id bigint")`: a wider type, or another place.
@@ -215,8 +234,8 @@ class Table:
         """
         (new,) = parse_columns(column)
         check_columns(self.name, [new])
-        with self._alone():
-            record = self.record
+
+        def changed(record: TableRecord) -> Sequence[tuple[str, str]]:
             columns = change_column(record, old.lower(), new, after and after.lower())
             renamed = new.name != old.lower()
             moved = [name for name, _ in columns] != [name for name, _ in record.columns]
@@ -225,11 +244,14 @@ class Table:
                     f"{self.name} has rows, whose files know {old} by its name or place: every"
                     " reader, Hive too, would find NULL or another column there; CREATE VIEW with"
                     " the new name, or CREATE TABLE … AS SELECT")
-            self._warehouse.metastore.alter_table(self._name, columns=columns)
+            return columns
+
+        with self._alone():
+            self._alter_columns(changed)
 
     def _by_position(self, record: TableRecord) -> bool:
         """Whether files may match their columns by position, as Hive's original files do."""
-        if FileFormat.of(record.properties).name in ("csv", "text"):
+        if FileFormat.of(record.properties).by_position:
             return True
         return any(not one.name for entity in self._warehouse.metastore.entities()
                    if entity.table == record.name for one in entity.directories)

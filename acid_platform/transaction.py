@@ -74,10 +74,17 @@ class Transaction:
         return {word: rows for word, rows in self._work.row_counts.get(table, {}).items() if rows}
 
     def table(self, name: str) -> TransactionTable:
-        """Raises NoSuchTable."""
-        record = self._work.records.get(name.lower()) or self._work.context.metastore.table(name)
-        self._work.records[record.name] = record
-        return TransactionTable(self._work, record)
+        """As the transaction's snapshot sees it, whatever others declare since (P28).
+
+        A change of what others have altered, dropped or made again since raises
+        DeclarationChanged. Raises NoSuchTable.
+        """
+        return TransactionTable(self._work, self._work.table(name))
+
+    @property
+    def declared(self) -> Statements:
+        """The tables, views and partitions that its snapshot sees."""
+        return self._work
 
     def scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
         """Scans at the snapshot, with the transaction's own writes; `where` prunes partitions.
@@ -96,13 +103,9 @@ class Transaction:
         self._work.begun.when_lost(callback)
 
     def commit(self) -> None:
-        """Raises WriteConflict, TxnAborted, OutcomeUnknown."""
-        for table, columns in self._work.added_columns.items():
-            # Before the rows that have them; without those rows they hold nothing but NULL.
-            record = self._work.context.metastore.table(table)
-            self._work.context.metastore.alter_table(
-                table, columns=widened(record, columns, again=True).columns)
-        self._work.begun.commit(self._work.reports)
+        """Raises WriteConflict, TxnAborted, OutcomeUnknown, and DeclarationChanged if others
+        changed what it wrote to, or added a column of the same name with another type (P28)."""
+        self._work.begun.commit(self._work.reports, self._work.added_columns)
 
     def abort(self, reason: str = "") -> None:
         """Nothing of it ever becomes visible; its files are removed by the Cleaner."""
@@ -305,10 +308,15 @@ class TransactionTable:
 
     def add_columns(self, columns: str) -> None:
         """As Table.add_columns; others see the columns when the transaction commits."""
-        self._record = self._work.records[self.name] = widened(self._record, columns)
-        self._columns, _ = columns_of_record(self._record)
-        earlier = self._work.added_columns.get(self.name)
-        self._work.added_columns[self.name] = f"{earlier}, {columns}" if earlier else columns
+        wide = widened(self._record, columns)
+        new = wide.columns[len(self._record.columns):]
+        self._work.added_columns.setdefault(self.name, []).extend(new)
+        self._record = self._work.records[self.name] = wide
+        self._columns, _ = columns_of_record(wide)
+
+    def partitions(self) -> list[str]:
+        """Those that the transaction sees, sorted, with those that it wrote itself."""
+        return self._work.partitions(self.name)
 
     @property
     def _spark(self) -> SparkSession:

@@ -37,6 +37,11 @@ class FileFormat:
         null = properties.get("serialization.null.format", "" if name == "csv" else "\\N")
         return cls(name, {"delimiter": delimiter, "null": null})
 
+    @property
+    def by_position(self) -> bool:
+        """Whether a file knows its columns by their place, not by their name."""
+        return self.name in _FLAT
+
     def refuse(self, columns: tuple[Column, ...]) -> None:
         """Raises InvalidDefinition for a column that the format can't hold."""
         for column in columns:

@@ -93,11 +93,17 @@ class TableCalls(Caller):
         columns: Sequence[tuple[str, str]] | None = None,
         properties: Mapping[str, str | None] | None = None,
         rename: str | None = None,
+        read: TableRecord | None = None,
     ) -> TableRecord:
-        """New columns, merged properties (None removes one), a new name; the location stays."""
+        """New columns, merged properties (None removes one), a new name; the location stays.
+
+        `read` is what the change was worked out from: DeclarationChanged if it is no longer so
+        (P28). Also raises NoSuchTable, TableExists, InvalidDefinition.
+        """
         answer = self._call(
             "alter_table", name=name, columns=columns and [list(one) for one in columns],
             properties=None if properties is None else dict(properties), rename=rename,
+            read=read and [read.table_id, read.version],
         )
         return decode(TableRecord, answer["table"])
 

@@ -258,7 +258,7 @@ def refuse(turn: Turn, args: Body) -> dict[str, Any]:
 def _cleaning(state: State, at: int, body: Body) -> None:
     entity = (body["table_id"], body["partition"])
     state.cleaning[entity] = at
-    table = state.tables.get(body["table_id"])
+    table = state.known_table(body["table_id"])
     if table is not None:
         table.cleaned_upto = max(table.cleaned_upto, body["upto"])
     row = state.queue.get(body["id"])

@@ -15,6 +15,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore import locking
 from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.declared import unchanged, widened
 from acid_platform.metastore.records import EntityDirectory, HistoryRow, WriteReport
 from acid_platform.metastore.state import (
     Component,
@@ -38,7 +39,8 @@ _CHANGES = (Operation.UPDATE, Operation.DELETE)
 def commit(turn: Turn, args: Body) -> dict[str, Any]:
     """First committer wins (T30 to T38, P6). A commit of a committed transaction is no error (T10).
 
-    Raises WriteConflict after aborting, TxnAborted, NoSuchTxn, OverwriteThenWrite.
+    `columns` are added to their tables in the same moment (P28). Raises WriteConflict after
+    aborting, TxnAborted, NoSuchTxn, OverwriteThenWrite, DeclarationChanged.
     """
     past = None if args["txn"] in turn.state.txns else turn.ended(args["txn"])
     if past is not None and past.state is TxnState.COMMITTED:
@@ -48,7 +50,12 @@ def commit(turn: Turn, args: Body) -> dict[str, Any]:
         raise InvalidDefinition(f"transaction {txn.txn_id} compacts: commit_compaction ends it")
     reports = [decode(WriteReport, one) for one in args["writes"]]
     components, placed = _touched(turn.state, txn, reports)
+    wider = [widened(turn.state, txn, name, [(one, kind) for one, kind in columns])
+             for name, columns in args.get("columns", {}).items()]
     _check_conflicts(turn, txn, components)
+    for record in wider:
+        if record is not None:
+            turn.record("altered", table=encode(record))
     return finish(turn, txn, components, placed)
 
 
@@ -106,7 +113,7 @@ def _touched(
     final = [one for one in locked if not one.dynamic]
     placed: list[Placed] = []
     for report in reports:
-        table = state.table(report.table)
+        table = unchanged(state, txn, report.table)
         table_id, partition = table.record.table_id, report.partition
         if partition is not None or table.record.partitioned:
             partition = normal_partition(table, partition or "")
@@ -207,7 +214,7 @@ def _commit(state: State, at: int, body: Body) -> None:
         by_partition.setdefault(one.partition, []).append(one)
     for table_id, partition, directory, *contents in body["directories"]:
         if partition is not None:
-            register_partitions(state.tables[table_id], [partition])
+            register_partitions(state, state.tables[table_id], [partition])
         place(state, at, (table_id, partition), decode(EntityDirectory, directory), *contents)
     state.written.extend(decode(HistoryRow, one) for one in body["written"])
     state.components.pop(txn_id, None)
@@ -238,11 +245,12 @@ def place(
 def _abort(state: State, at: int, body: Body) -> None:
     txn = state.txns[body["txn"]]
     for table_id in txn.wrote:
-        if table_id in state.tables:
-            table = state.tables[table_id]
+        table = state.known_table(table_id)
+        if table is not None:
             table.aborted.add(table.by_txn[txn.txn_id])
             # The write id held back what a compaction may merge, in every entity of the table.
-            state.changed |= dict.fromkeys(table.entities(), at)
+            if not table.dropped:
+                state.changed |= dict.fromkeys(table.entities(), at)
     left = [one for one in state.components.get(txn.txn_id, ()) if one.table_id in state.tables]
     if left:
         state.components[txn.txn_id] = left

@@ -160,7 +160,8 @@ def begin(turn: Turn, args: Body) -> dict[str, Any]:
     if row.txn_id in turn.state.txns and turn.state.txns[row.txn_id].is_open:
         raise CompactionLost(f"compaction {row.id} has transaction {row.txn_id} open already")
     txn = open_txn(turn, TxnType.COMPACTION, args["info"], False)
-    wish = LockRequest(row.table, LockType.SHARED_READ, Operation.COMPACT, row.partition)
+    name = turn.state.name_of(row.table_id)
+    wish = LockRequest(name, LockType.SHARED_READ, Operation.COMPACT, row.partition)
     try:
         locking.enqueue(
             turn, txn, {"locks": [encode(wish)], "wait": 0, "zero_wait": True}, begun=False
@@ -196,7 +197,9 @@ def commit(turn: Turn, args: Body) -> dict[str, Any]:
     if row.txn_id != txn.txn_id:
         raise CompactionLost(f"compaction {row.id} runs in transaction {row.txn_id} now")
     reports = [decode(WriteReport, one) for one in args["writes"]]
-    if any((one.table, one.partition) != (row.table, row.partition) for one in reports):
+    # By the name that it locked: a client may have renamed the table since.
+    if any((txn.needs.get(one.table), one.partition) != (row.table_id, row.partition)
+           for one in reports):
         raise InvalidDefinition(f"compaction {row.id} may only report {row.table} {row.partition}")
     directories = [
         [encode(EntityDirectory.of(one, txn.txn_id)), one.contents_text] for one in reports]

@@ -12,6 +12,7 @@ from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.config import Settings
 from acid_platform.metastore import locking
 from acid_platform.metastore.commits import end
+from acid_platform.metastore.declared import forget, outlived
 from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask
 from acid_platform.metastore.state import Departed, Entity, State, Table, silent
 from acid_platform.metastore.turn import Body, Turn
@@ -85,6 +86,7 @@ def purge(turn: Turn) -> None:
         or any(_forgettable(state, table, low) for table in state.tables.values())
         or any(_outlived(state, txn.txn_id, low) for txn in state.aborted_txns())
         or len(_still_seen(state)) < len(state.departed)
+        or outlived(state)
     )
     if needed:
         turn.record("purged", low=low, writers=writers)
@@ -180,6 +182,7 @@ def _purged(state: State, at: int, body: Body) -> None:
             del state.txns[txn.txn_id]
             state.departed.append(Departed(txn.txn_id, txn.closed, state.moment()))
     state.departed = _still_seen(state)
+    forget(state)
 
 
 def _settle_floors(table: Table) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from acid_platform.compaction.states import CompactionState
 from acid_platform.config import Settings
 from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.declared import directories
 from acid_platform.metastore.locking import add_lock
 from acid_platform.metastore.records import (
     CompactionTask,
@@ -21,6 +22,10 @@ from acid_platform.metastore.records import (
 from acid_platform.metastore.state import (
     Component,
     Departed,
+    Earlier,
+    EarlierView,
+    Entity,
+    EntityDirectories,
     LockEntry,
     Retry,
     State,
@@ -55,9 +60,13 @@ KEYS: dict[str, tuple[str, ...]] = {
     "settings": ("name",),
     "databases": ("name",),
     "tables": ("table_id",),
+    "dropped_tables": ("table_id",),
+    "earlier_tables": ("table_id", "version"),
     "views": ("name",),
+    "earlier_views": ("name", "version"),
     "locations": ("location",),
     "partitions": ("table_id", "name"),
+    "dropped_partitions": ("table_id", "name", "dropped"),
     "open_txns": ("txn_id",),
     "departed_txns": ("txn_id",),
     "txn_components": (
@@ -68,6 +77,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "compactions": ("id",),
     "erasures": ("id",),
     "directories": (*_ENTITY, "name"),
+    "dropped_directories": (*_ENTITY, "name"),
     "cleaning": _ENTITY,
     "retries": _ENTITY,
 }
@@ -79,7 +89,7 @@ Keyed = dict[str, dict[tuple[Any, ...], Any]]
 def keyed(state: State) -> Keyed:
     """The rows of the live tables, or the records that they are made of. A record never changes:
     another value is another record."""
-    tables = state.tables.items()
+    known = [(table.record.table_id, table) for table in state.known_tables()]
     past = (row for rows in state.past.values() for row in rows)
     write_set = (
         row for by_partition in state.write_set.values()
@@ -90,12 +100,28 @@ def keyed(state: State) -> Keyed:
             (name,): {"value": value} for name, value in state.settings.overrides.items()
         },
         "databases": {(name,): {"created": at} for name, at in state.databases.items()},
-        "tables": {(table_id,): _table_row(table) for table_id, table in tables},
+        "tables": {(key,): _table_row(table) for key, table in state.tables.items()},
+        "dropped_tables": {
+            (key,): {**_table_row(table), "dropped": table.dropped}
+            for key, table in state.dropped_tables.items()
+        },
+        "earlier_tables": {
+            (table_id, one.record.version): {**encode(one.record), "until": one.until}
+            for table_id, table in known for one in table.earlier
+        },
         "views": {(name,): one for name, one in state.views.items()},
+        "earlier_views": {
+            (one.view.name, one.view.version): {**encode(one.view), "until": one.until}
+            for one in state.earlier_views
+        },
         "locations": {(name,): {"floor": floor} for name, floor in state.locations.items()},
         "partitions": {
-            (table_id, name): one for table_id, table in tables
+            (table_id, name): one for table_id, table in known
             for name, one in table.partitions.items()
+        },
+        "dropped_partitions": {
+            (table_id, one.name, one.dropped): one
+            for table_id, table in known for one in table.dropped_partitions
         },
         "open_txns": {(txn_id,): one for txn_id, one in state.txns.items()},
         "departed_txns": {(one.txn_id,): one for one in state.departed},
@@ -105,7 +131,7 @@ def keyed(state: State) -> Keyed:
             for rows in state.components.values() for one in rows
         },
         "txn_to_write_id": {
-            (table_id, row.write_id): row for table_id, table in tables for row in table.writes
+            (table_id, row.write_id): row for table_id, table in known for row in table.writes
         },
         "write_set": {
             (row.table_id, row.partition, row.operation.value, row.txn_id): row
@@ -114,13 +140,15 @@ def keyed(state: State) -> Keyed:
         "locks": {(one.ext,): one for one in state.locks.values()},
         "compactions": {(one.id,): one for one in (*state.queue.values(), *past)},
         "erasures": {(one.id,): one for one in state.erasures.values()},
-        "directories": {
-            (*entity, name): one for entity, known in state.directories.items()
-            for name, one in known.items()
-        },
+        "directories": _directories(state.directories),
+        "dropped_directories": _directories(state.dropped_directories),
         "cleaning": {entity: {"started": started} for entity, started in state.cleaning.items()},
         "retries": dict(state.retries),
     }
+
+
+def _directories(known: dict[Entity, EntityDirectories]) -> dict[tuple[Any, ...], EntityDirectory]:
+    return {(*entity, name): one for entity, found in known.items() for name, one in found.items()}
 
 
 def _table_row(one: Table) -> Row:
@@ -162,7 +190,7 @@ def recorded_rows(state: State) -> list[Row]:
         {"table_id": table_id, "partition": partition, "directory": name, "contents": contents}
         for (table_id, partition), known in state.contents.items()
         for name, contents in known.items()
-        if name in state.directories.get((table_id, partition), {})
+        if name in directories(state, (table_id, partition))
     ]
 
 
@@ -184,25 +212,37 @@ def restore(rows: Rows, numbers: dict[str, int]) -> State:
     )
     for name, number in numbers.items():
         setattr(state, name, number)
-    for row in sorted(rows["tables"], key=itemgetter("table_id")):
-        record = decode(TableRecord, row)
-        state.tables[record.table_id] = Table(
-            record, row["next_write_id"], row["purged"], row["forgotten"], row["cleaned_upto"],
-            aborted=_ids(row["aborted"]), doubtful=_ids(row["doubtful"]),
-            floors={name: tuple(floors) for name, floors in row["floors"].items()},
-        )
-        state.names[record.name] = record.table_id
-    for row in rows["views"]:
-        state.views[row["name"]] = decode(ViewRecord, row)
-    for row in rows["partitions"]:
-        state.tables[row["table_id"]].partitions[row["name"]] = decode(PartitionRecord, row)
-    for row in rows["txn_to_write_id"]:
-        table, pair = state.tables[row["table_id"]], decode(WriteIdRow, row)
-        table.writes.append(pair)
-        table.by_txn[pair.txn_id] = pair.write_id
+    _restore_declarations(state, rows)
     _restore_txns(state, rows)
     _restore_compactions(state, rows)
     return state
+
+
+def _restore_declarations(state: State, rows: Rows) -> None:
+    for name, known in (("tables", state.tables), ("dropped_tables", state.dropped_tables)):
+        for row in sorted(rows[name], key=itemgetter("table_id")):
+            known[row["table_id"]] = Table(
+                decode(TableRecord, row), row["next_write_id"], row["purged"], row["forgotten"],
+                row["cleaned_upto"], aborted=_ids(row["aborted"]), doubtful=_ids(row["doubtful"]),
+                floors={name: tuple(floors) for name, floors in row["floors"].items()},
+                dropped=row.get("dropped", 0),
+            )
+    state.names = {table.record.name: key for key, table in state.tables.items()}
+    every = state.tables | state.dropped_tables
+    for row in sorted(rows["earlier_tables"], key=itemgetter("until")):
+        every[row["table_id"]].earlier.append(Earlier(decode(TableRecord, row), row["until"]))
+    for row in rows["partitions"]:
+        every[row["table_id"]].partitions[row["name"]] = decode(PartitionRecord, row)
+    for row in sorted(rows["dropped_partitions"], key=itemgetter("dropped")):
+        every[row["table_id"]].dropped_partitions.append(decode(PartitionRecord, row))
+    for row in rows["txn_to_write_id"]:
+        table, pair = every[row["table_id"]], decode(WriteIdRow, row)
+        table.writes.append(pair)
+        table.by_txn[pair.txn_id] = pair.write_id
+    for row in rows["views"]:
+        state.views[row["name"]] = decode(ViewRecord, row)
+    for row in sorted(rows["earlier_views"], key=itemgetter("until")):
+        state.earlier_views.append(EarlierView(decode(ViewRecord, row), row["until"]))
 
 
 def _ids(found: list[list[int]]) -> set[int]:
@@ -236,11 +276,13 @@ def _restore_compactions(state: State, rows: Rows) -> None:
     state.queue = dict(sorted(state.queue.items()))
     for row in sorted(rows["erasures"], key=itemgetter("id")):
         state.erasures[row["id"]] = decode(ErasureTask, row)
-    for row in rows["directories"]:
-        known = state.directories.setdefault((row["table_id"], row["partition"]), {})
-        known[row["name"]] = decode(EntityDirectory, row)
-        if not row["recorded"]:
-            state.unrecorded.add((row["table_id"], row["partition"]))
+    for name, every in (("directories", state.directories),
+                        ("dropped_directories", state.dropped_directories)):
+        for row in rows[name]:
+            known = every.setdefault((row["table_id"], row["partition"]), {})
+            known[row["name"]] = decode(EntityDirectory, row)
+            if not row["recorded"]:
+                state.unrecorded.add((row["table_id"], row["partition"]))
     for row in rows["cleaning"]:
         state.cleaning[row["table_id"], row["partition"]] = row["started"]
     for row in rows["retries"]:

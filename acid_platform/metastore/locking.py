@@ -12,6 +12,7 @@ from typing import Any
 
 from acid_platform.errors import (
     AcidError,
+    DeclarationChanged,
     InvalidDefinition,
     LockNotAcquired,
     LockTimeout,
@@ -21,6 +22,7 @@ from acid_platform.errors import (
     SnapshotExpired,
 )
 from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.declared import unchanged
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.state import (
     Component,
@@ -103,7 +105,7 @@ def _resolve(
             db = request.table.removesuffix(".*").lower()
             components.append(LockComponent(db, None, None, request.lock))
             continue
-        table = state.table(request.table)
+        table = unchanged(state, txn, request.table, operation.writes)
         partition = request.partition
         if partition is not None:
             partition = normal_partition(table, partition)
@@ -193,20 +195,31 @@ def settle(turn: Turn) -> None:
         entry = turn.state.locks.get(ext)
         if entry is None:
             continue
-        gone = _dropped_meanwhile(turn.state, entry)
-        if gone:
-            end_wait(turn, entry, NoSuchTable(f"{gone} was dropped while the lock waited"))
+        refused = _changed_meanwhile(turn.state, entry)
+        if refused is not None:
+            end_wait(turn, entry, refused)
             if entry.begun:
-                turn.record("abort", txn=entry.txn_id, reason=f"{gone} was dropped")
+                turn.record("abort", txn=entry.txn_id, reason=str(refused))
         elif first_block(turn.state, entry) is None:
             grant(turn, entry)
             reply = {"value": {"txn": entry.txn_id, "ext": entry.ext}}
             turn.answer_parked(entry.request_id, entry.txn_id, _op(entry), reply)
 
 
-def _dropped_meanwhile(state: State, entry: LockEntry) -> str | None:
-    gone = (name for name, one in entry.tables.items() if state.names.get(name) != one)
-    return next(gone, None)
+def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
+    """Why the tables are no longer what they were when the request came (P28)."""
+    txn = state.txns.get(entry.txn_id)
+    written = {one.table_id for one in entry.touches}
+    for name, table_id in entry.tables.items():
+        if state.names.get(name) != table_id:
+            what = "renamed" if table_id in state.tables else "dropped"
+            return NoSuchTable(f"{name} was {what} while the lock waited")
+        try:
+            if txn is not None:
+                unchanged(state, txn, name, table_id in written)
+        except DeclarationChanged as error:
+            return error
+    return None
 
 
 def expire_waits(turn: Turn) -> None:

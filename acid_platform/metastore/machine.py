@@ -59,7 +59,8 @@ READS = {
 REPEATABLE = {*READS, "valid_write_ids", "allocate"}
 """Requests that may simply be sent again; of all others the outcome is kept (P3)."""
 
-_FREES = {"commit", "abort", "unlock", "compacted"}
+_FREES = {"commit", "abort", "unlock", "compacted", "altered"}
+"""What may let a lock request go on, or shows that it need not wait any longer."""
 
 
 class _NoPast:

@@ -13,6 +13,7 @@ from typing import Any
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore import locking
 from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.declared import directories, seen_table
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, WriteReport
 from acid_platform.metastore.state import Entity, State, touch
 from acid_platform.metastore.turn import Body, Turn
@@ -23,12 +24,13 @@ from acid_platform.transactions import TxnType
 
 
 def manifest(turn: Turn, args: Body) -> dict[str, Any]:
-    """Directories with their files of some partitions of a table; [None] if it has none.
+    """Directories with their files of some partitions of a table, [None] if it has none, as the
+    transaction's snapshot knows the table (P28).
 
     Raises SnapshotExpired, TxnAborted, NoSuchTxn: then files may be gone already. NoSuchTable.
     """
     txn = require_open(turn, args["txn"])
-    table = turn.state.table(args["table"])
+    table, _ = seen_table(turn.state, txn, args["table"])
     locking.check_files(txn, table)
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.now)
@@ -46,12 +48,12 @@ def _recorded(turn: Turn, table_id: int, partitions: list[str | None]) -> list[l
     lacking = [
         partition for partition in partitions
         if any(one.recorded and name not in state.contents.get((table_id, partition), {})
-               for name, one in state.directories.get((table_id, partition), {}).items())
+               for name, one in directories(state, (table_id, partition)).items())
     ]
     older = turn.past.recorded(table_id, lacking) if lacking else {}
     found = []
     for partition in partitions:
-        known = state.directories.get((table_id, partition), {})
+        known = directories(state, (table_id, partition))
         fresh = state.contents.get((table_id, partition), {})
         found.append([
             encode(RecordedDirectory(

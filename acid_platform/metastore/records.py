@@ -39,6 +39,8 @@ class TableRecord:
     created: int = 0
     floor: int = 0
     """Files of write ids at or below it belong to a dropped table of this location (P22)."""
+    version: int = 0
+    """Moment since when it is declared like this; a change names the version that it read (P28)."""
 
     @property
     def partitioned(self) -> bool:
@@ -53,6 +55,8 @@ class ViewRecord:
     query: str
     columns: tuple[tuple[str, str], ...]
     created: int = 0
+    version: int = 0
+    """Moment since when it has this query (P28)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,12 @@ class PartitionRecord:
 
     name: str
     floors: tuple[int, ...] = ()
+    added: int = 0
+    dropped: int = 0
+    """Snapshots of a moment between the two have it; 0: nobody dropped it (P28)."""
+
+    def there_at(self, moment: int) -> bool:
+        return self.added <= moment and (not self.dropped or moment < self.dropped)
 
 
 @dataclass(frozen=True, slots=True)

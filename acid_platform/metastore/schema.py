@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 7
+VERSION = 8
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
@@ -27,19 +27,34 @@ _JOURNAL_2: Columns = {"seq": _I, "events": _J}
 
 _INFO: Columns = {"user": _S, "host": _S, "agent": _S, "run_id": _S, "description": _S}
 _ENTITY: Columns = {"table_id": _I, "partition": _S}
+_DECLARED: Columns = {
+    "table_id": _I, "name": _S, "location": _S, "columns": _J, "partition_columns": _J,
+    "properties": _J, "bucket_columns": _J, "bucket_count": _I, "created": _I, "floor": _I,
+    "version": _I,
+}
+_TABLE: Columns = {
+    **_DECLARED, "next_write_id": _I, "purged": _I, "forgotten": _I, "cleaned_upto": _I,
+    "aborted": _J, "floors": _J, "doubtful": _J,
+}
+_VIEW: Columns = {"name": _S, "query": _S, "columns": _J, "created": _I, "version": _I}
+_PARTITION: Columns = {"table_id": _I, "name": _S, "floors": _J, "added": _I}
+_DIRECTORY: Columns = {
+    **_ENTITY, "name": _S, "low": _I, "high": _I, "deletes": _B, "base": _B, "rows": _I,
+    "bytes": _I, "files": _I, "txn": _I, "obsolete": _B, "recorded": _B, "compacted": _B,
+    "versioned": _B,
+}
 
 LIVE: dict[str, Columns] = {
     "settings": {"name": _S, "value": _S},
     "databases": {"name": _S, "created": _I},
-    "tables": {
-        "table_id": _I, "name": _S, "location": _S, "columns": _J, "partition_columns": _J,
-        "properties": _J, "bucket_columns": _J, "bucket_count": _I, "created": _I, "floor": _I,
-        "next_write_id": _I, "purged": _I, "forgotten": _I, "cleaned_upto": _I, "aborted": _J,
-        "floors": _J, "doubtful": _J,
-    },
-    "views": {"name": _S, "query": _S, "columns": _J, "created": _I},
+    "tables": _TABLE,
+    "dropped_tables": {**_TABLE, "dropped": _I},
+    "earlier_tables": {**_DECLARED, "until": _I},
+    "views": _VIEW,
+    "earlier_views": {**_VIEW, "until": _I},
     "locations": {"location": _S, "floor": _I},
-    "partitions": {"table_id": _I, "name": _S, "floors": _J},
+    "partitions": _PARTITION,
+    "dropped_partitions": {**_PARTITION, "dropped": _I},
     "open_txns": {
         "txn_id": _I, "kind": _I, "state": _S, "started": _I, **_INFO, "all_tables": _B,
         "needs": _J, "wrote": _J, "taken": _I, "closed": _I, "snapshot": _S, "ended": _I,
@@ -70,11 +85,8 @@ LIVE: dict[str, Columns] = {
         "id": _I, "table": _S, "condition": _S, "user": _S, "requested": _I, "state": _S,
         "answer": _S, "answered": _I, "run_id": _S, "waits_for": _J, "waits": _I,
     },
-    "directories": {
-        **_ENTITY, "name": _S, "low": _I, "high": _I, "deletes": _B, "base": _B, "rows": _I,
-        "bytes": _I, "files": _I, "txn": _I, "obsolete": _B, "recorded": _B, "compacted": _B,
-        "versioned": _B,
-    },
+    "directories": _DIRECTORY,
+    "dropped_directories": _DIRECTORY,
     "cleaning": {**_ENTITY, "started": _I},
     "retries": {**_ENTITY, "attempts": _I, "at": _I, "error": _S},
 }
@@ -123,9 +135,15 @@ def sql_type(column_type: str) -> str:
     return _S if column_type == _J else column_type
 
 
-_LATER_TABLES = ("views", "locations", "departed_txns", "erasures")
-_LATER = {"tables": ("doubtful",), "partitions": ("floors",), "open_txns": ("taken", "closed"),
-          "directories": ("recorded", "compacted", "versioned")}
+_DECLARATIONS = (
+    "dropped_tables", "earlier_tables", "earlier_views", "dropped_partitions",
+    "dropped_directories",
+)
+_LATER_TABLES = ("views", "locations", "departed_txns", "erasures", *_DECLARATIONS)
+_LATER = {
+    "tables": ("doubtful", "version"), "partitions": ("floors", "added"), "views": ("version",),
+    "open_txns": ("taken", "closed"), "directories": ("recorded", "compacted", "versioned"),
+}
 _BEFORE = {"partitions": {"floor": _I}}
 """What version 1 did not have, and what only older versions have."""
 
@@ -135,12 +153,14 @@ def _create(name: str, columns: Columns) -> str:
     return f'CREATE TABLE "{name}" ({listed})'
 
 
+def _at_first(name: str, columns: Columns) -> Columns:
+    """Without what later versions added to it."""
+    return {key: kind for key, kind in columns.items() if key not in _LATER.get(name, ())}
+
+
 def _version_1() -> Sequence[str]:
     first = {
-        name: {
-            **{key: kind for key, kind in columns.items() if key not in _LATER.get(name, ())},
-            **_BEFORE.get(name, {}),
-        }
+        name: {**_at_first(name, columns), **_BEFORE.get(name, {})}
         for name, columns in {**LIVE, **KEPT}.items() if name not in _LATER_TABLES
     }
     every = {"meta": {"key": _S, "value": _S}, "journal": _JOURNAL_1, **first}
@@ -180,7 +200,7 @@ _VERSION_3 = (
     _create("departed_txns", LIVE["departed_txns"]),
 )
 
-_VERSION_4 = (_create("views", LIVE["views"]),)
+_VERSION_4 = (_create("views", _at_first("views", _VIEW)),)
 
 # The store has moved its rows into a log of its own, in the same transaction.
 _VERSION_5 = ("DROP VIEW v_journal", "DROP TABLE journal")
@@ -202,7 +222,15 @@ _VERSION_7 = (
     JOIN tables t USING (table_id)""",
 )
 
+# What is declared was so from moment 0 on.
+_VERSION_8 = (
+    'ALTER TABLE "tables" ADD COLUMN version BIGINT DEFAULT 0',
+    "ALTER TABLE views ADD COLUMN version BIGINT DEFAULT 0",
+    "ALTER TABLE partitions ADD COLUMN added BIGINT DEFAULT 0",
+    *(_create(name, LIVE[name]) for name in _DECLARATIONS),
+)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
-    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6,
-    _VERSION_7)
+    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7,
+    _VERSION_8)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

@@ -9,9 +9,11 @@ from acid_platform.errors import CompactionRefused, NoSuchTxn
 from acid_platform.metastore import locking
 from acid_platform.metastore.cleaning import aborted_rows, survey
 from acid_platform.metastore.codec import encode
+from acid_platform.metastore.declared import seen_partitions, seen_table, seen_views
 from acid_platform.metastore.records import CompactionTask, EntityState, PastCompaction
-from acid_platform.metastore.state import Entity, State, Table
+from acid_platform.metastore.state import Entity, State, Table, Txn
 from acid_platform.metastore.turn import Body, Turn
+from acid_platform.metastore.txns import require_open
 from acid_platform.metastore.visible import compactor_list
 from acid_platform.transactions import TxnState
 
@@ -27,12 +29,20 @@ def tables(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def table(turn: Turn, args: Body) -> dict[str, Any]:
-    return {"table": encode(turn.state.table(args["name"]).record)}
+    """As it is declared now, or as the snapshot of `txn` sees it (P28)."""
+    return {"table": encode(seen_table(turn.state, _reader(turn, args), args["name"])[1])}
 
 
 def partitions(turn: Turn, args: Body) -> dict[str, Any]:
-    found = turn.state.table(args["name"]).partitions
-    return {"partitions": [encode(one) for one in sorted(found.values(), key=lambda p: p.name)]}
+    """Now, or those that the snapshot of `txn` sees (P28)."""
+    txn = _reader(turn, args)
+    found, _ = seen_table(turn.state, txn, args["name"])
+    return {"partitions": [encode(one) for one in seen_partitions(turn.state, txn, found)]}
+
+
+def _reader(turn: Turn, args: Body) -> Txn | None:
+    """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
+    return require_open(turn, args["txn"]) if args.get("txn") else None
 
 
 def databases(turn: Turn, args: Body) -> dict[str, Any]:
@@ -40,7 +50,9 @@ def databases(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def views(turn: Turn, args: Body) -> dict[str, Any]:
-    return {"views": [encode(one) for one in turn.state.views.values()]}
+    """Now, or as the snapshot of `txn` sees them (P28)."""
+    found = seen_views(turn.state, _reader(turn, args))
+    return {"views": [encode(one) for one in found]}
 
 
 def settings(turn: Turn, args: Body) -> dict[str, Any]:

@@ -30,6 +30,8 @@ from acid_platform.transactions.locks import LockComponent, LockType
 Entity = tuple[int, str | None]
 """Table id and partition (None: unpartitioned, or dynamic partitions not yet known)."""
 
+EntityDirectories = dict[str, EntityDirectory]
+
 
 @dataclass(frozen=True, slots=True)
 class WriteIdRow:
@@ -38,6 +40,22 @@ class WriteIdRow:
     write_id: int
     txn_id: int
     last_txn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """How a table was declared until the moment of a change (P28)."""
+
+    record: TableRecord
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierView:
+    """A view until the moment at which it was replaced or dropped (P28)."""
+
+    view: ViewRecord
+    until: int
 
 
 @dataclass(slots=True)
@@ -62,6 +80,21 @@ class Table:
     partitions: dict[str, PartitionRecord] = field(default_factory=dict)
     floors: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Highest write ids when a partition of this name was dropped, ascending (P22)."""
+    earlier: list[Earlier] = field(default_factory=list)
+    """Declarations that an open snapshot may still see, oldest first (P28)."""
+    dropped_partitions: list[PartitionRecord] = field(default_factory=list)
+    """The same of partitions."""
+    dropped: int = 0
+    """Moment of its drop."""
+
+    def at(self, moment: int) -> TableRecord | None:
+        """As a snapshot of this moment sees it, if it was there (P28)."""
+        if self.dropped and self.dropped <= moment:
+            return None
+        if self.record.version <= moment:
+            return self.record
+        return next((one.record for one in self.earlier
+                     if one.record.version <= moment < one.until), None)
 
     @property
     def last_write_id(self) -> int:
@@ -221,11 +254,14 @@ class State:
     next_table: int = 1
     next_compaction: int = 1
     next_moment: int = 1
-    """Counts snapshots and ends of writers, which tells which came first."""
+    """Counts snapshots, ends of writers and declarations, which tells which came first."""
     databases: dict[str, int] = field(default_factory=lambda: {"default": 0})
     tables: dict[int, Table] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
+    dropped_tables: dict[int, Table] = field(default_factory=dict)
+    """Until no open snapshot is older, and the Cleaner has removed the files (P22, P28)."""
     views: dict[str, ViewRecord] = field(default_factory=dict)
+    earlier_views: list[EarlierView] = field(default_factory=list)
     locations: dict[str, int] = field(default_factory=dict)
     """Of dropped tables and partitions the highest write id that their files may have (P22)."""
     txns: dict[int, Txn] = field(default_factory=dict)
@@ -243,7 +279,9 @@ class State:
     past: dict[Entity, list[CompactionTask]] = field(default_factory=dict)
     """History of compactions per entity, oldest first."""
     erasures: dict[int, ErasureTask] = field(default_factory=dict)
-    directories: dict[Entity, dict[str, EntityDirectory]] = field(default_factory=dict)
+    directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
+    dropped_directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
+    """Of dropped tables and partitions, for as long as these are kept (P28)."""
     contents: dict[Entity, dict[str, str]] = field(default_factory=dict)
     """Files of directories by the directory's name, recorded since the last fold; those of older
     ones are in the store (P26)."""
@@ -297,8 +335,16 @@ class State:
             raise NoSuchTable(f"there is no table {table_name(name)}; {hint}")
         return self.tables[table_id]
 
+    def known_table(self, table_id: int) -> Table | None:
+        """Also one that was dropped, while snapshots may see it (P28)."""
+        return self.tables.get(table_id) or self.dropped_tables.get(table_id)
+
+    def known_tables(self) -> Iterator[Table]:
+        yield from self.tables.values()
+        yield from self.dropped_tables.values()
+
     def name_of(self, table_id: int) -> str:
-        table = self.tables.get(table_id)
+        table = self.known_table(table_id)
         return table.record.name if table else f"#{table_id}"
 
 

@@ -129,7 +129,7 @@ class Store:
                 self._write(name, schema.KEPT[name], rows)
             for name, records in live.items():
                 self._write_difference(name, records)
-            self._write_recorded(state, live["directories"])
+            self._write_recorded(state, live)
             self._execute("DELETE FROM txns WHERE ended < $1", [forget_before])
             self._execute('DELETE FROM outcomes WHERE "at" < $1', [forget_before])
             counters = {key: str(one) for key, one in image.counters(state).items()}
@@ -152,11 +152,13 @@ class Store:
         self._delete(name, {key: columns[key] for key in image.KEYS[name]}, gone)
         self._write(name, columns, [image.keyed_row(name, key, one) for key, one in new])
 
-    def _write_recorded(self, state: State, directories: Mapping[tuple[Any, ...], Any]) -> None:
+    def _write_recorded(self, state: State, live: image.Keyed) -> None:
         """Files of new directories; those of directories that are gone are deleted."""
         columns = schema.RECORDED["manifests"]
-        gone = [key for key in (self._folded or {}).get("directories", {})
-                if key not in directories]
+        known, before = (
+            {**each.get("directories", {}), **each.get("dropped_directories", {})}
+            for each in (live, self._folded or {}))
+        gone = [key for key in before if key not in known]
         keys = ("table_id", "partition", "directory")
         self._delete("manifests", {key: columns[key] for key in keys}, gone)
         fresh = image.recorded_rows(state)

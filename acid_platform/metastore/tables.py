@@ -17,6 +17,7 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.partitions import parse_partition, partition_name
 from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.declared import require_version
 from acid_platform.metastore.records import (
     CompactionTask,
     EntityDirectory,
@@ -24,7 +25,14 @@ from acid_platform.metastore.records import (
     TableRecord,
     WriteReport,
 )
-from acid_platform.metastore.state import Component, Entity, State, Table, table_name
+from acid_platform.metastore.state import (
+    Component,
+    Earlier,
+    Entity,
+    State,
+    Table,
+    table_name,
+)
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.transactions import Operation
 from acid_platform.transactions.conflicts import Committed
@@ -80,7 +88,7 @@ def create_table(turn: Turn, args: Body) -> dict[str, Any]:
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
     )
     turn.record("table", table=encode(record))
-    return {"table": encode(record)}
+    return {"table": encode(turn.state.tables[record.table_id].record)}
 
 
 def adopt_table(turn: Turn, args: Body) -> dict[str, Any]:
@@ -158,8 +166,13 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
 
 
 def alter_table(turn: Turn, args: Body) -> dict[str, Any]:
-    """A property of None is removed. Raises NoSuchTable, TableExists, InvalidDefinition."""
+    """A property of None is removed; `read` is the table id and version that the change was made
+    for, if it matters (P28).
+
+    Raises NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged.
+    """
     record = turn.state.table(args["name"]).record
+    require_version(record, args.get("read"))
     if args["rename"] is not None:
         name = table_name(args["rename"])
         if name in turn.state.names:
@@ -176,7 +189,7 @@ def alter_table(turn: Turn, args: Body) -> dict[str, Any]:
         kept = {key: value for key, value in merged.items() if value is not None}
         record = replace(record, properties=kept)
     turn.record("altered", table=encode(record))
-    return {"table": encode(record)}
+    return {"table": encode(turn.state.tables[record.table_id].record)}
 
 
 def add_partitions(turn: Turn, args: Body) -> dict[str, Any]:
@@ -266,7 +279,7 @@ def _database_dropped(state: State, at: int, body: Body) -> None:
 
 
 def _table(state: State, at: int, body: Body) -> None:
-    record = decode(TableRecord, body["table"])
+    record = replace(decode(TableRecord, body["table"]), version=state.moment())
     state.next_table = record.table_id + 1
     state.tables[record.table_id] = Table(
         record, next_write_id=record.floor + 1, purged=record.floor
@@ -275,11 +288,16 @@ def _table(state: State, at: int, body: Body) -> None:
 
 
 def _altered(state: State, at: int, body: Body) -> None:
-    record = decode(TableRecord, body["table"])
+    record = replace(decode(TableRecord, body["table"]), version=state.moment())
     table = state.tables[record.table_id]
     del state.names[table.record.name]
     state.names[record.name] = record.table_id
+    table.earlier.append(Earlier(table.record, record.version))
     table.record = record
+    for row in state.queue.values():
+        # A Worker goes by the name; what is to be removed after a drop goes by its location.
+        if row.table_id == record.table_id and "location" not in row.properties:
+            state.queue[row.id] = replace(row, table=record.name)
     state.changed |= dict.fromkeys(table.entities(), at)  # thresholds are properties (C22)
 
 
@@ -289,7 +307,7 @@ def _adopted(state: State, at: int, body: Body) -> None:
     table.next_write_id = max(table.next_write_id, body["write_id"] + 1)
     table.purged = table.last_write_id
     table.aborted.update(body["aborted"])
-    register_partitions(table, body["partitions"])
+    register_partitions(state, table, body["partitions"])
     for partition, directory, *contents in body["directories"]:
         one, entity = decode(EntityDirectory, directory), (body["table_id"], partition)
         state.directories.setdefault(entity, {})[one.name] = one
@@ -301,21 +319,23 @@ def _adopted(state: State, at: int, body: Body) -> None:
 
 
 def _partitions(state: State, at: int, body: Body) -> None:
-    register_partitions(state.tables[body["table_id"]], body["names"])
+    register_partitions(state, state.tables[body["table_id"]], body["names"])
 
 
-def register_partitions(table: Table, names: list[str]) -> None:
+def register_partitions(state: State, table: Table, names: list[str]) -> None:
     """A new partition sees nothing of write ids that were forgotten or dropped (P4, P22).
 
     Of ids forgotten before the last drop only the drop matters: whoever does not see that one reads
     the partition of then, and its own floors.
     """
-    for name in names:
-        if name not in table.partitions:
+    new = [name for name in names if name not in table.partitions]
+    if new:
+        added = state.moment()
+        for name in new:
             floors = table.floors.get(name, ())
             if table.forgotten > max(floors, default=0):
                 floors = (*floors, table.forgotten)
-            table.partitions[name] = PartitionRecord(name, floors)
+            table.partitions[name] = PartitionRecord(name, floors, added)
 
 
 def _dropped(state: State, at: int, body: Body) -> None:
@@ -324,11 +344,14 @@ def _dropped(state: State, at: int, body: Body) -> None:
     state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
     if row.partition is None:
         del state.tables[row.table_id], state.names[table.record.name]
+        state.dropped_tables[row.table_id] = table
+        table.dropped = state.moment()
         state.write_set.pop(row.table_id, None)
     else:
         # Created again it sees nothing of before; a writer with an older write id has to conflict.
-        earlier = table.partitions.pop(row.partition).floors
-        table.floors[row.partition] = (*earlier, row.highest_write_id)
+        former = table.partitions.pop(row.partition)
+        table.dropped_partitions.append(replace(former, dropped=state.moment()))
+        table.floors[row.partition] = (*former.floors, row.highest_write_id)
         state.write_set.setdefault(row.table_id, {})[row.partition] = [
             Committed(row.table_id, row.partition, Operation.UPDATE, row.txn_id,
                       body["commit_id"], row.highest_write_id, True)
@@ -337,7 +360,10 @@ def _dropped(state: State, at: int, body: Body) -> None:
     def gone(table_id: int, partition: str | None) -> bool:
         return table_id == row.table_id and row.partition in (None, partition)
 
-    state.directories = {key: one for key, one in state.directories.items() if not gone(*key)}
+    for entity in [one for one in state.directories if gone(*one)]:
+        # Older snapshots need them until they end (P28).
+        kept = state.dropped_directories.setdefault(entity, {})
+        kept.update(state.directories.pop(entity))
     state.past = {key: one for key, one in state.past.items() if not gone(*key)}
     state.queue = {
         key: one for key, one in state.queue.items()

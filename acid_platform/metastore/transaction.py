@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +19,10 @@ from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import (
     CompactionTask,
     LockRequest,
+    PartitionRecord,
     RecordedDirectory,
+    TableRecord,
+    ViewRecord,
     WriteReport,
 )
 from acid_platform.metastore.state import table_name
@@ -104,6 +107,26 @@ class Transaction:
         own = self.write_ids.get(name)
         return self._lists[name] if own is None else self._lists[name].seeing(own)
 
+    def table(self, name: str) -> TableRecord:
+        """As its snapshot sees the table, whatever others declared since (P28).
+
+        Raises NoSuchTable, SnapshotExpired, TxnAborted.
+        """
+        return decode(TableRecord, self._link.call("table", name=name, txn=self.id)["table"])
+
+    def partition_records(self, name: str) -> list[PartitionRecord]:
+        """The partitions that its snapshot sees, with their floors (P22, P28)."""
+        found = self._link.call("partitions", name=name, txn=self.id)["partitions"]
+        return [decode(PartitionRecord, one) for one in found]
+
+    def partitions(self, name: str) -> list[str]:
+        return [one.name for one in self.partition_records(name)]
+
+    def views(self) -> list[ViewRecord]:
+        """As its snapshot sees them (P28)."""
+        return [decode(ViewRecord, one)
+                for one in self._link.call("views", txn=self.id)["views"]]
+
     def manifest(
         self, table: str, partitions: Sequence[str | None]
     ) -> list[list[RecordedDirectory]]:
@@ -137,13 +160,20 @@ class Transaction:
         """The same as `heartbeat(read=True)`."""
         self.heartbeat(read=True)
 
-    def commit(self, writes: Sequence[WriteReport] = ()) -> None:
+    def commit(
+        self, writes: Sequence[WriteReport] = (),
+        columns: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    ) -> None:
         """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6).
 
-        After InvalidDefinition and OverwriteThenWrite it is still open.
+        `columns` are added to their tables in the same moment; DeclarationChanged if others added
+        them with another type (P28). After that, InvalidDefinition and OverwriteThenWrite it is
+        still open.
         """
+        added = {name: [list(one) for one in new] for name, new in (columns or {}).items()}
         try:
-            self._link.call("commit", txn=self.id, writes=[encode(one) for one in writes])
+            self._link.call("commit", txn=self.id, writes=[encode(one) for one in writes],
+                            columns=added)
         except (TxnAborted, NoSuchTxn, SnapshotExpired, OutcomeUnknown):
             self.forget()
             raise

@@ -16,6 +16,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.metastore import locking
+from acid_platform.metastore.declared import seen_table, unchanged
 from acid_platform.metastore.records import ClientInfo
 from acid_platform.metastore.state import (
     State,
@@ -129,10 +130,10 @@ def granted(state: State, reply: Body) -> dict[str, Any]:
         raise NoSuchTxn(f"transaction {reply['txn']} has ended; ask for its outcome")
     entry = state.locks.get(reply["ext"])
     written = [state.tables[one] for one in txn.wrote if one in state.tables]
+    needed = ((name, state.known_table(one)) for name, one in txn.needs.items())
     ids = {table.record.name: table.by_txn[txn.txn_id] for table in written}
     lists = {
-        name: str(write_ids(state.tables[one], seen))
-        for name, one in txn.needs.items() if one in state.tables
+        name: str(write_ids(table, seen)) for name, table in needed if table is not None
     }
     return {
         "txn": txn.txn_id,
@@ -155,9 +156,9 @@ def valid_write_ids(turn: Turn, args: Body) -> dict[str, Any]:
     Raises SnapshotExpired, NoSuchTable, TxnAborted.
     """
     txn = require_open(turn, args["txn"])
-    table = turn.state.table(args["table"])
+    table, record = seen_table(turn.state, txn, args["table"])
     locking.check_files(txn, table)
-    name, table_id = table.record.name, table.record.table_id
+    name, table_id = record.name, record.table_id
     if not txn.has_snapshot or (not txn.all_tables and name not in txn.needs):
         turn.record("snapshot", txn=txn.txn_id, needs={name: table_id})
     if txn.kind is TxnType.READ_ONLY:
@@ -173,7 +174,7 @@ def allocate(turn: Turn, args: Body) -> dict[str, Any]:
     txn = require_open(turn, args["txn"])
     if txn.kind is not TxnType.DEFAULT:
         raise ReadOnlyTxn(f"transaction {txn.txn_id} is {txn.kind.name}: it gets no write id (T17)")
-    table = turn.state.table(args["table"])
+    table = unchanged(turn.state, txn, args["table"])
     write_id = table.by_txn.get(txn.txn_id)
     if write_id is None:
         write_id = table.next_write_id
@@ -202,6 +203,8 @@ def allocate_many(turn: Turn, args: Body) -> dict[str, Any]:
     bad = [txn.txn_id for txn in txns if txn.kind is not TxnType.DEFAULT]
     if bad:
         raise ReadOnlyTxn(f"transactions {bad} get no write id of {table.record.name} (T17)")
+    for txn in txns:
+        unchanged(turn.state, txn, args["table"])
     have = [txn.txn_id for txn in txns if txn.txn_id in table.by_txn]
     if have and len(have) < len(txns):
         raise InvalidDefinition(

@@ -8,7 +8,7 @@ from typing import Any
 from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import ViewRecord
-from acid_platform.metastore.state import State, table_name
+from acid_platform.metastore.state import EarlierView, State, table_name
 from acid_platform.metastore.turn import Body, Turn
 
 
@@ -39,12 +39,21 @@ def drop_view(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def _view(state: State, at: int, body: Body) -> None:
-    record = decode(ViewRecord, body["view"])
+    record = replace(decode(ViewRecord, body["view"]), version=state.moment())
+    _keep_earlier(state, record.name, record.version)
     state.views[record.name] = record
 
 
 def _view_dropped(state: State, at: int, body: Body) -> None:
+    _keep_earlier(state, body["name"], state.moment())
     del state.views[body["name"]]
+
+
+def _keep_earlier(state: State, name: str, moment: int) -> None:
+    """What it was until now, for open snapshots (P28)."""
+    earlier = state.views.get(name)
+    if earlier is not None:
+        state.earlier_views.append(EarlierView(earlier, moment))
 
 
 APPLY = {"view": _view, "view_dropped": _view_dropped}

@@ -37,7 +37,7 @@ def write(
             f"rows for {out.name} belong to {', '.join(stray)}, this run replaces"
             f" {scope.where}; return rows of the run's partitions only")
     if out.write_mode == "overwrite":
-        for name in warehouse.metastore.partitions(out.name):
+        for name in table.partitions():
             if name not in written and (scope is None or scope.holds(name)):
                 table.truncate(name)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from acid_platform.engine.buckets import Bucketing
 from acid_platform.engine.open import TableLayout
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
-from acid_platform.metastore.records import ClientInfo, TableRecord
+from acid_platform.metastore.records import ClientInfo, PartitionRecord, TableRecord
 from acid_platform.services.manifest import recorded_listings
 from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.files import Files
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from acid_platform.metastore.client import Metastore, Transaction
+
+Layouts = Callable[["TableRecord", "Transaction"], TableLayout]
+"""`Context.layout`."""
 
 DEFAULT_COMPRESSION = "zlib"
 """Hive's default, which every Hive, Trino and Impala can read; `orc.compress` overrides it."""
@@ -55,13 +58,19 @@ def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Co
 def table_layout(
     metastore: Metastore, record: TableRecord, txn: Transaction | None
 ) -> TableLayout:
-    """Where a table lies, its registered partitions with their floors (P22), and the files that
-    the snapshot of `txn` may read (P26); None for who looks at the directories themselves."""
+    """Where a table lies, the partitions that the snapshot of `txn` sees with their floors (P22,
+    P28), and the files that it may read (P26); None for who looks at the directories themselves.
+    """
     files, path = Files.of(record.location)
     columns, partition_columns = columns_of_record(record)
-    partitions = {one.name: one.floors for one in metastore.partition_records(record.name)} \
-        if partition_columns else {}
-    return TableLayout(record.name, files, path, columns, partition_columns, partitions,
+    if not record.partitioned:
+        found: Sequence[PartitionRecord] = ()
+    elif txn is None:
+        found = metastore.partition_records(record.name)
+    else:
+        found = txn.partition_records(record.name)
+    floors = {one.name: one.floors for one in found}
+    return TableLayout(record.name, files, path, columns, partition_columns, floors,
                        recorded_listings(metastore, record, txn) if txn else _no_snapshot,
                        record.floor, is_insert_only(record.properties),
                        FileFormat.of(record.properties), bucketing(record))

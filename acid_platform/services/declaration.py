@@ -60,10 +60,10 @@ class Declaration:
         return cls(columns, keys, given, names, buckets)
 
 
-def widened(record: TableRecord, columns: str, again: bool = False) -> TableRecord:
+def widened(record: TableRecord, columns: str) -> TableRecord:
     """The table with more columns, as in `"note string"`.
 
-    Raises UnknownColumn for a column that is there, unless it may be there `again` with its type.
+    Raises UnknownColumn for a column that is there.
     """
     known = {name: kind for name, kind in (*record.columns, *record.partition_columns)}
     new = []
@@ -71,11 +71,10 @@ def widened(record: TableRecord, columns: str, again: bool = False) -> TableReco
     check_columns(record.name, given)
     FileFormat.of(record.properties).refuse(given)
     for column in given:
-        if column.name not in known:
-            new.append((column.name, str(column.type)))
-        elif not again or known[column.name] != str(column.type):
+        if column.name in known:
             raise UnknownColumn(f"{record.name} has a column {column.name!r}"
                                 f" {known[column.name]} already")
+        new.append((column.name, str(column.type)))
     return replace(record, columns=(*record.columns, *new))
 
 

@@ -31,7 +31,12 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.client import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
-from acid_platform.services.context import Context, columns_of_record, compression, worker_id
+from acid_platform.services.context import (
+    Context,
+    columns_of_record,
+    compression,
+    worker_id,
+)
 from acid_platform.services.explain import reported_rows
 from acid_platform.transactions import Operation
 
@@ -87,9 +92,11 @@ class CompactionRun:
     def prepare(self) -> CompactionPlan | NothingToDo:
         """Open the compaction's transaction, choose inputs and names; writes nothing (C28, C29)."""
         metastore = self.context.metastore
-        record = metastore.table(self.task.table)
         self.txn = metastore.begin_compaction(
             self.task, self.task.worker, self.context.info())
+        self.task = self.txn.task
+        # As its snapshot sees them: columns that came with rows are known with these rows (P28).
+        record = self.txn.table(self.task.table)
         layout = self.context.layout(record, self.txn)
         partition = self.task.partition or ""
         # The compactor's own transaction is open in these lists (HIVE-29567).

@@ -5,17 +5,32 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Protocol
 
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
 from acid_platform.metastore.client import Metastore
 from acid_platform.metastore.records import TableRecord, ViewRecord
 
 
-class Catalog:
-    """For one statement: what it has asked for once stays as it was."""
+class Declared(Protocol):
+    """Whose tables and views are meant: those of now, or those that a snapshot sees (P28)."""
 
-    def __init__(self, metastore: Metastore, database: str) -> None:
+    def table(self, name: str) -> TableRecord: ...
+
+    def views(self) -> list[ViewRecord]: ...
+
+
+class Catalog:
+    """For one statement: what it has asked for once stays as it was.
+
+    Without `seen` the declarations are those of now.
+    """
+
+    def __init__(
+        self, metastore: Metastore, database: str, seen: Declared | None = None
+    ) -> None:
         self._metastore = metastore
+        self._seen: Declared = seen or metastore
         self.current_database = database
         self._records: dict[str, TableRecord] = {}
 
@@ -24,7 +39,7 @@ class Catalog:
 
     @cached_property
     def views(self) -> dict[str, ViewRecord]:
-        return {one.name: one for one in self._metastore.views()}
+        return {one.name: one for one in self._seen.views()}
 
     def view_query(self, full: str) -> str | None:
         view = self.views.get(full)
@@ -35,9 +50,11 @@ class Catalog:
         full = self.full(name)
         if full not in self._records:
             try:
-                self._records[full] = self._metastore.table(full)
+                self._records[full] = self._seen.table(full)
             except NoSuchTable as error:
                 known = [*(one.name for one in self._metastore.tables()), *self.views]
+                if full in known:
+                    raise  # it came after the snapshot
                 near = _nearest(full, known)
                 hint = (f"did you mean {near}?" if near
                         else "SHOW DATABASES and SHOW TABLES list them")

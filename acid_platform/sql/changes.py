@@ -94,7 +94,7 @@ class Changes:
         if statement.partition is None:
             target.truncate()
             return
-        for name in matching(self.warehouse.metastore, record, statement.partition):
+        for name in matching(self.txn.declared, record, statement.partition):
             target.truncate(name)
 
     def _where(self, where: exp.Expr | None, alias: str, record: TableRecord) -> Where:

@@ -14,6 +14,7 @@ from acid_platform.errors import (
 from acid_platform.services.declaration import refuse_property_change
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
+from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.partitions import matching, whole_name
 from acid_platform.sql.statements import (
     AddColumns,
@@ -33,7 +34,9 @@ from acid_platform.sql.views import expand, stored_query, with_databases
 from acid_platform.table import autocommit
 
 if TYPE_CHECKING:
-    from acid_platform.sql.catalog import Catalog
+    from pyspark.sql import DataFrame
+    from sqlglot import exp
+
     from acid_platform.warehouse import Warehouse
 
 
@@ -125,7 +128,7 @@ def _create_from_query(
             return Done("CREATE TABLE")
         raise TableExists(f"table {full} exists; use IF NOT EXISTS, or another name")
     assert statement.query is not None
-    frame = reading.run(warehouse, catalog, statement.query, warehouse.leases.scans)
+    frame = _run(warehouse, catalog, statement.query)
     found = {column.name: column for column in columns_of(frame)}
     if len(found) < len(frame.columns):
         raise InvalidDefinition(f"{full}: two columns of the query have one name; use AS")
@@ -149,6 +152,13 @@ def _create_from_query(
     return Done.changed("CREATE TABLE", rows)
 
 
+def _run(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> DataFrame:
+    """At one fresh snapshot, whose declarations count (P28)."""
+    with warehouse.leases.fresh() as read:
+        seen = Catalog(warehouse.metastore, catalog.current_database, read)
+        return reading.run(warehouse, seen, query, read.scans)
+
+
 def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) -> None:
     from acid_platform.engine.query import columns_of
 
@@ -158,7 +168,7 @@ def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) 
         return
     query = with_databases(statement.query, catalog.current_database)
     expand(query, catalog.current_database, catalog.view_query, (full,))
-    frame = reading.run(warehouse, catalog, query, warehouse.leases.scans)
+    frame = _run(warehouse, catalog, query)
     columns = columns_of(frame)
     names = statement.columns or tuple(column.name for column in columns)
     if len(names) != len(columns):

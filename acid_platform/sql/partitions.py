@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from acid_platform.errors import NoSuchPartition
 from acid_platform.layout.partitions import as_written, parse_partition, partition_name
 from acid_platform.services.context import columns_of_record
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client import Metastore
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.statements import PartitionSpec
 
@@ -36,13 +35,19 @@ def whole_name(spec: PartitionSpec, record: TableRecord) -> str:
     return partition_name(fixed)
 
 
-def matching(metastore: Metastore, record: TableRecord, spec: PartitionSpec) -> list[str]:
+class Partitioned(Protocol):
+    """Who knows the partitions: the metastore those of now, a transaction those of its snapshot."""
+
+    def partitions(self, name: str) -> list[str]: ...
+
+
+def matching(seen: Partitioned, record: TableRecord, spec: PartitionSpec) -> list[str]:
     """The partitions that a spec fits, which may leave keys out. Raises NoSuchPartition if none.
     """
     fixed = fixed_values(spec, record)
     names = [name for name, _ in record.partition_columns]
     found = []
-    for partition in sorted(metastore.partitions(record.name)):
+    for partition in sorted(seen.partitions(record.name)):
         values = dict(zip(names, parse_partition(partition, names) or (), strict=False))
         if all(values.get(name) == value for name, value in fixed.items()):
             found.append(partition)

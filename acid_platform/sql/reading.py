@@ -74,5 +74,5 @@ def counted(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> DataFra
     found = counted_table(query)
     if found is None or catalog.full(found.table) in catalog.views:
         return None
-    rows = warehouse.leases.count(catalog.record(found.table))
+    rows = warehouse.leases.count(catalog.record(found.table).name)
     return warehouse.spark.createDataFrame([(rows,)], f"`{found.name}` bigint")

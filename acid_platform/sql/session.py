@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 import pandas as pd
@@ -117,22 +117,32 @@ class SqlSession:
             case Abort():
                 return self._abort(statement)
             case Explain():
-                return explain(warehouse, catalog, statement.statement, self._scans)
+                with self._reading() as (seen, scans):
+                    return explain(warehouse, seen, statement.statement, scans)
 
-    @property
-    def _scans(self) -> reading.Scans:
-        return self._txn.scans if self._txn else self._warehouse.leases.scans
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Catalog, reading.Scans]]:
+        """Declarations and scans of one snapshot: the transaction's, or a fresh one (P28)."""
+        if self._txn is not None:
+            yield self._catalog(self._txn), self._txn.scans
+            return
+        with self._warehouse.leases.fresh() as read:
+            yield Catalog(self._warehouse.metastore, self.current_database, read), read.scans
+
+    def _catalog(self, txn: Transaction) -> Catalog:
+        return Catalog(self._warehouse.metastore, self.current_database, txn.declared)
 
     def _select(self, catalog: Catalog, statement: Query) -> DataFrame:
         if self._txn is None:
             counted = reading.counted(self._warehouse, catalog, statement.tree)
             if counted is not None:
                 return counted
-        return reading.run(self._warehouse, catalog, statement.tree, self._scans)
+        with self._reading() as (seen, scans):
+            return reading.run(self._warehouse, seen, statement.tree, scans)
 
     def _change(self, catalog: Catalog, statement: Change) -> Done:
         def work(txn: Transaction) -> Done:
-            return Changes(self._warehouse, catalog, txn).run(statement)
+            return Changes(self._warehouse, self._catalog(txn), txn).run(statement)
 
         if self._txn is not None:
             return work(self._txn)

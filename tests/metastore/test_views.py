@@ -60,4 +60,4 @@ def test_P8_views_are_part_of_the_state_that_a_fold_keeps() -> None:
         "create_view", {"view": view, "if_not_exists": False, "or_replace": False}, "r1", 7)
     kept = restore(live_rows(machine.state), {})
     assert kept.views == {
-        "default.v": ViewRecord("default.v", "SELECT 1 AS x", (("x", "int"),), 7)}
+        "default.v": ViewRecord("default.v", "SELECT 1 AS x", (("x", "int"),), 7, 1)}

@@ -247,7 +247,7 @@ class World:
 
     def clean(self, task: CleaningTask, removed: list[int] | None = None) -> None:
         self.cleaning("start_cleaning", task)
-        self.cleaning("mark_cleaned", task, removed=removed)
+        self.cleaning("mark_cleaned", task, removed=removed, valid_txns=str(task.valid_txns))
 
     def entity(self, partition: str | None = None) -> EntityState:
         found = [decode(EntityState, one) for one in self.call("entities")["entities"]]

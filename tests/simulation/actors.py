@@ -23,6 +23,7 @@ Json = dict[str, Any]
 PARTITIONS = ("p=1", "p=2", "p=3")
 REPEATABLE = (
     "heartbeat_lock", "heartbeat", "heartbeat_one", "valid_write_ids", "allocate", "cleaning",
+    "table", "partitions",
 )
 """Sent again without asking (machine.py)."""
 
@@ -44,6 +45,8 @@ class Session(Reader):
     write_ids: dict[str, int] = field(default_factory=dict)
     plans: list[LockRequest] = field(default_factory=list)
     """What its locks allow it to write."""
+    places: dict[str, str] = field(default_factory=dict)
+    """Where the tables are that it may write, by their full names."""
     published: list[tuple[Place, Directory]] = field(default_factory=list)
     slow: bool = False
     """Mostly it only says that it is alive."""
@@ -106,6 +109,7 @@ class Actor:
 
     def _acknowledge(self, request: Request, reply: Json) -> None:
         if "value" not in reply:
+            self.sim.counts[f"{request.op}: {reply['error'][0]}"] += 1
             return
         if request.op in ("commit", "drop", "commit_compaction"):
             self.sim.acknowledged[request.args["txn"]] = "c"

@@ -46,7 +46,7 @@ class Book:
         txn = self._live("P12", args["txn"], own)
         if txn is None:
             return
-        table = self._table(args["table"])
+        table = self.seen(txn, args["table"])
         if table is None:
             expect("P12", own, "NoSuchTable")
             return
@@ -55,7 +55,7 @@ class Book:
             return
         answer = value("P12", own)
         if not txn.all_tables:
-            txn.needs.setdefault(table.name, table.id)
+            txn.needs.setdefault(full(args["table"]), table.id)
         self._snapshot(txn)
         txn.read = clock
         claim("S2", answer["write_id"] == txn.write_ids.get(table.id), answer)

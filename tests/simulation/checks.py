@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from acid_platform.metastore.declared import directories, seen_partitions
 from acid_platform.metastore.state import Table as StateTable
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import claim
@@ -89,22 +90,25 @@ def check_read(
     """
     if sim.process.batch:
         return
-    known = sim.process.machine.state.tables.get(table.id)
+    state = sim.process.machine.state
+    known, reader = state.known_table(table.id), state.txns[txn.id]
+    claim("P28", known is not None and txn.state == "o", f"{table.name} is forgotten under {txn}")
+    assert known is not None
+    floors = {one.name: one.floors for one in seen_partitions(state, reader, known)}
     for partition in ([None] if not table.partitioned else
                       sorted({str(one) for key, one in sim.model.entities if key == table.id})):
-        floor = table.floor
-        if known is None:
-            # Whoever opened the table before its drop has the floors of then.
-            floor = max((one.up_to for one in sim.model.entity(table.id, partition).drops
-                         if sim.model.sees(txn, sim.model.txns[one.txn])), default=floor)
-        elif partition is not None:
-            record = known.partitions.get(partition)
-            if record is None:
-                continue
-            floor = settled(listed, table.floor, *record.floors)
+        if partition is not None and partition not in sim.model.partitions_of(txn, table):
+            continue
+        claim("P28", partition is None or partition in floors, txn, "does not see", partition)
+        floor = settled(listed, table.floor, *floors.get(partition, ()))
         expected = sim.model.content(txn, table, partition)
-        found = sim.disk.read((table.location, partition), listed, txns, floor, txn.id)
+        place = (table.location, partition)
+        found = sim.disk.read(place, listed, txns, floor, txn.id)
         sim.counts["read"] += 1
+        unknown = (sim.disk.needed(place, listed, txns, floor, txn.id)
+                   - set(directories(state, (table.id, partition))))
+        claim("P28", not unknown, txn, "needs", unknown, "of", table.name, partition,
+              "which the metastore does not know")
         if found != expected:
             files = sorted(sim.disk.places.get((table.location, partition), {}))
             claim("C41 P4 P5 S9", False,

@@ -88,9 +88,21 @@ class Disk:
         self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
     ) -> set[Tag]:
         """The writes of others that transaction `me` finds."""
+        return self._select(place, write_ids, txns, floor, me).tags(write_ids)
+
+    def needed(
+        self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
+    ) -> set[str]:
+        """The directories in which it finds them."""
+        found = self._select(place, write_ids, txns, floor, me)
+        return {one.name for one in (*found.deltas, *([found.base] if found.base else []))}
+
+    def _select(
+        self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
+    ) -> Selection:
         known = [one for one in self.places.get(place, {}).values()
                  if one.visibility or all(tag[1] != me for tag in one.tags)]
-        return select(known, write_ids, txns, floor).tags(write_ids)
+        return select(known, write_ids, txns, floor)
 
     def removable(
         self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int,

@@ -45,7 +45,7 @@ class Worker(Actor):
             if chance < 0.05:
                 self.ask(None, "revoke_workers", host=f"w{self.pick(9, 10)}")
             elif chance < 0.5:
-                name = self.pick("t", "u", "v")
+                name = self.pick("t", "u", "v", "w")
                 partition = None if name == "t" else self.pick(*PARTITIONS)
                 self.ask(None, "request_compaction", table=name, partition=partition,
                          kind=self.pick("major", "minor"), properties={}, initiator="i")
@@ -99,8 +99,8 @@ class Worker(Actor):
             self.lost()
             return
         txns, merge = self.seen
-        name, partition = self.task["table"].removeprefix("default."), self.task["partition"]
-        place: Place = (f"/w/{name}", partition)
+        partition = self.task["partition"]
+        place: Place = (self.sim.model.tables[self.task["table_id"]].location, partition)
         high = merge.high_watermark
         floor = 0
         known = self.sim.process.machine.state.tables.get(self.task["table_id"])
@@ -115,13 +115,15 @@ class Worker(Actor):
                 one = Directory(True, False, high, high, self.txn, frozenset(tags))
                 self.output.append((place, one))
         else:
+            low = min((one.low for one in found.deltas), default=0)
+            top = max((one.high for one in found.deltas), default=0)
             for deletes in (False, True):
+                # Both kinds are written anew, also what is alone of its kind.
                 inputs = [one for one in found.deltas if one.deletes == deletes]
-                if len(inputs) > 1:
+                if inputs and len(found.deltas) > 1:
                     merged = frozenset(
                         tag for one in inputs for tag in one.tags
                         if one.visibility or merge.is_valid(tag[0]))
-                    low, top = min(one.low for one in inputs), max(one.high for one in inputs)
                     one = Directory(False, deletes, low, top, self.txn, merged)
                     self.output.append((place, one))
         if not self.output:
@@ -186,7 +188,7 @@ class Cleaner(Actor):
             disk.remove_location(place, task.highest_write_id if task.reused else None)
             self._check(task)
             return
-        location = f"/w/{task.table.removeprefix('default.')}"
+        location = self.sim.model.tables[task.table_id].location
         known = state.tables.get(task.table_id)
         if known is None:
             return
@@ -205,7 +207,7 @@ class Cleaner(Actor):
 
     def _check(self, task: CleaningTask) -> None:
         same = {one.id for one in self.sim.model.tables.values()
-                if one.name == task.table or one.id == task.table_id}
+                if task.location.startswith(one.location) or one.id == task.table_id}
         check_readers(self.sim, same)
 
 

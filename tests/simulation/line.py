@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.simulation.book import Book
 from tests.simulation.claims import Json, claim, expect, full, value
+from tests.simulation.declarations import Declarations
 from tests.simulation.rules import (
     DEFAULT,
     READ_ONLY,
@@ -18,7 +18,7 @@ from tests.simulation.rules import (
 )
 
 
-class Line(Book):
+class Line(Declarations):
     """Who is open, and who waits for whom."""
 
     # --- transactions -----------------------------------------------------------------------
@@ -96,10 +96,12 @@ class Line(Book):
         for one in requests:
             if one["table"].endswith(".*"):
                 continue
-            table = self._table(one["table"])
-            if table is None:
-                return "NoSuchTable"
             operation = one["operation"] or STRICTEST[one["lock"]]
+            changed = self._refused_change(txn, one["table"], operation in WRITES)
+            if changed:
+                return changed
+            table = self._table(one["table"])
+            assert table is not None
             if operation in WRITES and txn.kind != DEFAULT:
                 return "ReadOnlyTxn"
             if operation != "i" and one["lock"] != "e" and not self._may_read(txn, table):
@@ -163,11 +165,20 @@ class Line(Book):
         for lock in list(self.queue):
             if lock.granted or lock not in self.queue:
                 continue
-            if any(self.names.get(name) != one for name, one in lock.tables.items()):
-                self._end_wait(lock, "NoSuchTable")
+            refused = self._changed_meanwhile(lock)
+            if refused:
+                self._end_wait(lock, refused)
             elif not any(self._blocked(lock, one) for one in lock.resources):
                 self._grant(lock)
                 self.parked_answers[lock.request_id] = "granted"
+
+    def _changed_meanwhile(self, lock: Lock) -> str | None:
+        if any(self.names.get(name) != one for name, one in lock.tables.items()):
+            return "NoSuchTable"
+        written = {one.table_id for one in lock.touches}
+        found = (self._refused_change(self.txns[lock.txn], name, one in written)
+                 for name, one in lock.tables.items() if lock.txn)
+        return next((one for one in found if one), None)
 
     def _end_wait(self, lock: Lock, error: str) -> None:
         self.queue.remove(lock)
@@ -229,11 +240,12 @@ class Line(Book):
         txn = self._live("T17", args["txn"], own)
         if txn is None:
             return
+        changed = self._refused_change(txn, args["table"])
         table = self._table(args["table"])
         if txn.kind != DEFAULT:
             expect("T17", own, "ReadOnlyTxn")
-        elif table is None:
-            expect("T17", own, "NoSuchTable")
+        elif changed or table is None:
+            expect("T17", own, changed or "NoSuchTable")
         else:
             if table.id not in txn.write_ids and self._may_read(txn, table):
                 txn.needs.setdefault(table.name, table.id)

@@ -9,7 +9,7 @@ not how ids are compared.
 from __future__ import annotations
 
 from tests.simulation.claims import Json, claim, expect, full, value
-from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Table, Txn, Write
+from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Txn, Write
 from tests.simulation.upkeep import Upkeep
 
 
@@ -94,6 +94,16 @@ class Model(Upkeep):
         placed = []
         touched = {(one.table_id, one.partition, one.operation)
                    for one in txn.touches if not one.dynamic}
+        for name in [*(one["table"] for one in args["writes"]), *args.get("columns", {})]:
+            changed = self._refused_change(txn, name)
+            if changed:
+                expect("P28", own, changed)
+                return
+        for name, added in args.get("columns", {}).items():
+            known = dict(self.tables[self.names[full(name)]].columns)
+            if any(known.get(one, kind) != kind for one, kind in added):
+                expect("P28", own, "DeclarationChanged")
+                return
         for report in args["writes"]:
             table = self._table(report["table"])
             assert table is not None
@@ -106,6 +116,8 @@ class Model(Upkeep):
             self._abort(txn)
         else:
             claim("T31", value("T31", own)["state"] == "c", own)
+            for name, added in args.get("columns", {}).items():
+                self._widen(self.tables[self.names[full(name)]], added)
             self._commit(txn)
             for table, report in placed:
                 entity = self.entity(table.id, report["partition"])
@@ -113,7 +125,7 @@ class Model(Upkeep):
                     txn.write_ids[table.id], txn.id, report["directory"].startswith("delete"),
                     report["overwrite"], txn.committed))
                 if report["partition"] is not None:
-                    table.partitions.add(report["partition"])
+                    self._register(table, [report["partition"]], txn.committed)
             overwritten = {(one.id, report["partition"]) for one, report in placed
                            if report["overwrite"]}
             for table_id, partition, operation in sorted(touched, key=str):
@@ -155,29 +167,6 @@ class Model(Upkeep):
 
     # --- tables -----------------------------------------------------------------------------
 
-    def on_create_table(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        name = full(args["table"]["name"])
-        if name in self.names:
-            expect("create", own, "TableExists")
-            return
-        if own is not None and own.get("error", [""])[0] == "LockNotAcquired":
-            return  # it is being removed
-        record = value("create", own)["table"]
-        claim("P22", record["table_id"] == len(self.tables) + 1, record)
-        self.tables[record["table_id"]] = Table(
-            record["table_id"], name, record["location"], bool(record["partition_columns"]),
-            record["floor"], record["floor"] + 1)
-        self.names[name] = record["table_id"]
-
-    def on_add_partitions(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        table = self._table(args["name"])
-        if table is None:
-            expect("add partitions", own, "NoSuchTable")
-            return
-        new = [one for one in args["partitions"] if one not in table.partitions]
-        claim("add partitions", value("add partitions", own)["added"] == new, own)
-        table.partitions.update(new)
-
     def on_drop(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         txn = self._live("P22", args["txn"], own)
         if txn is None:
@@ -199,9 +188,9 @@ class Model(Upkeep):
             del self.names[table.name]
         else:
             drop_id = self._allocate(txn, table)
-            table.partitions.remove(partition)
         self._commit(txn)
         if partition is not None:
+            self._unregister(table, partition, txn.committed)
             entity = self.entity(table.id, partition)
             entity.drops.append(Drop(txn.id, txn.committed, drop_id))
             entity.claims = [Claim(txn.id, drop_id, True, txn.committed)]
@@ -210,7 +199,7 @@ class Model(Upkeep):
 
 _REPEATED = (
     "heartbeat_lock", "heartbeat", "heartbeat_one", "valid_write_ids", "allocate", "txn_states",
-    "cleaning",
+    "cleaning", "table", "partitions",
 )
 
 

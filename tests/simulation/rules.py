@@ -107,19 +107,65 @@ class Txn:
     needs: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """How a table is declared from a moment on."""
+
+    since: int
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class PartitionLife:
+    """A partition from its registration to its drop (0: it is there)."""
+
+    name: str
+    added: int
+    dropped: int = 0
+
+
 @dataclass(slots=True)
 class Table:
     id: int
-    name: str
     location: str
     partitioned: bool
     floor: int
     next_write_id: int
+    declared: list[Declared]
+    """All declarations, the newest last."""
+    version: int = 0
+    """What the metastore calls the newest one."""
+    outdated: set[int] = field(default_factory=set)
+    """What it called those before."""
     owners: dict[int, int] = field(default_factory=dict)
     """Write id to transaction."""
     cleaned_up_to: int = 0
     dropped: int = 0
-    partitions: set[str] = field(default_factory=set)
+    lives: list[PartitionLife] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.declared[-1].name
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return self.declared[-1].columns
+
+    @property
+    def partitions(self) -> set[str]:
+        return {one.name for one in self.lives if not one.dropped}
+
+    def at(self, moment: int) -> Declared | None:
+        """As a snapshot of this moment sees it, if it was there (P28)."""
+        if self.dropped and self.dropped < moment:
+            return None
+        return next((one for one in reversed(self.declared) if one.since < moment), None)
+
+    def partitions_at(self, moment: int) -> set[str]:
+        return {one.name for one in self.lives
+                if one.added < moment and not 0 < one.dropped < moment}
 
 
 def meet(one: Resource, other: Resource) -> bool:

@@ -20,13 +20,13 @@ from tests.simulation.keepers import Cleaner, Worker
 from tests.simulation.model import Model
 from tests.simulation.process import Decided, Process, Request, picture
 from tests.simulation.storage import MemoryStore, Storage
-from tests.simulation.visitors import Admin, Bystander
+from tests.simulation.visitors import Admin, Bystander, Declarer
 from tests.simulation.writers import Writer
 
 Json = dict[str, Any]
 
-TABLES = {"t": False, "u": True, "v": True}
-"""Name, and whether it is partitioned."""
+TABLES = {"t": False, "u": True, "v": True, "w": True}
+"""Name, and whether it is partitioned. `w` comes only by renaming."""
 PARTITIONS = ("p=1", "p=2", "p=3")
 
 SETTINGS = {
@@ -78,11 +78,11 @@ class Simulation:
         self.actors: list[Actor] = [Writer(self, number) for number in range(9)]
         self.actors += [
             Worker(self, 9), Worker(self, 10), Cleaner(self, 11), Admin(self, 12),
-            Bystander(self, 13),
+            Bystander(self, 13), Declarer(self, 14), Declarer(self, 15),
         ]
         # Few writers come closer to the borders of an interval, many to each other's locks.
         writers = self.random.choice((2, 3, 5, 9))
-        others = [8, 8, 10, 2, 1] if tidy else [6, 6, 6, 1, 2]
+        others = [8, 8, 10, 2, 1, 1, 1] if tidy else [6, 6, 6, 1, 2, 1, 1]
         self.weights = [6] * writers + [0] * (9 - writers) + [one * writers / 9 for one in others]
         self.slow = self.random.choice((0.0, 0.2))
         self._prepare()
@@ -91,7 +91,7 @@ class Simulation:
         for name, value in self.settings.items():
             self.call("set", name=name, value=value)
         self.model.wake(self.clock.now_ms())
-        for name in TABLES:
+        for name in ("t", "u", "v"):
             self.call("create_table", table=declared(name), if_not_exists=False)
 
     # --- the run ----------------------------------------------------------------------------
@@ -249,9 +249,9 @@ class Simulation:
         check_whole(self)
 
 
-def declared(name: str) -> Json:
+def declared(name: str, location: str = "") -> Json:
     return {
-        "name": name, "location": f"/w/{name}", "columns": [["id", "int"]],
+        "name": name, "location": location or f"/w/{name}", "columns": [["id", "int"]],
         "partition_columns": [["p", "int"]] if TABLES[name] else [],
     }
 

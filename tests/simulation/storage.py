@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from acid_platform.metastore import image
 from acid_platform.metastore.codec import decode
+from acid_platform.metastore.declared import directories
 from acid_platform.metastore.state import Ended, Outcome, State
 from acid_platform.metastore.turn import Event
 
@@ -59,7 +60,7 @@ class MemoryStore:
             for row in image.recorded_rows(state)}
         self._recorded = {
             key: one for key, one in self._recorded.items()
-            if key[2] in state.directories.get(key[:2], {})}
+            if key[2] in directories(state, key[:2])}
         self._journal = []
 
     def past_txn(self, txn_id: int) -> Ended | None:

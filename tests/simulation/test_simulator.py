@@ -100,7 +100,9 @@ def test_everything_happens() -> None:
     for what in (
         "begin", "open_batch", "lock", "allocate", "valid_write_ids", "commit", "abort",
         "abort_many", "heartbeat", "heartbeat_one", "heartbeat_lock", "lock_alone", "unlock",
-        "drop", "create_table", "add_partitions",
+        "drop", "create_table", "add_partitions", "table", "partitions", "alter_table",
+        "alter_table: DeclarationChanged", "lock: DeclarationChanged", "commit: DeclarationChanged",
+        "table: NoSuchTable",
         "begin_compaction", "commit_compaction", "fail_compaction", "revoke_workers",
         "cleaning compaction", "cleaning abort", "cleaning drop", "mark_cleaned", "removed", "late",
         "read", "fold", "lost", "outcome done", "outcome unseen", "outcome waiting",

@@ -62,19 +62,23 @@ class Admin(Actor):
         if missing and chance < 0.6:
             from tests.simulation.simulator import declared
 
-            self.ask(None, "create_table", table=declared(missing[0]), if_not_exists=False)
+            used = {sim.model.tables[one].location for one in sim.model.names.values()}
+            places = [f"/w/{missing[0]}", f"/w/{missing[0]}{missing[0]}", f"/w/x{sim.steps}"]
+            (place, *_) = [one for one in places if one not in used]
+            self.ask(None, "create_table", table=declared(missing[0], place),
+                     if_not_exists=False)
         elif chance < 0.2:
             last = sim.model.last_txn
             ids = [max(1, last - sim.random.randrange(12)) for _ in range(2)]
             self.ask(None, "abort_many", txns=sorted({*ids, last + 5}), reason="")
         elif chance < 0.3:
-            self.ask(None, "add_partitions", name=self.pick("u", "v"),
+            self.ask(None, "add_partitions", name=self.pick("u", "v", "w"),
                      partitions=[self.pick(*PARTITIONS)])
         elif chance < 0.9:
-            name = self.pick("u", "v")
+            name = self.pick("u", "v", "w")
             self._drop(name, self.pick(*PARTITIONS))
         else:
-            self._drop(self.pick("t", "u", "v"), None)
+            self._drop(self.pick("t", "u", "v", "w"), None)
 
     def _drop(self, name: str, partition: str | None) -> None:
         wish = LockRequest(name, LockType.EXCLUSIVE, None, partition)
@@ -82,6 +86,52 @@ class Admin(Actor):
         def then(reply: Json) -> None:
             if "value" in reply:
                 self.plan(None, "drop", txn=reply["value"]["txn"], name=name, partition=partition)
+
+        self.ask(then, "begin", kind=DEFAULT, locks=[encode(wish)], wait=30, zero_wait=False,
+                 info={}, tables=[])
+
+
+class Declarer(Actor):
+    """Adds and changes columns, sets properties, renames (P28)."""
+
+    def go_on(self) -> None:
+        name, chance = self.pick("t", "u", "v", "w"), self.chance
+        if chance < 0.55:
+            self.ask(lambda reply: self._read(reply, name), "table", name=name)
+        elif chance < 0.75:
+            self._alter(name, properties={self.pick("a", "b"): str(self.sim.steps)})
+        elif name != "t":
+            other = self.pick("u", "v", "w")
+            if self.chance < 0.2:
+                self._alter(name, rename=other)  # a client that does not wait for the others
+            else:
+                self._rename(name, other)
+
+    def _read(self, reply: Json, name: str) -> None:
+        """Another may come between the reading and the change: then nothing of his is lost."""
+        if "value" in reply:
+            record = reply["value"]["table"]
+            columns = record["columns"]
+            columns = [*columns, [f"c{self.sim.steps}", "int"]] if len(columns) < 9 else columns[:1]
+            if self.chance < 0.1:
+                kind = {"int": "bigint", "bigint": "int"}[columns[0][1]]
+                columns = [[columns[0][0], kind], *columns[1:]]
+            self.plan(None, "alter_table", name=name, columns=columns, properties=None,
+                      rename=None, read=[record["table_id"], record["version"]])
+
+    def _alter(self, name: str, **change: Any) -> None:
+        self.ask(None, "alter_table",
+                 **{"name": name, "columns": None, "properties": None, "rename": None,
+                    "read": None, **change})
+
+    def _rename(self, name: str, other: str) -> None:
+        wish = LockRequest(name, LockType.EXCLUSIVE)
+
+        def then(reply: Json) -> None:
+            if "value" in reply:
+                txn = reply["value"]["txn"]
+                self.plan(lambda _: self.plan(None, "commit", txn=txn, writes=[]), "alter_table",
+                          name=name, columns=None, properties=None, rename=other, read=None)
 
         self.ask(then, "begin", kind=DEFAULT, locks=[encode(wish)], wait=30, zero_wait=False,
                  info={}, tables=[])

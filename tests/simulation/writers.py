@@ -104,7 +104,7 @@ class Writer(Actor):
         return [self._plan() for _ in range(self.pick(1, 1, 1, 2))]
 
     def _plan(self) -> LockRequest:
-        table = self.pick("t", "t", "u", "u", "v")
+        table = self.pick("t", "t", "t", "u", "u", "u", "v", "v", "w")
         partition = None
         if table != "t" and self.chance < 0.7:
             partition = self.pick(*PARTITIONS)
@@ -148,7 +148,12 @@ class Writer(Actor):
 
         def then(reply: Json) -> None:
             if "value" in reply:
-                session.write_ids[f"default.{table}"] = reply["value"]["write_id"]
+                name = f"default.{table}"
+                session.write_ids[name] = reply["value"]["write_id"]
+                txn = self.sim.model.txns[session.txn]
+                seen = self.sim.model.seen(txn, name) if txn.state == "o" else None
+                if seen is not None:
+                    session.places[name] = seen.location
 
         self.ask(then, "allocate", txn=session.txn, table=table)
 
@@ -166,25 +171,39 @@ class Writer(Actor):
 
     def _learn(self, session: Session, lists: dict[str, str]) -> None:
         for name, text in lists.items():
-            table_id = self.sim.model.names.get(name)
-            if table_id is not None:
-                session.lists.setdefault(table_id, ValidWriteIdList.parse(text))
+            self._list(session, name, text)
+
+    def _list(self, session: Session, name: str, text: str) -> None:
+        """The name is that of the snapshot."""
+        model = self.sim.model
+        txn = model.txns.get(session.txn)
+        if txn is not None and txn.state == "o":
+            table = model.seen(txn, name)
+            assert table is not None
+            session.lists.setdefault(table.id, ValidWriteIdList.parse(text))
+            if name in session.write_ids:
+                session.places.setdefault(name, table.location)
 
     def _read(self, session: Session) -> None:
-        name = self.pick("t", "u", "v")
+        name = self.pick("t", "u", "v", "w")
 
         def then(reply: Json) -> None:
             if "value" in reply:
-                listed = ValidWriteIdList.parse(reply["value"]["list"])
-                table_id = self.sim.model.names.get(f"default.{name}")
-                if table_id is not None and table_id not in session.lists:
-                    session.lists[table_id] = listed
+                self._list(session, f"default.{name}", reply["value"]["list"])
                 self._look(session)
             elif reply["error"][0] in ("TxnAborted", "NoSuchTxn"):
                 self.lost()
 
-        if self.chance < 0.4 and session.lists:
+        def declared(reply: Json) -> None:
+            if "error" in reply and reply["error"][0] in ("TxnAborted", "NoSuchTxn"):
+                self.lost()
+
+        chance = self.chance
+        if chance < 0.3 and session.lists:
             self._look(session)
+        elif chance < 0.6:
+            op = self.pick("table", "partitions")
+            self.ask(declared, op, name=name, txn=session.txn)
         else:
             self.ask(then, "valid_write_ids", txn=session.txn, table=name)
 
@@ -201,8 +220,9 @@ class Writer(Actor):
         self, session: Session, plan: LockRequest, chosen: str
     ) -> tuple[Place, Directory] | None:
         """What the plan lets it write; `chosen` is the partition of a dynamic one."""
-        write_id = session.write_ids.get(f"default.{plan.table}")
-        if plan.operation is None or plan.table.endswith("*") or write_id is None:
+        name = f"default.{plan.table}"
+        write_id, location = session.write_ids.get(name), session.places.get(name)
+        if plan.operation is None or write_id is None or location is None:
             return None
         partitioned = plan.table != "t"
         partition = plan.partition or (chosen if partitioned else None)
@@ -210,7 +230,7 @@ class Writer(Actor):
         deletes = plan.operation is Operation.DELETE
         tag = (write_id, session.txn, deletes)
         one = Directory(overwrite, deletes, write_id, write_id, 0, frozenset({tag}))
-        return (f"/w/{plan.table}", partition), one
+        return (location, partition), one
 
     def _publish(self, session: Session) -> None:
         for plan in session.plans:
@@ -229,16 +249,21 @@ class Writer(Actor):
             return
         if session.kind == DEFAULT and self.chance < 0.9:
             self._publish(session)
+        names = {location: name for name, location in session.places.items()}
         reports = [
             encode(WriteReport(
-                place[0].removeprefix("/w/"), place[1],
+                names[place[0]], place[1],
                 Operation.UPDATE if one.base else self._operation(one), one.name, 1, 1, 1,
                 one.base))
             for place, one in session.published
         ]
+        columns = {}
+        if session.places and self.chance < 0.1:
+            kind = self.pick("int", "int", "string")
+            columns = {self.pick(*sorted(session.places)): [[f"d{self.pick(1, 2)}", kind]]}
         session.committing = True
         self.ask(lambda reply: self._committed(reply, session), "commit", txn=session.txn,
-                 writes=reports)
+                 writes=reports, columns=columns)
 
     def _operation(self, one: Directory) -> Operation:
         if one.deletes:
