@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 6
+VERSION = 7
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
@@ -51,7 +51,6 @@ LIVE: dict[str, Columns] = {
     "txn_to_write_id": {"table_id": _I, "write_id": _I, "txn_id": _I, "last_txn": _I},
     "write_set": {
         **_ENTITY, "operation": _S, "txn_id": _I, "commit_id": _I, "write_id": _I,
-        "overwrite": _B,
     },
     "locks": {
         "ext": _I, "txn_id": _I, "acquired": _B, "components": _J, "touches": _J,
@@ -115,7 +114,7 @@ def sql_type(column_type: str) -> str:
 
 _LATER_TABLES = ("views", "locations", "departed_txns", "erasures")
 _LATER = {"tables": ("doubtful",), "partitions": ("floors",), "open_txns": ("taken", "closed")}
-_BEFORE = {"partitions": {"floor": _I}}
+_BEFORE = {"partitions": {"floor": _I}, "write_set": {"overwrite": _B}}
 """What version 1 did not have, and what only older versions have."""
 
 
@@ -177,6 +176,13 @@ LOG_VERSION = 5
 
 _VERSION_6 = (_create("erasures", LIVE["erasures"]),)
 
+# An overwrite is an operation of its own.
+_VERSION_7 = (
+    "UPDATE write_set SET operation = 'o' WHERE overwrite",
+    "ALTER TABLE write_set DROP COLUMN overwrite",
+)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
-    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
+    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6,
+    _VERSION_7)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""
