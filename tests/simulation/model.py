@@ -92,9 +92,14 @@ class Model(Upkeep):
         if txn is None:
             return
         placed = []
-        # An overwrite that was locked and not made is no more than an update (T38).
-        touched = {(one.table_id, one.partition, "u" if one.operation == "o" else one.operation)
-                   for one in txn.touches if not one.dynamic}
+        made = {(self.names[full(one["table"])], one["partition"]) for one in args["writes"]
+                if one["overwrite"]}
+        touched = set()
+        for one in txn.touches:
+            if not one.dynamic:
+                # An overwrite that was locked and not made is no more than an update (T38).
+                unmade = one.operation == "o" and (one.table_id, one.partition) not in made
+                touched.add((one.table_id, one.partition, "u" if unmade else one.operation))
         claims = {one for one in touched if one[2] in CHANGES}
         for report in args["writes"]:
             table = self._table(report["table"])
