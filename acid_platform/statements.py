@@ -13,7 +13,7 @@ from acid_platform.engine import jobs
 from acid_platform.engine.open import TableLayout, open_scan
 from acid_platform.engine.scan import TableScan
 from acid_platform.engine.write import WriteTarget, Written
-from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted
+from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted, WriteConflict
 from acid_platform.metastore.records import LockRequest, TableRecord, ViewRecord, WriteReport
 from acid_platform.services.context import Context, compression
 from acid_platform.services.manifest import directory_listing
@@ -28,13 +28,23 @@ if TYPE_CHECKING:
 
 
 class SnapshotOutdated(Transient):
-    """The only statement of a transaction waited for its lock meanwhile: begin again (T40)."""
+    """The only statement of a transaction missed a commit: begin again (T40, P30).
+
+    `locks` are what it asked for. Who begins with them waits in the queue first and takes the
+    snapshot then, which misses nothing.
+    """
+
+    def __init__(self, text: str, locks: Sequence[LockRequest]) -> None:
+        super().__init__(text)
+        self.locks = tuple(locks)
 
 
 class Statements:
     """The state of a transaction between its statements; `begun` is the metastore's side of it."""
 
-    def __init__(self, context: Context, begun: Begun, restart_if_stale: bool) -> None:
+    def __init__(
+        self, context: Context, begun: Begun, restart_if_stale: bool, held: Sequence[LockRequest]
+    ) -> None:
         self.context, self.begun = context, begun
         self.reports: list[WriteReport] = []
         self.row_counts: dict[str, Counter[str]] = {}
@@ -43,6 +53,7 @@ class Statements:
         self.session: SparkSession | None = None
         """The session of the statements so far: aborting must not start one."""
         self._restart_if_stale = restart_if_stale
+        self._held = list(held)
         self._lock_settings = Settings.of(context.metastore.settings()).lock_settings
         self._number = 0
         self._overwritten: set[tuple[str, str]] = set()
@@ -80,11 +91,31 @@ class Statements:
     def lock(
         self, record: TableRecord, statement: Statement, partition: str | None = None
     ) -> None:
+        """Raises LockTimeout, TxnAborted, and SnapshotOutdated or WriteConflict where the statement
+        can't be committed any more (T40, P30)."""
         lock, operation = lock_of(statement, self._lock_settings)
         dynamic = record.partitioned and partition is None
-        self.begun.lock([LockRequest(record.name, lock, operation, partition, dynamic)])
-        if self._restart_if_stale and self.begun.stale:
-            raise SnapshotOutdated(f"transaction {self.id} waited for a lock and missed a commit")
+        request = LockRequest(record.name, lock, operation, partition, dynamic)
+        if request not in self._held:
+            # To ask again for what one holds would mean to wait for those who wait for it.
+            self.begun.lock([request])
+            self._held.append(request)
+        if self._restart_if_stale:
+            if self.begun.stale:
+                raise SnapshotOutdated(
+                    f"transaction {self.id} waited for a lock and missed a commit", self._held)
+        elif reason := self.begun.lost_overwrite:
+            self.begun.abort(f"write conflict on {reason}")
+            raise WriteConflict(f"{reason}; transaction {self.id} was aborted, begin again")
+
+    def commit(self) -> None:
+        """Raises WriteConflict, or SnapshotOutdated for a single overwrite that may begin again."""
+        try:
+            self.begun.commit(self.reports, self.added_columns)
+        except WriteConflict as conflict:
+            if self._restart_if_stale and self._overwritten:
+                raise SnapshotOutdated(str(conflict), self._held) from conflict
+            raise
 
     def lists(self, table: str) -> tuple[ValidWriteIdList, ValidTxnList]:
         return self.begun.valid_write_ids(table), self.begun.valid_txns

@@ -325,13 +325,19 @@ def autocommit(
 ) -> _Done:
     """One statement that writes `table`, as a transaction; again when its snapshot grew old (T40).
 
+    From the second attempt on it has its locks before its snapshot, which then misses nothing that
+    the locks keep away: an overwrite ends on a table into which others insert all the time (P30).
     Raises LockTimeout when another writer was faster each time.
     """
     settings = Settings.of(warehouse.metastore.settings())
+    locks: Sequence[LockRequest] = ()
     for _ in range(settings.integer("hive.txn.max.retrysnapshot.count")):
-        txn = warehouse.transaction(restart_if_stale=True)
-        with suppress(SnapshotOutdated), txn:
-            return statement(txn)
+        txn = warehouse.transaction(restart_if_stale=True, locks=locks)
+        try:
+            with txn:
+                return statement(txn)
+        except SnapshotOutdated as outdated:
+            locks = outdated.locks
     raise LockTimeout(f"{table}: another writer committed during each attempt; try again")
 
 

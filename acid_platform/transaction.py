@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from acid_platform.engine import jobs
@@ -29,7 +30,8 @@ from acid_platform.errors import (
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import UNNAMED, Column
-from acid_platform.metastore.records import TableRecord, WriteReport
+from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
+from acid_platform.metastore.transaction import UNDECIDED
 from acid_platform.services.context import Context, columns_of_record
 from acid_platform.services.declaration import widened
 from acid_platform.statements import Statements
@@ -48,11 +50,15 @@ class Transaction:
 
     All statements see one snapshot, taken when the transaction began, plus its own writes (S4).
     First committer wins: `commit` raises WriteConflict when another transaction changed one of the
-    same partitions meanwhile (T31, T33); then everything was rolled back.
+    same partitions meanwhile (T31, T33); then everything was rolled back. To an overwrite or a
+    truncation inserts are changes as well, and it may raise WriteConflict at once (P30).
     """
 
-    def __init__(self, context: Context, begun: Begun, restart_if_stale: bool = False) -> None:
-        self._work = Statements(context, begun, restart_if_stale)
+    def __init__(
+        self, context: Context, begun: Begun, restart_if_stale: bool = False,
+        held: Sequence[LockRequest] = (),
+    ) -> None:
+        self._work = Statements(context, begun, restart_if_stale, held)
 
     @property
     def id(self) -> int:
@@ -103,9 +109,24 @@ class Transaction:
         self._work.begun.when_lost(callback)
 
     def commit(self) -> None:
-        """Raises WriteConflict, TxnAborted, OutcomeUnknown, and DeclarationChanged if others
-        changed what it wrote to, or added a column of the same name with another type (P28)."""
-        self._work.begun.commit(self._work.reports, self._work.added_columns)
+        """Raises WriteConflict, TxnAborted, OutcomeUnknown, what makes a commit impossible, and
+        DeclarationChanged if others changed what it wrote to, or added a column of the same name
+        with another type (P28).
+
+        A commit that is refused rolls everything back: the transaction has ended, and holds no
+        lock. Only after MetastoreUnavailable and MetastoreWriteFailed, when nothing was decided, it
+        is still open: commit again, or abort.
+        """
+        try:
+            self._work.commit()
+        except UNDECIDED:
+            raise
+        except AcidError as refused:
+            if not self._work.begun.ended:
+                with suppress(AcidError):
+                    self.abort(f"{type(refused).__name__}: {refused}"[:500])
+                refused.add_note(f"transaction {self.id} was rolled back")
+            raise
 
     def abort(self, reason: str = "") -> None:
         """Nothing of it ever becomes visible; its files are removed by the Cleaner."""

@@ -26,7 +26,7 @@ from acid_platform.leases import Leases
 from acid_platform.location import Location
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client import Metastore
-from acid_platform.metastore.records import ClientInfo, TableRecord
+from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord
 from acid_platform.services import worker
 from acid_platform.services.adoption import columns_of_file, survey
 from acid_platform.services.context import table_layout, worker_id
@@ -204,14 +204,17 @@ class Warehouse:
 
     # --- transactions and snapshots ------------------------------------------------------------
 
-    def transaction(self, restart_if_stale: bool = False) -> Transaction:
+    def transaction(
+        self, restart_if_stale: bool = False, locks: Sequence[LockRequest] = ()
+    ) -> Transaction:
         """`with wh.transaction() as txn:` commits at the end of the block, or aborts.
 
         `restart_if_stale`: a lock that had to wait raises SnapshotOutdated when the snapshot misses
-        what was committed meanwhile (T40); single statements begin again then.
+        what was committed meanwhile (T40); single statements begin again then, with the `locks` of
+        the error: the snapshot is taken when they are granted. Raises LockTimeout.
         """
-        begun = self.metastore.begin(info=self.info())
-        return Transaction(self, begun, restart_if_stale)
+        begun = self.metastore.begin(locks=locks, info=self.info())
+        return Transaction(self, begun, restart_if_stale, locks)
 
     def snapshot(self) -> Snapshot:
         """`with wh.snapshot() as s:` one snapshot over all tables, held for the block (P12)."""

@@ -66,10 +66,15 @@ def render_tables() -> str:
         _table(("statement", "lock", "with xlock.write", "recorded as"), _statements()),
         "## Which commits conflict\n",
         "Row: mine. Column: what another transaction committed to the same partition since mine"
-        " was opened. INSERT OVERWRITE and TRUNCATE count as update.\n",
+        " was opened. OVERWRITE is INSERT OVERWRITE and TRUNCATE; it conflicts with inserts as"
+        " well, and with nothing that its snapshot sees.\n",
         _matrix([one.name for one in Operation], [
             ["conflict" if CONFLICTING[mine, theirs] else "" for theirs in Operation]
             for mine in Operation]),
+        "A single overwrite begins again instead, up to `hive.txn.max.retrysnapshot.count` times in"
+        " all. In a transaction of several statements it raises WriteConflict: at once where its"
+        " lock names the partition or the table has none, else at the commit, which knows the"
+        " partitions that were written.\n",
         "Besides: whatever has a write id below that of a committed overwrite of the same"
         " partition conflicts with it, an insert too, since the new base would hide it.\n",
         "## Settings that are honoured\n",

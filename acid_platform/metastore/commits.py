@@ -13,7 +13,7 @@ from acid_platform.errors import (
     TxnAborted,
     WriteConflict,
 )
-from acid_platform.metastore import locking
+from acid_platform.metastore import locking, write_set
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.declared import unchanged, widened
 from acid_platform.metastore.records import EntityDirectory, HistoryRow, WriteReport
@@ -29,18 +29,17 @@ from acid_platform.metastore.state import (
 from acid_platform.metastore.tables import drop, normal_partition, register_partitions
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.txns import require_open
-from acid_platform.metastore.visible import snapshot
 from acid_platform.transactions import Operation, TxnState, TxnType
-from acid_platform.transactions.conflicts import Committed, Touched, first_conflict
-
-_CHANGES = (Operation.UPDATE, Operation.DELETE)
+from acid_platform.transactions.conflicts import Committed
 
 
 def commit(turn: Turn, args: Body) -> dict[str, Any]:
-    """First committer wins (T30 to T38, P6). A commit of a committed transaction is no error (T10).
+    """First committer wins (T30 to T38, P6, P30). To commit again is no error (T10).
 
-    `columns` are added to their tables in the same moment (P28). Raises WriteConflict after
-    aborting, TxnAborted, NoSuchTxn, OverwriteThenWrite, DeclarationChanged.
+    `columns` are added to their tables in the same moment (P28). A commit that is refused aborts
+    the transaction: WriteConflict, OverwriteThenWrite, DeclarationChanged, InvalidDefinition,
+    NoSuchTable, NoSuchPartition, MalformedName. Raises TxnAborted and NoSuchTxn if it is not open,
+    InvalidDefinition for one that compacts, which stays open.
     """
     past = None if args["txn"] in turn.state.txns else turn.ended(args["txn"])
     if past is not None and past.state is TxnState.COMMITTED:
@@ -49,14 +48,23 @@ def commit(turn: Turn, args: Body) -> dict[str, Any]:
     if txn.kind is TxnType.COMPACTION:
         raise InvalidDefinition(f"transaction {txn.txn_id} compacts: commit_compaction ends it")
     reports = [decode(WriteReport, one) for one in args["writes"]]
-    components, placed = _touched(turn.state, txn, reports)
-    wider = [widened(turn.state, txn, name, [(one, kind) for one, kind in columns])
-             for name, columns in args.get("columns", {}).items()]
-    _check_conflicts(turn, txn, components)
-    for record in wider:
-        if record is not None:
-            turn.record("altered", table=encode(record))
-    return finish(turn, txn, components, placed)
+    try:
+        components, placed = _touched(turn.state, txn, reports)
+        wider = [widened(turn.state, txn, name, [(one, kind) for one, kind in columns])
+                 for name, columns in args.get("columns", {}).items()]
+        found = write_set.conflict(turn.state, txn, components)
+        if found is not None:
+            raise WriteConflict(write_set.describe(turn.state, *found))
+        for record in wider:
+            if record is not None:
+                turn.record("altered", table=encode(record))
+        return finish(turn, txn, components, placed)
+    except AcidError as refused:
+        conflict = "write conflict on " if isinstance(refused, WriteConflict) else ""
+        end(turn, txn.txn_id, f"{conflict}{refused}")
+        raise type(refused)(
+            f"{refused}; transaction {txn.txn_id} was aborted, begin again"
+        ) from refused
 
 
 def drop_and_commit(turn: Turn, args: Body) -> dict[str, Any]:
@@ -75,15 +83,12 @@ def finish(
     turn: Turn, txn: Txn, components: Sequence[Component], placed: Sequence[Placed]
 ) -> dict[str, Any]:
     """Records the commit of an open transaction whose conflicts were checked."""
-    leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed meanwhile"))
     commit_id = turn.state.last_txn
-    overwritten = {(table_id, partition) for table_id, partition, one in placed if one.overwrite}
-    write_set = [
+    changes = [
         encode(Committed(
             one.table_id, one.partition, one.operation, txn.txn_id, commit_id, one.write_id,
-            (one.table_id, one.partition) in overwritten,
         ))
-        for one in components if one.operation in _CHANGES
+        for one in components if one.operation.changes
     ]
     directories = [
         [table_id, partition, encode(EntityDirectory.of(one, txn.txn_id)), one.contents_text]
@@ -98,8 +103,9 @@ def finish(
         ))
         for table_id, partition, one in placed
     ]
+    leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed meanwhile"))
     turn.record(
-        "commit", txn=txn.txn_id, commit_id=commit_id, write_set=write_set,
+        "commit", txn=txn.txn_id, commit_id=commit_id, write_set=changes,
         directories=directories, written=written,
     )
     return {"state": "c", "commit_id": commit_id}
@@ -126,13 +132,21 @@ def _touched(
                 f"transaction {txn.txn_id} reports a write of {table.record.name}"
                 f" {partition or ''} without a write lock there; lock it first"
             )
-        operation = Operation.UPDATE if report.overwrite else report.operation
+        operation = Operation.OVERWRITE if report.overwrite else report.operation
         one = Component(txn.txn_id, table_id, partition, operation, cover[0].write_id)
         if one not in final:
             final.append(one)
         placed.append((table_id, partition, report))
     _check_overwrites(state, txn, placed)
-    return final, placed
+    overwritten = {(table_id, partition) for table_id, partition, one in placed if one.overwrite}
+    return [_as_done(one, overwritten) for one in final], placed
+
+
+def _as_done(one: Component, overwritten: set[Entity]) -> Component:
+    """A lock for an overwrite that was not made counts as an update, like others (T38)."""
+    if one.operation is Operation.OVERWRITE and (one.table_id, one.partition) not in overwritten:
+        return replace(one, operation=Operation.UPDATE)
+    return one
 
 
 def _check_overwrites(state: State, txn: Txn, placed: Sequence[Placed]) -> None:
@@ -144,29 +158,6 @@ def _check_overwrites(state: State, txn: Txn, placed: Sequence[Placed]) -> None:
                 f"transaction {txn.txn_id} overwrote {state.name_of(table_id)} {partition or ''}"
                 " and wrote it again; commit between the two"
             )
-
-
-def _check_conflicts(turn: Turn, txn: Txn, components: Sequence[Component]) -> None:
-    mine = [
-        Touched(one.table_id, one.partition, one.operation, one.txn_id, one.write_id)
-        for one in components
-    ]
-    # T35: exclusive write locks let a writer in only after the other, whose rows it then sees.
-    serial = turn.state.settings.flag("hive.txn.xlock.write")
-    seen = snapshot(turn.state, txn) if serial else None
-    theirs = [
-        row
-        for one in components
-        for row in turn.state.write_set.get(one.table_id, {}).get(one.partition, ())
-        if seen is None or not seen.is_valid(row.txn_id)
-    ]
-    found = first_conflict(mine, theirs)
-    if found is None:
-        return
-    one, _, reason = found
-    entity = f"{turn.state.name_of(one.table_id)} {one.partition or ''}".rstrip()
-    turn.record("abort", txn=txn.txn_id, reason=f"write conflict on {entity}")
-    raise WriteConflict(f"{entity}: {reason}; transaction {txn.txn_id} was aborted, begin again")
 
 
 def abort(turn: Turn, args: Body) -> dict[str, Any]:
@@ -209,14 +200,20 @@ def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
 def _commit(state: State, at: int, body: Body) -> None:
     txn_id = body["txn"]
     for row in body["write_set"]:
-        one = decode(Committed, row)
-        by_partition = state.write_set.setdefault(one.table_id, {})
-        by_partition.setdefault(one.partition, []).append(one)
+        write_set.add(state, write_set.from_event(row))
     for table_id, partition, directory, *contents in body["directories"]:
         if partition is not None:
             register_partitions(state, state.tables[table_id], [partition])
         place(state, at, (table_id, partition), decode(EntityDirectory, directory), *contents)
-    state.written.extend(decode(HistoryRow, one) for one in body["written"])
+    for row in body["written"]:
+        written = decode(HistoryRow, row)
+        state.written.append(written)
+        if written.operation is Operation.INSERT and not written.overwrite:
+            # Not in `write_set`: an insert costs the journal no more than it did.
+            write_set.add(state, Committed(
+                written.table_id, written.partition, Operation.INSERT, txn_id, body["commit_id"],
+                written.write_id,
+            ))
     state.components.pop(txn_id, None)
     close(state, at, txn_id, TxnState.COMMITTED, "", body["commit_id"])
 

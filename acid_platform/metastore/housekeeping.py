@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.config import Settings
-from acid_platform.metastore import locking
+from acid_platform.metastore import locking, write_set
 from acid_platform.metastore.commits import end
 from acid_platform.metastore.declared import forget, outlived
 from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask
@@ -79,8 +79,7 @@ def purge(turn: Turn) -> None:
     state = turn.state
     low, writers = low_mark(state), _min_writer(state)
     needed = (
-        any(row.commit_id < writers for rows in state.write_set.values()
-            for one in rows.values() for row in one)
+        any(row.commit_id < writers for row in write_set.every_row(state))
         or any(row.txn_id < low for table in state.tables.values() for row in table.writes)
         or any(not state.components.get(txn.txn_id) for txn in state.aborted_txns())
         or any(_forgettable(state, table, low) for table in state.tables.values())
@@ -149,15 +148,7 @@ def _outlived(state: State, txn_id: int, low: int) -> bool:
 
 def _purged(state: State, at: int, body: Body) -> None:
     low, writers = body["low"], body["writers"]
-    for table_id, by_partition in list(state.write_set.items()):
-        kept = {
-            partition: left for partition, rows in by_partition.items()
-            if (left := [row for row in rows if row.commit_id >= writers])
-        }
-        if kept:
-            state.write_set[table_id] = kept
-        else:
-            del state.write_set[table_id]
+    write_set.purge(state, writers)
     for table in state.tables.values():
         gone = [row for row in table.writes if row.txn_id < low]
         if gone:

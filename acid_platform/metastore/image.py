@@ -8,6 +8,7 @@ from typing import Any
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.config import Settings
+from acid_platform.metastore import write_set
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.declared import directories
 from acid_platform.metastore.locking import add_lock
@@ -91,10 +92,6 @@ def keyed(state: State) -> Keyed:
     another value is another record."""
     known = [(table.record.table_id, table) for table in state.known_tables()]
     past = (row for rows in state.past.values() for row in rows)
-    write_set = (
-        row for by_partition in state.write_set.values()
-        for rows in by_partition.values() for row in rows
-    )
     return {
         "settings": {
             (name,): {"value": value} for name, value in state.settings.overrides.items()
@@ -135,7 +132,7 @@ def keyed(state: State) -> Keyed:
         },
         "write_set": {
             (row.table_id, row.partition, row.operation.value, row.txn_id): row
-            for row in write_set
+            for row in write_set.every_row(state)
         },
         "locks": {(one.ext,): one for one in state.locks.values()},
         "compactions": {(one.id,): one for one in (*state.queue.values(), *past)},
@@ -259,9 +256,7 @@ def _restore_txns(state: State, rows: Rows) -> None:
         component = decode(Component, row)
         state.components.setdefault(component.txn_id, []).append(component)
     for row in rows["write_set"]:
-        one = decode(Committed, row)
-        by_partition = state.write_set.setdefault(one.table_id, {})
-        by_partition.setdefault(one.partition, []).append(one)
+        write_set.restore(state, decode(Committed, row))
     for row in sorted(rows["locks"], key=itemgetter("ext")):
         add_lock(state, decode(LockEntry, row))
 

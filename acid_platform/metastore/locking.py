@@ -21,6 +21,7 @@ from acid_platform.errors import (
     ReadOnlyTxn,
     SnapshotExpired,
 )
+from acid_platform.metastore import write_set
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.declared import unchanged
 from acid_platform.metastore.records import LockRequest
@@ -38,7 +39,6 @@ from acid_platform.metastore.state import (
 from acid_platform.metastore.tables import normal_partition
 from acid_platform.metastore.turn import Body, Parked, Turn, error_reply
 from acid_platform.transactions import Operation, TxnState, TxnType
-from acid_platform.transactions.conflicts import CONFLICTING, Touched, overlaps
 from acid_platform.transactions.locks import (
     WAITS,
     LockComponent,
@@ -135,8 +135,10 @@ def _touch(
         return
     # One row for the whole table, the strictest operation wins (T26).
     known = touches.get((table_id, None, None))
-    changes = {Operation.UPDATE, Operation.DELETE}
-    if {operation, known.operation if known else operation} & changes:
+    asked = {operation, known.operation if known else operation}
+    if Operation.OVERWRITE in asked:
+        one = replace(one, operation=Operation.OVERWRITE)
+    elif any(other.changes for other in asked):
         one = replace(one, operation=Operation.UPDATE)
     touches[table_id, None, None] = one
 
@@ -306,17 +308,20 @@ def expire_alone(turn: Turn, timeout: int) -> None:
             end_wait(turn, entry, error)
 
 
-def stale(state: State, entry: LockEntry) -> bool:
+def stale(state: State, txn: Txn, entry: LockEntry) -> bool:
     """Whether something that conflicts was committed after the transaction opened (T40)."""
-    for one in entry.touches:
-        mine = Touched(one.table_id, one.partition, one.operation, one.txn_id)
-        for partition, rows in state.write_set.get(one.table_id, {}).items():
-            if not one.dynamic and partition != one.partition:
-                continue
-            if any(CONFLICTING[one.operation, row.operation] and overlaps(mine, row)
-                   for row in rows):
-                return True
-    return False
+    return write_set.conflict(state, txn, entry.touches) is not None
+
+
+def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
+    """Why an overwrite of what was locked can't commit any more, or nothing (P30).
+
+    Of dynamic partitions only the commit knows which are overwritten.
+    """
+    sure = [one for one in entry.touches
+            if one.operation is Operation.OVERWRITE and not one.dynamic]
+    found = write_set.conflict(state, txn, sure)
+    return write_set.describe(state, *found) if found else ""
 
 
 def describe(entry: LockEntry, state: State) -> list[dict[str, Any]]:

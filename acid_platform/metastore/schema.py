@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 8
+VERSION = 9
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
@@ -67,7 +67,6 @@ LIVE: dict[str, Columns] = {
     "txn_to_write_id": {"table_id": _I, "write_id": _I, "txn_id": _I, "last_txn": _I},
     "write_set": {
         **_ENTITY, "operation": _S, "txn_id": _I, "commit_id": _I, "write_id": _I,
-        "overwrite": _B,
     },
     "locks": {
         "ext": _I, "txn_id": _I, "acquired": _B, "components": _J, "touches": _J,
@@ -144,7 +143,7 @@ _LATER = {
     "tables": ("doubtful", "version"), "partitions": ("floors", "added"), "views": ("version",),
     "open_txns": ("taken", "closed"), "directories": ("recorded", "compacted", "versioned"),
 }
-_BEFORE = {"partitions": {"floor": _I}}
+_BEFORE = {"partitions": {"floor": _I}, "write_set": {"overwrite": _B}}
 """What version 1 did not have, and what only older versions have."""
 
 
@@ -230,7 +229,13 @@ _VERSION_8 = (
     *(_create(name, LIVE[name]) for name in _DECLARATIONS),
 )
 
+# An overwrite is an operation of its own.
+_VERSION_9 = (
+    "UPDATE write_set SET operation = 'o' WHERE overwrite",
+    "ALTER TABLE write_set DROP COLUMN overwrite",
+)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7,
-    _VERSION_8)
+    _VERSION_8, _VERSION_9)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

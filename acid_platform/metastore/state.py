@@ -269,6 +269,9 @@ class State:
     """Ascending by `gone`."""
     components: dict[int, list[Component]] = field(default_factory=dict)
     write_set: dict[int, dict[str | None, list[Committed]]] = field(default_factory=dict)
+    """Committed updates, deletes and overwrites, by table and partition."""
+    inserts: dict[int, dict[str | None, list[Committed]]] = field(default_factory=dict)
+    """The last committed inserts, at most two of an entity (P30)."""
     locks: dict[int, LockEntry] = field(default_factory=dict)
     locks_by_name: dict[tuple[str, LockType], dict[int, LockEntry]] = field(default_factory=dict)
     """By the name of the database or table, and how it is locked."""

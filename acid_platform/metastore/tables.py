@@ -16,6 +16,7 @@ from acid_platform.errors import (
     Terminal,
 )
 from acid_platform.layout.partitions import parse_partition, partition_name
+from acid_platform.metastore import write_set
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.declared import require_version
 from acid_platform.metastore.records import (
@@ -346,16 +347,16 @@ def _dropped(state: State, at: int, body: Body) -> None:
         del state.tables[row.table_id], state.names[table.record.name]
         state.dropped_tables[row.table_id] = table
         table.dropped = state.moment()
-        state.write_set.pop(row.table_id, None)
+        write_set.forget_table(state, row.table_id)
     else:
         # Created again it sees nothing of before; a writer with an older write id has to conflict.
         former = table.partitions.pop(row.partition)
         table.dropped_partitions.append(replace(former, dropped=state.moment()))
         table.floors[row.partition] = (*former.floors, row.highest_write_id)
-        state.write_set.setdefault(row.table_id, {})[row.partition] = [
-            Committed(row.table_id, row.partition, Operation.UPDATE, row.txn_id,
-                      body["commit_id"], row.highest_write_id, True)
-        ]
+        write_set.put_drop(state, Committed(
+            row.table_id, row.partition, Operation.OVERWRITE, row.txn_id, body["commit_id"],
+            row.highest_write_id,
+        ))
 
     def gone(table_id: int, partition: str | None) -> bool:
         return table_id == row.table_id and row.partition in (None, partition)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from acid_platform.errors import (
     AcidError,
-    NoSuchTxn,
-    OutcomeUnknown,
-    SnapshotExpired,
-    TxnAborted,
+    MetastoreUnavailable,
+    MetastoreWriteFailed,
+    Terminal,
 )
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import (
@@ -40,13 +39,17 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+UNDECIDED = (MetastoreUnavailable, MetastoreWriteFailed)
+"""Errors after which a transaction is as open as before: its commit was not decided."""
+
 
 class Transaction:
     """An open transaction. As a context manager it commits at the end, or aborts on an exception.
 
     `valid_txns` is its snapshot, fixed for its life (S4); `write_ids` are those it was given, by
     table; `stale` says that something conflicting was committed between its opening and its locks,
-    so that a single statement had better begin again (T40).
+    so that a single statement had better begin again (T40). `lost_overwrite` says why an overwrite
+    of what was locked last can't commit any more, if so (P30).
     """
 
     def __init__(self, link: Link, beats: Heartbeats, kind: TxnType, answer: Json) -> None:
@@ -55,6 +58,7 @@ class Transaction:
         self.kind = kind
         self.write_ids: dict[str, int] = {}
         self.stale = False
+        self.lost_overwrite = ""
         self.ended = False
         self.lost: str | None = None
         """Why the metastore aborted it, once a heartbeat has learnt that."""
@@ -67,6 +71,7 @@ class Transaction:
     def _learn(self, answer: Json) -> None:
         self.write_ids.update(answer["write_ids"])
         self.stale = self.stale or answer["stale"]
+        self.lost_overwrite = answer["lost_overwrite"]
         for name, text in answer["lists"].items():
             self._lists.setdefault(name, ValidWriteIdList.parse(text))
 
@@ -164,17 +169,22 @@ class Transaction:
         self, writes: Sequence[WriteReport] = (),
         columns: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     ) -> None:
-        """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6).
+        """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
 
         `columns` are added to their tables in the same moment; DeclarationChanged if others added
-        them with another type (P28). After that, InvalidDefinition and OverwriteThenWrite it is
-        still open.
+        them with another type (P28). A commit that is refused ends the transaction, whatever the
+        error: it is aborted and holds no lock. Only after MetastoreUnavailable and
+        MetastoreWriteFailed, when nothing was decided, it is still open: commit again, or abort.
         """
         added = {name: [list(one) for one in new] for name, new in (columns or {}).items()}
         try:
             self._link.call("commit", txn=self.id, writes=[encode(one) for one in writes],
                             columns=added)
-        except (TxnAborted, NoSuchTxn, SnapshotExpired, OutcomeUnknown):
+        except UNDECIDED:
+            raise
+        except AcidError as refused:
+            if type(refused) is Terminal:
+                self._abort_after(refused)  # its reports make too large a message: it was not sent
             self.forget()
             raise
         self.forget()

@@ -26,9 +26,8 @@ from acid_platform.metastore.state import (
 )
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.visible import snapshot, write_ids
-from acid_platform.transactions import Operation, TxnState, TxnType
+from acid_platform.transactions import TxnState, TxnType
 
-_CHANGES = (Operation.UPDATE, Operation.DELETE)
 _INFO = tuple(one.name for one in fields(ClientInfo))
 
 # --- open and list ------------------------------------------------------------------------------
@@ -140,7 +139,8 @@ def granted(state: State, reply: Body) -> dict[str, Any]:
         "valid_txns": str(seen),
         "write_ids": ids,
         "lists": lists,
-        "stale": bool(entry and locking.stale(state, entry)),
+        "stale": bool(entry and locking.stale(state, txn, entry)),
+        "lost_overwrite": locking.lost_overwrite(state, txn, entry) if entry else "",
     }
 
 

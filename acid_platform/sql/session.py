@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 import pandas as pd
 
 from acid_platform.config import Settings, Treatment, setting
-from acid_platform.errors import AcidError, NoSuchTxn, TxnAborted, UnsupportedStatement
+from acid_platform.errors import (
+    AcidError,
+    NoSuchTxn,
+    OutcomeUnknown,
+    TxnAborted,
+    UnsupportedStatement,
+)
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
@@ -158,12 +164,18 @@ class SqlSession:
         return Done("START TRANSACTION", f"transaction {self._txn.id} is open")
 
     def _end(self, control: Control) -> Done:
-        txn, self._txn = self._txn, None
+        txn = self._txn
         if txn is None:
             raise NoSuchTxn(f"{control.value}: no transaction is open; START TRANSACTION opens one")
         if control is Control.COMMIT:
-            txn.commit()
+            try:
+                txn.commit()
+            except OutcomeUnknown:
+                self._txn = None  # whatever else is raised: `steps` rolls back
+                raise
+            self._txn = None
             return Done("COMMIT", f"transaction {txn.id} is committed")
+        self._txn = None
         txn.abort("ROLLBACK")
         return Done("ROLLBACK", f"transaction {txn.id} is rolled back")
 
@@ -174,7 +186,9 @@ class SqlSession:
         if not isinstance(error, TxnAborted):
             with suppress(AcidError):
                 txn.abort(f"{type(error).__name__}: {error}"[:500])
-        error.add_note(f"transaction {txn.id} was rolled back")
+        note = f"transaction {txn.id} was rolled back"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
 
     # --- operating ----------------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
-"""Write-write conflicts: first committer wins, per partition (T30 to T38, P6)."""
+"""Write-write conflicts: first committer wins, per partition (T30 to T38, P6, P30)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from acid_platform.transactions.ids import Operation
@@ -29,22 +28,24 @@ class Committed:
     txn_id: int
     commit_id: int
     write_id: int = 0
-    overwrite: bool = False
 
 
-_S, _I, _U, _D, _C = (
-    Operation.SELECT, Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.COMPACT,
+_S, _I, _U, _D, _O, _C = (
+    Operation.SELECT, Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.OVERWRITE,
+    Operation.COMPACT,
 )
+_N, _Y = False, True
 
 CONFLICTING: dict[tuple[Operation, Operation], bool] = {
-    # (mine, theirs); INSERT OVERWRITE and TRUNCATE are recorded as UPDATE (T34, P6)
-    (_S, _S): False, (_S, _I): False, (_S, _U): False, (_S, _D): False, (_S, _C): False,
-    (_I, _S): False, (_I, _I): False, (_I, _U): False, (_I, _D): False, (_I, _C): False,
-    (_U, _S): False, (_U, _I): False, (_U, _U): True, (_U, _D): True, (_U, _C): False,
-    (_D, _S): False, (_D, _I): False, (_D, _U): True, (_D, _D): True, (_D, _C): False,
-    (_C, _S): False, (_C, _I): False, (_C, _U): False, (_C, _D): False, (_C, _C): False,
+    # (mine, theirs)
+    (_S, _S): _N, (_S, _I): _N, (_S, _U): _N, (_S, _D): _N, (_S, _O): _N, (_S, _C): _N,
+    (_I, _S): _N, (_I, _I): _N, (_I, _U): _N, (_I, _D): _N, (_I, _O): _N, (_I, _C): _N,
+    (_U, _S): _N, (_U, _I): _N, (_U, _U): _Y, (_U, _D): _Y, (_U, _O): _Y, (_U, _C): _N,
+    (_D, _S): _N, (_D, _I): _N, (_D, _U): _Y, (_D, _D): _Y, (_D, _O): _Y, (_D, _C): _N,
+    (_O, _S): _N, (_O, _I): _Y, (_O, _U): _Y, (_O, _D): _Y, (_O, _O): _Y, (_O, _C): _N,
+    (_C, _S): _N, (_C, _I): _N, (_C, _U): _N, (_C, _D): _N, (_C, _O): _N, (_C, _C): _N,
 }
-"""T31 and T34 as one literal table."""
+"""T31, T34 and P30 as one literal table: an overwrite conflicts with inserts as well."""
 
 
 def same_entity(mine: Touched, theirs: Committed) -> bool:
@@ -60,12 +61,14 @@ def overlaps(mine: Touched, theirs: Committed) -> bool:
 def conflicts(mine: Touched, theirs: Committed) -> str | None:
     """Why `mine` may not commit after `theirs`, or None.
 
-    T31: both update or delete the same entity and overlap. P6: an overwrite with a higher write id
-    was committed, so whatever `mine` writes, an insert too, would be hidden by its base.
+    T31 and P30: the table says so, both touch the same entity, and they overlap. P6: an overwrite
+    with a higher write id was committed, so whatever `mine` writes, an insert too, would be hidden
+    by its base.
     """
     if not mine.operation.writes or not same_entity(mine, theirs):
         return None
-    if theirs.overwrite and mine.txn_id != theirs.txn_id and 0 < mine.write_id < theirs.write_id:
+    overwritten = theirs.operation is Operation.OVERWRITE and mine.txn_id != theirs.txn_id
+    if overwritten and 0 < mine.write_id < theirs.write_id:
         return (
             f"write id {mine.write_id} lies below the overwrite that transaction {theirs.txn_id}"
             f" committed with write id {theirs.write_id}, which would hide it"
@@ -76,16 +79,4 @@ def conflicts(mine: Touched, theirs: Committed) -> str | None:
             f" {theirs.operation.name.lower()} of transaction"
             f" [{theirs.txn_id}, {theirs.commit_id}]"
         )
-    return None
-
-
-def first_conflict(
-    mine: Iterable[Touched], theirs: Iterable[Committed]
-) -> tuple[Touched, Committed, str] | None:
-    """The first pair that conflicts, with the reason."""
-    known = list(theirs)
-    for one in mine:
-        for other in known:
-            if reason := conflicts(one, other):
-                return one, other, reason
     return None

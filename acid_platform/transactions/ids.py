@@ -34,8 +34,16 @@ class Operation(Enum):
     INSERT = "i"
     UPDATE = "u"
     DELETE = "d"
+    OVERWRITE = "o"
+    """INSERT OVERWRITE and TRUNCATE, which Hive records as an update (T34): they replace rows that
+    were inserted as well (P30)."""
     COMPACT = "c"
 
     @property
     def writes(self) -> bool:
-        return self in (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+        return self is Operation.INSERT or self.changes
+
+    @property
+    def changes(self) -> bool:
+        """Whether it touches rows that were there before."""
+        return self in (Operation.UPDATE, Operation.DELETE, Operation.OVERWRITE)

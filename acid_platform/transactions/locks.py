@@ -123,6 +123,7 @@ class LockSettings:
 
 
 _I, _U, _D = Operation.INSERT, Operation.UPDATE, Operation.DELETE
+_O = Operation.OVERWRITE
 
 STATEMENT_LOCKS: dict[tuple[Statement, bool], tuple[LockType, Operation]] = {
     # (statement, xlock.write): lock of the target and the operation that is recorded
@@ -130,22 +131,22 @@ STATEMENT_LOCKS: dict[tuple[Statement, bool], tuple[LockType, Operation]] = {
     (Statement.READ, True): (_R, Operation.SELECT),
     (Statement.INSERT, False): (_W, _I),
     (Statement.INSERT, True): (_R, _I),
-    (Statement.INSERT_OVERWRITE, False): (_X, _U),
-    (Statement.INSERT_OVERWRITE, True): (_E, _U),
+    (Statement.INSERT_OVERWRITE, False): (_X, _O),
+    (Statement.INSERT_OVERWRITE, True): (_E, _O),
     (Statement.UPDATE, False): (_W, _U),
     (Statement.UPDATE, True): (_X, _U),
     (Statement.DELETE, False): (_W, _D),
     (Statement.DELETE, True): (_X, _D),
     (Statement.MERGE_INSERT, False): (_W, _I),
     (Statement.MERGE_INSERT, True): (_R, _I),
-    (Statement.TRUNCATE, False): (_X, _U),
-    (Statement.TRUNCATE, True): (_X, _U),
+    (Statement.TRUNCATE, False): (_X, _O),
+    (Statement.TRUNCATE, True): (_X, _O),
     (Statement.DROP, False): (_E, Operation.SELECT),
     (Statement.DROP, True): (_E, Operation.SELECT),
     (Statement.COMPACT, False): (_R, Operation.COMPACT),
     (Statement.COMPACT, True): (_R, Operation.COMPACT),
 }
-"""With defaults of the other two settings. TRUNCATE writes an empty base: an update (P6)."""
+"""With defaults of the other two settings. TRUNCATE writes an empty base: an overwrite (P6)."""
 
 
 def lock_of(
@@ -158,7 +159,7 @@ def lock_of(
     """
     chosen = settings or LockSettings()
     if statement is Statement.INSERT_OVERWRITE and not chosen.xlock_iow:
-        return _X, _U
+        return _X, _O
     if statement is Statement.MERGE_INSERT and chosen.xlock_mergeinsert:
         return (_X if chosen.xlock_write else _W), _U
     return STATEMENT_LOCKS[statement, chosen.xlock_write]

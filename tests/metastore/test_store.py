@@ -27,6 +27,7 @@ from acid_platform.errors import (
 from acid_platform.metastore import Metastore, endpoint, image, schema
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.keeper import Keeper, Request
+from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import CompactionTask, ErasureTask, HistoryRow
 from acid_platform.metastore.server import Server
 from acid_platform.metastore.state import (
@@ -67,13 +68,14 @@ def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
 
 
 def test_P8_from_nothing_to_the_newest_version(path: Path) -> None:
-    assert len(schema.MIGRATIONS) == schema.VERSION == 8
+    assert len(schema.MIGRATIONS) == schema.VERSION
     store = Store(path)
     names, rows = store.query("SELECT table_name FROM duckdb_tables()")
     assert names == ["table_name"]
     assert {row[0] for row in rows} == {"meta", *schema.EVERY}
     meta = dict(store.query("FROM meta")[1])
-    assert meta["schema_version"] == "8" and meta["duckdb_version"] == duckdb.__version__
+    assert meta["schema_version"] == str(schema.VERSION)
+    assert meta["duckdb_version"] == duckdb.__version__
     assert meta["storage_version"].startswith("v2.")
     store.close()
     Store(path).close()
@@ -104,7 +106,7 @@ def test_P8_from_version_1_it_keeps_what_it_finds(path: Path) -> None:
     assert store.load()[1] == [*events, Event("database", 8, {"name": "c"})]
     assert state.next_txn == 9 and state.tables[1].next_write_id == 8
     assert state.tables[1].aborted == {3, 4} and state.tables[1].doubtful == set()
-    assert ["schema_version", "8"] in store.query("FROM meta")[1]
+    assert ["schema_version", str(schema.VERSION)] in store.query("FROM meta")[1]
     store.close()
 
 
@@ -200,6 +202,37 @@ def test_P8_from_version_5_it_keeps_what_it_finds(
     store.close()
 
 
+def test_P8_from_version_6_an_overwrite_is_an_operation_of_its_own(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the tables, and in what the journal still has of a commit."""
+    row = {"table_id": 1, "partition": None, "operation": "u", "txn_id": 3, "commit_id": 4,
+           "write_id": 2}
+    commit = {"txn": 5, "commit_id": 5, "directories": [], "written": [],
+              "write_set": [row | {"txn_id": 5, "overwrite": True},
+                            row | {"txn_id": 5, "partition": "p=1", "overwrite": False}]}
+    with monkeypatch.context() as older:
+        older.setattr(schema, "VERSION", 6)
+        older.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:6])
+        store = Store(path)
+        store.append([Event("open", 1, {"txn": 5, "kind": 0, "all_tables": False}),
+                      Event("commit", 2, commit)])
+        store.close()
+    with duckdb.connect(str(path)) as raw:
+        raw.execute("INSERT INTO write_set VALUES (1, NULL, 'u', 3, 4, 2, true),"
+                    " (1, NULL, 'd', 4, 4, 3, false)")
+    store = Store(path)
+    state, events = store.load()
+    assert {(one.txn_id, one.operation.value) for one in state.write_set[1][None]} == {
+        (3, "o"), (4, "d")}
+    machine = Machine(state)
+    machine.replay(events)
+    assert [(one.txn_id, one.operation.value) for one in state.write_set[1][None][2:]] == [
+        (5, "o")]
+    assert [one.operation.value for one in state.write_set[1]["p=1"]] == ["u"]
+    store.close()
+
+
 @pytest.mark.parametrize(("made", "version"), [(version_1, 1), (version_4, 4)])
 def test_P8_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(
     path: Path, made: Any, version: int
@@ -253,9 +286,10 @@ def test_P8_a_migration_that_fails_changes_nothing_and_can_be_tried_again(
 def test_P8_a_newer_schema_is_refused(path: Path) -> None:
     Store(path).close()
     with duckdb.connect(str(path)) as raw:
-        raw.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
-    said = f"version 99, this program knows {schema.VERSION}"
-    with pytest.raises(MetastoreIncompatible, match=said):
+        newer = schema.VERSION + 1
+        raw.execute("UPDATE meta SET value = $1 WHERE key = 'schema_version'", [str(newer)])
+    told = f"version {newer}, this program knows {schema.VERSION}"
+    with pytest.raises(MetastoreIncompatible, match=told):
         Store(path)
 
 

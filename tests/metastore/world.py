@@ -29,6 +29,7 @@ from acid_platform.transactions.locks import LockType
 R, W = LockType.SHARED_READ, LockType.SHARED_WRITE
 X, E = LockType.EXCL_WRITE, LockType.EXCLUSIVE
 INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
+OVERWRITE = Operation.OVERWRITE
 SELECT = Operation.SELECT
 
 

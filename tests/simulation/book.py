@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import Json, claim, expect, full, value
-from tests.simulation.rules import Entity, Lock, Table, Txn
+from tests.simulation.rules import CHANGES, Entity, Lock, Table, Txn
 
 
 class Book:
@@ -73,6 +73,7 @@ class Book:
         expected = {self.tables[one].name: write_id for one, write_id in txn.write_ids.items()
                     if not self.tables[one].dropped}
         claim("P6", answer["write_ids"] == expected, answer["write_ids"], expected)
+        self._check_stale(txn, answer)
         for name, text in answer["lists"].items():
             self._check_list(txn, self.tables[txn.needs[name]], text)
 
@@ -91,6 +92,41 @@ class Book:
                       text, "of", txn, "for write id", write_id, "of", other)
             elif other.state == "o":
                 claim("S8", not valid, text, "of", txn, "for open write id", write_id, "of", other)
+
+    def conflict(self, txn: Txn, touched: set[tuple[int, str | None, str]]) -> str:
+        """First committer wins: nobody replaces what he has not seen (T31, P6, P30)."""
+        for table_id, partition, operation in touched:
+            write_id = txn.write_ids[table_id]
+            for other in self.entity(table_id, partition).claims:
+                seen = self.sees(txn, self.txns[other.txn])
+                if seen and self.exclusive_writes:
+                    continue
+                if operation == "o":
+                    if not seen:
+                        return f"{other.txn} wrote {partition}, and the snapshot misses it"
+                    continue
+                if other.operation == "o" and write_id < other.write_id:
+                    return f"below the overwrite of {other.txn}"
+                changes = operation in CHANGES and other.operation in CHANGES
+                if changes and other.committed > txn.opened:
+                    return f"{other.txn} changed {partition} meanwhile"
+        return ""
+
+    def _check_stale(self, txn: Txn, answer: Json) -> None:
+        """T40, P30: whoever got a lock learns whether he missed what he must not miss."""
+        held = [one for one in self.queue if one.txn == txn.id]
+        touches = held[-1].touches if held else []
+        touched = {
+            (one.table_id, partition, one.operation) for one in touches
+            for partition in ([one.partition] if not one.dynamic else [
+                name for table_id, name in list(self.entities) if table_id == one.table_id])
+        }
+        reason = self.conflict(txn, touched)
+        claim("T40", answer["stale"] == bool(reason), txn, answer, reason)
+        sure = {(one.table_id, one.partition, one.operation) for one in touches
+                if one.operation == "o" and not one.dynamic}
+        reason = self.conflict(txn, sure)
+        claim("P30", bool(answer["lost_overwrite"]) == bool(reason), txn, answer, reason)
 
     def sees(self, txn: Txn, other: Txn) -> bool:
         return other.state == "c" and other.id < txn.id and other.committed < txn.snapshot

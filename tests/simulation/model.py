@@ -9,7 +9,7 @@ not how ids are compared.
 from __future__ import annotations
 
 from tests.simulation.claims import Json, claim, expect, full, value
-from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Txn, Write
+from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Write
 from tests.simulation.upkeep import Upkeep
 
 
@@ -92,26 +92,43 @@ class Model(Upkeep):
         if txn is None:
             return
         placed = []
-        touched = {(one.table_id, one.partition, one.operation)
-                   for one in txn.touches if not one.dynamic}
+        made = {(self.names[full(one["table"])], one["partition"]) for one in args["writes"]
+                if one["overwrite"] and full(one["table"]) in self.names}
+        touched = set()
+        for one in txn.touches:
+            if not one.dynamic:
+                # An overwrite that was locked and not made is no more than an update (T38).
+                unmade = one.operation == "o" and (one.table_id, one.partition) not in made
+                touched.add((one.table_id, one.partition, "u" if unmade else one.operation))
         for name in [*(one["table"] for one in args["writes"]), *args.get("columns", {})]:
             changed = self._refused_change(txn, name)
             if changed:
                 expect("P28", own, changed)
+                self._abort(txn)
+                self._settle()
                 return
         for name, added in args.get("columns", {}).items():
             known = dict(self.tables[self.names[full(name)]].columns)
             if any(known.get(one, kind) != kind for one, kind in added):
                 expect("P28", own, "DeclarationChanged")
+                self._abort(txn)
+                self._settle()
                 return
+        claims = {one for one in touched if one[2] in CHANGES}
         for report in args["writes"]:
             table = self._table(report["table"])
             assert table is not None
-            operation = "u" if report["overwrite"] else report["operation"]
+            operation = "o" if report["overwrite"] else report["operation"]
             touched.add((table.id, report["partition"], operation))
+            claims.add((table.id, report["partition"], operation))
             placed.append((table, report))
-        reason = self._conflict(txn, touched)
-        if reason:
+        reason = self.conflict(txn, touched)
+        places = [(table.id, report["partition"]) for table, report in placed]
+        if any(report["overwrite"] and places.count((table.id, report["partition"])) > 1
+               for table, report in placed):
+            expect("P6", own, "OverwriteThenWrite")
+            self._abort(txn)
+        elif reason:
             expect(f"T31 P6 ({reason})", own, "WriteConflict")
             self._abort(txn)
         else:
@@ -126,27 +143,10 @@ class Model(Upkeep):
                     report["overwrite"], txn.committed))
                 if report["partition"] is not None:
                     self._register(table, [report["partition"]], txn.committed)
-            overwritten = {(one.id, report["partition"]) for one, report in placed
-                           if report["overwrite"]}
-            for table_id, partition, operation in sorted(touched, key=str):
-                if operation in CHANGES:
-                    self.entity(table_id, partition).claims.append(Claim(
-                        txn.id, txn.write_ids[table_id], (table_id, partition) in overwritten,
-                        txn.committed))
+            for table_id, partition, operation in sorted(claims, key=str):
+                self.entity(table_id, partition).claims.append(Claim(
+                    txn.id, txn.write_ids[table_id], operation, txn.committed))
         self._settle()
-
-    def _conflict(self, txn: Txn, touched: set[tuple[int, str | None, str]]) -> str:
-        """First committer wins: nobody overwrites what he has not seen (T31, P6)."""
-        for table_id, partition, operation in touched:
-            write_id = txn.write_ids[table_id]
-            for other in self.entity(table_id, partition).claims:
-                if self.exclusive_writes and self.sees(txn, self.txns[other.txn]):
-                    continue
-                if other.overwrite and write_id < other.write_id:
-                    return f"below the overwrite of {other.txn}"
-                if operation in CHANGES and other.committed > txn.opened:
-                    return f"{other.txn} changed {partition} meanwhile"
-        return ""
 
     def on_abort(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         txn = self.txns.get(args["txn"])
@@ -193,7 +193,7 @@ class Model(Upkeep):
             self._unregister(table, partition, txn.committed)
             entity = self.entity(table.id, partition)
             entity.drops.append(Drop(txn.id, txn.committed, drop_id))
-            entity.claims = [Claim(txn.id, drop_id, True, txn.committed)]
+            entity.claims = [Claim(txn.id, drop_id, "o", txn.committed)]
         self._settle()
 
 

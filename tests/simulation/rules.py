@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 WAIT_FOR = {"r": "e", "w": "xe", "x": "wxe", "e": "rwxe"}
 """Requested lock: the earlier ones that it waits for (the 4.x matrix)."""
 
-CHANGES = ("u", "d")
-WRITES = ("i", "u", "d")
+CHANGES = ("u", "d", "o")
+WRITES = ("i", "u", "d", "o")
 STRICTEST = {"r": "s", "w": "u", "x": "u", "e": "s"}
 
 DEFAULT, READ_ONLY, COMPACTION = 0, 2, 4
@@ -62,11 +62,11 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a commit can conflict with: an update, a delete, an overwrite or a drop."""
+    """What a commit can conflict with; a drop is an overwrite."""
 
     txn: int
     write_id: int
-    overwrite: bool
+    operation: str
     committed: int
 
 

@@ -115,15 +115,19 @@ class Writer(Actor):
             return LockRequest(table, LockType.EXCLUSIVE, None, partition)
         if chance < 0.13:
             return LockRequest("default.*", self.pick(LockType.SHARED_READ, LockType.EXCLUSIVE))
-        if chance < 0.25:
-            return LockRequest(table, LockType.EXCL_WRITE, Operation.UPDATE, partition)
-        operation = self.pick(Operation.INSERT, Operation.INSERT, Operation.UPDATE,
-                              Operation.DELETE)
-        strict = self.sim.settings["hive.txn.xlock.write"] == "true"
-        lock = LockType.EXCL_WRITE if strict and operation is not Operation.INSERT else (
-            LockType.SHARED_WRITE)
         dynamic = table == "t" and self.chance < 0.1
-        return LockRequest(table, lock, operation, partition, dynamic)
+        strict = self.sim.settings["hive.txn.xlock.write"] == "true"
+        operation = Operation.OVERWRITE if chance < 0.25 else self.pick(
+            Operation.INSERT, Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+        return LockRequest(table, self._lock_for(operation, strict), operation, partition, dynamic)
+
+    def _lock_for(self, operation: Operation, strict: bool) -> LockType:
+        """As lock_of; strictly, a TRUNCATE lets inserts in beside it, and an OVERWRITE does not."""
+        if operation is Operation.OVERWRITE:
+            return LockType.EXCLUSIVE if strict and self.chance < 0.5 else LockType.EXCL_WRITE
+        if operation is Operation.INSERT:
+            return LockType.SHARED_READ if strict else LockType.SHARED_WRITE
+        return LockType.EXCL_WRITE if strict else LockType.SHARED_WRITE
 
     def _lock(self, session: Session) -> None:
         plans = self._plans()
@@ -226,7 +230,7 @@ class Writer(Actor):
             return None
         partitioned = plan.table != "t"
         partition = plan.partition or (chosen if partitioned else None)
-        overwrite = plan.lock is LockType.EXCL_WRITE and plan.operation is Operation.UPDATE
+        overwrite = plan.operation is Operation.OVERWRITE
         deletes = plan.operation is Operation.DELETE
         tag = (write_id, session.txn, deletes)
         one = Directory(overwrite, deletes, write_id, write_id, 0, frozenset({tag}))
@@ -261,6 +265,10 @@ class Writer(Actor):
         if session.places and self.chance < 0.1:
             kind = self.pick("int", "int", "string")
             columns = {self.pick(*sorted(session.places)): [[f"d{self.pick(1, 2)}", kind]]}
+        bases = [one for one in reports if one["overwrite"]]
+        if bases and self.chance < 0.05:
+            again = {"overwrite": False, "operation": "i", "directory": "delta_again"}
+            reports.append(bases[0] | again)  # a client that does not know P6
         session.committing = True
         self.ask(lambda reply: self._committed(reply, session), "commit", txn=session.txn,
                  writes=reports, columns=columns)

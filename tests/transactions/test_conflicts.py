@@ -12,12 +12,12 @@ from acid_platform.transactions.conflicts import (
     Committed,
     Touched,
     conflicts,
-    first_conflict,
     overlaps,
     same_entity,
 )
 
 I, U, D = Operation.INSERT, Operation.UPDATE, Operation.DELETE  # noqa: E741
+O = Operation.OVERWRITE  # noqa: E741
 
 
 def mine(operation: Operation = U, txn: int = 6, partition: str | None = None, write_id: int = 9,
@@ -26,14 +26,22 @@ def mine(operation: Operation = U, txn: int = 6, partition: str | None = None, w
 
 
 def theirs(operation: Operation = U, txn: int = 17, commit: int = 20,
-           partition: str | None = None, write_id: int = 5, overwrite: bool = False) -> Committed:
-    return Committed(1, partition, operation, txn, commit, write_id, overwrite)
+           partition: str | None = None, write_id: int = 5) -> Committed:
+    return Committed(1, partition, operation, txn, commit, write_id)
 
 
 @pytest.mark.parametrize(("own", "other"), list(product(Operation, repeat=2)))
-def test_T31_T34_operations(own: Operation, other: Operation) -> None:
-    expected = own in (U, D) and other in (U, D)
+def test_T31_T34_P30_operations(own: Operation, other: Operation) -> None:
+    expected = (own in (U, D, O) and other in (U, D, O)) or (own, other) == (O, I)
     assert (conflicts(mine(own), theirs(other)) is not None) is expected
+    assert conflicts(mine(own, txn=21), theirs(other)) is None
+    assert conflicts(mine(own, partition="p=1"), theirs(other)) is None
+
+
+def test_P30_only_an_overwrite_conflicts_with_an_insert() -> None:
+    assert [one for one in Operation if CONFLICTING[one, I]] == [O]
+    assert {one for one in Operation if CONFLICTING[O, one]} == {I, U, D, O}
+    assert {one for one in Operation if one.changes} == {U, D, O}
 
 
 def test_T31_table_is_complete() -> None:
@@ -73,9 +81,9 @@ def test_T31_another_table_never_conflicts() -> None:
     assert conflicts(mine(table=2), theirs()) is None
 
 
-@pytest.mark.parametrize("operation", [I, U, D])
+@pytest.mark.parametrize("operation", [I, U, D, O])
 def test_P6_below_an_overwrite(operation: Operation) -> None:
-    row = theirs(U, txn=3, commit=4, write_id=8, overwrite=True)
+    row = theirs(O, txn=3, commit=4, write_id=8)
     assert conflicts(mine(operation, txn=6, write_id=9), row) is None
     reason = conflicts(mine(operation, txn=6, write_id=7), row)
     assert reason is not None and "overwrite" in reason
@@ -94,7 +102,7 @@ def test_T33_the_reason_names_both_intervals_and_operations() -> None:
 
 
 ids = st.integers(1, 30)
-operations = st.sampled_from([U, D])
+operations = st.sampled_from([U, D, O])
 
 
 @given(ids, ids, ids, ids, operations, operations)
@@ -107,9 +115,21 @@ def test_T30_the_later_committer_conflicts_iff_it_opened_before(
         second <= commit)
 
 
-def test_T33_first_conflict_answers_the_pair() -> None:
-    free, clash = mine(I), mine(U, partition="p=1")
-    row = theirs(D, partition="p=1")
-    found = first_conflict([free, clash], [theirs(I), row])
-    assert found is not None and found[:2] == (clash, row)
-    assert first_conflict([free], [row]) is None
+written = st.builds(
+    Committed, st.integers(1, 2), st.sampled_from([None, "p=1", "p=2"]),
+    st.sampled_from([I, U, D, O]), st.integers(1, 9), st.integers(1, 20), st.integers(1, 9))
+touched = st.builds(
+    Touched, st.integers(1, 2), st.sampled_from([None, "p=1", "p=2"]),
+    st.sampled_from(list(Operation)), st.integers(1, 20), st.integers(0, 9))
+
+
+@given(touched, written)
+def test_T31_P6_P30_whatever_meets(own: Touched, other: Committed) -> None:
+    """The rules in other words: what a commit replaces is what its transaction could know of."""
+    meets = (own.table_id, own.partition) == (other.table_id, other.partition)
+    foreign = own.txn_id != other.txn_id
+    missed = foreign and other.commit_id >= own.txn_id
+    hidden = other.operation is O and foreign and 0 < own.write_id < other.write_id
+    replaces = own.operation is O or (own.operation in (U, D) and other.operation is not I)
+    expected = meets and own.operation.writes and (hidden or (missed and replaces))
+    assert (conflicts(own, other) is not None) is expected

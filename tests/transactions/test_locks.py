@@ -117,11 +117,11 @@ STATEMENTS = [
     # statement, lock and operation by default, lock and operation with xlock.write
     (Statement.READ, (R, "s"), (R, "s")),
     (Statement.INSERT, (W, "i"), (R, "i")),
-    (Statement.INSERT_OVERWRITE, (X, "u"), (E, "u")),
+    (Statement.INSERT_OVERWRITE, (X, "o"), (E, "o")),
     (Statement.UPDATE, (W, "u"), (X, "u")),
     (Statement.DELETE, (W, "d"), (X, "d")),
     (Statement.MERGE_INSERT, (W, "i"), (R, "i")),
-    (Statement.TRUNCATE, (X, "u"), (X, "u")),
+    (Statement.TRUNCATE, (X, "o"), (X, "o")),
     (Statement.DROP, (E, "s"), (E, "s")),
     (Statement.COMPACT, (R, "c"), (R, "c")),
 ]
@@ -151,7 +151,7 @@ def test_T34_merge_insert_setting() -> None:
 
 def test_overwrite_without_xlock_iow_stays_excl_write() -> None:
     off = LockSettings(xlock_write=True, xlock_iow=False)
-    assert lock_of(Statement.INSERT_OVERWRITE, off) == (X, Operation.UPDATE)
+    assert lock_of(Statement.INSERT_OVERWRITE, off) == (X, Operation.OVERWRITE)
 
 
 @pytest.mark.parametrize(
