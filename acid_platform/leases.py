@@ -47,26 +47,25 @@ class Leases:
         """Scans of several tables at one snapshot, under one lease; `where` prunes partitions."""
         names = sorted({record.name for record, _ in wanted})
         lease = self._open(*names)
-        try:
+        with _ended_on_error(lease), lease.checked():
             lists = {name: explicit or lease.valid_write_ids(name) for name in names}
             scans = [
                 open_scan(self._layout(record), lists[record.name], lease.valid_txns, where)
                 for record, where in wanted
             ]
-        except BaseException:
-            lease.commit()
-            raise
         self._keep(lease, scans)
         return scans
 
     def snapshot(self, record: TableRecord) -> TableSnapshot:
         """What a fresh snapshot sees of a table; its files stay like those of a scan."""
         lease = self._open(record.name)
-        write_ids = lease.valid_write_ids(record.name)
-        layout = self._layout(record)
-        self._keep(lease, [open_scan(layout, write_ids, lease.valid_txns)])
-        return TableSnapshot(record.name, write_ids, lease.valid_txns,
-                             select_entities(layout, write_ids, lease.valid_txns))
+        with _ended_on_error(lease), lease.checked():
+            write_ids = lease.valid_write_ids(record.name)
+            layout = self._layout(record)
+            scan = open_scan(layout, write_ids, lease.valid_txns)
+            directories = select_entities(layout, write_ids, lease.valid_txns)
+        self._keep(lease, [scan])
+        return TableSnapshot(record.name, write_ids, lease.valid_txns, directories)
 
     def rows(
         self, record: TableRecord, columns: Sequence[str] | None, where: str | None,
@@ -89,8 +88,7 @@ class Leases:
         with self._guard:
             held, self._held = self._held, []
         for lease, _ in held:
-            with suppress(SnapshotExpired, MetastoreUnavailable, OutcomeUnknown):
-                lease.commit()
+            _end(lease)
 
     def _open(self, *tables: str) -> Lease:
         return self._metastore.open_snapshot(tables, self._info())
@@ -101,13 +99,11 @@ class Leases:
         explicit: ValidWriteIdList | None = None, row_id: bool = False,
     ) -> Iterator[ArrowScan]:
         lease = self._open(record.name)
-        try:
+        with _ended_on_error(lease), lease.checked():
             write_ids = explicit or lease.valid_write_ids(record.name)
             yield arrow_scan(self._layout(record), write_ids, lease.valid_txns, columns, where,
                              row_id)
-        finally:
-            with suppress(SnapshotExpired):
-                lease.commit()
+        _end(lease)
 
     def _keep(self, lease: Lease, scans: list[TableScan]) -> None:
         """Hold the lease, unless an older one of ours protects the very same files already."""
@@ -116,12 +112,27 @@ class Leases:
             for held, earlier in self._held:
                 if _same_files(earlier, scans):
                     with suppress(SnapshotExpired):
-                        held.heartbeat(read=True)
-                        lease.commit()
+                        held.check()
+                        _end(lease)
                         return
                     continue
                 kept.append((held, earlier))
             self._held = [*kept, (lease, scans)]
+
+
+def _end(lease: Lease) -> None:
+    """Of a lease that nobody needs any more; what was read under it was checked before."""
+    with suppress(SnapshotExpired, MetastoreUnavailable, OutcomeUnknown):
+        lease.commit()
+
+
+@contextmanager
+def _ended_on_error(lease: Lease) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        _end(lease)
+        raise
 
 
 def _same_files(some: list[TableScan], others: list[TableScan]) -> bool:

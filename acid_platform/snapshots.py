@@ -12,7 +12,7 @@ from acid_platform import display
 from acid_platform.engine.arrow_read import arrow_scan
 from acid_platform.engine.open import open_scan
 from acid_platform.engine.read import filtered
-from acid_platform.errors import NoSuchTxn, SnapshotExpired
+from acid_platform.errors import SnapshotExpired
 from acid_platform.metastore.records import TableRecord
 from acid_platform.snapshot import AcidDirectory
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -87,24 +87,22 @@ class SnapshotTable:
     def read(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> DataFrame:
-        """As Table.read, at this snapshot. Raises SnapshotExpired after the block."""
-        write_ids = self._lease.valid_write_ids(self._record.name)
-        scan = open_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
-                         where)
+        """As Table.read, at this snapshot. Raises SnapshotExpired after the block, or when the
+        snapshot was not read for `acid.read.lease.max` (P12)."""
+        with self._lease.checked():
+            write_ids = self._lease.valid_write_ids(self._record.name)
+            scan = open_scan(self._warehouse.layout(self._record), write_ids,
+                             self._lease.valid_txns, where)
         return filtered(self._warehouse.spark, scan, columns, where, row_id, self._record.name)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> pa.Table:
-        """As Table.to_arrow, at this snapshot. Raises SnapshotExpired after the block."""
-        try:
-            self._lease.heartbeat(read=True)
-        except NoSuchTxn as error:
-            raise SnapshotExpired(f"{self._record.name}: the block of this snapshot has ended; take"
-                                  " a new one by Warehouse.snapshot") from error
-        write_ids = self._lease.valid_write_ids(self._record.name)
-        return arrow_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
-                          columns, where, row_id).table()
+        """As Table.to_arrow, at this snapshot. Raises SnapshotExpired as `read`."""
+        with self._lease.checked():
+            write_ids = self._lease.valid_write_ids(self._record.name)
+            return arrow_scan(self._warehouse.layout(self._record), write_ids,
+                              self._lease.valid_txns, columns, where, row_id).table()
 
 
 def full_name(name: str) -> str:

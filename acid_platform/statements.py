@@ -52,13 +52,14 @@ class Statements:
     def scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
         """Scans at the snapshot, with the transaction's own writes; `where` prunes partitions.
 
-        Raises SnapshotExpired.
+        Raises SnapshotExpired, TxnAborted.
         """
         scans = []
-        for record, where in wanted:
-            write_ids, txns = self.lists(record.name)
-            layout = own_partitions(self.context.layout(record), self.reports)
-            scans.append(open_scan(layout, write_ids, txns, where))
+        with self.begun.checked():
+            for record, where in wanted:
+                write_ids, txns = self.lists(record.name)
+                layout = own_partitions(self.context.layout(record), self.reports)
+                scans.append(open_scan(layout, write_ids, txns, where))
         return scans
 
     def lock(

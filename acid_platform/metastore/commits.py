@@ -216,7 +216,7 @@ def _commit(state: State, at: int, body: Body) -> None:
 
 def place(state: State, at: int, entity: Entity, new: EntityDirectory) -> None:
     """Adds a directory to its entity; those that it shadows become obsolete, or it does."""
-    state.changed[entity] = at
+    state.changed[entity] = state.next_moment
     known = state.directories.setdefault(entity, {})
     # What lies wholly below a new delta has nothing to do with it.
     near = [one for one in known.values() if new.base or one.high >= new.low]
@@ -235,7 +235,7 @@ def _abort(state: State, at: int, body: Body) -> None:
             table = state.tables[table_id]
             table.aborted.add(table.by_txn[txn.txn_id])
             # The write id held back what a compaction may merge, in every entity of the table.
-            state.changed |= dict.fromkeys(table.entities(), at)
+            state.changed |= dict.fromkeys(table.entities(), state.next_moment)
     left = [one for one in state.components.get(txn.txn_id, ()) if one.table_id in state.tables]
     if left:
         state.components[txn.txn_id] = left

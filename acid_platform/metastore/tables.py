@@ -25,6 +25,7 @@ from acid_platform.metastore.records import (
     WriteReport,
 )
 from acid_platform.metastore.state import Component, Entity, State, Table, table_name
+from acid_platform.metastore.timers import patience
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.transactions import Operation
 from acid_platform.transactions.conflicts import Committed
@@ -34,10 +35,10 @@ from acid_platform.transactions.locks import LockType
 
 
 def set_value(turn: Turn, args: Body) -> dict[str, Any]:
-    """Raises SettingRefused."""
+    """Answers the interval of heartbeats from now on. Raises SettingRefused."""
     turn.state.settings.with_value(args["name"], args["value"])
     turn.record("set", name=args["name"], value=args["value"])
-    return {}
+    return {"heartbeat": turn.state.settings.heartbeat_interval}
 
 
 def create_database(turn: Turn, args: Body) -> dict[str, Any]:
@@ -134,17 +135,17 @@ def _check_cleaning(turn: Turn, location: str) -> None:
     """A Cleaner that is removing a dropped table there would take the new one's files too (P22)."""
     for row in turn.state.queue.values():
         if row.properties.get("location") == location and being_cleaned(
-            turn.state, (row.table_id, row.partition), turn.now
+            turn.state, (row.table_id, row.partition)
         ):
             raise LockNotAcquired(
                 f"{location} is being removed after the drop of {row.table}; try again in a moment"
             )
 
 
-def being_cleaned(state: State, entity: Entity, now: int) -> bool:
+def being_cleaned(state: State, entity: Entity) -> bool:
     """Whether a Cleaner is at work there; one that died is waited for one transaction timeout."""
-    started = state.cleaning.get(entity)
-    return started is not None and now - started < state.settings.integer("hive.txn.timeout")
+    started = state.timers.cleaned_since.get(entity)
+    return started is not None and state.timers.now - started < patience(state, started)
 
 
 def _check_columns(name: str, record: TableRecord) -> list[str]:
@@ -251,7 +252,11 @@ def drop(turn: Turn, args: Body) -> None:
 
 
 def _set(state: State, at: int, body: Body) -> None:
+    before = state.settings.integer("hive.txn.timeout")
     state.settings = state.settings.with_value(body["name"], body["value"])
+    if state.settings.integer("hive.txn.timeout") < before:
+        state.longest_timeout = max(state.longest_timeout, before)
+        state.timers.shortened = state.timers.now
 
 
 def _database(state: State, at: int, body: Body) -> None:
@@ -277,7 +282,8 @@ def _altered(state: State, at: int, body: Body) -> None:
     del state.names[table.record.name]
     state.names[record.name] = record.table_id
     table.record = record
-    state.changed |= dict.fromkeys(table.entities(), at)  # thresholds are properties (C22)
+    # Thresholds are properties (C22).
+    state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
 def _adopted(state: State, at: int, body: Body) -> None:
@@ -290,7 +296,7 @@ def _adopted(state: State, at: int, body: Body) -> None:
     for partition, directory in body["directories"]:
         one = decode(EntityDirectory, directory)
         state.directories.setdefault((body["table_id"], partition), {})[one.name] = one
-    state.changed |= dict.fromkeys(table.entities(), at)
+    state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
 def _partitions(state: State, at: int, body: Body) -> None:
@@ -340,6 +346,8 @@ def _dropped(state: State, at: int, body: Body) -> None:
         state.components[txn_id] = [one for one in components if not _of(one, row)]
     state.next_compaction = row.id + 1
     state.queue[row.id] = row
+    since = {**state.timers.row_since, row.id: state.timers.now}
+    state.timers.row_since = {key: one for key, one in since.items() if key in state.queue}
 
 
 def _of(component: Component, row: CompactionTask) -> bool:

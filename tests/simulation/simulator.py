@@ -90,7 +90,7 @@ class Simulation:
     def _prepare(self) -> None:
         for name, value in self.settings.items():
             self.call("set", name=name, value=value)
-        self.model.wake(self.clock.now_ms())
+        self.model.wake(self.clock.moment().steady)
         for name in TABLES:
             self.call("create_table", table=declared(name), if_not_exists=False)
 
@@ -244,7 +244,7 @@ class Simulation:
         for actor in self.actors:
             actor.disconnected()
         self.process.start()
-        self.model.wake(self.clock.now_ms())
+        self.model.wake(self.clock.moment().steady)
         check_fast(self)
         check_whole(self)
 
