@@ -54,9 +54,6 @@ def tick(turn: Turn, last: Schedule) -> None:
         if any(True for _ in surplus(turn.state, turn.now)):
             turn.record("history_purged")
         last.history = now
-    longest = turn.state.longest_timeout
-    if longest and now - turn.state.timers.shortened > longest:
-        turn.record("timeout_known")
 
 
 def reap(turn: Turn) -> None:
@@ -66,6 +63,9 @@ def reap(turn: Turn) -> None:
         timeout = patience(turn.state, beats[txn_id])
         end(turn, txn_id, f"{NO_HEARTBEAT} for {timeout / 1000:g} s")
     locking.expire_alone(turn)
+    longest = turn.state.longest_timeout
+    if longest and turn.steady - turn.state.timers.shortened > longest:
+        turn.record("timeout_known")
 
 
 def end_leases(turn: Turn) -> None:
