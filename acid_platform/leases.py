@@ -47,19 +47,17 @@ class Leases:
     def fresh(self, *tables: str) -> Iterator[FreshRead]:
         """One snapshot for a block: the declarations that it sees, and scans that outlive the block
         under one lease. `tables` are protected from the start, others when they are scanned (P12).
+
+        Raises SnapshotExpired if the lease ended before the block did (P29).
         """
         lease = self._open(*tables)
         read = FreshRead(lease, self._layout)
-        try:
+        with _ended_on_error(lease), lease.checked():
             yield read
-        except BaseException:
-            with suppress(SnapshotExpired):
-                lease.commit()
-            raise
         if read.opened:
             self._keep(lease, read.opened)
         else:
-            lease.commit()
+            _end(lease)
 
     def snapshot(self, table: str) -> TableSnapshot:
         """What a fresh snapshot sees of a table; its files stay like those of a scan."""
@@ -91,8 +89,7 @@ class Leases:
         with self._guard:
             held, self._held = self._held, []
         for lease, _ in held:
-            with suppress(SnapshotExpired, MetastoreUnavailable, OutcomeUnknown):
-                lease.commit()
+            _end(lease)
 
     def _open(self, *tables: str) -> Lease:
         return self._metastore.open_snapshot(tables, self._info())
@@ -103,13 +100,11 @@ class Leases:
         explicit: ValidWriteIdList | None = None, row_id: bool = False,
     ) -> Iterator[ArrowScan]:
         lease = self._open(table)
-        try:
+        with _ended_on_error(lease), lease.checked():
             write_ids = explicit or lease.valid_write_ids(table)
             layout = self._layout(lease.table(table), lease)
             yield arrow_scan(layout, write_ids, lease.valid_txns, columns, where, row_id)
-        finally:
-            with suppress(SnapshotExpired):
-                lease.commit()
+        _end(lease)
 
     def _keep(self, lease: Lease, scans: list[TableScan]) -> None:
         """Hold the lease, unless an older one of ours protects the very same files already."""
@@ -118,8 +113,8 @@ class Leases:
             for held, earlier in self._held:
                 if _same_files(earlier, scans):
                     with suppress(SnapshotExpired):
-                        held.heartbeat(read=True)
-                        lease.commit()
+                        held.check()
+                        _end(lease)
                         return
                     continue
                 kept.append((held, earlier))
@@ -156,6 +151,21 @@ class FreshRead:
         ]
         self.opened += scans
         return scans
+
+
+def _end(lease: Lease) -> None:
+    """Of a lease that nobody needs any more; what was read under it was checked before."""
+    with suppress(SnapshotExpired, MetastoreUnavailable, OutcomeUnknown):
+        lease.commit()
+
+
+@contextmanager
+def _ended_on_error(lease: Lease) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        _end(lease)
+        raise
 
 
 def _same_files(some: list[TableScan], others: list[TableScan]) -> bool:

@@ -35,7 +35,8 @@ class Runner:
         self._service = Service(service)
         self._say_json = say_json
         self._looked = 0
-        """When the Initiator's last cycle began, with `_settings_then` in force (C1)."""
+        """The metastore's moment when the Initiator's last cycle began, with `_settings_then` in
+        force (C1)."""
         self._settings_then: dict[str, str] = {}
         self._cycles = {
             Service.INITIATOR: self._initiate, Service.WORKER: self._work,
@@ -111,9 +112,9 @@ class Runner:
 
     def _initiate(self) -> bool:
         metastore = self._warehouse.metastore
-        settings, began = metastore.settings(), _now()
+        settings, began = metastore.settings(), metastore.moment()
         since = self._looked if settings == self._settings_then else 0
-        done = initiator.run(metastore, began, since)
+        done = initiator.run(metastore, _now(), since)
         self._looked, self._settings_then = began, settings
         for one in done:
             if one.id is not None or one.decision.did_not_initiate:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,8 +62,12 @@ class Snapshot:
 
         Raises NoSuchTable, SnapshotExpired after the block.
         """
-        with _ended_as_expired(name):
-            return SnapshotTable(self._warehouse, self._lease, self._lease.table(full_name(name)))
+        try:
+            record = self._lease.table(full_name(name))
+        except NoSuchTxn as error:
+            raise SnapshotExpired(f"{name}: the block of this snapshot has ended; take a new one by"
+                                  " Warehouse.snapshot") from error
+        return SnapshotTable(self._warehouse, self._lease, record)
 
     def close(self) -> None:
         with suppress(SnapshotExpired):
@@ -90,32 +94,25 @@ class SnapshotTable:
     def read(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> DataFrame:
-        """As Table.read, at this snapshot. Raises SnapshotExpired after the block."""
-        write_ids, layout = self._seen()
-        scan = open_scan(layout, write_ids, self._lease.valid_txns, where)
+        """As Table.read, at this snapshot. Raises SnapshotExpired after the block, or when the
+        snapshot was not read for `acid.read.lease.max` (P12)."""
+        with self._lease.checked():
+            write_ids, layout = self._seen()
+            scan = open_scan(layout, write_ids, self._lease.valid_txns, where)
         return filtered(self._warehouse.spark, scan, columns, where, row_id, self._record.name)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> pa.Table:
-        """As Table.to_arrow, at this snapshot. Raises SnapshotExpired after the block."""
-        write_ids, layout = self._seen()
-        return arrow_scan(layout, write_ids, self._lease.valid_txns, columns, where, row_id).table()
+        """As Table.to_arrow, at this snapshot. Raises SnapshotExpired as `read`."""
+        with self._lease.checked():
+            write_ids, layout = self._seen()
+            return arrow_scan(
+                layout, write_ids, self._lease.valid_txns, columns, where, row_id).table()
 
     def _seen(self) -> tuple[ValidWriteIdList, TableLayout]:
-        with _ended_as_expired(self._record.name):
-            self._lease.heartbeat(read=True)
-            return (self._lease.valid_write_ids(self._record.name),
-                    self._warehouse.layout(self._record, self._lease))
-
-
-@contextmanager
-def _ended_as_expired(table: str) -> Iterator[None]:
-    try:
-        yield
-    except NoSuchTxn as error:
-        raise SnapshotExpired(f"{table}: the block of this snapshot has ended; take a new one by"
-                              " Warehouse.snapshot") from error
+        return (self._lease.valid_write_ids(self._record.name),
+                self._warehouse.layout(self._record, self._lease))
 
 
 def full_name(name: str) -> str:

@@ -65,12 +65,13 @@ class Statements:
     def scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
         """Scans at the snapshot, with the transaction's own writes; `where` prunes partitions.
 
-        Raises SnapshotExpired.
+        Raises SnapshotExpired, TxnAborted.
         """
         scans = []
-        for record, where in wanted:
-            write_ids, txns = self.lists(record.name)
-            scans.append(open_scan(self.layout(record), write_ids, txns, where))
+        with self.begun.checked():
+            for record, where in wanted:
+                write_ids, txns = self.lists(record.name)
+                scans.append(open_scan(self.layout(record), write_ids, txns, where))
         return scans
 
     def table(self, name: str) -> TableRecord:

@@ -95,7 +95,7 @@ class Transaction:
     def scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
         """Scans at the snapshot, with the transaction's own writes; `where` prunes partitions.
 
-        Raises SnapshotExpired.
+        Raises SnapshotExpired, TxnAborted.
         """
         return self._work.scans(wanted)
 
@@ -195,9 +195,13 @@ class TransactionTable:
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> pa.Table:
-        """Rows as Table.to_arrow, at the transaction's snapshot and with its own writes."""
-        write_ids, txns = self._work.lists(self.name)
-        return arrow_scan(self._layout(), write_ids, txns, columns, where, row_id).table()
+        """Rows as Table.to_arrow, at the transaction's snapshot and with its own writes.
+
+        Raises TxnAborted if the metastore aborted it before the last file was read (P29).
+        """
+        with self._work.begun.checked():
+            write_ids, txns = self._work.lists(self.name)
+            return arrow_scan(self._layout(), write_ids, txns, columns, where, row_id).table()
 
     def insert(self, rows: Rows) -> int:
         """Append; partitions are made as the rows need them. Returns the number of rows.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from acid_platform.clock import Moment
 from acid_platform.errors import BackupRefused, MetastoreIncompatible
 from acid_platform.metastore import log, schema
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
@@ -171,7 +172,7 @@ def restore(
                     one.unlink()
     return Restored(
         str(home.path), made, len(state.tables),
-        Machine(state).handle("doubtful", {}, "", 0).replies[0].value["value"]["tables"],
+        Machine(state).handle("doubtful", {}, "", Moment(0, 0)).replies[0].value["value"]["tables"],
         opened, state.next_txn, kept,
     )
 

@@ -39,7 +39,7 @@ class CompactionCalls(Caller):
     def candidates(self, since: int = 0) -> Iterator[EntityCounters]:
         """What the Initiator decides about, `hive.compactor.fetch.size` at a time (C1, C3).
 
-        `since` is when an earlier cycle began; 0 asks for all entities.
+        `since` is the `moment` when an earlier cycle began; 0 asks for all entities.
         """
         after: list[Any] | None = None
         while True:
@@ -49,10 +49,15 @@ class CompactionCalls(Caller):
             if after is None:
                 return
 
-    def hold_service(self, service: str, holder: str) -> int:
-        """Takes or renews the lease of a service; answers the time there. Raises LeaseHeld (P9)."""
-        now: int = self._call("hold_service", service=service, holder=holder)["now"]
-        return now
+    def moment(self) -> int:
+        """How far the metastore has counted what happens: no clock, and comparable over restarts.
+        """
+        found: int = self._call("moment")["moment"]
+        return found
+
+    def hold_service(self, service: str, holder: str) -> None:
+        """Takes or renews the lease of a service. Raises LeaseHeld (P9)."""
+        self._call("hold_service", service=service, holder=holder)
 
     def release_service(self, service: str, holder: str) -> None:
         self._call("release_service", service=service, holder=holder)

@@ -165,10 +165,6 @@ class TableCalls(Caller):
         found: dict[str, str] = self._call("settings")["settings"]
         return found
 
-    def set(self, name: str, value: str) -> None:
-        """Kept over restarts. Raises SettingRefused."""
-        self._call("set", name=name, value=value)
-
     # --- after a restore ------------------------------------------------------------------------
 
     def doubtful(self) -> dict[str, list[tuple[int, int]]]:

@@ -16,6 +16,7 @@ from acid_platform.metastore.cleaning import aborted_rows
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import EntityCounters, EntityDirectory, PastCompaction
 from acid_platform.metastore.state import Component, Entity, ServiceLease, State, Table
+from acid_platform.metastore.timers import patience
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.visible import compactor_list, txn_list
 from acid_platform.transactions import CompactorWriteIdList
@@ -36,14 +37,14 @@ def hold(turn: Turn, args: Body) -> dict[str, Any]:
     """
     service, holder = args["service"], args["holder"]
     lease = turn.state.leases.get(service)
-    timeout = turn.state.settings.integer("hive.txn.timeout")
-    if lease and lease.holder != holder and turn.now - lease.renewed <= timeout:
+    timeout = patience(turn.state, lease.renewed) if lease else 0
+    if lease and lease.holder != holder and turn.steady - lease.renewed <= timeout:
         raise LeaseHeld(
             f"{lease.holder} runs a cycle of the {service}; one at a time: wait for its end, or"
             f" {timeout / 1000:g} s if it has died"
         )
-    turn.state.leases[service] = ServiceLease(holder, turn.now)
-    return {"now": turn.now}
+    turn.state.leases[service] = ServiceLease(holder, turn.steady)
+    return {}
 
 
 def release(turn: Turn, args: Body) -> dict[str, Any]:
@@ -91,7 +92,6 @@ def candidates(turn: Turn, args: Body) -> dict[str, Any]:
     return {
         "candidates": [encode(one) for one in rows],
         "after": list(_key(last)) if more and last else None,
-        "now": turn.now,
     }
 
 

@@ -19,6 +19,7 @@ from acid_platform.metastore.records import (
 )
 from acid_platform.metastore.state import Component, Entity, Retry, State
 from acid_platform.metastore.tables import being_cleaned
+from acid_platform.metastore.timers import NEVER
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.visible import cleaner_lists, holders, low_mark, txn_list
 from acid_platform.transactions import Operation, ValidWriteIdList
@@ -27,10 +28,11 @@ _R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING
 
 
 def survey(
-    state: State, now: int, only: Entity | None = None
+    turn: Turn, only: Entity | None = None
 ) -> tuple[list[CleaningTask], list[BlockedCleaning]]:
     """Every cleaning there is, or those of one entity: what may run now, and what waits, with the
     reason."""
+    state = turn.state
     ready: list[CleaningTask] = []
     waiting: list[BlockedCleaning] = []
     working = {entity_of(row) for row in state.queue.values() if row.state is _W}
@@ -38,14 +40,14 @@ def survey(
         (row.table_id, f"{row.properties['location']}/") for row in state.queue.values()
         if "location" in row.properties
     ]
-    for one in (*_rows(state, now, only), *_aborts(state, now, only)):
+    for one in (*_rows(turn, only), *_aborts(turn, only)):
         blocked = one
         if isinstance(one, CleaningTask):
             entity = (one.table_id, one.partition)
             reason = ""
             if entity in working:
                 reason = "a compaction of it is working (P21)"
-            elif being_cleaned(state, entity, now):
+            elif being_cleaned(state, entity):
                 reason = "a Cleaner is at work on it"
             elif _earlier_table(dropped, one):
                 reason = f"a table dropped from {one.location} is still to be removed (C41)"
@@ -67,11 +69,9 @@ def _earlier_table(dropped: Sequence[tuple[int, str]], task: CleaningTask) -> bo
     )
 
 
-def _rows(
-    state: State, now: int, only: Entity | None
-) -> Iterator[CleaningTask | BlockedCleaning]:
+def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
     """Rows ready for cleaning, per entity the one with the lowest highest write id (C37 to C40)."""
-    settings = state.settings
+    state, settings, timers = turn.state, turn.state.settings, turn.state.timers
     delay = 0
     if settings.flag("hive.compactor.delayed.cleanup.enabled"):
         delay = settings.integer("hive.compactor.cleaner.retention.time.seconds")
@@ -79,10 +79,12 @@ def _rows(
     for row in sorted(state.queue.values(), key=lambda one: one.id):
         if row.state is not _R or only not in (None, entity_of(row)):
             continue
-        until = max(row.commit_time + delay if delay else 0, row.cleaner_retry_at)
-        if now < until or (delay and now <= until):
+        until = max(timers.row_since[row.id] + delay if delay else NEVER,
+                    timers.retry_row.get(row.id, NEVER))
+        if turn.steady < until or (delay and turn.steady <= until):
             why = f"retry after {row.error!r}" if row.cleaner_retry_at else "delayed cleanup"
-            yield BlockedCleaning(row.id, row.table, row.partition, f"{why}, until {until}")
+            yield BlockedCleaning(row.id, row.table, row.partition,
+                                  f"{why}, until {turn.wall(until)}")
             continue
         key = (entity_of(row), row.properties.get("location", ""))
         if key not in first or row.highest_write_id < first[key].highest_write_id:
@@ -142,14 +144,13 @@ def aborted_rows(state: State) -> dict[Entity, list[Component]]:
     return found
 
 
-def _aborts(
-    state: State, now: int, only: Entity | None
-) -> Iterator[CleaningTask | BlockedCleaning]:
+def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
     """Entities with too many or too old aborted transactions (C50 to C55).
 
     The lists stop below everything that an open snapshot of any table excludes, so that nobody
     can miss what is obsolete there.
     """
+    state = turn.state
     if not state.settings.flag("hive.compactor.clean.aborts.using.cleaner"):
         return
     most = state.settings.integer("hive.compactor.abortedtxn.threshold")
@@ -159,13 +160,13 @@ def _aborts(
             continue
         table = state.tables[table_id]
         oldest = min(state.txns[one.txn_id].started for one in rows)
-        if len(rows) <= most and not (age >= 0 and oldest + age < now):
+        if len(rows) <= most and not (age >= 0 and oldest + age < turn.now):
             continue
         retry = state.retries.get((table_id, partition))
-        if retry and now < retry.at:
-            yield BlockedCleaning(
-                0, table.record.name, partition, f"{retry.error}, again at {retry.at}"
-            )
+        again = state.timers.retry_entity.get((table_id, partition), NEVER)
+        if retry and turn.steady < again:
+            yield BlockedCleaning(0, table.record.name, partition,
+                                  f"{retry.error}, again at {turn.wall(again)}")
             continue
         txns, listed = cleaner_lists(state, table, low_mark(state), table.last_write_id)
         yield CleaningTask(
@@ -180,7 +181,7 @@ def _aborts(
 
 def start(turn: Turn, args: Body) -> dict[str, Any]:
     """Takes a cleaning, and says afresh what may go. Raises CompactionLost if it may not run."""
-    ready, waiting = survey(turn.state, turn.now, (args["table_id"], args["partition"]))
+    ready, waiting = survey(turn, (args["table_id"], args["partition"]))
     for task in ready:
         if task.id == args["id"]:
             turn.record(
@@ -258,6 +259,7 @@ def refuse(turn: Turn, args: Body) -> dict[str, Any]:
 def _cleaning(state: State, at: int, body: Body) -> None:
     entity = (body["table_id"], body["partition"])
     state.cleaning[entity] = at
+    state.timers.cleaned_since[entity] = state.timers.now
     table = state.known_table(body["table_id"])
     if table is not None:
         table.cleaned_upto = max(table.cleaned_upto, body["upto"])
@@ -266,10 +268,18 @@ def _cleaning(state: State, at: int, body: Body) -> None:
         state.queue[row.id] = replace(row, cleaner_start=at)
 
 
-def _cleaned(state: State, at: int, body: Body) -> None:
+def _ended(state: State, body: Body) -> Entity:
+    """The entity, on which the Cleaner has stopped working."""
     entity: Entity = (body["table_id"], body["partition"])
     state.cleaning.pop(entity, None)
+    state.timers.cleaned_since.pop(entity, None)
+    return entity
+
+
+def _cleaned(state: State, at: int, body: Body) -> None:
+    entity = _ended(state, body)
     state.retries.pop(entity, None)
+    state.timers.retry_entity.pop(entity, None)
     row = state.queue.get(body["id"])
     if row is not None:
         to_history(state, replace(row, state=CompactionState.SUCCEEDED, ended=at, error=""))
@@ -296,6 +306,7 @@ def _cleaned(state: State, at: int, body: Body) -> None:
         # What holds committed rows too has to wait for a compaction (C53): look again later.
         wait = state.settings.integer("hive.compactor.cleaner.retry.retention.time")
         state.retries[entity] = Retry(0, at + wait, "aborted data is mixed with committed")
+        state.timers.retry_entity[entity] = state.timers.now + wait
 
 
 def _shadowed(known: Mapping[str, EntityDirectory], highest: int) -> list[str]:
@@ -305,11 +316,11 @@ def _shadowed(known: Mapping[str, EntityDirectory], highest: int) -> list[str]:
 
 
 def _cleaning_failed(state: State, at: int, body: Body) -> None:
-    entity: Entity = (body["table_id"], body["partition"])
-    state.cleaning.pop(entity, None)
-    row = state.queue.get(body["id"])
+    entity = _ended(state, body)
+    row, again = state.queue.get(body["id"]), state.timers.now + body["retry_at"] - at
     if row is None:
         state.retries[entity] = Retry(body["attempts"], body["retry_at"], body["error"])
+        state.timers.retry_entity[entity] = again
         return
     row = replace(
         row, cleaner_attempts=body["attempts"], cleaner_retry_at=body["retry_at"],
@@ -319,11 +330,11 @@ def _cleaning_failed(state: State, at: int, body: Body) -> None:
         to_history(state, replace(row, state=CompactionState.FAILED, ended=at))
     else:
         state.queue[row.id] = row
+        state.timers.retry_row[row.id] = again
 
 
 def _cleaning_left(state: State, at: int, body: Body) -> None:
-    entity: Entity = (body["table_id"], body["partition"])
-    state.cleaning.pop(entity, None)
+    entity = _ended(state, body)
     for row in list(state.queue.values()):
         if entity_of(row) == entity and row.cleaner_start:
             state.queue[row.id] = replace(row, cleaner_start=0)

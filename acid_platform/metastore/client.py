@@ -91,6 +91,15 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         """In the child of a fork: the parent's transactions are not kept alive from here."""
         self._beats.reset()
 
+    def set(self, name: str, value: str) -> None:
+        """A setting, kept over restarts. Raises SettingRefused.
+
+        Another `hive.txn.timeout` counts for the heartbeats of this handle at once; other handles
+        learn it by the next answer about one of their transactions, and until then the metastore
+        waits for them as long as before (P29).
+        """
+        self._beats.learn(self._call("set", name=name, value=value)["heartbeat"])
+
     # --- dropping: a transaction with an exclusive lock --------------------------------------
 
     def drop_table(self, name: str, wait: float = 60.0, info: Info | None = None) -> TableRecord:

@@ -223,7 +223,7 @@ def place(
 ) -> None:
     """Adds a directory with its files to its entity; those that it shadows become obsolete, or it
     does."""
-    state.changed[entity] = at
+    state.changed[entity] = state.next_moment
     if contents is not None:
         state.contents.setdefault(entity, {})[new.name] = contents
     elif not new.recorded:
@@ -247,7 +247,7 @@ def _abort(state: State, at: int, body: Body) -> None:
             table.aborted.add(table.by_txn[txn.txn_id])
             # The write id held back what a compaction may merge, in every entity of the table.
             if not table.dropped:
-                state.changed |= dict.fromkeys(table.entities(), at)
+                state.changed |= dict.fromkeys(table.entities(), state.next_moment)
     left = [one for one in state.components.get(txn.txn_id, ()) if one.table_id in state.tables]
     if left:
         state.components[txn.txn_id] = left

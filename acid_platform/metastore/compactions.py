@@ -127,7 +127,7 @@ def take(turn: Turn, args: Body) -> dict[str, Any]:
     busy = {entity_of(row) for row in state.queue.values() if row.state is _W}
     for row in sorted(state.queue.values(), key=lambda one: one.id):
         entity = entity_of(row)
-        free = entity not in busy and not being_cleaned(state, entity, turn.now)
+        free = entity not in busy and not being_cleaned(state, entity)
         if row.state is _I and free and args.get("table") in (None, row.table):
             turn.record("taken", id=row.id, worker=args["worker"])
             return {"task": encode(state.queue[row.id])}
@@ -260,11 +260,12 @@ def revoke(turn: Turn, args: Body) -> dict[str, Any]:
     """Working rows of a host or of one worker, or those that timed out, are initiated again (C25).
     """
     host = args["host"]
-    oldest = turn.now - turn.state.settings.integer("hive.compactor.worker.timeout")
+    oldest = turn.steady - turn.state.settings.integer("hive.compactor.worker.timeout")
+    since = turn.state.timers.row_since
     ids = [
         row.id for row in turn.state.queue.values()
         if row.state is _W
-        and (row.started < oldest if host is None
+        and (since[row.id] < oldest if host is None
              else row.worker == host or row.worker.startswith(f"{host}-"))
     ]
     for one in ids:
@@ -294,6 +295,7 @@ def _queued(state: State, at: int, body: Body) -> None:
     row = decode(CompactionTask, body["row"])
     state.next_compaction = row.id + 1
     state.queue[row.id] = row
+    state.timers.row_since[row.id] = state.timers.now
 
 
 def _taken(state: State, at: int, body: Body) -> None:
@@ -302,6 +304,7 @@ def _taken(state: State, at: int, body: Body) -> None:
         row, state=_W, worker=body["worker"], attempt=row.attempt + 1, started=at, txn_id=0,
         job=row.job_name(body["worker"]),
     )
+    state.timers.row_since[row.id] = state.timers.now
 
 
 def _compacting(state: State, at: int, body: Body) -> None:
@@ -326,12 +329,15 @@ def _compacted(state: State, at: int, body: Body) -> None:
     )
     if done.state is _R:
         state.queue[row.id] = done
+        state.timers.row_since[row.id] = state.timers.now
     else:
         to_history(state, replace(done, worker=row.worker, ended=at))
 
 
 def to_history(state: State, row: CompactionTask) -> None:
     state.queue.pop(row.id, None)
+    state.timers.row_since.pop(row.id, None)
+    state.timers.retry_row.pop(row.id, None)
     state.past.setdefault(entity_of(row), []).append(row)
 
 

@@ -14,7 +14,8 @@ from acid_platform.metastore import locking, write_set
 from acid_platform.metastore.commits import end
 from acid_platform.metastore.declared import forget, outlived
 from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask
-from acid_platform.metastore.state import Departed, Entity, State, Table, silent
+from acid_platform.metastore.state import Departed, Entity, State, Table
+from acid_platform.metastore.timers import NEVER, dead, patience, silent
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.visible import first_snapshot, low_mark
 from acid_platform.transactions import Operation, TxnType
@@ -22,15 +23,15 @@ from acid_platform.transactions import Operation, TxnType
 
 @dataclass(slots=True)
 class Schedule:
-    """When each part ran last, in milliseconds UTC; 0 if never.
+    """When each part ran last, by the steady clock (P29).
 
     The settings are read at every tick, so that a shorter interval counts at once.
     """
 
-    started: int
-    reaped: int = 0
-    purged: int = 0
-    history: int = 0
+    started: int = NEVER
+    reaped: int = NEVER
+    purged: int = NEVER
+    history: int = NEVER
 
     def reaps(self, settings: Settings, now: int) -> bool:
         """The reaper waits for its start delay, so that clients can come back first (T13)."""
@@ -41,7 +42,7 @@ class Schedule:
 
 def tick(turn: Turn, last: Schedule) -> None:
     """Does what is due."""
-    settings, now = turn.state.settings, turn.now
+    settings, now = turn.state.settings, turn.steady
     locking.expire_waits(turn)
     end_leases(turn)
     if last.reaps(settings, now):
@@ -51,23 +52,27 @@ def tick(turn: Turn, last: Schedule) -> None:
         purge(turn)
         last.purged = now
     if now >= last.history + settings.integer("hive.compactor.history.reaper.interval"):
-        if any(True for _ in surplus(turn.state, now)):
+        if any(True for _ in surplus(turn.state, turn.now)):
             turn.record("history_purged")
         last.history = now
 
 
 def reap(turn: Turn) -> None:
     """Aborts transactions without a heartbeat for the timeout; until then they live (T13, T15)."""
-    timeout = turn.state.settings.integer("hive.txn.timeout")
-    for txn_id in silent(turn.state.heartbeats, turn.now - timeout):
+    beats = turn.state.heartbeats
+    for txn_id in dead(turn.state, beats):
+        timeout = patience(turn.state, beats[txn_id])
         end(turn, txn_id, f"{NO_HEARTBEAT} for {timeout / 1000:g} s")
-    locking.expire_alone(turn, timeout)
+    locking.expire_alone(turn)
+    longest = turn.state.longest_timeout
+    if longest and turn.steady - turn.state.timers.shortened > longest:
+        turn.record("timeout_known")
 
 
 def end_leases(turn: Turn) -> None:
     """A read lease ends `acid.read.lease.max` after its last read (P12)."""
     most = turn.state.settings.integer("acid.read.lease.max")
-    for txn_id in silent(turn.state.reads, turn.now - most):
+    for txn_id in silent(turn.state.reads, turn.steady - most):
         end(turn, txn_id, f"no read for {most / 1000:g} s (acid.read.lease.max)")
 
 
@@ -238,4 +243,11 @@ def _history_purged(state: State, at: int, body: Body) -> None:
             del state.past[entity]
 
 
-APPLY = {"purged": _purged, "history_purged": _history_purged}
+def _timeout_known(state: State, at: int, body: Body) -> None:
+    """Whoever lives has heard of the shorter timeout by now (P29)."""
+    state.longest_timeout = 0
+
+
+APPLY = {
+    "purged": _purged, "history_purged": _history_purged, "timeout_known": _timeout_known,
+}

@@ -47,8 +47,9 @@ _QUEUED = {
 }
 
 
-COUNTERS = ("next_txn", "next_lock", "next_table", "next_compaction", "next_moment")
-"""Numbers that are never used twice."""
+COUNTERS = (
+    "next_txn", "next_lock", "next_table", "next_compaction", "next_moment", "longest_timeout")
+"""Numbers of the whole state; those that are called next are never used twice."""
 
 
 def counters(state: State) -> dict[str, int]:

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acid_platform.clock import Clock
+from acid_platform.clock import Clock, Moment
 from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
 from acid_platform.metastore import image
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.counters import Counters
 from acid_platform.metastore.machine import READS, Machine
-from acid_platform.metastore.state import State, touch
+from acid_platform.metastore.state import State
 from acid_platform.metastore.store import Error, Store
+from acid_platform.metastore.timers import touch
 from acid_platform.metastore.turn import Event, Reply, error_reply
 
 _LOG = logging.getLogger("acid_platform.metastore")
@@ -55,6 +56,7 @@ class Keeper:
         self.epoch = self.store.next_epoch()
         self.counters = Counters()
         self._clock = clock
+        self._started = clock.moment()
         self._ahead = False
         self._since_fold = 0
         self._folded_at = time.monotonic()
@@ -71,7 +73,7 @@ class Keeper:
 
         Between two rounds memory is durable: no such answer tells of what may yet be lost.
         """
-        now, replies, left = self._clock.now_ms(), list[Reply](), list[Request]()
+        now, replies, left = self._clock.moment(), list[Reply](), list[Request]()
         for one in requests:
             if one.op in READS:
                 try:
@@ -88,7 +90,7 @@ class Keeper:
     def round(self, requests: Sequence[Request], due: Container[str] | None) -> list[Reply]:
         """One group commit, and the answers. `due`: what is due by itself is done too; these
         requests, if they wait for a lock, have a client that is still connected."""
-        now = self._clock.now_ms()
+        now = self._clock.moment()
         refused: list[Reply] = []
         while True:
             try:
@@ -105,7 +107,7 @@ class Keeper:
         return refused + replies
 
     def _decide(
-        self, requests: Sequence[Request], now: int, due: Container[str] | None
+        self, requests: Sequence[Request], now: Moment, due: Container[str] | None
     ) -> list[Reply]:
         """The answers, once they are durable. Raises BadRequest, and whatever a write raises."""
         events: list[Event] = []
@@ -120,7 +122,7 @@ class Keeper:
             events += handled.events
             replies += handled.replies
         if due is not None:
-            self._keep_waiting_alive(now, due)
+            self._keep_waiting_alive(now.steady, due)
             handled = self.machine.tick(now)
             events += handled.events
             replies += handled.replies
@@ -160,10 +162,10 @@ class Keeper:
         state, events = self.store.load()
         machine = Machine(state, self.store)
         machine.replay(events)
-        machine.wake(self._clock.now_ms())
+        machine.wake(self._clock.moment())
         return machine
 
-    def _forget_round(self, now: int) -> None:
+    def _forget_round(self, now: Moment) -> None:
         """Nothing was written: memory becomes what the file holds, who lives stays alive."""
         known = self.state
         state, events = self.store.load()
@@ -172,7 +174,8 @@ class Keeper:
         fresh.wake(now)
         for mine, theirs in ((state.heartbeats, known.heartbeats), (state.reads, known.reads)):
             # First who is silent longest; who ended in the lost round alone counts as new.
-            for txn, at in (*theirs.items(), *((one, now) for one in mine if one not in theirs)):
+            new = ((one, now.steady) for one in mine if one not in theirs)
+            for txn, at in (*theirs.items(), *new):
                 if txn in mine:
                     touch(mine, txn, at)
         self.machine.state = state
@@ -211,12 +214,18 @@ class Keeper:
         """Brings the tables of the file up to date. Raises Error; then the journal goes on."""
         started = time.perf_counter()
         keep = self.state.settings.integer("acid.outcome.retention")
-        self.store.fold(self.state, self._clock.now_ms() - keep)
+        self.store.fold(self.state, self._oldest_kept(keep))
         image.forget_ended(self.state)
         self._since_fold, self._folded_at = 0, time.monotonic()
         self.store.checkpoint()
         self.counters.folds += 1
         self.counters.folding.add(time.perf_counter() - started)
+
+    def _oldest_kept(self, keep: int) -> int:
+        """Before when what is over may be forgotten. A wall clock that was set forward since the
+        start does not count: somebody may still ask what became of his request (P3, P29)."""
+        now = self._clock.moment()
+        return min(now.wall, self._started.wall + now.steady - self._started.steady) - keep
 
     def close(self) -> None:
         try:

@@ -32,11 +32,10 @@ from acid_platform.metastore.state import (
     Table,
     Txn,
     WriteIdRow,
-    silent,
     table_name,
-    touch,
 )
 from acid_platform.metastore.tables import normal_partition
+from acid_platform.metastore.timers import dead, patience, touch
 from acid_platform.metastore.turn import Body, Parked, Turn, error_reply
 from acid_platform.transactions import Operation, TxnState, TxnType
 from acid_platform.transactions.locks import (
@@ -228,7 +227,7 @@ def expire_waits(turn: Turn) -> None:
     """Ends requests whose wait is over (L11); one that opened its transaction aborts it."""
     for ext in list(turn.state.waiting.values()):
         entry = turn.state.locks.get(ext)
-        if entry is None or entry.deadline > turn.now:
+        if entry is None or turn.state.timers.wait_ends[ext] > turn.steady:
             continue
         blocked = first_block(turn.state, entry)
         reason = blocked[1] if blocked else "it was about to be granted"
@@ -271,7 +270,7 @@ def heartbeat_lock(turn: Turn, args: Body) -> dict[str, Any]:
     entry = turn.state.locks.get(args["ext"])
     if entry is None or entry.txn_id:
         raise NoSuchLock(f"there is no lock {args['ext']} without a transaction; lock again")
-    touch(turn.state.lock_beats, entry.ext, turn.now)
+    touch(turn.state.lock_beats, entry.ext, turn.steady)
     return {}
 
 
@@ -297,10 +296,11 @@ def unlock(turn: Turn, args: Body) -> dict[str, Any]:
     return {}
 
 
-def expire_alone(turn: Turn, timeout: int) -> None:
+def expire_alone(turn: Turn) -> None:
     """T16: locks without a transaction and without a heartbeat for the timeout are removed."""
-    for ext in silent(turn.state.lock_beats, turn.now - timeout):
+    for ext in dead(turn.state, turn.state.lock_beats):
         entry = turn.state.locks[ext]
+        timeout = patience(turn.state, turn.state.lock_beats[ext])
         if entry.acquired:
             turn.record("unlock", ext=ext)
         else:
@@ -324,10 +324,12 @@ def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
     return write_set.describe(state, *found) if found else ""
 
 
-def describe(entry: LockEntry, state: State) -> list[dict[str, Any]]:
+def describe(entry: LockEntry, turn: Turn) -> list[dict[str, Any]]:
     """SHOW LOCKS: one row per component, with Hive's columns."""
+    state = turn.state
     blocked = None if entry.acquired else first_block(state, entry)
     txn = state.txns.get(entry.txn_id)
+    beat = (state.heartbeats if txn else state.lock_beats).get(entry.txn_id or entry.ext)
     return [
         {
             "lockid": f"{entry.ext}.{number}",
@@ -338,8 +340,7 @@ def describe(entry: LockEntry, state: State) -> list[dict[str, Any]]:
             "blocked_by": blocked[1] if blocked else None,
             "lock_type": one.lock.name,
             "transaction_id": entry.txn_id,
-            "last_heartbeat": (state.heartbeats if txn else state.lock_beats).get(
-                entry.txn_id or entry.ext),
+            "last_heartbeat": None if beat is None else turn.wall(beat),
             "acquired_at": entry.acquired_at or None,
             "user": txn.user if txn else "",
             "hostname": txn.host if txn else "",
@@ -357,7 +358,7 @@ def _lock(state: State, at: int, body: Body) -> None:
     state.next_lock = entry.ext + 1
     add_lock(state, entry)
     if not entry.txn_id:
-        state.lock_beats[entry.ext] = at
+        state.lock_beats[entry.ext] = state.timers.now
         return
     txn = state.txns[entry.txn_id]
     needs = {name: entry.tables[name] for name in body["needs"]} | txn.needs
@@ -369,6 +370,8 @@ def add_lock(state: State, entry: LockEntry) -> None:
     state.locks_by_txn.setdefault(entry.txn_id, []).append(entry.ext)
     if not entry.acquired:
         state.waiting[entry.request_id] = entry.ext
+        wait = entry.deadline - entry.requested
+        state.timers.wait_ends[entry.ext] = state.timers.now + wait
     for name in _names(entry):
         state.locks_by_name.setdefault(name, {})[entry.ext] = entry
 
@@ -381,6 +384,7 @@ def _names(entry: LockEntry) -> set[tuple[str, LockType]]:
 def remove_lock(state: State, ext: int) -> None:
     entry = state.locks.pop(ext)
     state.lock_beats.pop(ext, None)
+    state.timers.wait_ends.pop(ext, None)
     if not entry.acquired:
         del state.waiting[entry.request_id]
     for name in _names(entry):
@@ -405,6 +409,7 @@ def _grant(state: State, at: int, body: Body) -> None:
     entry = replace(waiting, acquired=True, acquired_at=at, touches=touches)
     state.locks[entry.ext] = entry
     del state.waiting[entry.request_id]
+    del state.timers.wait_ends[entry.ext]
     for name in _names(entry):
         state.locks_by_name[name][entry.ext] = entry
     if not entry.txn_id:

@@ -1,4 +1,4 @@
-"""The metastore's state machine: a request and the time in, events and answers out.
+"""The metastore's state machine: a request and its moment in, events and answers out.
 
 Deterministic, without a clock, files or a database, so that a simulator can drive it. `replay`
 applies events that were kept; the result is the state that they came from.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from acid_platform.clock import Moment
 from acid_platform.errors import AcidError, UnsupportedStatement
 from acid_platform.metastore import (
     candidates,
@@ -23,12 +24,12 @@ from acid_platform.metastore import (
     restoring,
     shows,
     tables,
+    timers,
     txns,
     views,
 )
 from acid_platform.metastore.state import Ended, State
 from acid_platform.metastore.turn import Apply, Event, Parked, Past, Reply, Turn, error_reply
-from acid_platform.transactions import TxnType
 
 APPLY: dict[str, Apply] = {
     **tables.APPLY, **txns.APPLY, **locking.APPLY, **commits.APPLY, **compactions.APPLY,
@@ -89,27 +90,26 @@ class Machine:
     def __init__(self, state: State | None = None, past: Past | None = None) -> None:
         self.state = state or State()
         self._past = past or _NoPast()
-        self._schedule = housekeeping.Schedule(started=0)
+        self._schedule = housekeeping.Schedule()
 
     def replay(self, events: Iterable[Event]) -> None:
         for event in events:
             APPLY[event.kind](self.state, event.at, event.body)
 
-    def wake(self, now: int) -> None:
+    def wake(self, moment: Moment) -> None:
         """At a start, after `replay`: every open transaction gets one fresh timeout (P7)."""
-        self.state.awake = now
-        for txn in self.state.open_txns():
-            self.state.heartbeats[txn.txn_id] = now
-            if txn.kind is TxnType.READ_ONLY:
-                self.state.reads[txn.txn_id] = now
-        for entry in self.state.locks.values():
-            if not entry.txn_id:
-                self.state.lock_beats[entry.ext] = now
-        self._schedule = housekeeping.Schedule(started=now)
+        # Above what anybody was told: whoever asks for changes since then gets everything.
+        self.state.awake = self.state.next_moment + 1
+        timers.wake(self.state, moment)
+        self._schedule = housekeeping.Schedule(started=moment.steady)
 
-    def handle(self, op: str, args: dict[str, Any], request_id: str, now: int) -> Handled:
+    def _turn(self, moment: Moment, request_id: str, op: str) -> Turn:
+        self.state.timers.now = moment.steady
+        return Turn(self.state, moment.wall, request_id, op, APPLY, self._past)
+
+    def handle(self, op: str, args: dict[str, Any], request_id: str, moment: Moment) -> Handled:
         """Decides one request; errors are answers. A request seen before gets its old answer."""
-        turn = Turn(self.state, now, request_id, op, APPLY, self._past)
+        turn = self._turn(moment, request_id, op)
         if op in ("begin", "lock", "lock_alone") and self.waits(request_id):
             return Handled([], [])
         known = self.state.outcomes.get(request_id) if op not in REPEATABLE else None
@@ -132,16 +132,16 @@ class Machine:
             turn.replies.append(Reply(request_id, self.expand(op, reply)))
         return Handled(turn.events, turn.replies)
 
-    def tick(self, now: int) -> Handled:
+    def tick(self, moment: Moment) -> Handled:
         """Does what is due by itself: reaper, waits, leases, purges."""
-        turn = Turn(self.state, now, "", "tick", APPLY, self._past)
+        turn = self._turn(moment, "", "tick")
         housekeeping.tick(turn, self._schedule)
         self._settle(turn)
         return Handled(turn.events, turn.replies)
 
-    def purge(self, now: int) -> Handled:
+    def purge(self, moment: Moment) -> Handled:
         """Forgets what nobody needs, whether or not that is due: a fold has less to write then."""
-        turn = Turn(self.state, now, "", "purge", APPLY, self._past)
+        turn = self._turn(moment, "", "purge")
         housekeeping.purge(turn)
         return Handled(turn.events, turn.replies)
 

@@ -15,7 +15,8 @@ from acid_platform.metastore import locking
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.declared import directories, seen_table
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, WriteReport
-from acid_platform.metastore.state import Entity, State, touch
+from acid_platform.metastore.state import Entity, State
+from acid_platform.metastore.timers import touch
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.txns import require_open
 from acid_platform.transactions import TxnType
@@ -33,7 +34,7 @@ def manifest(turn: Turn, args: Body) -> dict[str, Any]:
     table, _ = seen_table(turn.state, txn, args["table"])
     locking.check_files(txn, table)
     if txn.kind is TxnType.READ_ONLY:
-        touch(turn.state.reads, txn.txn_id, turn.now)
+        touch(turn.state.reads, txn.txn_id, turn.steady)
     return {"entities": _recorded(turn, table.record.table_id, args["partitions"])}
 
 

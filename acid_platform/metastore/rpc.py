@@ -34,6 +34,7 @@ REPEATABLE = {
     "compactions", "compaction", "entities", "cleaning", "txn_states", "outcome_of_txn",
     "heartbeat", "heartbeat_one", "heartbeat_lock", "valid_write_ids", "allocate", "granted",
     "outcome", "query", "history", "status", "stop", "backup_begin", "backup_end", "doubtful",
+    "moment",
 }
 """Requests that may be sent twice without harm."""
 

@@ -23,6 +23,11 @@ NONE = "None"
 _QUEUED = (CompactionState.INITIATED, CompactionState.WORKING)
 
 
+def moment(turn: Turn, args: Body) -> dict[str, Any]:
+    """The next moment: what changes from now on has this one or a later one (C1)."""
+    return {"moment": turn.state.next_moment}
+
+
 def tables(turn: Turn, args: Body) -> dict[str, Any]:
     every = turn.state.tables.values()
     return {"tables": [encode(table.record) for table in every]}
@@ -73,7 +78,7 @@ def transactions(turn: Turn, args: Body) -> dict[str, Any]:
                 "txnid": txn.txn_id,
                 "state": txn.state.name,
                 "startedtime": txn.started,
-                "lastheartbeattime": beats.get(txn.txn_id, txn.ended),
+                "lastheartbeattime": turn.wall(beats[txn.txn_id]) if txn.is_open else txn.ended,
                 "user": txn.user,
                 "host": txn.host,
                 "type": txn.kind.name,
@@ -90,7 +95,7 @@ def transactions(turn: Turn, args: Body) -> dict[str, Any]:
 
 def locks(turn: Turn, args: Body) -> dict[str, Any]:
     """SHOW LOCKS."""
-    rows = [locking.describe(entry, turn.state) for entry in turn.state.locks.values()]
+    rows = [locking.describe(entry, turn) for entry in turn.state.locks.values()]
     return {"rows": [row for group in rows for row in group]}
 
 
@@ -180,7 +185,7 @@ def _history(state: State, entity: Entity, table: Table) -> tuple[PastCompaction
 
 def cleaning(turn: Turn, args: Body) -> dict[str, Any]:
     """What the Cleaner may do now, and what waits for whom (C37 to C55)."""
-    ready, blocked = survey(turn.state, turn.now)
+    ready, blocked = survey(turn)
     return {"ready": [encode(one) for one in ready], "blocked": [encode(one) for one in blocked]}
 
 
@@ -213,6 +218,7 @@ def outcome_of_txn(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 HANDLERS = {
+    "moment": moment,
     "tables": tables, "table": table, "partitions": partitions, "databases": databases,
     "views": views, "settings": settings, "transactions": transactions, "locks": locks,
     "compactions": compactions, "compaction": compaction, "entities": entities,

@@ -1,7 +1,8 @@
 """What the metastore keeps in memory, and nothing else: no decision, no clock, no I/O.
 
 `State` changes only by events (turn.py), apart from heartbeats, read times and the leases of
-services. Those are not kept over a restart: every open transaction gets one fresh timeout (P7).
+services. Those, and all timers, count by the steady clock and are not kept over a restart: every
+open transaction gets one fresh timeout (P7, timers.py).
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from itertools import takewhile
 from typing import Any
 
 from acid_platform.config import Settings
@@ -23,6 +23,7 @@ from acid_platform.metastore.records import (
     TableRecord,
     ViewRecord,
 )
+from acid_platform.metastore.timers import NEVER, Timers
 from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.conflicts import Committed
 from acid_platform.transactions.locks import LockComponent, LockType
@@ -213,6 +214,7 @@ class LockEntry:
     """The request opened the transaction, so that a timeout aborts it."""
     requested: int
     deadline: int
+    """When the wait is over if the wall clock is not moved; the timer counts (timers.py)."""
     tables: dict[str, int]
     """What the names meant when the request came."""
     acquired_at: int = 0
@@ -229,7 +231,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLease:
-    """Who runs the cycle of a service, and when it last said so (P9)."""
+    """Who runs the cycle of a service, and when it last said so by the steady clock (P9)."""
 
     holder: str
     renewed: int
@@ -237,10 +239,10 @@ class ServiceLease:
 
 @dataclass(slots=True)
 class Gauge:
-    """How many transactions are open, as last counted (T2)."""
+    """How many transactions are open, as last counted (T2), when by the steady clock."""
 
     open: int = 0
-    counted_at: int = 0
+    counted_at: int = NEVER
     refusing: bool = False
 
 
@@ -255,6 +257,8 @@ class State:
     next_compaction: int = 1
     next_moment: int = 1
     """Counts snapshots, ends of writers and declarations, which tells which came first."""
+    longest_timeout: int = 0
+    """Milliseconds: a `hive.txn.timeout` of before that clients may not know to be over (P29)."""
     databases: dict[str, int] = field(default_factory=lambda: {"default": 0})
     tables: dict[int, Table] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
@@ -291,20 +295,21 @@ class State:
     unrecorded: set[Entity] = field(default_factory=set)
     """Entities with directories whose files an older version did not record."""
     cleaning: dict[Entity, int] = field(default_factory=dict)
-    """Entities that a Cleaner works on, since when (P21)."""
+    """Entities that a Cleaner works on, since when by the wall clock (P21)."""
     retries: dict[Entity, Retry] = field(default_factory=dict)
     """Cleanings of aborted transactions that wait (C54)."""
     changed: dict[Entity, int] = field(default_factory=dict)
-    """When an entity last gained a directory or lost an open write: since `awake`, if at all (C1).
-    """
+    """The moment when an entity last gained a directory or lost an open write: since `awake`, if at
+    all (C1)."""
     awake: int = 0
-    """When this memory was made of the file."""
+    """The moment when this memory was made of the file."""
 
     ended: dict[int, Ended] = field(default_factory=dict)
     """Since the last fold, like `outcomes` and `written`; older ones are in the store."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     written: list[HistoryRow] = field(default_factory=list)
 
+    timers: Timers = field(default_factory=Timers)
     heartbeats: dict[int, int] = field(default_factory=dict)
     """Of each open transaction the last one; who is silent longest comes first."""
     lock_beats: dict[int, int] = field(default_factory=dict)
@@ -349,17 +354,6 @@ class State:
     def name_of(self, table_id: int) -> str:
         table = self.known_table(table_id)
         return table.record.name if table else f"#{table_id}"
-
-
-def touch(beats: dict[int, int], one: int, now: int) -> None:
-    """Notes a sign of life, at the end: the order tells who is silent longest."""
-    beats.pop(one, None)
-    beats[one] = now
-
-
-def silent(beats: dict[int, int], before: int) -> list[int]:
-    """Those whose last sign of life came before this time."""
-    return [one for one, _ in takewhile(lambda beat: beat[1] < before, beats.items())]
 
 
 def table_name(name: str) -> str:

@@ -34,6 +34,7 @@ from acid_platform.metastore.state import (
     Table,
     table_name,
 )
+from acid_platform.metastore.timers import patience
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.transactions import Operation
 from acid_platform.transactions.conflicts import Committed
@@ -43,10 +44,10 @@ from acid_platform.transactions.locks import LockType
 
 
 def set_value(turn: Turn, args: Body) -> dict[str, Any]:
-    """Raises SettingRefused."""
+    """Answers the interval of heartbeats from now on. Raises SettingRefused."""
     turn.state.settings.with_value(args["name"], args["value"])
     turn.record("set", name=args["name"], value=args["value"])
-    return {}
+    return {"heartbeat": turn.state.settings.heartbeat_interval}
 
 
 def create_database(turn: Turn, args: Body) -> dict[str, Any]:
@@ -146,17 +147,17 @@ def _check_cleaning(turn: Turn, location: str) -> None:
     """A Cleaner that is removing a dropped table there would take the new one's files too (P22)."""
     for row in turn.state.queue.values():
         if row.properties.get("location") == location and being_cleaned(
-            turn.state, (row.table_id, row.partition), turn.now
+            turn.state, (row.table_id, row.partition)
         ):
             raise LockNotAcquired(
                 f"{location} is being removed after the drop of {row.table}; try again in a moment"
             )
 
 
-def being_cleaned(state: State, entity: Entity, now: int) -> bool:
+def being_cleaned(state: State, entity: Entity) -> bool:
     """Whether a Cleaner is at work there; one that died is waited for one transaction timeout."""
-    started = state.cleaning.get(entity)
-    return started is not None and now - started < state.settings.integer("hive.txn.timeout")
+    started = state.timers.cleaned_since.get(entity)
+    return started is not None and state.timers.now - started < patience(state, started)
 
 
 def _check_columns(name: str, record: TableRecord) -> list[str]:
@@ -268,7 +269,11 @@ def drop(turn: Turn, args: Body) -> None:
 
 
 def _set(state: State, at: int, body: Body) -> None:
+    before = state.settings.integer("hive.txn.timeout")
     state.settings = state.settings.with_value(body["name"], body["value"])
+    if state.settings.integer("hive.txn.timeout") < before:
+        state.longest_timeout = max(state.longest_timeout, before)
+        state.timers.shortened = state.timers.now
 
 
 def _database(state: State, at: int, body: Body) -> None:
@@ -299,7 +304,8 @@ def _altered(state: State, at: int, body: Body) -> None:
         # A Worker goes by the name; what is to be removed after a drop goes by its location.
         if row.table_id == record.table_id and "location" not in row.properties:
             state.queue[row.id] = replace(row, table=record.name)
-    state.changed |= dict.fromkeys(table.entities(), at)  # thresholds are properties (C22)
+    # Thresholds are properties (C22).
+    state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
 def _adopted(state: State, at: int, body: Body) -> None:
@@ -316,7 +322,7 @@ def _adopted(state: State, at: int, body: Body) -> None:
             state.contents.setdefault(entity, {})[one.name] = contents[0]
         else:
             state.unrecorded.add(entity)
-    state.changed |= dict.fromkeys(table.entities(), at)
+    state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
 def _partitions(state: State, at: int, body: Body) -> None:
@@ -374,6 +380,8 @@ def _dropped(state: State, at: int, body: Body) -> None:
         state.components[txn_id] = [one for one in components if not _of(one, row)]
     state.next_compaction = row.id + 1
     state.queue[row.id] = row
+    since = {**state.timers.row_since, row.id: state.timers.now}
+    state.timers.row_since = {key: one for key, one in since.items() if key in state.queue}
 
 
 def _of(component: Component, row: CompactionTask) -> bool:

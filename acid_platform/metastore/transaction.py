@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,7 +14,10 @@ from acid_platform.errors import (
     AcidError,
     MetastoreUnavailable,
     MetastoreWriteFailed,
+    NoSuchTxn,
+    SnapshotExpired,
     Terminal,
+    TxnAborted,
 )
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import (
@@ -74,6 +79,7 @@ class Transaction:
         self.lost_overwrite = answer["lost_overwrite"]
         for name, text in answer["lists"].items():
             self._lists.setdefault(name, ValidWriteIdList.parse(text))
+        self._beats.learn(answer["interval"])
 
     def lock(
         self,
@@ -159,11 +165,45 @@ class Transaction:
 
         `read` says that the snapshot is being read: its lease runs from now (P12).
         """
-        self._link.call("heartbeat_one", txn=self.id, read=read)
+        answer = self._link.call("heartbeat_one", txn=self.id, read=read)
+        self._beats.learn(answer["interval"])
 
     def touch(self) -> None:
         """The same as `heartbeat(read=True)`."""
         self.heartbeat(read=True)
+
+    def check(self) -> None:
+        """Raises SnapshotExpired (of a lease) or TxnAborted unless it is open now.
+
+        If it is, no file of its snapshot was removed until now: whatever was read of them is whole
+        (P29). A process that was stopped for longer than `hive.txn.timeout` learns it here.
+        """
+        try:
+            self.touch()
+        except NoSuchTxn as error:
+            if self.kind is not TxnType.READ_ONLY:
+                raise
+            raise SnapshotExpired(
+                f"read lease {self.id} is over: its block has ended, or it is long past; take a new"
+                " snapshot, or call read() again") from error
+
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """A block that resolves or reads files of the snapshot, and then `check`.
+
+        An error of the block is raised as SnapshotExpired or TxnAborted if that is the cause: files
+        that the snapshot needs may be gone then.
+        """
+        try:
+            yield
+        except Exception as error:
+            with suppress(MetastoreUnavailable, NoSuchTxn):
+                try:
+                    self.check()
+                except (SnapshotExpired, TxnAborted) as over:
+                    raise over from error
+            raise
+        self.check()
 
     def commit(
         self, writes: Sequence[WriteReport] = (),
@@ -260,15 +300,23 @@ class Heartbeats:
     def __init__(self, link: Link) -> None:
         self._link = link
         self.interval = 150.0
-        """Seconds, as the metastore tells."""
+        """Seconds, as the metastore tells with each answer about a transaction."""
         self.threads = 5
         self.reset()
 
     def reset(self) -> None:
         """Also after a fork: the parent's transactions are not ours."""
-        self._guard = threading.Lock()
+        self._guard = threading.Condition()
+        """Of what follows; notified when the interval changes, and at the end."""
         self._shares: dict[int, weakref.WeakValueDictionary[int, Transaction]] = {}
-        self._wake = threading.Event()
+        self._closed = False
+
+    def learn(self, milliseconds: int) -> None:
+        """The interval from now on, also of the beats that are waited for already (P29)."""
+        if self.interval != milliseconds / 1000:
+            with self._guard:
+                self.interval = milliseconds / 1000
+                self._guard.notify_all()
 
     def add(self, txn: Transaction) -> None:
         slot = txn.id % self.threads
@@ -276,8 +324,8 @@ class Heartbeats:
             share = self._shares.get(slot)
             if share is None:
                 share = self._shares[slot] = weakref.WeakValueDictionary()
-                name, args = f"heartbeat-{slot}", (slot, self._wake)
-                threading.Thread(target=self._beat, args=args, daemon=True, name=name).start()
+                threading.Thread(target=self._beat, args=(slot,), daemon=True,
+                                 name=f"heartbeat-{slot}").start()
             share[txn.id] = txn
 
     def remove(self, txn: Transaction) -> None:
@@ -286,10 +334,24 @@ class Heartbeats:
                 share.pop(txn.id, None)
 
     def close(self) -> None:
-        self._wake.set()
+        with self._guard:
+            self._closed = True
+            self._guard.notify_all()
 
-    def _beat(self, slot: int, wake: threading.Event) -> None:
-        while not wake.wait(self.interval):
+    def _due(self, last: float) -> bool:
+        """Waits until an interval has passed since the last beat; False at the end."""
+        with self._guard:
+            while not self._closed:
+                left = last + self.interval - time.monotonic()
+                if left <= 0:
+                    return True
+                self._guard.wait(left)
+        return False
+
+    def _beat(self, slot: int) -> None:
+        last = time.monotonic()
+        while self._due(last):
+            last = time.monotonic()
             try:
                 self._beat_once(slot)
             except AcidError:
@@ -304,7 +366,7 @@ class Heartbeats:
         if not open_now:
             return
         answer = self._link.call("heartbeat", txns=list(open_now))
-        self.interval = answer["interval"] / 1000
+        self.learn(answer["interval"])
         for txn_id in (*answer["aborted"], *answer["unknown"]):
             if not open_now[txn_id].ended:
                 reason = f"transaction {txn_id} is no longer open in the metastore"

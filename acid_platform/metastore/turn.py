@@ -58,6 +58,7 @@ class Turn:
 
     state: State
     now: int
+    """By the wall clock, in milliseconds UTC: for what is recorded and shown, not for timeouts."""
     request_id: str
     op: str
     apply: dict[str, Apply]
@@ -68,6 +69,15 @@ class Turn:
     def record(self, kind: str, /, **body: Any) -> None:
         self.apply[kind](self.state, self.now, body)
         self.events.append(Event(kind, self.now, body))
+
+    @property
+    def steady(self) -> int:
+        """By the steady clock, in milliseconds: for timeouts (P29)."""
+        return self.state.timers.now
+
+    def wall(self, steady: int) -> int:
+        """The wall clock's time of a moment of the steady clock, as that clock is set now."""
+        return self.now - self.steady + steady
 
     def ended(self, txn_id: int) -> Ended | None:
         return self.state.ended.get(txn_id) or self.past.past_txn(txn_id)

@@ -22,8 +22,8 @@ from acid_platform.metastore.state import (
     State,
     Txn,
     table_name,
-    touch,
 )
+from acid_platform.metastore.timers import touch
 from acid_platform.metastore.turn import Body, Turn
 from acid_platform.metastore.visible import snapshot, write_ids
 from acid_platform.transactions import TxnState, TxnType
@@ -40,7 +40,7 @@ def begin(turn: Turn, args: Body) -> dict[str, Any]:
     list that each is registered when it is asked for. Raises TooManyOpenTxns (T2) and what
     `locking.enqueue` raises, after aborting the transaction.
     """
-    check_limit(turn.state, turn.now, 1)
+    check_limit(turn.state, turn.steady, 1)
     txn = open_txn(turn, kind_of(args["kind"]), args["info"], args["tables"] is None)
     try:
         if args["locks"]:
@@ -64,7 +64,7 @@ def open_batch(turn: Turn, args: Body) -> dict[str, Any]:
     if wanted <= 0:
         raise InvalidDefinition(f"{wanted} transactions can't be opened; ask for at least 1")
     count = min(wanted, turn.state.settings.integer("hive.txn.max.open.batch"))
-    check_limit(turn.state, turn.now, count)
+    check_limit(turn.state, turn.steady, count)
     ids = []
     for _ in range(count):
         txn = open_txn(turn, kind_of(args["kind"]), args["info"], False)
@@ -141,6 +141,7 @@ def granted(state: State, reply: Body) -> dict[str, Any]:
         "lists": lists,
         "stale": bool(entry and locking.stale(state, txn, entry)),
         "lost_overwrite": locking.lost_overwrite(state, txn, entry) if entry else "",
+        "interval": state.settings.heartbeat_interval,
     }
 
 
@@ -162,7 +163,7 @@ def valid_write_ids(turn: Turn, args: Body) -> dict[str, Any]:
     if not txn.has_snapshot or (not txn.all_tables and name not in txn.needs):
         turn.record("snapshot", txn=txn.txn_id, needs={name: table_id})
     if txn.kind is TxnType.READ_ONLY:
-        touch(turn.state.reads, txn.txn_id, turn.now)
+        touch(turn.state.reads, txn.txn_id, turn.steady)
     seen = snapshot(turn.state, turn.state.txns[txn.txn_id])
     assert seen is not None
     return {"list": str(write_ids(table, seen)), "write_id": table.by_txn.get(txn.txn_id)}
@@ -243,7 +244,7 @@ def heartbeat(turn: Turn, args: Body) -> dict[str, Any]:
         txn = turn.state.txns.get(txn_id)
         past = None if txn else turn.ended(txn_id)
         if txn and txn.is_open:
-            touch(turn.state.heartbeats, txn_id, turn.now)
+            touch(turn.state.heartbeats, txn_id, turn.steady)
         elif txn or (past and past.state is TxnState.ABORTED):
             aborted.append(txn_id)
         else:
@@ -255,10 +256,10 @@ def heartbeat(turn: Turn, args: Body) -> dict[str, Any]:
 def heartbeat_one(turn: Turn, args: Body) -> dict[str, Any]:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn (T7). `read` marks a use of the lease (P12)."""
     txn = require_open(turn, args["txn"])
-    touch(turn.state.heartbeats, txn.txn_id, turn.now)
+    touch(turn.state.heartbeats, txn.txn_id, turn.steady)
     if args["read"] and txn.kind is TxnType.READ_ONLY:
-        touch(turn.state.reads, txn.txn_id, turn.now)
-    return {}
+        touch(turn.state.reads, txn.txn_id, turn.steady)
+    return {"interval": turn.state.settings.heartbeat_interval}
 
 
 # --- effects ------------------------------------------------------------------------------------
@@ -271,9 +272,9 @@ def _open(state: State, at: int, body: Body) -> None:
         txn_id, TxnType(body["kind"]), TxnState.OPEN, at, all_tables=body["all_tables"], **info
     )
     state.next_txn = txn_id + 1
-    touch(state.heartbeats, txn_id, at)
+    touch(state.heartbeats, txn_id, state.timers.now)
     if state.txns[txn_id].kind is TxnType.READ_ONLY:
-        touch(state.reads, txn_id, at)
+        touch(state.reads, txn_id, state.timers.now)
 
 
 def _snapshot(state: State, at: int, body: Body) -> None:

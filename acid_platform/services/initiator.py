@@ -56,8 +56,8 @@ def run(metastore: Metastore, now_ms: int, since: int = 0) -> list[Initiated]:
     """One cycle: enqueue what the thresholds ask for, then revoke workers that timed out (C1 to
     C25); answers every decision.
 
-    `since`: when the cycle before it began, to look at what changed only (C1). Raises LeaseHeld
-    while another Initiator is at it (P9).
+    `since`: the metastore's moment when the cycle before it began, to look at what changed only
+    (C1). Raises LeaseHeld while another Initiator is at it (P9).
     """
     done: list[Initiated] = []
     with leading(metastore, "Initiator") as renew:

@@ -108,7 +108,7 @@ def test_case_05_T8_range_heartbeat(world: World) -> None:
     world.clock.advance(1000)
     answer = world.call("heartbeat", txns=[1, 2, 3, 4, 5])
     assert (answer["aborted"], answer["unknown"]) == ([2], [4])
-    now = world.clock.now_ms()
+    now = world.clock.moment().steady
     assert world.state.heartbeats == {1: now, 3: now, 5: now}
 
 

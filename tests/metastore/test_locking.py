@@ -166,7 +166,7 @@ def test_P22_a_lock_that_waited_for_a_drop(world: World) -> None:
 def test_P3_a_request_sent_again_keeps_its_place(world: World) -> None:
     world.begin(LockRequest("t", E))
     waiting = world.begin_request(LockRequest("t", W, INSERT))
-    now = world.clock.now_ms()
+    now = world.clock.moment()
     again = world.machine.handle("begin", {}, waiting, now)
     assert not again.events and not again.replies
     world.call("commit", txn=1, writes=[])

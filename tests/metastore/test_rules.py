@@ -122,9 +122,9 @@ def test_T29_a_directory_that_is_reported_twice_counts_once(world: World) -> Non
     txn = world.write("t", UPDATE)
     report = encode(world.report(txn, operation=UPDATE))
     sent = {"txn": txn.id, "writes": [report]}
-    first = world.machine.handle("commit", sent, "one", world.clock.now_ms())
-    again = world.machine.handle("commit", sent, "one", world.clock.now_ms())
-    other = world.machine.handle("commit", sent, "two", world.clock.now_ms())
+    first = world.machine.handle("commit", sent, "one", world.clock.moment())
+    again = world.machine.handle("commit", sent, "one", world.clock.moment())
+    other = world.machine.handle("commit", sent, "two", world.clock.moment())
     assert first.events and not again.events and not other.events
     assert first.replies[0].value == again.replies[0].value == other.replies[0].value
     assert len(world.state.written) == len(world.state.write_set[1][None]) == 1
@@ -171,7 +171,7 @@ def test_T16_P7_a_restart_gives_locks_a_fresh_timeout_too(world: World) -> None:
     again = Machine()
     again.replay(world.events)
     world.clock.advance(TIMEOUT)
-    again.wake(world.clock.now_ms())
+    again.wake(world.clock.moment())
     world.machine = again
     world.tick(TIMEOUT)
     assert locks(world) == [(0, "ACQUIRED")]
@@ -196,8 +196,8 @@ def test_L16_a_request_that_is_sent_again_is_the_same_one(world: World) -> None:
     """So that it need not wait for its own first copy, with a transaction or without."""
     args = {"locks": [encode(LockRequest("t", E))], "wait": 60}
     for _ in range(2):
-        world.take(world.machine.handle("lock_alone", args, "held", world.clock.now_ms()))
-        world.take(world.machine.handle("lock_alone", args, "parked", world.clock.now_ms()))
+        world.take(world.machine.handle("lock_alone", args, "held", world.clock.moment()))
+        world.take(world.machine.handle("lock_alone", args, "parked", world.clock.moment()))
     assert locks(world) == [(0, "ACQUIRED"), (0, "WAITING")]
     world.call("unlock", ext=world.answer("held")["ext"])
     assert world.answer("parked")["ext"] == 2
@@ -258,7 +258,7 @@ def test_T35_L2_two_updates_under_both_settings_of_xlock_write(
     world.commit(first)
     txn = Txn(world.answer(request))
     ended = world.machine.handle("commit", {"txn": txn.id, "writes": []}, "end",
-                                 world.clock.now_ms()).replies[0].value
+                                 world.clock.moment()).replies[0].value
     assert ("error" in ended) == (second == "conflict")
 
 

@@ -104,7 +104,7 @@ def test_P2_the_loser_of_reap_and_commit_learns_who_won(world: World) -> None:
 def test_P7_a_restart_gives_one_fresh_timeout(world: World) -> None:
     txn = world.begin()
     world.clock.advance(TIMEOUT)
-    world.machine.wake(world.clock.now_ms())
+    world.machine.wake(world.clock.moment())
     world.tick(TIMEOUT)
     assert world.call("outcome_of_txn", txn=txn.id)["state"] == "o"
     world.tick(180_000)

@@ -51,7 +51,7 @@ class World:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.machine = Machine()
-        self.machine.wake(self.clock.now_ms())
+        self.machine.wake(self.clock.moment())
         self.events: list[Event] = []
         self.answers: dict[str, dict[str, Any]] = {}
         self.requests = 0
@@ -69,7 +69,7 @@ class World:
         """The request's id; the answer, if it does not wait, is in `answers`."""
         self.requests += 1
         request_id = f"request-{self.requests}"
-        self.take(self.machine.handle(op, args, request_id, self.clock.now_ms()))
+        self.take(self.machine.handle(op, args, request_id, self.clock.moment()))
         return request_id
 
     def answer(self, request_id: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class World:
 
     def tick(self, milliseconds: int = 0) -> None:
         self.clock.advance(milliseconds)
-        self.take(self.machine.tick(self.clock.now_ms()))
+        self.take(self.machine.tick(self.clock.moment()))
 
     def set(self, name: str, value: str) -> None:
         self.call("set", name=name, value=value)

@@ -11,7 +11,10 @@ class Book:
     """Everything that happened, and what a snapshot sees of it."""
 
     def __init__(self, settings: dict[str, str]) -> None:
-        self.timeout = int(settings["hive.txn.timeout"].rstrip("s")) * 1000
+        self.timeout = 300_000
+        """`hive.txn.timeout` in milliseconds; at first its default."""
+        self.longer, self.shortened = 0, -1
+        """A timeout of before that clients may still go by, and when the shorter one was set."""
         self.interval = int(settings["hive.timedout.txn.reaper.interval"].rstrip("s")) * 1000
         self.delay = int(settings["hive.timedout.txn.reaper.start"].rstrip("s")) * 1000
         self.lease = int(settings["acid.read.lease.max"].rstrip("s")) * 1000

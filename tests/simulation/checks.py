@@ -50,7 +50,7 @@ def _outcomes(sim: Simulation) -> None:
     ids = list(sim.acknowledged)
     if len(ids) > 40:
         ids = sim.random.sample(ids, 20) + ids[-20:]
-    states = sim.process.machine.handle("txn_states", {"txns": ids}, "", sim.clock.now_ms())
+    states = sim.process.machine.handle("txn_states", {"txns": ids}, "", sim.clock.moment())
     for key, found in states.replies[0].value["value"]["states"].items():
         told = sim.acknowledged[int(key)]
         claim("P3", found == told == sim.model.txns[int(key)].state,

@@ -47,7 +47,7 @@ class Line(Declarations):
 
     def _opened(self, kind: int, clock: int, all_tables: bool) -> Txn:
         self.now += 1
-        txn = Txn(self.last_txn + 1, kind, self.now, clock, clock, all_tables)
+        txn = Txn(self.last_txn + 1, kind, self.now, clock, clock, self.timeout, all_tables)
         self.txns[txn.id] = self.open[txn.id] = txn
         return txn
 
@@ -125,8 +125,8 @@ class Line(Declarations):
             if operation in WRITES:
                 dynamic = one["partition"] is None and (table.partitioned or one["dynamic"])
                 touches.append(Touch(table.id, one["partition"], operation, dynamic))
-        deadline = clock + round(args["wait"] * 1000)
-        return Lock(txn.id, request_id, begun, resources, touches, tables, deadline)
+        wait = round(args["wait"] * 1000)
+        return Lock(txn.id, request_id, begun, resources, touches, tables, wait, clock + wait)
 
     def _join(self, txn: Txn, lock: Lock) -> None:
         for name, table_id in lock.tables.items():
@@ -187,7 +187,7 @@ class Line(Declarations):
             self._abort(self.txns[lock.txn])
 
     def on_lock_alone(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        nobody = Txn(0, READ_ONLY, 0, clock, clock, True)
+        nobody = Txn(0, READ_ONLY, 0, clock, clock, self.timeout, True)
         refused = self._refused(nobody, args["locks"])
         if refused is not None:
             expect("T16", own, refused)
@@ -262,15 +262,31 @@ class Line(Declarations):
         claim("T8", answer["unknown"] == unknown, answer, states)
         for one in args["txns"]:
             if states[one] == "o":
-                self.txns[one].beat = clock
+                self._heard(self.txns[one], clock)
 
     def on_heartbeat_one(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         txn = self._live("T7", args["txn"], own)
         if txn is not None:
             value("T7", own)
-            txn.beat = clock
+            self._heard(txn, clock)
             if args["read"]:
                 txn.read = clock
+
+    def _heard(self, txn: Txn, clock: int) -> None:
+        """The answer tells the interval of heartbeats, and so the timeout."""
+        txn.beat, txn.told = clock, self.timeout
+
+    def on_set(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        value("P9", own)
+        if args["name"] == "hive.txn.timeout":
+            timeout = int(args["value"].rstrip("s")) * 1000
+            if timeout < self.timeout:
+                self.longer, self.shortened = max(self.longer, self.timeout), clock
+            self.timeout = timeout
+
+    def _patience(self, last: int) -> int:
+        """Who was not heard of since the timeout was made shorter may not know that (P29)."""
+        return max(self.timeout, self.longer) if last <= self.shortened else self.timeout
 
     def _live(self, rule: str, txn_id: int, own: Json | None) -> Txn | None:
         """The open transaction; for others the error must be right (T7, T10, T15)."""

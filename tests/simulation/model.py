@@ -19,12 +19,13 @@ class Model(Upkeep):
     # --- what comes in ----------------------------------------------------------------------
 
     def wake(self, clock: int) -> None:
-        """P7: whoever is open gets one fresh timeout."""
-        self.started, self.reaped = clock, 0
+        """P7: whoever is open, waits or cleans gets his whole time once more."""
+        self.started, self.reaped, self.shortened = clock, -self.interval, clock
         for txn in self.open.values():
             txn.beat = txn.read = clock
         for lock in self.queue:
-            lock.beat = clock
+            lock.beat, lock.deadline = clock, clock + lock.wait
+        self.cleaning = dict.fromkeys(self.cleaning, clock)
 
     def apply(
         self, request_id: str, op: str, args: Json, replies: dict[str, Json], clock: int,
@@ -52,7 +53,7 @@ class Model(Upkeep):
             if not lock.granted and lock.request_id in alive:
                 lock.beat = clock
                 if lock.txn:
-                    self.txns[lock.txn].beat = clock
+                    self._heard(self.txns[lock.txn], clock)
         for lock in list(self.queue):
             if not lock.granted and lock.deadline <= clock:
                 self._end_wait(lock, "LockTimeout")
@@ -62,11 +63,14 @@ class Model(Upkeep):
         if clock >= max(self.started + self.delay, self.reaped + self.interval):
             self.reaped = clock
             for txn in list(self.open.values()):
-                if clock - txn.beat > self.timeout:
+                if clock - txn.beat > self._patience(txn.beat):
+                    claim("P29", clock - txn.beat > txn.told, txn, "knows of no shorter timeout")
                     self._abort(txn)
             for lock in list(self.queue):
-                if not lock.txn and clock - lock.beat > self.timeout:
+                if not lock.txn and clock - lock.beat > self._patience(lock.beat):
                     self._gone(lock, "LockTimeout")
+            if clock - self.shortened > self.longer:
+                self.longer = 0
         self._settle()
         self._parked(replies)
 

@@ -13,7 +13,8 @@ from typing import Any
 from acid_platform.clock import ManualClock
 from acid_platform.metastore import image
 from acid_platform.metastore.machine import Handled, Machine
-from acid_platform.metastore.state import State, touch
+from acid_platform.metastore.state import State
+from acid_platform.metastore.timers import touch
 from acid_platform.metastore.turn import Event
 from tests.simulation.storage import Storage
 
@@ -33,7 +34,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What one request, or a tick (no request), led to; `at` is when."""
+    """What one request, or a tick (no request), led to; `at` is when, by the steady clock."""
 
     request: Request | None
     handled: Handled
@@ -58,24 +59,25 @@ class Process:
         state, events = self.store.load()
         self.machine = Machine(state, self.store)
         self.machine.replay(events)
-        self.machine.wake(self.clock.now_ms())
+        self.machine.wake(self.clock.moment())
         self.connected.clear()
 
     def submit(self, request: Request) -> None:
-        now = self.clock.now_ms()
+        now = self.clock.moment()
         self.connected.add(request.id)
         handled = self.machine.handle(request.op, request.args, request.id, now)
-        self.batch.append(Decided(request, handled, now))
+        self.batch.append(Decided(request, handled, now.steady))
 
     def tick(self) -> None:
-        now, state = self.clock.now_ms(), self.machine.state
+        now, state = self.clock.moment(), self.machine.state
         alive = set()
         for entry in state.locks.values():
             if not entry.acquired and entry.request_id in self.connected:
                 beats = state.heartbeats if entry.txn_id else state.lock_beats
-                touch(beats, entry.txn_id or entry.ext, now)
+                touch(beats, entry.txn_id or entry.ext, now.steady)
                 alive.add(entry.request_id)
-        self.batch.append(Decided(None, self.machine.tick(now), now, frozenset(alive)))
+        handled = self.machine.tick(now)
+        self.batch.append(Decided(None, handled, now.steady, frozenset(alive)))
 
     def write(self) -> list[Decided]:
         """Makes the batch durable, and hands it over to be answered."""

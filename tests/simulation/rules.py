@@ -42,6 +42,7 @@ class Lock:
     resources: list[Resource]
     touches: list[Touch]
     tables: dict[str, int]
+    wait: int
     deadline: int
     granted: bool = False
     ext: int = 0
@@ -95,6 +96,8 @@ class Txn:
     opened: int
     beat: int
     read: int
+    told: int
+    """The timeout that its client was last told."""
     all_tables: bool
     state: str = "o"
     committed: int = 0

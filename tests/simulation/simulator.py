@@ -41,6 +41,11 @@ SETTINGS = {
     "acid.cleaner.watermark": "table",
 }
 
+WALL, STEADY = 1_000_000_000, 5_000
+"""Where the clocks start: whoever takes one for the other is far off."""
+_DEFAULT_TIMEOUT = 300_000
+_TIMEOUTS = ("30s", "30s", "12s")
+_JUMPS = (-86_400_000, 86_400_000, -20_000, 20_000, 700)
 _PAUSES = (0, 0, 1000, 1000, 1000, 1000, 2000, 3000, 5000)
 
 
@@ -53,7 +58,7 @@ class Simulation:
 
     def __init__(self, seed: int, store: Callable[[], Storage] = MemoryStore) -> None:
         self.seed, self.random = seed, random.Random(seed)
-        self.clock = ManualClock(1_000_000_000)
+        self.clock = ManualClock(WALL, STEADY)
         self.settings = dict(SETTINGS)
         if self.random.random() < 0.25:
             self.settings["hive.txn.xlock.write"] = "true"
@@ -88,9 +93,12 @@ class Simulation:
         self._prepare()
 
     def _prepare(self) -> None:
+        self.model.wake(self.clock.moment().steady)
         for name, value in self.settings.items():
             self.call("set", name=name, value=value)
-        self.model.wake(self.clock.now_ms())
+        self.clock.advance(_DEFAULT_TIMEOUT + 1)  # until nobody can know the default any more
+        self.process.tick()
+        self.write()
         for name in ("t", "u", "v"):
             self.call("create_table", table=declared(name), if_not_exists=False)
 
@@ -204,6 +212,18 @@ class Simulation:
         self.clock.advance(pause)
         self.note("tick", pause)
         self.process.tick()
+        if self.random.random() < 0.08:
+            self._set_clock()
+        if self.random.random() < 0.08:
+            self.counts["timeout set"] += 1
+            self.call("set", name="hive.txn.timeout", value=self.random.choice(_TIMEOUTS))
+
+    def _set_clock(self) -> None:
+        """P29: somebody sets the wall clock, by seconds or by a day."""
+        jump = self.random.choice(_JUMPS)
+        self.note("the wall clock jumps by", jump)
+        self.counts["clock set"] += 1
+        self.clock.set_wall(jump)
 
     def _publish_late(self) -> None:
         """P4: whoever was taken for dead was only slow."""
@@ -244,7 +264,7 @@ class Simulation:
         for actor in self.actors:
             actor.disconnected()
         self.process.start()
-        self.model.wake(self.clock.now_ms())
+        self.model.wake(self.clock.moment().steady)
         check_fast(self)
         check_whole(self)
 

@@ -36,7 +36,7 @@ class Upkeep(Line):
         task = answer["task"]
         db, short = task["table"].split(".")
         lock = Lock(txn.id, request_id, False, [Resource(db, short, task["partition"], "r")], [],
-                    {task["table"]: task["table_id"]}, 0)
+                    {task["table"]: task["table_id"]}, 0, 0)
         claim("C28", not self._blocked(lock, lock.resources[0]), "compacts what is locked", task)
         self._join(txn, lock)
         self._grant(lock)
@@ -104,7 +104,8 @@ class Upkeep(Line):
 
     def _cleans(self, entity: tuple[int, str | None], clock: int) -> bool:
         """A Cleaner that died is waited for one timeout."""
-        return entity in self.cleaning and clock - self.cleaning[entity] < self.timeout
+        since = self.cleaning.get(entity)
+        return since is not None and clock - since < self._patience(since)
 
     def on_mark_cleaned(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         if own is not None and "value" in own:
