@@ -21,6 +21,7 @@ from acid_platform.metastore.records import (
 from acid_platform.metastore.state import (
     Component,
     Departed,
+    Identity,
     LockEntry,
     Retry,
     State,
@@ -53,6 +54,7 @@ _ENTITY = ("table_id", "partition")
 
 KEYS: dict[str, tuple[str, ...]] = {
     "settings": ("name",),
+    "identity": ("id",),
     "databases": ("name",),
     "tables": ("table_id",),
     "views": ("name",),
@@ -89,6 +91,7 @@ def keyed(state: State) -> Keyed:
         "settings": {
             (name,): {"value": value} for name, value in state.settings.overrides.items()
         },
+        "identity": {(one.id,): one for one in (state.identity,) if one},
         "databases": {(name,): {"created": at} for name, at in state.databases.items()},
         "tables": {(table_id,): _table_row(table) for table_id, table in tables},
         "views": {(name,): one for name, one in state.views.items()},
@@ -172,6 +175,8 @@ def restore(rows: Rows, numbers: dict[str, int]) -> State:
         databases={row["name"]: row["created"] for row in rows["databases"]},
         locations={row["location"]: row["floor"] for row in rows["locations"]},
     )
+    for row in rows["identity"]:
+        state.identity = decode(Identity, row)
     for name, number in numbers.items():
         setattr(state, name, number)
     for row in sorted(rows["tables"], key=itemgetter("table_id")):

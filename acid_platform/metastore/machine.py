@@ -18,6 +18,7 @@ from acid_platform.metastore import (
     compactions,
     erasures,
     housekeeping,
+    identity,
     locking,
     restoring,
     shows,
@@ -32,7 +33,7 @@ from acid_platform.transactions import TxnType
 APPLY: dict[str, Apply] = {
     **tables.APPLY, **txns.APPLY, **locking.APPLY, **commits.APPLY, **compactions.APPLY,
     **cleaning.APPLY, **housekeeping.APPLY, **restoring.APPLY, **views.APPLY,
-    **erasures.APPLY,
+    **erasures.APPLY, **identity.APPLY,
 }
 """What each kind of event does to the state."""
 
@@ -40,6 +41,7 @@ HANDLERS = {
     **tables.HANDLERS, **txns.HANDLERS, **locking.HANDLERS, **commits.HANDLERS,
     **compactions.HANDLERS, **cleaning.HANDLERS, **candidates.HANDLERS, **restoring.HANDLERS,
     **shows.HANDLERS, **views.HANDLERS, **erasures.HANDLERS, **erasures.READS,
+    **identity.HANDLERS, **identity.READS,
 }
 """What each request decides."""
 
@@ -49,8 +51,8 @@ EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
 """Answers that are kept short and made whole from the state whenever they are given."""
 
 READS = {
-    *shows.HANDLERS, *candidates.HANDLERS, *erasures.READS, "doubtful", "heartbeat",
-    "heartbeat_one", "heartbeat_lock", "granted",
+    *shows.HANDLERS, *candidates.HANDLERS, *erasures.READS, *identity.READS, "doubtful",
+    "heartbeat", "heartbeat_one", "heartbeat_lock", "granted",
 }
 """Requests that record nothing."""
 
@@ -137,6 +139,12 @@ class Machine:
         """Forgets what nobody needs, whether or not that is due: a fold has less to write then."""
         turn = Turn(self.state, now, "", "purge", APPLY, self._past_txn)
         housekeeping.purge(turn)
+        return Handled(turn.events, turn.replies)
+
+    def copied(self, now: int) -> Handled:
+        """At a start, when the files are found to be a copy (P31)."""
+        turn = Turn(self.state, now, "", "copied", APPLY, self._past_txn)
+        identity.copied(turn)
         return Handled(turn.events, turn.replies)
 
     def waits(self, request_id: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 6
+VERSION = 7
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
@@ -34,8 +34,9 @@ LIVE: dict[str, Columns] = {
         "table_id": _I, "name": _S, "location": _S, "columns": _J, "partition_columns": _J,
         "properties": _J, "bucket_columns": _J, "bucket_count": _I, "created": _I, "floor": _I,
         "next_write_id": _I, "purged": _I, "forgotten": _I, "cleaned_upto": _I, "aborted": _J,
-        "floors": _J, "doubtful": _J,
+        "floors": _J, "doubtful": _J, "foreign": _B,
     },
+    "identity": {"id": _S, "placed": _B},
     "views": {"name": _S, "query": _S, "columns": _J, "created": _I},
     "locations": {"location": _S, "floor": _I},
     "partitions": {"table_id": _I, "name": _S, "floors": _J},
@@ -113,8 +114,10 @@ def sql_type(column_type: str) -> str:
     return _S if column_type == _J else column_type
 
 
-_LATER_TABLES = ("views", "locations", "departed_txns", "erasures")
-_LATER = {"tables": ("doubtful",), "partitions": ("floors",), "open_txns": ("taken", "closed")}
+_LATER_TABLES = ("views", "locations", "departed_txns", "erasures", "identity")
+_LATER = {
+    "tables": ("doubtful", "foreign"), "partitions": ("floors",), "open_txns": ("taken", "closed"),
+}
 _BEFORE = {"partitions": {"floor": _I}}
 """What version 1 did not have, and what only older versions have."""
 
@@ -177,6 +180,13 @@ LOG_VERSION = 5
 
 _VERSION_6 = (_create("erasures", LIVE["erasures"]),)
 
+# Locations become relative when a client first tells where the warehouse is (identity.py).
+_VERSION_7 = (
+    """ALTER TABLE "tables" ADD COLUMN "foreign" BOOLEAN DEFAULT false""",
+    _create("identity", LIVE["identity"]),
+)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
-    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
+    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6,
+    _VERSION_7)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

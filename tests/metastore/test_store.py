@@ -67,13 +67,13 @@ def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
 
 
 def test_P8_from_nothing_to_the_newest_version(path: Path) -> None:
-    assert len(schema.MIGRATIONS) == schema.VERSION == 6
+    assert len(schema.MIGRATIONS) == schema.VERSION == 7
     store = Store(path)
     names, rows = store.query("SELECT table_name FROM duckdb_tables()")
     assert names == ["table_name"]
     assert {row[0] for row in rows} == {"meta", *schema.LIVE, *schema.KEPT}
     meta = dict(store.query("FROM meta")[1])
-    assert meta["schema_version"] == "6" and meta["duckdb_version"] == duckdb.__version__
+    assert meta["schema_version"] == "7" and meta["duckdb_version"] == duckdb.__version__
     assert meta["storage_version"].startswith("v2.")
     store.close()
     Store(path).close()
@@ -104,7 +104,7 @@ def test_P8_from_version_1_it_keeps_what_it_finds(path: Path) -> None:
     assert store.load()[1] == [*events, Event("database", 8, {"name": "c"})]
     assert state.next_txn == 9 and state.tables[1].next_write_id == 8
     assert state.tables[1].aborted == {3, 4} and state.tables[1].doubtful == set()
-    assert ["schema_version", "6"] in store.query("FROM meta")[1]
+    assert ["schema_version", "7"] in store.query("FROM meta")[1]
     store.close()
 
 
