@@ -12,11 +12,18 @@ from typing import Any
 import click
 
 from acid_platform.console import Group, Session, command
-from acid_platform.errors import InvalidDefinition, MetastoreUnavailable, NoSuchWarehouse
+from acid_platform.display.progress import progress
+from acid_platform.errors import (
+    InvalidDefinition,
+    MetastoreUnavailable,
+    NoSuchWarehouse,
+    RebuildRefused,
+)
 from acid_platform.metastore.client import Metastore
 from acid_platform.metastore.counters import prometheus
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.start import start as start_process
+from acid_platform.services import joining
 
 STOP_SECONDS = 30.0
 
@@ -56,16 +63,23 @@ def _short(value: Any) -> str:
 @metastore.command()
 @click.option("--listen", metavar="HOST:PORT",
               help="Serve other machines too; ends only when it is stopped.")
+@click.option("--empty", is_flag=True,
+              help="Make a new one also where tables are, which it will not know.")
 @command
-def start(session: Session, listen: str | None) -> None:
+def start(session: Session, listen: str | None, empty: bool) -> None:
     """Start it if it does not run; makes a warehouse's metastore if there is none."""
     if session.place.shared:
         raise InvalidDefinition(
             f"{session.place.metastore} is a service: start it on its machine, with ACID_METASTORE"
             " set to its directory there")
+    if empty and session.place.made:
+        raise RebuildRefused(f"{session.place.metastore} has a metastore already; --empty makes one"
+                             " where there is none")
+    if not session.place.made and not empty:
+        joining.require_new(session.place, joining.Mark.read(session.place.warehouse))
     if listen:
         start_process(Home(Path(session.place.metastore).resolve()), listen)
-    with Metastore.connect(session.place.metastore) as client:
+    with joining.join(session.place, empty=empty) as client:
         found = client.status()
     if listen and not found["listen"]:
         raise MetastoreUnavailable(
@@ -135,21 +149,20 @@ def backup(session: Session, file: str) -> None:
 @metastore.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--replace", is_flag=True, help="Put a metastore that is there aside.")
+@click.option("--moved-from", metavar="ROOT", default="",
+              help="Where the warehouse was, for a backup of a version that recorded whole paths.")
 @command
-def restore(session: Session, file: str, replace: bool) -> None:
+def restore(session: Session, file: str, replace: bool, moved_from: str) -> None:
     """Make the warehouse's metastore from a backup FILE. It must not run.
 
-    Write ids above the backup's are in doubt: hidden, and their files kept, until `resolve`.
+    The warehouse gets a new identity, and tables outside of its directory are read only until
+    `take-over`. Write ids above the backup's are in doubt: hidden, and their files kept, until
+    `resolve`.
     """
-    from acid_platform.metastore.backup import restore as restore_file
-    from acid_platform.services.recovery import highest_of
+    from acid_platform.services.recovery import restore as restore_file
 
-    if session.place.shared:
-        raise InvalidDefinition(
-            f"{session.place.metastore} is a service: restore on its machine, with ACID_METASTORE"
-            " set to its directory there")
-    done = restore_file(
-        Home(Path(session.place.metastore).resolve()), os.fspath(file), highest_of, replace)
+    _require_own(session, "restore")
+    done = restore_file(session.place, os.fspath(file), replace, moved_from)
     if session.json:
         session.say_json(asdict(done))
         return
@@ -160,6 +173,9 @@ def restore(session: Session, file: str, replace: bool) -> None:
         lines.append(f"{done.open_txns} transactions were open in the backup; they are gone")
     if done.kept:
         lines.append(f"the old file is now {done.kept}")
+    if done.foreign:
+        lines.append(f"read only, as another warehouse may use their directories, until `acid"
+                     f" metastore take-over`: {', '.join(done.foreign)}")
     for name, ids in done.doubtful.items():
         lines.append(f"{name}: write ids {_ranges(ids)} are in doubt: hidden, and their files kept")
     if done.doubtful:
@@ -183,6 +199,52 @@ def resolve(session: Session, table: str | None, committed: str, aborted: str) -
                  empty="no write id is in doubt")
 
 
+@metastore.command("take-over")
+@click.argument("table", required=False)
+@click.option("--moved-from", metavar="ROOT", default="",
+              help="Where the warehouse was, if an older version recorded whole paths.")
+@command
+def take_over(session: Session, table: str | None, moved_from: str) -> None:
+    """Write, compact and clean TABLE, or all, outside of a warehouse that is a copy.
+
+    They are read only in a copy of a warehouse, since the original may use their directories too:
+    only one of the two may write there.
+    """
+    with session.metastore() as client:
+        moved = client.relocate(moved_from) if moved_from else []
+        taken = client.take_over(table) if table or not moved_from else []
+    rows = [{"taken over": one} for one in (*taken, *moved)]
+    session.show(rows, empty="no table is read only")
+
+
+@metastore.command()
+@command
+def rebuild(session: Session) -> None:
+    """Make a new metastore out of the tables' directories, when there is no backup.
+
+    It says what the directories don't tell: which write ids were aborted, for example, count as
+    committed. Refused if there is a metastore.
+    """
+    from acid_platform.rebuild import UNKNOWN
+    from acid_platform.rebuild import rebuild as rebuild_from
+
+    _require_own(session, "rebuild")
+    with progress() as told:
+        found = rebuild_from(session.place, told)
+    if session.json:
+        session.say_json({"tables": [asdict(one) for one in found], "unknown": UNKNOWN})
+        return
+    session.show([asdict(one) for one in found], empty="no table was found")
+    click.echo("\n".join(["what the directories don't tell:", *(f"- {one}" for one in UNKNOWN)]))
+
+
+def _require_own(session: Session, what: str) -> None:
+    if session.place.shared:
+        raise InvalidDefinition(
+            f"{session.place.metastore} is a service: {what} on its machine, with ACID_METASTORE"
+            " set to its directory there")
+
+
 def _ids(text: str) -> list[int]:
     found: list[int] = []
     for part in filter(None, text.replace(" ", "").split(",")):
@@ -199,6 +261,7 @@ def _ranges(ids: list[tuple[int, int]]) -> str:
 
 def _running(session: Session) -> Metastore | None:
     try:
+        # Also of one that does not belong to the warehouse: it can be looked at, and stopped.
         return Metastore.connect(session.existing().metastore, autostart=False)
     except (MetastoreUnavailable, NoSuchWarehouse):
         return None

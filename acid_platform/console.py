@@ -17,6 +17,7 @@ from acid_platform.display import show_table
 from acid_platform.errors import AcidError, NoSuchWarehouse
 from acid_platform.location import Location
 from acid_platform.metastore.client import Metastore
+from acid_platform.services.joining import join
 
 if TYPE_CHECKING:
     from acid_platform.warehouse import Warehouse
@@ -78,12 +79,13 @@ class Session:
         if not place.made:
             raise NoSuchWarehouse(
                 f"{place.warehouse} has no metastore in {place.metastore}; check --warehouse and"
-                " ACID_WAREHOUSE, or make one with `acid metastore start`"
+                " ACID_WAREHOUSE, or make one with `acid metastore start`; if tables are there, see"
+                " `acid metastore restore` and `acid metastore rebuild`"
             )
         return place
 
     def metastore(self) -> Metastore:
-        return Metastore.connect(self.existing().metastore)
+        return join(self.existing())
 
     def open(self) -> Warehouse:
         """With pyspark loaded; Spark itself starts at first need."""

@@ -14,6 +14,7 @@ from acid_platform.config import REGISTRY, Settings
 from acid_platform.errors import AcidError, WarehouseNotWritable
 from acid_platform.location import Location
 from acid_platform.metastore.client import Metastore
+from acid_platform.services.joining import join
 from acid_platform.storage.files import Files
 
 Row = dict[str, Any]
@@ -74,7 +75,7 @@ def examine(place: Location) -> Report:
         text = f"none in {place.metastore} yet; the first Warehouse.open makes it"
         return Report((*checks, Finding("metastore", True, text)))
     try:
-        metastore = Metastore.connect(place.metastore)
+        metastore = join(place)
     except AcidError as error:
         return Report((*checks, Finding("metastore", False, str(error))))
     with metastore:
@@ -146,10 +147,14 @@ def _thresholds(metastore: Metastore) -> Iterator[Row]:
 
 
 def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
-    """Cleanings, locks, compactions and erasures that wait, with what they wait for."""
+    """Cleanings, locks, compactions, erasures and foreign tables that wait, and for what."""
     for one in metastore.cleaning_blocked():
         where = f"{one.table} {one.partition or ''}".rstrip()
         yield Stuck(f"cleaning of {where}", one.reason, ", ".join(map(str, one.holders)))
+    for record in metastore.tables():
+        if record.foreign:
+            yield Stuck(f"table {record.name}", f"read only: {record.location} may belong to the"
+                        " warehouse that this one is a copy of: `acid metastore take-over`")
     for lock in metastore.locks():
         if lock["lock_state"] == "WAITING":
             resource = "/".join(filter(None, (lock["database"], lock["table"], lock["partition"])))

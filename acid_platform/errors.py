@@ -86,6 +86,19 @@ class WarehouseNotWritable(Terminal):
     """The warehouse directory can't be created or written."""
 
 
+class WarehouseMismatch(Terminal):
+    """The directory and the metastore belong to different warehouses (P31)."""
+
+
+class WarehouseMoved(Terminal):
+    """The warehouse is no longer where this handle found it: open it where it is now (P31)."""
+
+
+class ForeignLocation(Terminal):
+    """The files may belong to the warehouse that this one is a copy of: take them over, or leave
+    them alone (P31)."""
+
+
 class JavaMissing(Terminal):
     """No Java 17 or newer was found, and Spark needs one."""
 
@@ -104,6 +117,14 @@ class MetastoreIncompatible(Terminal):
 
 class MetastoreDamaged(Terminal):
     """The metastore's files are damaged, or don't belong together: restore a backup (P3)."""
+
+
+class MetastoreMissing(Terminal):
+    """Tables are there, but not the metastore that knew them: restore or rebuild it (P31)."""
+
+
+class RebuildRefused(Terminal):
+    """A metastore that can't be made out of the directories, as asked (P24)."""
 
 
 class MetastoreRefused(Terminal):

@@ -26,11 +26,13 @@ from acid_platform.leases import Leases
 from acid_platform.location import Location
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord
 from acid_platform.services import worker
-from acid_platform.services.adoption import columns_of_file, survey
+from acid_platform.services.adoption import columns_of_file, new_location, refuse_overlap, survey
 from acid_platform.services.context import table_layout, worker_id
 from acid_platform.services.declaration import Declaration
+from acid_platform.services.joining import join
 from acid_platform.services.manifest import record_everything
 from acid_platform.snapshots import Snapshot, full_name
 from acid_platform.storage.files import Files
@@ -78,12 +80,13 @@ class Warehouse:
         Defaults: ACID_WAREHOUSE, ACID_METASTORE (a directory; for a local warehouse the one inside
         it). Spark starts at first need. `settings` are Hive's configuration names, stored in the
         metastore. The files of a warehouse that an older version made are recorded at its first
-        start. Raises WarehouseNotWritable, MetastoreUnavailable, SettingRefused.
+        start. Raises WarehouseNotWritable, WarehouseMismatch, MetastoreMissing if there are tables
+        and no metastore (P31), MetastoreUnavailable, SettingRefused.
         """
         place = Location.of(location, metastore)
         files, path = Files.of(place.warehouse)
         require_writable(files, path)
-        handle = cls(place.warehouse, Metastore.connect(place.metastore), spark, run_id)
+        handle = cls(place.warehouse, join(place), spark, run_id)
         for name, value in (settings or {}).items():
             handle.metastore.set(name, value)
         if handle.metastore.unrecorded():  # an older version made it
@@ -130,14 +133,16 @@ class Warehouse:
         """`create_table("db.t", "id int, v string", partitioned_by=["month int"])`.
 
         Names are stored in lower case; a name without a database is in `default`, and a database
-        that is not there is made. Raises InvalidDefinition, TableExists.
+        that is not there is made. Without `location` the table is in `db.db/t`, or `db.db/t_2` and
+        so on while a table that was renamed has that; a relative one is below the current
+        directory. A directory with data is refused: `adopt_table` takes it. Raises
+        InvalidDefinition, TableExists.
         """
         full = full_name(name)
         declared = Declaration.of(
             full, parse_columns(columns), partitioned_by, clustered_by, properties)
-        database, _, table = full.partition(".")
-        where = location or f"{self._path}/{database}.db/{table}"
-        self.metastore.create_database(database, if_not_exists=True)
+        self.metastore.create_database(full.partition(".")[0], if_not_exists=True)
+        where = new_location(self.metastore, full, location)
         record = self.metastore.create_table(
             full, where, *declared.arguments, if_not_exists=if_not_exists)
         Files.of(record.location)[0].make_directory(Files.of(record.location)[1])
@@ -154,13 +159,15 @@ class Warehouse:
 
         Every footer is opened, and what it tells is recorded (P26). No file is touched; plain files
         become original files of write id 0. `schema` None takes the columns of one of its ORC
-        files. Write ids that `snapshot` does not see count as aborted for ever; without it
-        everything that is found counts as committed, and a warning says so. New ids start above the
-        highest that any name holds. Nobody else may write there afterwards.
+        files. A relative path is below the current directory. Write ids that `snapshot` does not
+        see count as aborted for ever; without it everything that is found counts as committed, and
+        a warning says so. New ids start above the highest that any name holds. Nobody else may
+        write there afterwards.
 
         Raises TableExists, InvalidDefinition, MalformedName, CorruptFile.
         """
-        full, where = full_name(name), os.fspath(location)
+        full, where = full_name(name), absolute(os.fspath(location))
+        refuse_overlap(self.metastore, full, where)
         with progress() as told:
             found = survey(full, where, len(partitioned_by), properties, told)
         files, root = Files.of(where)

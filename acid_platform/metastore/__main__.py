@@ -49,6 +49,9 @@ def serve(home: Home, listen: str | None, ready: int | None) -> int:
     tell(ready, {"pid": os.getpid()})
     with lock:
         server.run()
+        if server.moved:
+            logging.shutdown()
+            os._exit(0)  # no file is closed by a path that may be another warehouse's by now
     return 0
 
 

@@ -10,6 +10,7 @@ import base64
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,10 +23,11 @@ from acid_platform.clock import Moment
 from acid_platform.errors import BackupRefused, MetastoreIncompatible
 from acid_platform.metastore import log, schema
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
+from acid_platform.metastore.identity import make_relative
 from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.state import State
-from acid_platform.metastore.store import Store
+from acid_platform.metastore.store import GROUND, Store
 from acid_platform.metastore.turn import Event
 
 if TYPE_CHECKING:
@@ -133,19 +135,39 @@ class Restored:
     next_txn: int
     kept: str
     """Where the file that was replaced is now; empty if there was none."""
+    identity: str
+    """Of the warehouse from now on."""
+    foreign: tuple[str, ...]
+    """Tables outside of the warehouse: read only until they are taken over (P31)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The warehouse that a restore makes a metastore for (P31). `identity` is new; `roots`: where
+    the tables are that belong to it."""
+
+    identity: str
+    roots: tuple[str, ...] = ()
+    accept: Callable[[str | None], object] = lambda identity: None
+    """Is told the backup's identity, and may raise; nothing was changed by then."""
+    settle: Callable[[], object] = lambda: None
+    """Gives the root the new identity; until it is done the restore counts as interrupted."""
 
 
 def restore(
     home: Home, file: str | os.PathLike[str], highest: Callable[[TableRecord], Highest],
-    replace: bool = False,
+    replace: bool = False, owner: Owner | None = None,
 ) -> Restored:
     """Makes the directory's metastore from a backup; `highest` looks into the tables' directories.
 
-    Raises MetastoreInUse while one runs there, BackupRefused if there is one and `replace` is
-    False or the file is no backup, MetastoreIncompatible for a newer schema.
+    What is made is another warehouse than that of the backup: it has an identity of its own, and
+    does not touch what lies outside of its root (P31). Raises MetastoreInUse while one runs there,
+    BackupRefused if there is one and `replace` is False or the file is no backup,
+    MetastoreIncompatible for a newer schema.
     """
     path = Path(file).absolute()
     made = _made(path)
+    owner = owner or Owner(uuid.uuid4().hex)
     home.prepare()
     refuse_network_file_system(home)
     with take_lock(home):
@@ -158,12 +180,13 @@ def restore(
         try:
             shutil.copyfile(path, draft)
             draft.chmod(0o600)
-            opened, state = _advance(draft, highest)
+            opened, state = _advance(draft, highest, owner)
             # Until it is gone no metastore starts here: half of a restore is none.
             home.unfinished.touch(0o600)
             kept = _put_aside(home)
             os.rename(draft, home.database)
             _sync(home.path)
+            owner.settle()
             home.unfinished.unlink()
             _sync(home.path)
         finally:
@@ -173,7 +196,8 @@ def restore(
     return Restored(
         str(home.path), made, len(state.tables),
         Machine(state).handle("doubtful", {}, "", Moment(0, 0)).replies[0].value["value"]["tables"],
-        opened, state.next_txn, kept,
+        opened, state.next_txn, kept, owner.identity,
+        tuple(sorted(one.record.name for one in state.tables.values() if one.record.foreign)),
     )
 
 
@@ -192,23 +216,29 @@ def _made(path: Path) -> int:
     return int(rows[0][0])
 
 
-def _advance(draft: Path, highest: Callable[[TableRecord], Highest]) -> tuple[int, State]:
+def _advance(
+    draft: Path, highest: Callable[[TableRecord], Highest], owner: Owner
+) -> tuple[int, State]:
     """Counters above everything that the tables' directories carry (P24)."""
     store = Store(draft)
     try:
         state, events = store.load()
         machine = Machine(state)
         machine.replay(events)
+        owner.accept(state.identity.id if state.identity else None)
+        make_relative(state, owner.roots)
         opened = sum(1 for _ in state.open_txns())
         found = {one.record.table_id: highest(one.record) for one in state.tables.values()}
         now = time.time_ns() // 1_000_000
         event = Event("restored", now, {
             "tables": [[table_id, one.write_id] for table_id, one in found.items()],
             "txn_id": max((one.txn_id for one in found.values()), default=0),
+            "identity": owner.identity, "roots": owner.roots,
         })
         machine.replay([event])
         store.fold(state, 0)
         store.forget_meta(MADE)
+        store.forget_meta(GROUND)
         store.checkpoint()
     finally:
         store.close()

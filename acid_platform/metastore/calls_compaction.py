@@ -34,7 +34,7 @@ class CompactionCalls(Caller):
     def entities(self, table: str | None = None) -> list[EntityState]:
         """Every entity (of a table) with each directory that was reported of it (P8)."""
         found = self._call("entities", table=table)["entities"]
-        return [decode(EntityState, one) for one in found]
+        return [self.places.entity(decode(EntityState, one)) for one in found]
 
     def candidates(self, since: int = 0) -> Iterator[EntityCounters]:
         """What the Initiator decides about, `hive.compactor.fetch.size` at a time (C1, C3).
@@ -184,7 +184,8 @@ class CompactionCalls(Caller):
 
     def ready_to_clean(self) -> list[CleaningTask]:
         """What may be cleaned now (C37 to C55)."""
-        return [decode(CleaningTask, one) for one in self._call("cleaning")["ready"]]
+        ready = self._call("cleaning")["ready"]
+        return [self.places.task(decode(CleaningTask, one)) for one in ready]
 
     def cleaning_blocked(self) -> list[BlockedCleaning]:
         """What has to wait, with the reason and the transactions it waits for."""
@@ -193,7 +194,7 @@ class CompactionCalls(Caller):
     def start_cleaning(self, task: CleaningTask) -> CleaningTask:
         """Takes it, with fresh lists. Raises CompactionLost if it may not run now (P21)."""
         answer = self._call("start_cleaning", **_cleaned(task))
-        return decode(CleaningTask, answer["task"])
+        return self.places.task(decode(CleaningTask, answer["task"]))
 
     def mark_cleaned(
         self, task: CleaningTask, removed_write_ids: Iterable[int] | None = None,

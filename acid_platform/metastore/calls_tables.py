@@ -45,10 +45,11 @@ class TableCalls(Caller):
     ) -> TableRecord:
         """Raises TableExists, InvalidDefinition."""
         table = _declared(
-            name, location, columns, partition_columns, properties, bucket_columns, bucket_count
+            name, self.places.inward(location), columns, partition_columns, properties,
+            bucket_columns, bucket_count,
         )
         answer = self._call("create_table", table=table, if_not_exists=if_not_exists)
-        return decode(TableRecord, answer["table"])
+        return self.places.table(decode(TableRecord, answer["table"]))
 
     def adopt_table(
         self,
@@ -72,20 +73,28 @@ class TableCalls(Caller):
         files. Raises TableExists, InvalidDefinition.
         """
         table = _declared(
-            name, location, columns, partition_columns, properties, bucket_columns, bucket_count
+            name, self.places.inward(location), columns, partition_columns, properties,
+            bucket_columns, bucket_count,
         )
         answer = self._call(
             "adopt_table", table=table, write_id=write_id, txn_id=txn_id, aborted=sorted(aborted),
             partitions=list(partitions), directories=[encode(one) for one in directories],
         )
-        return decode(TableRecord, answer["table"])
+        return self.places.table(decode(TableRecord, answer["table"]))
 
     def table(self, name: str) -> TableRecord:
         """Raises NoSuchTable."""
-        return decode(TableRecord, self._call("table", name=name)["table"])
+        return self.places.table(decode(TableRecord, self._call("table", name=name)["table"]))
 
     def tables(self) -> list[TableRecord]:
-        return [decode(TableRecord, one) for one in self._call("tables")["tables"]]
+        found = self._call("tables")["tables"]
+        return [self.places.table(decode(TableRecord, one)) for one in found]
+
+    def dropped_below(self, location: str) -> int | None:
+        """Up to which write id the files of a dropped table wait there for the Cleaner, if any."""
+        where = self.places.inward(location)
+        found: int | None = self._call("location", location=where)["dropped"]
+        return found
 
     def alter_table(
         self,
@@ -105,7 +114,7 @@ class TableCalls(Caller):
             properties=None if properties is None else dict(properties), rename=rename,
             read=read and [read.table_id, read.version],
         )
-        return decode(TableRecord, answer["table"])
+        return self.places.table(decode(TableRecord, answer["table"]))
 
     def create_view(
         self, name: str, query: str, columns: Sequence[tuple[str, str]],

@@ -105,6 +105,8 @@ def _entities(
     """Of tables from this id on and partitions that exist, in a fixed order (C4, C10)."""
     for table_id in sorted(one for one in state.tables if one >= first):
         table = state.tables[table_id]
+        if table.record.foreign:
+            continue
         if table.record.partitioned and (table_id, None) in aborted:
             yield table, (table_id, None)
         for entity in sorted(table.entities(), key=_key):

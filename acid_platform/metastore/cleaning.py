@@ -10,6 +10,7 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import CompactionLost
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.compactions import entity_of, to_history
+from acid_platform.metastore.foreign import why
 from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
@@ -45,7 +46,10 @@ def survey(
         if isinstance(one, CleaningTask):
             entity = (one.table_id, one.partition)
             reason = ""
-            if entity in working:
+            table = state.tables.get(one.table_id)
+            if table is not None and table.record.foreign:
+                reason = f"it is read only, {why(table)} (P31)"
+            elif entity in working:
                 reason = "a compaction of it is working (P21)"
             elif being_cleaned(state, entity):
                 reason = "a Cleaner is at work on it"

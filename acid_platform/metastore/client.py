@@ -20,6 +20,7 @@ from acid_platform.metastore.calls_locks import LockCalls
 from acid_platform.metastore.calls_shows import ShowCalls
 from acid_platform.metastore.calls_tables import TableCalls
 from acid_platform.metastore.codec import encode
+from acid_platform.metastore.places import Places, absolute
 from acid_platform.metastore.records import (
     ClientInfo,
     CompactionTask,
@@ -43,8 +44,11 @@ _handles: weakref.WeakSet[Metastore]
 class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
     """A client of one metastore; safe to use from several threads and after a fork."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, root: str = "") -> None:
+        """`root`: path or URI of the warehouse; without it locations stay as the metastore has
+        them, relative to a root that it does not know (P31)."""
         self._link = link
+        self.places = Places(root)
         self._beats = Heartbeats(link)
         answer = self._call("settings")
         self._beats.interval = answer["heartbeat"] / 1000
@@ -57,14 +61,16 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         directory: str | os.PathLike[str],
         autostart: bool = True,
         settings: Mapping[str, str] | None = None,
+        root: str = "",
     ) -> Self:
         """Joins the metastore of the directory, or starts it; `settings` are set if they differ.
 
+        `root`: see `__init__`. Whether it is the metastore's own is services.joining's to find out.
         `tcp://host:port` is joined with the key of ACID_METASTORE_KEY or ACID_METASTORE_KEY_FILE,
         and never started. Raises MetastoreUnavailable, MetastoreIncompatible, MetastoreRefused,
         SettingRefused.
         """
-        handle = cls(Link(find(directory, autostart=autostart)))
+        handle = cls(Link(find(directory, autostart=autostart)), root)
         for name, value in (settings or {}).items():
             if handle.settings().get(name) != value:
                 handle.set(name, value)
@@ -190,6 +196,36 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         """o, c, a, or u for unknown; of the owners of `_tmp_` directories (P19)."""
         states = self._call("txn_states", txns=list(ids))["states"]
         return {int(key): value for key, value in states.items()}
+
+    # --- whose the files are (P31) ----------------------------------------------------------
+
+    def identity(self) -> tuple[str | None, bool]:
+        """The warehouse's identity, and whether its root carries it. Locations of an older version
+        below this client's root become relative."""
+        known = self._call("identity", roots=self.places.spellings)
+        if known["id"] and known["inside"]:
+            self._call("relocate", roots=self.places.spellings)
+        return known["id"], known["placed"]
+
+    def identify(self, proposed: str) -> tuple[str, bool]:
+        """As `identity`; a metastore that has none takes the proposed one."""
+        known = self._call("identify", id=proposed, roots=self.places.spellings)
+        return known["id"], known["placed"]
+
+    def identity_placed(self, identity: str) -> None:
+        """The root carries it from now on."""
+        self._call("placed", id=identity)
+
+    def take_over(self, name: str | None = None) -> list[str]:
+        """A foreign table, or all of them, may be written again; answers which. Raises NoSuchTable.
+        """
+        taken: list[str] = self._call("take_over", name=name)["tables"]
+        return taken
+
+    def relocate(self, root: str) -> list[str]:
+        """What is recorded below an earlier `root` is in this warehouse: answers the locations."""
+        moved: list[str] = self._call("relocate", roots=[absolute(root)])["moved"]
+        return moved
 
     # --- compaction, stop -------------------------------------------------------------------
 

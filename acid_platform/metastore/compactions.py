@@ -17,6 +17,7 @@ from acid_platform.errors import (
 from acid_platform.metastore import locking
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.commits import close, end, place
+from acid_platform.metastore.foreign import refuse_foreign
 from acid_platform.metastore.records import (
     CompactionTask,
     EntityDirectory,
@@ -59,7 +60,8 @@ def request(turn: Turn, args: Body) -> dict[str, Any]:
     """A partitioned table without a partition stands for what an aborted dynamic write left in
     partitions that nobody knows: that is ready for cleaning at once (C33).
 
-    Raises AlreadyScheduled naming the row, CompactionRefused, NoSuchTable, NoSuchPartition.
+    Raises AlreadyScheduled naming the row, CompactionRefused, ForeignLocation, NoSuchTable,
+    NoSuchPartition.
     """
     return {"id": _enqueue(turn, args, queued(turn.state), txn_list(turn.state))}
 
@@ -81,6 +83,7 @@ def request_many(turn: Turn, args: Body) -> dict[str, Any]:
 def _enqueue(turn: Turn, args: Body, waiting: Queued, txns: ValidTxnList) -> int:
     """The id of the new row, which `waiting` has from then on."""
     table = turn.state.table(args["table"])
+    refuse_foreign(table, "compaction")
     partition = args["partition"]
     unknown = partition is None and _aborted_dynamic(turn.state, table)
     if not unknown and (partition is not None or table.record.partitioned):
@@ -127,6 +130,9 @@ def take(turn: Turn, args: Body) -> dict[str, Any]:
     busy = {entity_of(row) for row in state.queue.values() if row.state is _W}
     for row in sorted(state.queue.values(), key=lambda one: one.id):
         entity = entity_of(row)
+        table = state.tables.get(row.table_id)
+        if table is not None and table.record.foreign:
+            continue
         free = entity not in busy and not being_cleaned(state, entity)
         if row.state is _I and free and args.get("table") in (None, row.table):
             turn.record("taken", id=row.id, worker=args["worker"])

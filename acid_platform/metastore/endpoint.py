@@ -73,6 +73,10 @@ class Home:
                 f"the metastore can't use {self.path}: {error}; choose a directory of your own"
             ) from error
 
+    def read_authkey(self) -> bytes:
+        """Raises FileNotFoundError."""
+        return (self.path / "authkey").read_bytes()
+
     def authkey(self) -> bytes:
         """The secret that clients and server share; created once, readable by the owner only."""
         key = self.path / "authkey"
@@ -88,7 +92,7 @@ class Home:
                 pass
             finally:
                 draft.unlink()
-        return key.read_bytes()
+        return self.read_authkey()
 
     def socket(self) -> Path:
         """The socket of this directory, always the same. Raises MetastoreIncompatible."""
@@ -106,6 +110,35 @@ def _private(run: Path) -> None:
     found = run.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise MetastoreIncompatible(f"{run} must be a directory of this user alone; remove it")
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where the metastore's file is; a copy of the file is at another place, a move keeps its
+    inode (P31)."""
+
+    inode: int
+    device: int
+    path: str
+
+    @classmethod
+    def of(cls, database: Path) -> Ground:
+        found = os.stat(database)
+        return cls(found.st_ino, found.st_dev, str(database))
+
+    def holds(self, other: Ground) -> bool:
+        """Whether it is the same file. The number of a device may change with a restart of the
+        machine, the path with a move."""
+        return self.inode == other.inode and (
+            self.device == other.device or self.path == other.path)
+
+    @classmethod
+    def parse(cls, text: str) -> Ground:
+        inode, device, path = text.split(" ", 2)
+        return cls(int(inode), int(device), path)
+
+    def __str__(self) -> str:
+        return f"{self.inode} {self.device} {self.path}"
 
 
 @dataclass(frozen=True, slots=True)

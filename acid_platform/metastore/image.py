@@ -27,6 +27,7 @@ from acid_platform.metastore.state import (
     EarlierView,
     Entity,
     EntityDirectories,
+    Identity,
     LockEntry,
     Retry,
     State,
@@ -60,6 +61,7 @@ _ENTITY = ("table_id", "partition")
 
 KEYS: dict[str, tuple[str, ...]] = {
     "settings": ("name",),
+    "identity": ("id",),
     "databases": ("name",),
     "tables": ("table_id",),
     "dropped_tables": ("table_id",),
@@ -97,6 +99,7 @@ def keyed(state: State) -> Keyed:
         "settings": {
             (name,): {"value": value} for name, value in state.settings.overrides.items()
         },
+        "identity": {(one.id,): one for one in (state.identity,) if one},
         "databases": {(name,): {"created": at} for name, at in state.databases.items()},
         "tables": {(key,): _table_row(table) for key, table in state.tables.items()},
         "dropped_tables": {
@@ -208,6 +211,8 @@ def restore(rows: Rows, numbers: dict[str, int]) -> State:
         databases={row["name"]: row["created"] for row in rows["databases"]},
         locations={row["location"]: row["floor"] for row in rows["locations"]},
     )
+    for row in rows["identity"]:
+        state.identity = decode(Identity, row)
     for name, number in numbers.items():
         setattr(state, name, number)
     _restore_declarations(state, rows)

@@ -19,6 +19,7 @@ from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavaila
 from acid_platform.metastore import image
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.counters import Counters
+from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.machine import READS, Machine
 from acid_platform.metastore.state import State
 from acid_platform.metastore.store import Error, Store
@@ -61,6 +62,7 @@ class Keeper:
         self._since_fold = 0
         self._folded_at = time.monotonic()
         self.machine = self._load()
+        self._notice_copy(Ground.of(database))
 
     @property
     def state(self) -> State:
@@ -164,6 +166,18 @@ class Keeper:
         machine.replay(events)
         machine.wake(self._clock.moment())
         return machine
+
+    def _notice_copy(self, found: Ground) -> None:
+        """Of files that were copied the original may live (P31)."""
+        known = self.store.ground
+        if known is not None and not known.holds(found):
+            events = self.machine.copied(self._clock.moment()).events
+            if events:
+                _LOG.warning("%s is a copy of %s: external locations are read only until `acid"
+                             " metastore take-over`", found.path, known.path)
+                self._write(events)
+        if known != found:
+            self.store.ground = found
 
     def _forget_round(self, now: Moment) -> None:
         """Nothing was written: memory becomes what the file holds, who lives stays alive."""

@@ -24,6 +24,7 @@ from acid_platform.errors import (
 from acid_platform.metastore import write_set
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.declared import unchanged
+from acid_platform.metastore.foreign import refuse_foreign
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.state import (
     Component,
@@ -57,7 +58,8 @@ def enqueue(turn: Turn, txn: Txn, args: Body, *, begun: bool) -> None:
     """Adds a lock request of an open transaction, and grants it if nothing is in the way.
 
     Raises Parked when it has to wait, LockNotAcquired for a zero-wait request (L10), LockTimeout
-    for one that may not wait, SnapshotExpired, ReadOnlyTxn, NoSuchTable, NoSuchPartition.
+    for one that may not wait, SnapshotExpired, ReadOnlyTxn, ForeignLocation, NoSuchTable,
+    NoSuchPartition.
     """
     requests = [decode(LockRequest, one) for one in args["locks"]]
     components, touches = _resolve(turn.state, txn, requests)
@@ -115,6 +117,8 @@ def _resolve(
             )
         if operation is not Operation.INSERT and request.lock is not LockType.EXCLUSIVE:
             check_files(txn, table)
+        if operation.writes:
+            refuse_foreign(table, operation.name)
         db, _, short = table.record.name.partition(".")
         components.append(LockComponent(db, short, partition, request.lock, operation))
         if operation.writes:

@@ -19,6 +19,7 @@ from acid_platform.metastore import (
     compactions,
     erasures,
     housekeeping,
+    identity,
     locking,
     manifests,
     restoring,
@@ -34,7 +35,7 @@ from acid_platform.metastore.turn import Apply, Event, Parked, Past, Reply, Turn
 APPLY: dict[str, Apply] = {
     **tables.APPLY, **txns.APPLY, **locking.APPLY, **commits.APPLY, **compactions.APPLY,
     **cleaning.APPLY, **housekeeping.APPLY, **restoring.APPLY, **views.APPLY,
-    **erasures.APPLY, **manifests.APPLY,
+    **erasures.APPLY, **manifests.APPLY, **identity.APPLY,
 }
 """What each kind of event does to the state."""
 
@@ -42,7 +43,7 @@ HANDLERS = {
     **tables.HANDLERS, **txns.HANDLERS, **locking.HANDLERS, **commits.HANDLERS,
     **compactions.HANDLERS, **cleaning.HANDLERS, **candidates.HANDLERS, **restoring.HANDLERS,
     **shows.HANDLERS, **views.HANDLERS, **erasures.HANDLERS, **erasures.READS,
-    **manifests.HANDLERS, **manifests.READS,
+    **manifests.HANDLERS, **manifests.READS, **identity.HANDLERS, **identity.READS,
 }
 """What each request decides."""
 
@@ -52,8 +53,8 @@ EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
 """Answers that are kept short and made whole from the state whenever they are given."""
 
 READS = {
-    *shows.HANDLERS, *candidates.HANDLERS, *erasures.READS, *manifests.READS, "doubtful",
-    "heartbeat", "heartbeat_one", "heartbeat_lock", "granted",
+    *shows.HANDLERS, *candidates.HANDLERS, *erasures.READS, *manifests.READS, *identity.READS,
+    "doubtful", "heartbeat", "heartbeat_one", "heartbeat_lock", "granted",
 }
 """Requests that record nothing."""
 
@@ -143,6 +144,12 @@ class Machine:
         """Forgets what nobody needs, whether or not that is due: a fold has less to write then."""
         turn = self._turn(moment, "", "purge")
         housekeeping.purge(turn)
+        return Handled(turn.events, turn.replies)
+
+    def copied(self, moment: Moment) -> Handled:
+        """At a start, when the files are found to be a copy (P31)."""
+        turn = self._turn(moment, "", "copied")
+        identity.copied(turn)
         return Handled(turn.events, turn.replies)
 
     def waits(self, request_id: str) -> bool:

@@ -26,7 +26,11 @@ NO_HEARTBEAT = "no heartbeat"
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """A table as it is declared. `columns` and `partition_columns` are (name, type) pairs."""
+    """A table as it is declared. `columns` and `partition_columns` are (name, type) pairs.
+
+    In the metastore the location of a table inside the warehouse is relative to it (P31); a client
+    has the whole path or URI.
+    """
 
     table_id: int
     name: str
@@ -41,6 +45,8 @@ class TableRecord:
     """Files of write ids at or below it belong to a dropped table of this location (P22)."""
     version: int = 0
     """Moment since when it is declared like this; a change names the version that it read (P28)."""
+    foreign: bool = False
+    """Its files may belong to the warehouse that this one is a copy of: read only (P31)."""
 
     @property
     def partitioned(self) -> bool:

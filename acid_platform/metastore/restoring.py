@@ -12,7 +12,8 @@ from typing import Any
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import InvalidDefinition
-from acid_platform.metastore.state import State, Table, ranges
+from acid_platform.metastore.identity import disown, make_relative
+from acid_platform.metastore.state import Identity, State, Table, ranges
 from acid_platform.metastore.turn import Body, Turn
 
 
@@ -44,7 +45,12 @@ def resolve(turn: Turn, args: Body) -> dict[str, Any]:
 
 def _restored(state: State, at: int, body: Body) -> None:
     """`tables`: per table id the highest write id found in its directories; `txn_id`: the highest
-    transaction found there."""
+    transaction found there; `identity`: of the warehouse from now on, `roots`: where it is (P31).
+    """
+    if "identity" in body:
+        state.identity = Identity(body["identity"])
+        make_relative(state, body["roots"])
+        disown(state, at)
     state.next_txn = max(state.next_txn, body["txn_id"] + 1)
     for table_id, highest in body["tables"]:
         table = state.tables[table_id]

@@ -21,8 +21,10 @@ from acid_platform.errors import (
     MetastoreWriteFailed,
     OutcomeUnknown,
     Terminal,
+    WarehouseMoved,
 )
 from acid_platform.metastore import start
+from acid_platform.metastore.places import Places
 from acid_platform.metastore.start import error_class
 from acid_platform.metastore.target import Target
 from acid_platform.metastore.wire import LARGEST_MESSAGE, Channel, Malformed, Refused
@@ -35,6 +37,7 @@ REPEATABLE = {
     "heartbeat", "heartbeat_one", "heartbeat_lock", "valid_write_ids", "allocate", "granted",
     "outcome", "query", "history", "status", "stop", "backup_begin", "backup_end", "doubtful",
     "moment",
+    "identity", "location", "identify", "placed", "relocate",
 }
 """Requests that may be sent twice without harm."""
 
@@ -50,6 +53,8 @@ class Broken(Exception):
 
 class Caller(Protocol):
     """What has calls: `Metastore`, whose calls are spread over several modules."""
+
+    places: Places
 
     def _call(self, op: str, **args: Any) -> Json: ...
 
@@ -112,6 +117,10 @@ class Link:
                 why = str(error)
             except (MetastoreRefused, MetastoreIncompatible) as error:
                 raise self._lost(op, str(error)) from error
+            except WarehouseMoved as error:
+                if op in REPEATABLE:
+                    raise
+                raise self._lost(op, str(error)) from error
             if time.monotonic() > deadline or not self.target.patient:
                 raise self._lost(op, why)
             time.sleep(pause)
@@ -162,6 +171,9 @@ class Link:
             # After a fork the parent's connection is not ours; closing our copy does not end it.
             self.close()
             own.pid = os.getpid()
+        if getattr(own, "connection", None) is not None and own.connection.ended:
+            # Before anything is sent: nothing can be in doubt.
+            self.close()
         if getattr(own, "connection", None) is None:
             own.connection = self._connect()
         connection: Channel = own.connection

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 9
+VERSION = 10
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
@@ -30,7 +30,7 @@ _ENTITY: Columns = {"table_id": _I, "partition": _S}
 _DECLARED: Columns = {
     "table_id": _I, "name": _S, "location": _S, "columns": _J, "partition_columns": _J,
     "properties": _J, "bucket_columns": _J, "bucket_count": _I, "created": _I, "floor": _I,
-    "version": _I,
+    "version": _I, "foreign": _B,
 }
 _TABLE: Columns = {
     **_DECLARED, "next_write_id": _I, "purged": _I, "forgotten": _I, "cleaned_upto": _I,
@@ -50,6 +50,7 @@ LIVE: dict[str, Columns] = {
     "tables": _TABLE,
     "dropped_tables": {**_TABLE, "dropped": _I},
     "earlier_tables": {**_DECLARED, "until": _I},
+    "identity": {"id": _S, "placed": _B},
     "views": _VIEW,
     "earlier_views": {**_VIEW, "until": _I},
     "locations": {"location": _S, "floor": _I},
@@ -138,10 +139,11 @@ _DECLARATIONS = (
     "dropped_tables", "earlier_tables", "earlier_views", "dropped_partitions",
     "dropped_directories",
 )
-_LATER_TABLES = ("views", "locations", "departed_txns", "erasures", *_DECLARATIONS)
+_LATER_TABLES = ("views", "locations", "departed_txns", "erasures", "identity", *_DECLARATIONS)
 _LATER = {
-    "tables": ("doubtful", "version"), "partitions": ("floors", "added"), "views": ("version",),
-    "open_txns": ("taken", "closed"), "directories": ("recorded", "compacted", "versioned"),
+    "tables": ("doubtful", "version", "foreign"), "partitions": ("floors", "added"),
+    "views": ("version",), "open_txns": ("taken", "closed"),
+    "directories": ("recorded", "compacted", "versioned"),
 }
 _BEFORE = {"partitions": {"floor": _I}, "write_set": {"overwrite": _B}}
 """What version 1 did not have, and what only older versions have."""
@@ -235,7 +237,13 @@ _VERSION_9 = (
     "ALTER TABLE write_set DROP COLUMN overwrite",
 )
 
+# Locations become relative when a client first tells where the warehouse is (identity.py).
+_VERSION_10 = (
+    """ALTER TABLE "tables" ADD COLUMN "foreign" BOOLEAN DEFAULT false""",
+    _create("identity", LIVE["identity"]),
+)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7,
-    _VERSION_8, _VERSION_9)
+    _VERSION_8, _VERSION_9, _VERSION_10)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

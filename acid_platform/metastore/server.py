@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from acid_platform.clock import Clock, SystemClock
-from acid_platform.errors import MetastoreIncompatible, MetastoreUnavailable
+from acid_platform.errors import MetastoreIncompatible, MetastoreUnavailable, WarehouseMoved
 from acid_platform.metastore.counters import histogram
 from acid_platform.metastore.endpoint import (
     Endpoint,
@@ -29,7 +29,7 @@ from acid_platform.metastore.endpoint import (
 from acid_platform.metastore.keeper import Keeper, Request
 from acid_platform.metastore.peers import Peer, Peers
 from acid_platform.metastore.target import parse_address, show_address
-from acid_platform.metastore.turn import Reply
+from acid_platform.metastore.turn import Reply, error_reply
 from acid_platform.metastore.wire import PROTOCOL
 
 _LOG = logging.getLogger("acid_platform.metastore")
@@ -57,7 +57,9 @@ class Server:
                 " --replace` again"
             )
         self._home = home
-        self._lock = os.stat(home.lock).st_ino
+        self._place = _inodes(home)
+        self.moved = False
+        """Whether `run` ended because the directory is not at its path any more (P31)."""
         self.keeper = Keeper(home.database, clock or SystemClock())
         self._waiting: dict[str, Peer] = {}
         self._stopping = False
@@ -79,7 +81,7 @@ class Server:
         try:
             while not self._stopping:
                 ticked = self._round()
-                if ticked and (self._idle() or self._replaced()):
+                if self.moved or (ticked and self._idle()):
                     break
         finally:
             self._close()
@@ -98,14 +100,23 @@ class Server:
         listener.bind(draft)
         os.chmod(draft, 0o600)
         listener.listen(128)
+        self._socket = os.stat(draft).st_ino
         os.rename(draft, self._address)
         return listener
 
     # --- one round ----------------------------------------------------------------------------
 
     def _round(self) -> bool:
-        """Handles what has come; True if it also did what is due by itself."""
+        """Handles what has come; True if it also did what is due by itself.
+
+        Before anything is done it looks whether its directory is still there, so that nothing is
+        written at a path where another warehouse may be by now.
+        """
         requests = self._receive(_TICK_SECONDS)
+        self.moved = _inodes(self._home) != self._place
+        if self.moved:
+            self._send(Reply(one.id, error_reply(self._moved_away())) for one in requests)
+            return True
         replies, requests = self.keeper.answer_reads(requests)
         if replies:
             self._send(replies)
@@ -117,7 +128,9 @@ class Server:
             others = [one for one in requests if one.op not in _OWN]
             self._send(self.keeper.round(others, self._waiting if due else None))
             self._send(self._own(one) for one in requests if one.op in _OWN)
-            self.keeper.fold_if_due()
+            self.moved = _inodes(self._home) != self._place
+            if not self.moved:
+                self.keeper.fold_if_due()
         if due:
             self._ticked = time.monotonic()
         return due
@@ -189,23 +202,38 @@ class Server:
         most = self.keeper.state.settings.integer("acid.metastore.idle.exit") / 1000
         return time.monotonic() - self._idle_since > most
 
-    def _replaced(self) -> bool:
-        """The directory was removed, and perhaps made again: then another process serves it."""
-        try:
-            return os.stat(self._home.lock).st_ino != self._lock
-        except FileNotFoundError:
-            return True
+    def _moved_away(self) -> WarehouseMoved:
+        return WarehouseMoved(
+            f"{self._home.path} was moved, removed or replaced: nothing was done; open the"
+            " warehouse where it is now")
 
     def _close(self) -> None:
         self._stopping = True
-        if not self._replaced():
-            for path in (self._home.endpoint, self._address):
-                with suppress(FileNotFoundError):
-                    os.unlink(path)
+        self.moved = self.moved or _inodes(self._home) != self._place
+        with suppress(FileNotFoundError):
+            if os.stat(self._address).st_ino == self._socket:
+                os.unlink(self._address)
+        if self.moved:
+            # The log, which went with the directory, has every commit. DuckDB would write and
+            # remove its own log by its old path: so this is an end like a crash's.
+            self._peers.close()
+            _LOG.warning("epoch %d ends: %s", self.keeper.epoch, self._moved_away())
+            return
+        with suppress(FileNotFoundError):
+            os.unlink(self._home.endpoint)
         # Before the last fold: whoever waits for a handshake looks for another process.
         self._peers.close()
         self.keeper.close()
         _LOG.info("epoch %d ends", self.keeper.epoch)
+
+
+def _inodes(home: Home) -> list[tuple[int, int]] | None:
+    """What the directory's path and its lock name; None if there is nothing."""
+    try:
+        found = [os.stat(one) for one in (home.path, home.lock)]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return [(one.st_dev, one.st_ino) for one in found]
 
 
 def _request(payload: bytes) -> Request:

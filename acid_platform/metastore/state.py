@@ -237,6 +237,14 @@ class ServiceLease:
     renewed: int
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Of the warehouse; `placed`: its root carries it (P31)."""
+
+    id: str
+    placed: bool = False
+
+
 @dataclass(slots=True)
 class Gauge:
     """How many transactions are open, as last counted (T2), when by the steady clock."""
@@ -251,6 +259,7 @@ class State:
     """Everything that the metastore knows."""
 
     settings: Settings = field(default_factory=Settings.of)
+    identity: Identity | None = None
     next_txn: int = 1
     next_lock: int = 1
     next_table: int = 1

@@ -26,6 +26,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore import image, log, schema
 from acid_platform.metastore.codec import decode
+from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.export import Export
 from acid_platform.metastore.manifest_table import Manifests
 from acid_platform.metastore.records import HistoryRow
@@ -45,6 +46,9 @@ _CONFIG: dict[str, str | int | float | list[str]] = {
 _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _QUERY_SECONDS = 10.0
 _QUERY_ROWS = 100_000
+
+GROUND = "ground"
+"""Key in `meta`."""
 
 Error = duckdb.Error
 """What DuckDB raises."""
@@ -263,6 +267,17 @@ class Store:
 
     def forget_meta(self, key: str) -> None:
         self._connection.execute("DELETE FROM meta WHERE key = $1", [key])
+
+    @property
+    def ground(self) -> Ground | None:
+        """Where the file was at its last start; None of a new one and of an older version."""
+        known = self._meta().get(GROUND)
+        return None if known is None else Ground.parse(known)
+
+    @ground.setter
+    def ground(self, found: Ground) -> None:
+        with self._transaction():
+            self._set_meta({GROUND: str(found)})
 
     def end_exports(self) -> None:
         for one in self._exports.values():

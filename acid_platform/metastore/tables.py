@@ -15,10 +15,12 @@ from acid_platform.errors import (
     TableExists,
     Terminal,
 )
+from acid_platform.layout.declared import refuse_path_trouble
 from acid_platform.layout.partitions import parse_partition, partition_name
 from acid_platform.metastore import write_set
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.declared import require_version
+from acid_platform.metastore.foreign import refuse_foreign
 from acid_platform.metastore.records import (
     CompactionTask,
     EntityDirectory,
@@ -56,6 +58,9 @@ def create_database(turn: Turn, args: Body) -> dict[str, Any]:
         if args["if_not_exists"]:
             return {}
         raise TableExists(f"database {name} exists; use if_not_exists, or another name")
+    refuse_path_trouble("the name of a database", name)
+    if "." in name:
+        raise InvalidDefinition(f"the name of a database {name!r} holds a dot; take another name")
     turn.record("database", name=name)
     return {}
 
@@ -73,7 +78,7 @@ def drop_database(turn: Turn, args: Body) -> dict[str, Any]:
     return {}
 
 
-def create_table(turn: Turn, args: Body) -> dict[str, Any]:
+def create_table(turn: Turn, args: Body, adopted: bool = False) -> dict[str, Any]:
     """Raises TableExists, InvalidDefinition, LockNotAcquired while the location is being removed.
     """
     record = decode(TableRecord, {"table_id": 0, **args["table"]})
@@ -85,7 +90,7 @@ def create_table(turn: Turn, args: Body) -> dict[str, Any]:
     _refuse_view(turn.state, name)
     _check_declaration(turn.state, name, record)
     _check_cleaning(turn, record.location)
-    floor = turn.state.locations.get(record.location, 0)
+    floor = 0 if adopted else turn.state.locations.get(record.location, 0)
     record = replace(
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
     )
@@ -99,7 +104,11 @@ def adopt_table(turn: Turn, args: Body) -> dict[str, Any]:
     `write_id` and `txn_id` are the highest ids found; `aborted` are the write ids that the given
     snapshot excludes. Raises TableExists, InvalidDefinition.
     """
-    answer = create_table(turn, {"table": args["table"], "if_not_exists": False})
+    where = args["table"]["location"]
+    if any(row.properties.get("location") == where for row in turn.state.queue.values()):
+        raise LockNotAcquired(f"{where} is still to be removed after the drop of a table: the"
+                              " Cleaner would take the files; move them elsewhere and adopt them")
+    answer = create_table(turn, {"table": args["table"], "if_not_exists": False}, adopted=True)
     table_id = answer["table"]["table_id"]
     reports = [decode(WriteReport, one) for one in args["directories"]]
     partitions = {*args["partitions"], *(one.partition for one in reports if one.partition)}
@@ -129,6 +138,7 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
         raise InvalidDefinition(f"there is no database {db}; create_database({db!r}) first")
     if not short or "." in short or not record.location:
         raise InvalidDefinition(f"{name!r} needs a name of the form db.table and a location")
+    refuse_path_trouble("the name of a table", short)
     columns = _check_columns(name, record)
     unknown = [one for one in record.bucket_columns if one.lower() not in columns]
     if unknown or bool(record.bucket_columns) != (record.bucket_count > 0):
@@ -164,6 +174,8 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
     columns = [one.lower() for one, _ in (*record.columns, *record.partition_columns)]
     if not record.columns or len(set(columns)) < len(columns):
         raise InvalidDefinition(f"{name} needs columns, each with a name of its own: {columns}")
+    for column in columns:
+        refuse_path_trouble(f"{name}: the name of a column", column)
     return columns
 
 
@@ -182,6 +194,9 @@ def alter_table(turn: Turn, args: Body) -> dict[str, Any]:
         _refuse_view(turn.state, name)
         if name.partition(".")[0] not in turn.state.databases:
             raise InvalidDefinition(f"{record.name} can't become {name}: no such database")
+        if "." in name.partition(".")[2]:
+            raise InvalidDefinition(f"{record.name} can't become {name!r}: it is no db.table")
+        refuse_path_trouble("the name of a table", name.partition(".")[2])
         record = replace(record, name=name)
     if args["columns"] is not None:
         record = replace(record, columns=tuple((one, kind) for one, kind in args["columns"]))
@@ -224,15 +239,18 @@ def _normal(name: str, columns: tuple[str, ...]) -> str | None:
 
 
 def drop(turn: Turn, args: Body) -> None:
-    """Takes a table or partition out; the Cleaner removes the files under C41 (P22).
+    """Takes a table or partition out; the Cleaner removes the files under C41 (P22). Those of a
+    foreign table stay (P31).
 
     The drop of a partition takes a write id: who sees that one sees nothing at or below it. The
-    caller commits the transaction. Raises NoSuchTable, NoSuchPartition, Terminal without lock.
+    caller commits the transaction. Raises NoSuchTable, NoSuchPartition, ForeignLocation, Terminal
+    without lock.
     """
     state, txn_id = turn.state, args["txn"]
     table = state.table(args["name"])
     partition = args["partition"]
     if partition is not None:
+        refuse_foreign(table, "DROP PARTITION")
         partition = normal_partition(table, partition)
         if partition not in table.partitions:
             raise NoSuchPartition(f"{table.record.name} has no partition {partition}")
@@ -348,7 +366,8 @@ def register_partitions(state: State, table: Table, names: list[str]) -> None:
 def _dropped(state: State, at: int, body: Body) -> None:
     row = decode(CompactionTask, body["row"])
     table, location = state.tables[row.table_id], row.properties["location"]
-    state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
+    if not table.record.foreign:
+        state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
     if row.partition is None:
         del state.tables[row.table_id], state.names[table.record.name]
         state.dropped_tables[row.table_id] = table
@@ -379,9 +398,10 @@ def _dropped(state: State, at: int, body: Body) -> None:
     for txn_id, components in list(state.components.items()):
         state.components[txn_id] = [one for one in components if not _of(one, row)]
     state.next_compaction = row.id + 1
-    state.queue[row.id] = row
-    since = {**state.timers.row_since, row.id: state.timers.now}
-    state.timers.row_since = {key: one for key, one in since.items() if key in state.queue}
+    if not table.record.foreign:  # else its files stay, whoever's they are (P31)
+        state.queue[row.id] = row
+        since = {**state.timers.row_since, row.id: state.timers.now}
+        state.timers.row_since = {key: one for key, one in since.items() if key in state.queue}
 
 
 def _of(component: Component, row: CompactionTask) -> bool:

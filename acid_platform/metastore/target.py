@@ -18,6 +18,7 @@ from acid_platform.errors import (
     MetastoreIncompatible,
     MetastoreRefused,
     MetastoreUnavailable,
+    WarehouseMoved,
 )
 from acid_platform.metastore import wire
 from acid_platform.metastore.endpoint import Endpoint, Home
@@ -54,25 +55,50 @@ class Target(Protocol):
         """What a person does when none answers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Local:
-    """The metastore of a directory, found by its `endpoint.json`."""
+    """The metastore of a directory, found by its `endpoint.json`.
+
+    Once it was reached it is the same for ever: its `authkey` goes with its directory.
+    """
 
     home: Home
     startable: bool
+    _key: bytes = field(default=b"", repr=False)
 
     @property
     def patient(self) -> bool:
         return self.startable
 
     def dial(self) -> wire.Channel:
+        self._require_same()
         found = Endpoint.read(self.home)
-        if found is None:
+        # Of a copied or moved directory it may name the process of the first one.
+        if found is None or Path(found.address).name != self.home.socket().name:
             raise FileNotFoundError("none is running")
-        return wire.dial_unix(found.address, self.home.authkey())
+        key = self.home.authkey()
+        channel = wire.dial_unix(found.address, key)
+        self._key = key
+        return channel
 
     def start(self, *, alone: bool = True) -> None:
+        self._require_same()
         start(self.home, alone=alone)
+
+    def _require_same(self) -> None:
+        """Raises WarehouseMoved: another metastore at this place would be a stranger's (P31)."""
+        if not self._key or self.home.unfinished.exists():
+            return
+        try:
+            same = self.home.database.exists() and self.home.read_authkey() == self._key
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise WarehouseMoved(
+                f"{self.home.path} does not hold the metastore any more that this handle was"
+                " opened with: the warehouse was moved, removed or replaced; open it where it is"
+                " now"
+            )
 
     @property
     def advice(self) -> str:

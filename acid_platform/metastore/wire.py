@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import secrets
+import select
 import socket
 import struct
 import time
@@ -19,7 +20,7 @@ from typing import Any
 
 from acid_platform.errors import MetastoreIncompatible
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Changes when old clients and new servers can't understand each other."""
 
 LARGEST_MESSAGE = 64 << 20
@@ -129,6 +130,13 @@ class Channel:
 
     def close(self) -> None:
         self._peer.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the other end has closed it: between two exchanges nothing else can come."""
+        look = select.poll()
+        look.register(self._peer, select.POLLIN)
+        return bool(look.poll(0))
 
     def _wait_at_most(self, seconds: float) -> None:
         if seconds != self._timeout:

@@ -1,13 +1,18 @@
-"""What is found in the directory of a table that others have written (P24). Starts no Spark."""
+"""What is found in the directory of a table that others have written (P24), and in one that a new
+table is to have (P31). Starts no Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
 
-from acid_platform.errors import InvalidDefinition
-from acid_platform.layout.names import is_hidden
+from acid_platform.errors import InvalidDefinition, MalformedName
+from acid_platform.layout.names import BaseName, is_hidden, parse_directory
 from acid_platform.layout.types import Column, parse_type
+from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import TableRecord, WriteReport
 from acid_platform.services.manifest import Progress, surveyed
 from acid_platform.services.recovery import highest_ids
@@ -15,6 +20,9 @@ from acid_platform.storage.files import Files
 from acid_platform.storage.orc import orc_schema
 from acid_platform.storage.sources import is_acid
 from acid_platform.transactions import ValidWriteIdList
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client import Metastore
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,70 @@ def survey(
     partitions = tuple(names) if depth else ()
     highest = highest_ids(location, depth)
     return Survey(partitions, tuple(reports), highest.write_id, highest.txn_id, sample)
+
+
+def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
+    """Where a table that is to be created lies: where it is wanted, else in the first of `db.db/t`,
+    `db.db/t_2`, `db.db/t_3`, … that no table has.
+
+    Raises InvalidDefinition if that holds data, other than that of a dropped table which the
+    Cleaner is about to remove, and as `refuse_overlap`.
+    """
+    places = {one.name: one.location for one in metastore.tables()}
+    if table in places:  # the metastore refuses it, or answers the one that is there
+        return places[table]
+    if wanted is None:
+        database, _, short = table.partition(".")
+        default = f"{metastore.places.root}/{database}.db/{short}"
+        taken = set(places.values())
+        names = (default if number == 1 else f"{default}_{number}" for number in count(1))
+        where = next(one for one in names if one not in taken)
+    else:
+        where = absolute(wanted)
+    refuse_overlap(metastore, table, where)
+    files, root = Files.of(where)
+    data = _data_above(files, root, metastore.dropped_below(where))
+    if data is None or table in (one.name for one in metastore.tables()):  # made meanwhile
+        return where
+    raise InvalidDefinition(
+        f"{table}: {where} holds data, such as {data}, which a new table would mix with its own:"
+        f" `adopt_table({table!r}, {where!r})` makes a table of it; or move it away, or give"
+        " another location")
+
+
+def refuse_overlap(metastore: Metastore, table: str, where: str) -> None:
+    """A directory around the warehouse or another table, or inside of one, would be removed with
+    it. Raises InvalidDefinition."""
+    root = metastore.places.root
+    if f"{root}/".startswith(f"{where}/"):
+        raise InvalidDefinition(f"{table}: {where} encloses the warehouse {root}, which would be"
+                                " removed with the table; give it a directory of its own")
+    for other in metastore.tables():
+        longer, shorter = f"{where}/", f"{other.location}/"
+        if other.name != table and longer != shorter and (
+                longer.startswith(shorter) or shorter.startswith(longer)):
+            raise InvalidDefinition(f"{table}: {where} and {other.location}, where {other.name} is,"
+                                    " enclose each other; give it a directory of its own")
+
+
+def _data_above(files: Files, path: str, floor: int | None) -> str | None:
+    """An ACID directory or a data file that is not one of write ids up to `floor`, if any."""
+    for info in files.children(path):
+        if is_hidden(info.base_name):
+            continue
+        name = None
+        with suppress(MalformedName):
+            name = parse_directory(info.base_name)
+        if name is not None:
+            high = name.write_id if isinstance(name, BaseName) else name.high
+            found = info.path if floor is None or high > floor else None
+        elif info.is_file:
+            found = info.path if floor is None else None
+        else:
+            found = _data_above(files, info.path, floor)
+        if found is not None:
+            return str(found)
+    return None
 
 
 def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:

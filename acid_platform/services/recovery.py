@@ -1,14 +1,21 @@
-"""What a table's directories tell about the ids that were given out (P24). Starts no Spark."""
+"""A metastore that is restored: what the tables' directories tell about the ids that were given out
+(P24), and whose warehouse it becomes (P31). Starts no Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
-from acid_platform.errors import MalformedName
+from acid_platform.errors import MalformedName, WarehouseMismatch
 from acid_platform.layout.names import BaseName, parse_directory, temporary_owner
-from acid_platform.metastore.backup import Highest
+from acid_platform.location import Location
+from acid_platform.metastore import backup
+from acid_platform.metastore.backup import Highest, Owner, Restored
+from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.places import Places, absolute
 from acid_platform.metastore.records import TableRecord
+from acid_platform.services.joining import IDENTITY, Mark, new_mark, refuse_other_home
 from acid_platform.storage.files import Files
 
 
@@ -32,6 +39,33 @@ def highest_ids(location: str, depth: int) -> Highest:
 def highest_of(record: TableRecord) -> Highest:
     """The same of a table that the metastore knows."""
     return highest_ids(record.location, len(record.partition_columns))
+
+
+def restore(
+    place: Location, file: str, replace: bool = False, moved_from: str = ""
+) -> Restored:
+    """Makes the warehouse's metastore from a backup; root and metastore get a new identity.
+
+    Raises BackupRefused, WarehouseMismatch if the root is another warehouse's than the backup's, or
+    has its metastore elsewhere, and what metastore.backup.restore raises.
+    """
+    mark = Mark.read(place.warehouse)
+    if mark is not None:
+        refuse_other_home(place, mark)
+    new, places = new_mark(place), Places(place.warehouse)
+    roots = (*places.spellings, absolute(moved_from)) if moved_from else places.spellings
+
+    def accept(identity: str | None) -> None:
+        if mark is not None and identity is not None and mark.identity != identity:
+            raise WarehouseMismatch(
+                f"{place.warehouse} is the warehouse {mark.identity}, and {file} is a backup of"
+                f" {identity}; restore into a copy of that one's directories, or remove"
+                f" {IDENTITY} if the tables' directories are its own")
+
+    return backup.restore(
+        Home(Path(place.metastore).resolve()), file,
+        lambda record: highest_of(places.table(record)), replace,
+        Owner(new.identity, roots, accept, lambda: new.replace(place.warehouse)))
 
 
 def _directories(location: str, depth: int) -> Iterator[str]:

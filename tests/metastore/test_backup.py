@@ -64,7 +64,7 @@ def test_a_backup_is_one_moment_while_clients_work(
 ) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
-        metastore.create_table("t", "/w/t", [("id", "int")])
+        metastore.create_table("t", "default.db/t", [("id", "int")])
         before = [insert(metastore) for _ in range(5)]
         stop, during = threading.Event(), []
 
@@ -106,7 +106,7 @@ def test_a_backup_is_one_moment_while_clients_work(
 def test_P24_what_came_after_the_backup_is_in_doubt(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
-        metastore.create_table("t", "/w/t", [("id", "int")])
+        metastore.create_table("t", "default.db/t", [("id", "int")])
         first = insert(metastore)
         open_one = metastore.begin(locks=[WRITE])
         metastore.backup(file)
@@ -146,7 +146,7 @@ def test_P24_what_came_after_the_backup_is_in_doubt(home: Home, tmp_path: Path) 
 def test_P24_doubt_survives_a_restart_and_a_fold(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
-        metastore.create_table("t", "/w/t", [("id", "int")])
+        metastore.create_table("t", "default.db/t", [("id", "int")])
         metastore.backup(file)
         end(metastore)
     restore(home, file, lambda record: found(2), replace=True)
@@ -214,7 +214,7 @@ def test_an_interrupted_restore_is_not_served(
 ) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
-        metastore.create_table("t", "/w/t", [("id", "int")])
+        metastore.create_table("t", "default.db/t", [("id", "int")])
         metastore.backup(file)
         end(metastore)
     monkeypatch.setattr(module, "_put_aside", lambda _: 1 / 0)

@@ -1,0 +1,78 @@
+"""Locations of tables: relative to the warehouse in the metastore, absolute for all others (P31).
+
+The metastore does not know where the warehouse is. Its client does, and translates: what lies in
+the warehouse is `db.db/t` there, so that the directory can be moved; external locations stay as
+they are.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from acid_platform.metastore.records import CleaningTask, EntityState, TableRecord
+
+
+def absolute(location: str) -> str:
+    """A path without `.` and `..`, or a URI; a relative path is below the current directory."""
+    if is_uri(location):
+        return location.rstrip("/")
+    return os.path.abspath(location.removeprefix("file:").replace("///", "/", 1)
+                           if location.startswith("file:") else location)
+
+
+def is_uri(location: str) -> bool:
+    """Whether it names another file system than the local one."""
+    return "://" in location and not location.startswith("file:")
+
+
+def is_relative(location: str) -> bool:
+    """Whether the metastore means a place in the warehouse."""
+    return not location.startswith("/") and "://" not in location
+
+
+def below(location: str, root: str) -> str | None:
+    """The path from `root` to a location inside of it; None if it is not inside."""
+    return location[len(root) + 1:] if location.startswith(f"{root}/") else None
+
+
+class Places:
+    """What lies in the warehouse at `root`, a path or URI; without one nothing is translated."""
+
+    def __init__(self, root: str = "") -> None:
+        self.root = absolute(root) if root else ""
+        self.spellings: tuple[str, ...] = (self.root,) if root else ()
+        """The root as it is called, and without symbolic links."""
+        if root and not is_uri(root):
+            self.spellings = tuple(dict.fromkeys((self.root, os.path.realpath(self.root))))
+
+    def inward(self, location: str) -> str:
+        """As the metastore keeps it."""
+        if not self.root or not location:
+            return location
+        where = absolute(location)
+        spelt = [where] if is_uri(where) else [where, os.path.realpath(where)]
+        for one in spelt:
+            for root in self.spellings:
+                inside = below(one, root)
+                if inside is not None:
+                    return inside
+        return where
+
+    def outward(self, location: str) -> str:
+        """As everybody else needs it."""
+        if not self.root or not location or not is_relative(location):
+            return location
+        return f"{self.root}/{location}"
+
+    def table(self, record: TableRecord) -> TableRecord:
+        return replace(record, location=self.outward(record.location))
+
+    def entity(self, state: EntityState) -> EntityState:
+        return replace(state, location=self.outward(state.location))
+
+    def task(self, task: CleaningTask) -> CleaningTask:
+        properties = task.properties
+        if "location" in properties:
+            properties = {**properties, "location": self.outward(properties["location"])}
+        return replace(task, location=self.outward(task.location), properties=properties)

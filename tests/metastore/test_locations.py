@@ -1,0 +1,640 @@
+"""Where tables are, and whose they are: moving, copying, restoring and losing things (P31)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acid_platform import Warehouse
+from acid_platform.errors import (
+    ForeignLocation,
+    InvalidDefinition,
+    LockNotAcquired,
+    MetastoreMissing,
+    RebuildRefused,
+    WarehouseMismatch,
+    WarehouseMoved,
+)
+from acid_platform.location import Location
+from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
+from acid_platform.metastore.machine import Machine
+from acid_platform.metastore.records import CleaningTask
+from acid_platform.metastore.store import Store
+from acid_platform.metastore.turn import Event
+from acid_platform.rebuild import rebuild
+from acid_platform.services import cleaner
+from acid_platform.services.joining import IDENTITY
+from acid_platform.services.recovery import restore
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import LockType
+from tests.cli.small import Small, write_delta
+from tests.metastore.processes import end, gone, until
+from tests.metastore.world import World
+
+COLUMNS = [("id", "int"), ("v", "string")]
+WRITE = LockRequest("db.t", LockType.SHARED_WRITE, Operation.INSERT)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Of a warehouse that the test makes, and moves; what runs at the end is stopped."""
+    for name in ("ACID_WAREHOUSE", "ACID_METASTORE"):
+        monkeypatch.delenv(name, raising=False)
+    yield tmp_path / "wh"
+    for endpoint in tmp_path.rglob("endpoint.json"):
+        pid = json.loads(endpoint.read_text())["pid"]
+        if not gone(pid):
+            os.kill(pid, signal.SIGTERM)
+            until(lambda pid=pid: gone(pid), 20)
+
+
+def filled(root: Path, outside: Path | None = None) -> Warehouse:
+    """`db.t` inside the warehouse, and with `outside` `db.far` there, with two rows each."""
+    warehouse = Warehouse.open(root)
+    for name, place in (("db.t", None), ("db.far", outside)):
+        if name == "db.t" or place:
+            warehouse.create_table(name, "id int, v string", location=place and str(place))
+            insert(warehouse, name, (1, "A"), (2, "B"))
+    return warehouse
+
+
+def insert(warehouse: Warehouse, name: str, *rows: tuple[int, str]) -> None:
+    """Commits a delta without Spark."""
+    with warehouse.metastore.begin() as txn:
+        txn.lock(name, "SHARED_WRITE", operation=Operation.INSERT)
+        write_id = txn.write_ids[name]
+        delta = f"delta_{write_id:07d}_{write_id:07d}_0000"
+        size = write_delta(Path(warehouse.table(name).location, delta), write_id, rows)
+        txn.commit([WriteReport(name, None, Operation.INSERT, delta, len(rows), size, 1)])
+
+
+def ids(warehouse: Warehouse, name: str = "db.t") -> list[int]:
+    return sorted(warehouse.table(name).to_arrow().column("id").to_pylist())
+
+
+def stop(warehouse: Warehouse) -> None:
+    warehouse.release()
+    end(warehouse.metastore)
+    warehouse.close()
+
+
+def hashes(*roots: Path) -> dict[str, str]:
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for root in roots for path in sorted(root.rglob("*"))
+        if path.is_file() and path.name not in ("server.log",)
+    }
+
+
+# --- relative locations -----------------------------------------------------------------------
+
+
+def test_P31_tables_inside_are_recorded_relative_to_the_warehouse(root: Path) -> None:
+    outside = root.parent / "far"
+    with filled(root, outside) as warehouse:
+        assert warehouse.table("db.t").location == f"{root}/db.db/t"
+        named = dict(warehouse.metastore.query("SELECT name, location FROM tables")[1])
+        assert named == {"db.t": "db.db/t", "db.far": str(outside)}
+        warehouse.drop_table("db.t")
+        [task] = warehouse.metastore.ready_to_clean()
+        assert task.location == f"{root}/db.db/t"
+        warehouse.create_table("db.t", "id int")
+        warehouse.metastore.query("SELECT 1")
+        kept = (root / "_metastore" / "metastore.log").read_bytes()
+        assert b"db.db/t" in kept and f"{root}/db.db".encode() not in kept
+        stop(warehouse)
+
+
+@pytest.mark.parametrize("spelt", ["path", "link", "relative", "dots", "uri"])
+def test_P31_a_location_inside_is_relative_however_it_is_spelt(
+    root: Path, spelt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = root.parent / "link"
+    link.symlink_to(root)
+    root.mkdir()
+    monkeypatch.chdir(root)
+    location = {
+        "path": f"{root}/place", "link": f"{link}/place", "relative": "place",
+        "dots": f"{root}/other/../place", "uri": f"file://{root}/place",
+    }[spelt]
+    write_delta(root / "place" / "delta_0000001_0000001_0000", 1, ((7, "G"),))
+    with Warehouse.open(root) as warehouse:
+        with pytest.warns(UserWarning, match="count as committed"):
+            table = warehouse.adopt_table("db.t", location)
+        monkeypatch.chdir(root.parent)
+        assert table.location == f"{root}/place" and ids(warehouse) == [7]
+        assert warehouse.metastore.query("SELECT location FROM tables")[1] == [["place"]]
+        stop(warehouse)
+
+
+def test_P31_a_stopped_warehouse_is_moved_by_mv(root: Path) -> None:
+    moved = root.parent / "elsewhere" / "new"
+    outside = root.parent / "far"
+    stop(filled(root, outside))
+    moved.parent.mkdir()
+    root.rename(moved)
+    with Warehouse.open(moved) as warehouse:
+        assert ids(warehouse) == [1, 2]
+        insert(warehouse, "db.t", (3, "C"))
+        insert(warehouse, "db.far", (3, "C"))  # a move is no copy: nothing to take over
+        assert ids(warehouse) == ids(warehouse, "db.far") == [1, 2, 3]
+        assert not root.exists()
+        stop(warehouse)
+
+
+def test_P31_a_warehouse_is_moved_while_its_metastore_runs(root: Path) -> None:
+    moved = root.parent / "moved"
+    with filled(root) as first:
+        pid = first.metastore.status()["pid"]
+        insert(first, "db.t", (3, "C"))
+        root.rename(moved)
+        until(lambda: gone(pid))
+        with pytest.raises(WarehouseMoved, match="open it where it is now"):
+            first.metastore.tables()
+        with pytest.raises(WarehouseMoved):
+            first.metastore.begin()
+        assert not root.exists()
+    with Warehouse.open(moved) as second:
+        assert ids(second) == [1, 2, 3]
+        insert(second, "db.t", (4, "D"))
+        assert ids(second) == [1, 2, 3, 4]
+        stop(second)
+
+
+def test_P31_a_new_warehouse_at_the_old_path_is_not_taken_for_the_moved_one(root: Path) -> None:
+    moved = root.parent / "moved"
+    with filled(root) as first:
+        root.rename(moved)
+        with Warehouse.open(root) as stranger:
+            assert stranger.tables() == []
+            stranger.create_table("db.own", "id int")
+            with pytest.raises(WarehouseMoved):
+                first.metastore.tables()
+            with Warehouse.open(moved) as second:
+                assert (second.tables(), stranger.tables()) == (["db.t"], ["db.own"])
+                assert ids(second) == [1, 2]
+                stop(second)
+            stop(stranger)
+        with Warehouse.open(root) as stranger:
+            assert stranger.tables() == ["db.own"]
+            stop(stranger)
+
+
+def test_P31_every_acknowledged_commit_is_there_after_a_move(root: Path) -> None:
+    """A writer commits all the time while the directory is moved under it."""
+    moved, acknowledged = root.parent / "moved", root.parent / "acknowledged"
+    stop(filled(root))
+    script = (
+        "import sys\n"
+        "from tests.metastore.test_locations import insert\n"
+        "from acid_platform import Warehouse\n"
+        "with Warehouse.open(sys.argv[1]) as warehouse, open(sys.argv[2], 'w') as told:\n"
+        "    for number in range(10, 100_000):\n"
+        "        with warehouse.metastore.begin() as txn:\n"
+        "            txn.commit()\n"
+        "        print(txn.id, file=told, flush=True)\n"
+    )
+    writer = subprocess.Popen(
+        [sys.executable, "-c", script, str(root), str(acknowledged)], stderr=subprocess.PIPE,
+        text=True, cwd=Path(__file__).parents[2])
+    until(lambda: acknowledged.exists() and acknowledged.read_text().count("\n") > 50, 60)
+    root.rename(moved)
+    _, complaint = writer.communicate(timeout=60)
+    assert "WarehouseMoved" in complaint or "no longer" in complaint or "any more" in complaint
+    told = [int(one) for one in acknowledged.read_text().split()]
+    with Warehouse.open(moved) as warehouse:
+        assert {warehouse.metastore.outcome(one)["state"] for one in told} == {"c"}
+        stop(warehouse)
+    assert not root.exists()
+
+
+# --- identity ---------------------------------------------------------------------------------
+
+
+def test_P31_a_metastore_refuses_the_root_of_another_warehouse(root: Path) -> None:
+    other = root.parent / "other"
+    stop(filled(root))
+    stop(Warehouse.open(other))
+    shutil.rmtree(other / "_metastore")
+    with pytest.raises(WarehouseMismatch, match="has its metastore in"):
+        Warehouse.open(root, metastore=str(other / "own"))
+    (root / "_metastore").rename(other / "_metastore")
+    with pytest.raises(WarehouseMismatch, match="ACID_WAREHOUSE and ACID_METASTORE"):
+        Warehouse.open(other)
+    with Metastore.connect(other / "_metastore") as metastore:
+        end(metastore)
+
+
+def test_P31_a_root_without_its_identity_is_not_taken_for_the_warehouse(root: Path) -> None:
+    """As when a disk is not mounted."""
+    home = root.parent / "home"
+    with Warehouse.open(root, metastore=str(home)) as warehouse:
+        warehouse.create_table("db.t", "id int")
+        stop(warehouse)
+    said = (root / IDENTITY).read_text()
+    shutil.rmtree(root)
+    with pytest.raises(WarehouseMismatch, match="not mounted"):
+        Warehouse.open(root, metastore=str(home))
+    (root / IDENTITY).write_text(said)
+    with Warehouse.open(root, metastore=str(home)) as warehouse:
+        assert warehouse.tables() == ["db.t"]
+        stop(warehouse)
+
+
+def test_P31_processes_that_make_one_warehouse_agree_on_its_identity(root: Path) -> None:
+    script = ("import sys\nfrom acid_platform import Warehouse\n"
+              "sys.stdin.read()\nwith Warehouse.open(sys.argv[1]) as w: print(w.tables())\n")
+    makers = [
+        subprocess.Popen([sys.executable, "-c", script, str(root)], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    for one in makers:
+        assert one.stdin is not None
+        one.stdin.close()
+    for one in makers:
+        assert one.wait(120) == 0, one.stderr and one.stderr.read()
+    with Warehouse.open(root) as warehouse:
+        assert warehouse.metastore.identity() == (
+            json.loads((root / IDENTITY).read_text())["warehouse"], True)
+        stop(warehouse)
+    assert [one.name for one in root.iterdir() if one.name.startswith(IDENTITY)] == [IDENTITY]
+
+
+def test_P31_a_second_metastore_for_one_root_is_refused(root: Path) -> None:
+    stop(filled(root))
+    shutil.copytree(root / "_metastore", root.parent / "second")
+    with pytest.raises(WarehouseMismatch, match="has its metastore in"):
+        Warehouse.open(root, metastore=str(root.parent / "second"))
+
+
+# --- an older version --------------------------------------------------------------------------
+
+
+def test_P31_whole_paths_of_an_older_version_become_relative_at_the_first_start(
+    root: Path
+) -> None:
+    """Also those that are still in its log, of a drop, and of the floor that the drop left."""
+    with Metastore.connect(Location.of(root).metastore) as metastore:
+        metastore.create_database("db")
+        metastore.create_table("db.t", f"{root}/db.db/t", COLUMNS)
+        metastore.create_table("db.gone", f"{root}/db.db/gone", COLUMNS)
+        metastore.create_table("db.far", f"{root.parent}/far", COLUMNS)
+        Small(root, metastore).insert((1, "A"))
+        metastore.drop_table("db.gone")
+        pid = metastore.status()["pid"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: gone(pid))
+    with Warehouse.open(root) as warehouse:
+        metastore = warehouse.metastore
+        assert metastore.query("SELECT location FROM tables ORDER BY table_id")[1] == [
+            ["db.db/t"], [f"{root.parent}/far"]]
+        assert metastore.query("SELECT location FROM locations")[1] == [["db.db/gone"]]
+        assert [one.location for one in metastore.ready_to_clean()] == [f"{root}/db.db/gone"]
+        assert not any(one.foreign for one in metastore.tables())
+        stop(warehouse)
+    moved = root.parent / "moved"
+    root.rename(moved)
+    with Warehouse.open(moved) as warehouse:
+        assert ids(warehouse) == [1]
+        stop(warehouse)
+
+
+def test_P31_a_copy_made_by_an_older_version_does_not_touch_the_original(root: Path) -> None:
+    """Its metastore names the original's directories: it must neither write nor clean there."""
+    original = root.parent / "original"
+    with Metastore.connect(Location.of(root).metastore) as metastore:
+        metastore.create_database("db")
+        metastore.create_table("db.t", f"{original}/db.db/t", COLUMNS)
+        metastore.create_table("db.gone", f"{original}/db.db/gone", COLUMNS)
+        metastore.drop_table("db.gone")
+    with Warehouse.open(root) as warehouse:
+        assert warehouse.metastore.ready_to_clean() == []
+        with pytest.raises(ForeignLocation, match=r"take-over db\.t"):
+            warehouse.metastore.begin(locks=[WRITE])
+        assert warehouse.metastore.relocate(str(original)) == [
+            f"{original}/db.db/gone", f"{original}/db.db/t"]
+        assert warehouse.table("db.t").location == f"{root}/db.db/t"
+        insert(warehouse, "db.t", (1, "A"))
+        stop(warehouse)
+
+
+# --- copies and backups ------------------------------------------------------------------------
+
+
+def test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was(root: Path) -> None:
+    copy, outside, file = root.parent / "copy", root.parent / "far", root.parent / "backup"
+    warehouse = filled(root, outside)
+    warehouse.create_table("db.gone", "id int, v string", location=str(root.parent / "gone"))
+    insert(warehouse, "db.gone", (1, "A"))
+    reader = warehouse.metastore.open_snapshot()  # the Cleaner has to leave db.gone
+    warehouse.drop_table("db.gone")
+    warehouse.metastore.backup(file)
+    reader.commit()
+    stop(warehouse)
+    shutil.copytree(root, copy, ignore=shutil.ignore_patterns("_metastore"))
+    before = hashes(root, outside, root.parent / "gone")
+    done = restore(Location.of(copy), str(file))
+    assert done.foreign == ("db.far",)
+    with Warehouse.open(copy) as restored:
+        assert ids(restored) == ids(restored, "db.far") == [1, 2]
+        for operation in (Operation.INSERT, Operation.DELETE):
+            with pytest.raises(ForeignLocation, match=r"take-over db\.far"):
+                restored.metastore.begin(
+                    locks=[LockRequest("db.far", LockType.SHARED_WRITE, operation)])
+        with pytest.raises(ForeignLocation, match="compaction is refused"):
+            restored.metastore.request_compaction("db.far", None, "major")
+        insert(restored, "db.t", (3, "C"))
+        assert ids(restored) == [1, 2, 3]
+        for name in ("db.t", "db.far"):
+            restored.drop_table(name)
+        cleaned = cleaner.run(restored.metastore)
+        assert [one.task.table for one in cleaned if not one.error] == ["db.t"]
+        assert not (copy / "db.db" / "t").exists()
+        stop(restored)
+    assert hashes(root, outside, root.parent / "gone") == before
+    with Warehouse.open(root) as original:
+        assert ids(original) == ids(original, "db.far") == [1, 2]
+        stop(original)
+
+
+def test_P31_take_over_makes_the_tables_of_a_restored_copy_its_own(root: Path) -> None:
+    outside, file = root.parent / "far", root.parent / "backup"
+    warehouse = filled(root, outside)
+    warehouse.metastore.backup(file)
+    stop(warehouse)
+    first = json.loads((root / IDENTITY).read_text())["warehouse"]
+    done = restore(Location.of(root), str(file), replace=True)
+    assert json.loads((root / IDENTITY).read_text())["warehouse"] == done.identity != first
+    with Warehouse.open(root) as warehouse:
+        assert warehouse.metastore.take_over("db.far") == ["db.far"]
+        assert warehouse.metastore.take_over() == []
+        insert(warehouse, "db.far", (3, "C"))
+        assert ids(warehouse, "db.far") == [1, 2, 3]
+        stop(warehouse)
+    with Warehouse.open(root) as warehouse:
+        assert not warehouse.table("db.far").record.foreign
+        stop(warehouse)
+
+
+def test_P31_a_restore_refuses_the_root_of_another_warehouse(root: Path) -> None:
+    file, other = root.parent / "backup", root.parent / "other"
+    warehouse = filled(root)
+    warehouse.metastore.backup(file)
+    stop(warehouse)
+    stop(filled(other))
+    with pytest.raises(WarehouseMismatch, match="restore into a copy"):
+        restore(Location.of(other), str(file), replace=True)
+    with pytest.raises(WarehouseMismatch, match="has its metastore in"):
+        restore(Location.of(root, str(root.parent / "side")), str(file))
+    for one in (root, other):
+        with Warehouse.open(one) as warehouse:
+            assert ids(warehouse) == [1, 2]
+            stop(warehouse)
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_P31_a_copied_directory_touches_only_itself(root: Path, crashed: bool) -> None:
+    """`cp -a`; after a crash with the endpoint of the original's next process in it."""
+    copy, outside = root.parent / "copy", root.parent / "far"
+    warehouse = filled(root, outside)
+    if crashed:
+        pid = warehouse.metastore.status()["pid"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: gone(pid))
+        warehouse.close()
+    else:
+        stop(warehouse)
+    shutil.copytree(root, copy)
+    with Warehouse.open(root) as original, Warehouse.open(copy) as second:
+        assert original.metastore.status()["pid"] != second.metastore.status()["pid"]
+        assert ids(second) == ids(second, "db.far") == [1, 2]
+        with pytest.raises(ForeignLocation, match=r"take-over db\.far"):
+            second.metastore.begin(
+                locks=[LockRequest("db.far", LockType.SHARED_WRITE, Operation.INSERT)])
+        second.drop_table("db.far")
+        second.drop_table("db.t")
+        cleaner.run(second.metastore)
+        assert second.tables() == [] and not (copy / "db.db" / "t").exists()
+        assert ids(original) == ids(original, "db.far") == [1, 2]
+        insert(original, "db.far", (3, "C"))
+        stop(original)
+        stop(second)
+
+
+# --- a metastore that was lost -------------------------------------------------------------------
+
+
+def test_P31_tables_without_a_metastore_are_no_empty_warehouse(root: Path) -> None:
+    stop(filled(root))
+    for name in ("metastore.duckdb", "authkey"):
+        (root / "_metastore" / name).unlink()
+    with pytest.raises(MetastoreMissing, match="acid metastore rebuild"):
+        Warehouse.open(root)
+    (root / IDENTITY).unlink()
+    with pytest.raises(MetastoreMissing, match=r"has tables, such as .*/db\.db/t"):
+        Warehouse.open(root)
+    assert not (root / "_metastore" / "metastore.duckdb").exists()
+
+
+def test_P31_rebuild_makes_a_metastore_out_of_the_directories(root: Path) -> None:
+    with filled(root) as warehouse:
+        months = warehouse.create_table("db.months", "id int, v string", ["month int", "day date"])
+        for number, part in enumerate(("month=1/day=2026-01-02", "month=2/day=2026-02-03"), 1):
+            write_delta(Path(months.location, part, f"delta_000000{number}_000000{number}_0000"),
+                        number, ((number, "M"),))
+        stop(warehouse)
+    (root / "db.db" / "empty" / "nothing").mkdir(parents=True)
+    with pytest.raises(RebuildRefused, match="holds a metastore"):
+        rebuild(Location.of(root))
+    shutil.rmtree(root / "_metastore")
+    found = {one.table: one for one in rebuild(Location.of(root))}
+    assert set(found) == {"db.t", "db.months", "db.empty"}
+    assert "no data file" in found["db.empty"].note and not found["db.t"].note
+    assert (found["db.months"].partitioned_by, found["db.months"].partitions) == (
+        "month int, day date", 2)
+    with Warehouse.open(root) as warehouse:
+        assert ids(warehouse) == [1, 2] and ids(warehouse, "db.months") == [1, 2]
+        insert(warehouse, "db.t", (3, "C"))
+        assert ids(warehouse) == [1, 2, 3]
+        stop(warehouse)
+
+
+def test_P31_an_interrupted_rebuild_goes_on(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with filled(root) as warehouse:
+        stop(warehouse)
+    shutil.copytree(root / "db.db" / "t", root / "db.db" / "u")
+    shutil.rmtree(root / "_metastore")
+    adopt = Warehouse.adopt_table
+
+    def interrupted(self: Warehouse, name: str, *rest: object, **more: object) -> object:
+        if name == "db.u":
+            raise KeyboardInterrupt
+        return adopt(self, name, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Warehouse, "adopt_table", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(Location.of(root))
+    monkeypatch.undo()
+    with pytest.raises(MetastoreMissing, match="interrupted"):
+        Warehouse.open(root)
+    assert [one.table for one in rebuild(Location.of(root))] == ["db.u"]
+    with Warehouse.open(root) as warehouse:
+        assert warehouse.tables() == ["db.t", "db.u"] and ids(warehouse, "db.u") == [1, 2]
+        stop(warehouse)
+
+
+# --- new tables and names -------------------------------------------------------------------------
+
+
+def test_P31_rename_frees_the_old_name(root: Path) -> None:
+    with filled(root) as warehouse:
+        warehouse.table("db.t").rename("db.first")
+        again = warehouse.create_table("db.t", "id int, v string")
+        assert again.location == f"{root}/db.db/t_2"
+        insert(warehouse, "db.t", (9, "Z"))
+        assert (ids(warehouse, "db.first"), ids(warehouse)) == ([1, 2], [9])
+        again.rename("db.second")
+        assert warehouse.create_table("db.t", "id int").location == f"{root}/db.db/t_3"
+        warehouse.drop_table("db.first")
+        cleaner.run(warehouse.metastore)
+        assert ids(warehouse, "db.second") == [9]
+        stop(warehouse)
+
+
+def test_P31_a_new_table_takes_the_directory_of_a_dropped_one_but_no_data(root: Path) -> None:
+    with filled(root) as warehouse:
+        reader = warehouse.metastore.open_snapshot()
+        warehouse.drop_table("db.t")
+        with pytest.raises(LockNotAcquired, match="move them elsewhere"):
+            warehouse.adopt_table("db.t", root / "db.db" / "t", "id int, v string")
+        warehouse.create_table("db.t", "id int, v string")  # its files wait for the Cleaner
+        assert ids(warehouse) == []
+        warehouse.drop_table("db.t")
+        write_delta(root / "db.db" / "t" / "delta_0000009_0000009_0000", 9, ((9, "Z"),))
+        with pytest.raises(InvalidDefinition, match=r"holds data.*delta_0000009.*adopt_table"):
+            warehouse.create_table("db.t", "id int, v string")
+        reader.commit()
+        stop(warehouse)
+
+
+@pytest.mark.parametrize("name", ["plain.orc", "base_0000003/bucket_00000", "p=1/000000_0"])
+def test_P31_a_new_table_over_data_is_refused(root: Path, name: str) -> None:
+    file = root / "place" / name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"ORC")
+    with Warehouse.open(root) as warehouse:
+        for location in (None, f"{root}/place"):
+            (root / "db.db").mkdir(exist_ok=True)
+            if location is None:
+                shutil.copytree(root / "place", root / "db.db" / "t", dirs_exist_ok=True)
+            with pytest.raises(InvalidDefinition, match=r"holds data.*adopt_table\('db.t'"):
+                warehouse.create_table("db.t", "id int", location=location)
+        assert warehouse.tables() == []
+        stop(warehouse)
+
+
+def test_P31_directories_that_enclose_each_other_are_refused(root: Path) -> None:
+    with filled(root) as warehouse:
+        for place in (root.parent, root, root / "db.db", root / "db.db" / "t" / "inside"):
+            with pytest.raises(InvalidDefinition, match="enclose"):
+                warehouse.create_table("db.u", "id int", location=str(place))
+        stop(warehouse)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "a\nb", "a\\b", " a", "x" * 201, "a\x7f"])
+def test_P31_names_that_are_no_part_of_a_path_are_refused(world: World, name: str) -> None:
+    table = {"location": "place", "columns": [["id", "int"]]}
+    with pytest.raises(InvalidDefinition):
+        world.call("create_database", name=name, if_not_exists=False)
+    with pytest.raises(InvalidDefinition):
+        world.call("create_table", table={"name": f"default.{name}", **table}, if_not_exists=False)
+    with pytest.raises(InvalidDefinition):
+        world.call("alter_table", name="t", rename=f"default.{name}", columns=None, properties=None)
+    with pytest.raises(InvalidDefinition):
+        world.call("alter_table", name="t", rename=None, columns=[[name, "int"]], properties=None)
+    with pytest.raises(InvalidDefinition):
+        world.create("u", partition_columns=[[name, "int"]])
+    assert [one["name"] for one in world.call("tables")["tables"]] == ["default.t"]
+
+
+# --- the rules, without files ------------------------------------------------------------------
+
+
+def foreign_world() -> World:
+    """`default.t` outside of the warehouse with a base and a delta, found to be a copy."""
+    world = World()
+    world.create()
+    world.insert()
+    world.compact()
+    world.insert()
+    world.take(world.machine.copied(world.clock.now_ms()))
+    return world
+
+
+def test_P31_nothing_of_a_foreign_table_is_written_compacted_or_cleaned() -> None:
+    world = foreign_world()
+    assert world.state.table("t").record.foreign
+    for call in (lambda: world.write(), lambda: world.write(lock=LockType.EXCL_WRITE),
+                 lambda: world.request("major")):
+        with pytest.raises(ForeignLocation, match=r"acid metastore take-over default\.t"):
+            call()
+    assert world.ready() == [] and "read only" in world.blocked()[0]["reason"]
+    assert world.call("candidates", since=0, after=None)["candidates"] == []
+    assert world.call("take_over", name="t") == {"tables": ["default.t"]}
+    world.insert()
+    [task] = world.ready()
+    assert isinstance(task, CleaningTask) and task.kind == "compaction"
+    assert world.call("take_over", name=None) == {"tables": []}
+
+
+def test_P31_a_compaction_that_was_queued_before_the_copy_waits() -> None:
+    world = World()
+    world.create()
+    world.insert()
+    world.request()
+    world.take(world.machine.copied(world.clock.now_ms()))
+    assert world.take_task() is None
+    world.call("take_over", name=None)
+    assert world.take_task() is not None
+
+
+def test_P31_what_is_known_of_identity_is_in_journal_and_tables(tmp_path: Path) -> None:
+    world = World()
+    world.create("u", location="default.db/u")
+    world.create("v", location="/far")
+    first = world.call("identify", id="a", roots=["/r"])
+    assert first == {"id": "a", "placed": False, "inside": False}
+    assert world.call("identify", id="b", roots=["/r"])["id"] == "a"
+    world.call("placed", id="a")
+    world.take(world.machine.copied(world.clock.now_ms()))
+    store = Store(tmp_path / "metastore.duckdb")
+    store.append(world.events)
+    state, events = store.load()
+    assert [one.kind for one in events] == [one.kind for one in world.events]
+    Machine(state).replay(events)
+    store.fold(state, 0)
+    again, _ = store.load()
+    store.close()
+    assert again.identity == world.state.identity and again.identity.placed
+    assert [one.record.foreign for one in again.tables.values()] == [False, True]
+
+
+def test_P31_a_journal_of_an_older_version_has_no_foreign_tables() -> None:
+    old = {"table_id": 1, "name": "default.t", "location": "/w/t", "columns": [["id", "int"]],
+           "partition_columns": [], "properties": {}, "bucket_columns": [], "bucket_count": 0,
+           "created": 0, "floor": 0}
+    world = World()
+    world.machine.replay([Event("table", 1, {"table": old})])
+    assert world.state.table("t").record == TableRecord(1, "default.t", "/w/t", (("id", "int"),))
