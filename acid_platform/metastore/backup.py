@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from acid_platform.disk import sync_path
 from acid_platform.errors import BackupRefused, MetastoreIncompatible
 from acid_platform.metastore import log, schema
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
@@ -81,9 +82,9 @@ def backup(metastore: Metastore, file: str | os.PathLike[str]) -> Backup:
             meta = {**begun.meta, MADE: str(made)}
             target.execute("INSERT INTO meta SELECT unnest($1), unnest($2)",
                            [[*meta], [*meta.values()]])
-        _sync(draft)
+        sync_path(draft)
         os.link(draft, path)
-        _sync(path.parent)
+        sync_path(path.parent)
     except FileExistsError as error:
         raise BackupRefused(f"{path} exists; name a new file") from error
     except (OSError, duckdb.Error) as error:
@@ -162,9 +163,9 @@ def restore(
             home.unfinished.touch(0o600)
             kept = _put_aside(home)
             os.rename(draft, home.database)
-            _sync(home.path)
+            sync_path(home.path)
             home.unfinished.unlink()
-            _sync(home.path)
+            sync_path(home.path)
         finally:
             for one in (draft, _wal(draft), log.beside(draft)):
                 with suppress(FileNotFoundError):
@@ -211,7 +212,7 @@ def _advance(draft: Path, highest: Callable[[TableRecord], Highest]) -> tuple[in
         store.checkpoint()
     finally:
         store.close()
-    _sync(draft)
+    sync_path(draft)
     return opened, state
 
 
@@ -229,11 +230,3 @@ def _put_aside(home: Home) -> str:
 
 def _wal(path: Path) -> Path:
     return path.with_name(path.name + ".wal")
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
