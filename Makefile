@@ -168,6 +168,10 @@ bench-profile: setup ## where the time of a read goes: plan, optimisation, execu
 bench-write: setup ## INSERT beside plain ORC; UPDATE, DELETE, MERGE beside a rewrite
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.writing $(ARGS)
 
+.PHONY: bench-durability
+bench-durability: setup ## what syncing a commit to the disk costs: INSERT with and without
+	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.durability $(ARGS)
+
 .PHONY: bench-compaction
 bench-compaction: setup ## major and minor compaction beside a plain rewrite of 30 million rows
 	@ACID_SPARK_MEMORY=1g exec $(PY) -m benchmarks.compaction $(ARGS)

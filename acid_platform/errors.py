@@ -163,7 +163,8 @@ class NotEnoughHistory(Terminal):
 
 
 class PublicationFailed(Transient):
-    """What Spark wrote is not what was counted; nothing was published (P19)."""
+    """What was written is not what was counted, can't be put into place, or did not reach the disk;
+    nothing was committed (P19, P27)."""
 
 
 class CompactionMismatch(Terminal):

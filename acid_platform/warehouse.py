@@ -35,6 +35,7 @@ from acid_platform.services.declaration import Declaration
 from acid_platform.services.joining import join
 from acid_platform.services.manifest import record_everything
 from acid_platform.snapshots import Snapshot, full_name
+from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
 from acid_platform.transaction import Transaction
@@ -143,9 +144,10 @@ class Warehouse:
             full, parse_columns(columns), partitioned_by, clustered_by, properties)
         self.metastore.create_database(full.partition(".")[0], if_not_exists=True)
         where = new_location(self.metastore, full, location)
+        make_root(*Files.of(where))  # before anybody can commit into it (P27)
         record = self.metastore.create_table(
             full, where, *declared.arguments, if_not_exists=if_not_exists)
-        Files.of(record.location)[0].make_directory(Files.of(record.location)[1])
+        make_root(*Files.of(record.location))
         return Table(self, record.name)
 
     def adopt_table(
@@ -343,7 +345,7 @@ def _frame(rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
 
 def require_writable(files: Files, path: str) -> None:
     """Makes the directory if it is not there. Raises WarehouseNotWritable."""
-    files.make_directory(path)
+    make_root(files, path)
     probe = f"{path}/_probe_{os.getpid()}_{threading.get_ident()}"
     try:
         files.write(probe, b"")

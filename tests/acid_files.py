@@ -24,6 +24,7 @@ from acid_platform.layout.types import parse_columns
 from acid_platform.snapshot import select
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.durability import publish
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_writer import acid_schema
 from acid_platform.storage.recorded import recorded_file
@@ -169,7 +170,7 @@ class AcidTable:
         compact.make_outputs(plan, work, staging)
         for task in tasks:
             rewrite_bucket(task.into(staging))
-        for output in compact.finish(plan, work, staging):
-            layout.files.publish(f"{staging}/{output.directory}",
-                                 f"{plan.location}/{output.directory}")
+        publish(layout.files, plan.location, [
+            (f"{staging}/{output.directory}", f"{plan.location}/{output.directory}")
+            for output in compact.finish(plan, work, staging)])
         return plan

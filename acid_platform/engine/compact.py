@@ -31,7 +31,9 @@ from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS, Column
 from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.storage import durability
 from acid_platform.storage.deletes import NO_DELETES, DeleteKeys, load_keys
+from acid_platform.storage.emptied import write_empty_file
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
 from acid_platform.storage.fractions import refuse_finer
@@ -109,9 +111,10 @@ def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[Written, ..
 
     With layout hive3 the rename itself makes the output count, so nothing may follow that fails.
     """
-    for output in staged.outputs:
-        work.files.publish(f"{staged.staging}/{output.directory}",
-                           f"{staged.plan.location}/{output.directory}")
+    location = staged.plan.location
+    durability.publish(work.files, location, [
+        (f"{staged.staging}/{one.directory}", f"{location}/{one.directory}")
+        for one in staged.outputs])
     discard(work.files, staged.staging)
     return staged.outputs
 
@@ -204,13 +207,17 @@ def _as_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> li
 
 
 def finish(plan: CompactionPlan, work: CompactionWork, staging: str) -> Iterator[Written]:
-    """Markers and sizes; a delta without a row is dropped, a base stays (storage.md section 10)."""
+    """Markers and sizes; a delta without a row is dropped, a base stays (storage.md section 10),
+    with a file (P32)."""
     for name in plan.outputs:
         where = f"{staging}/{name}"
         data = [info for info in work.files.children(where) if not names.is_hidden(info.base_name)]
         if not data and isinstance(name, DeltaName):
             work.files.delete_directory(where)
             continue
+        if not data:
+            write_empty_file(work.files, where, work.columns, work.compression, work.plain)
+            data = [one for one in work.files.children(where) if not names.is_hidden(one.base_name)]
         work.files.write(f"{where}/{names.VERSION_FILE}", names.VERSION)
         if plan.layout is Layout.HIVE3:
             work.files.write(

@@ -7,7 +7,6 @@ which transaction owns it.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,8 @@ from acid_platform.layout.rowids import MAX_BUCKET, MAX_STATEMENT, ROW_ID_MASK
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import NOTHING, Contents
+from acid_platform.storage.durability import publish
+from acid_platform.storage.emptied import write_empty_file
 from acid_platform.storage.files import Files
 from acid_platform.storage.nesting import CODECS, finish_delete_file, finish_flat_file
 from acid_platform.storage.orc import finish_file, finish_plain_file
@@ -161,7 +162,7 @@ def write_statement(
     `events`, arranged: the partition columns, five ACID columns and the `stored_row`, which delete
     events do not need, or the table's columns if it is insert-only; and __kind ('i' or 'd'), unless
     all are of kind `only`. `overwrite` makes base directories of the inserts; `empty_partitions`
-    get an empty base even without a row. Raises PublicationFailed, CorruptFile, UnsupportedLayout
+    get a base even without a row (P32). Raises PublicationFailed, CorruptFile, UnsupportedLayout
     (delete events in a codec that can't be written), WrongType (a value that overflows),
     TxnAborted.
     """
@@ -181,19 +182,12 @@ def write_statement(
 
 
 def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[Written]:
-    """An empty base for each partition ('' for an unpartitioned table); needs no Spark.
+    """A base without a row for each partition ('' for an unpartitioned table); needs no Spark.
 
     Raises PublicationFailed, TxnAborted.
     """
     with _staging(target) as staging:
-        built = []
-        for partition in partitions:
-            ready = _ready(staging, partition, target.base())
-            target.files.make_directory(ready)
-            content = {"thisFileVersion": "0", "dataFormat": "truncated"}
-            target.files.write(f"{ready}/{names.METADATA_FILE}", json.dumps(content).encode())
-            _mark(target, ready)
-            built.append(Written(partition, target.base(), False))
+        built = [_emptied(target, staging, partition) for partition in partitions]
         target.still_open()
         _publish(target, staging, built)
         return built
@@ -220,16 +214,10 @@ def _ready(staging: str, partition: str, directory: str) -> str:
 
 def _publish(target: WriteTarget, staging: str, built: Sequence[Written]) -> None:
     """All directories of the statement, or none: its transaction may go on and commit."""
-    done: list[str] = []
-    try:
-        for one in built:
-            where = f"{one.partition}/{one.directory}".lstrip("/")
-            target.files.publish(f"{staging}/ready/{where}", f"{target.location}/{where}")
-            done.append(where)
-    except BaseException:
-        for where in done:
-            target.files.delete_directory(f"{target.location}/{where}")
-        raise
+    places = [f"{one.partition}/{one.directory}".lstrip("/") for one in built]
+    publish(target.files, target.location, [
+        (f"{staging}/ready/{place}", f"{target.location}/{place}") for place in places],
+        all_or_none=True)
 
 
 def _run(events: DataFrame, target: WriteTarget, path: str, only: str) -> int:
@@ -275,10 +263,17 @@ def _build(
     if overwrite:
         for partition in empty_partitions:
             if partition not in seen:
-                ready = _ready(staging, partition, target.base())
-                target.files.make_directory(ready)
-                _mark(target, ready)
-                yield Written(partition, target.base(), False)
+                yield _emptied(target, staging, partition)
+
+
+def _emptied(target: WriteTarget, staging: str, partition: str) -> Written:
+    """A base that hides what was there and holds no row (P32)."""
+    ready = _ready(staging, partition, target.base())
+    target.files.make_directory(ready)
+    contents = write_empty_file(
+        target.files, ready, target.columns, target.compression, target.plain)
+    _mark(target, ready)
+    return Written(partition, target.base(), False, contents)
 
 
 def _mark(target: WriteTarget, directory: str) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from acid_platform.clock import Moment
+from acid_platform.disk import sync_path
 from acid_platform.errors import BackupRefused, MetastoreIncompatible
 from acid_platform.metastore import log, schema
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
@@ -84,9 +85,9 @@ def backup(metastore: Metastore, file: str | os.PathLike[str]) -> Backup:
             meta = {**begun.meta, MADE: str(made)}
             target.execute("INSERT INTO meta SELECT unnest($1), unnest($2)",
                            [[*meta], [*meta.values()]])
-        _sync(draft)
+        sync_path(draft)
         os.link(draft, path)
-        _sync(path.parent)
+        sync_path(path.parent)
     except FileExistsError as error:
         raise BackupRefused(f"{path} exists; name a new file") from error
     except (OSError, duckdb.Error) as error:
@@ -185,10 +186,10 @@ def restore(
             home.unfinished.touch(0o600)
             kept = _put_aside(home)
             os.rename(draft, home.database)
-            _sync(home.path)
+            sync_path(home.path)
             owner.settle()
             home.unfinished.unlink()
-            _sync(home.path)
+            sync_path(home.path)
         finally:
             for one in (draft, _wal(draft), log.beside(draft)):
                 with suppress(FileNotFoundError):
@@ -242,7 +243,7 @@ def _advance(
         store.checkpoint()
     finally:
         store.close()
-    _sync(draft)
+    sync_path(draft)
     return opened, state
 
 
@@ -260,11 +261,3 @@ def _put_aside(home: Home) -> str:
 
 def _wal(path: Path) -> Path:
     return path.with_name(path.name + ".wal")
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -165,20 +165,25 @@ def live_size(
     for one in known:
         if one.high > high:
             if one.base or one.low <= high:
-                return entity_size([LiveDirectory(it.name, it.bytes) for it in known], write_ids)
+                return entity_size([LiveDirectory(it.name, _bytes(it)) for it in known], write_ids)
             continue
         if one.obsolete and not one.base:
             continue
         if one.base:
             old_base |= one.obsolete
             if not one.obsolete:
-                has_base, base = True, one.bytes
+                has_base, base = True, _bytes(one)
         elif one.name:
             deltas += one.bytes
             count += 1
         else:
             original += one.bytes
     return EntitySize(base, original, deltas, count, has_base, old_base)
+
+
+def _bytes(one: EntityDirectory) -> int:
+    """A base without a row has a file (P32), and yet nothing that deltas could be compared with."""
+    return 0 if one.base and one.txn and not one.rows else one.bytes
 
 
 HANDLERS = {

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from acid_platform.disk import make_directory, sync_data, sync_path
 from acid_platform.errors import MetastoreIncompatible, MetastoreInUse
 from acid_platform.metastore.wire import PROTOCOL
 
@@ -66,7 +67,7 @@ class Home:
     def prepare(self) -> None:
         """Creates the directory for its owner only. Raises MetastoreIncompatible."""
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(self.path, 0o700)
             self.path.chmod(0o700)
         except OSError as error:
             raise MetastoreIncompatible(
@@ -85,6 +86,8 @@ class Home:
             draft = self.path / f"authkey.{secrets.token_hex(8)}"
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(secrets.token_hex(32).encode())
+                file.flush()
+                sync_data(file.fileno())
             # Only one of several first clients can make the name.
             try:
                 os.link(draft, key)
@@ -158,6 +161,7 @@ class Endpoint:
             "protocol": self.protocol,
         }
         draft.write_text(json.dumps(fields))
+        sync_path(draft)
         draft.chmod(0o600)
         draft.rename(home.endpoint)
 

@@ -215,7 +215,7 @@ class Keeper:
         if late or self._folds_soon():
             try:
                 self.fold()
-            except Error:
+            except (Error, OSError):
                 _LOG.exception("fold failed; the journal goes on")
                 self.counters.failed_folds += 1
                 self._folded_at = time.monotonic()
@@ -245,7 +245,7 @@ class Keeper:
         try:
             if not self._ahead:
                 self.fold()
-        except Error:
+        except (Error, OSError):
             _LOG.exception("the last fold failed; the next start replays the journal")
         self.store.close()
 
@@ -260,7 +260,7 @@ class Keeper:
         except _WRONG_ARGUMENTS as error:
             return error_reply(InvalidDefinition(f"{op} lacks an argument, or has a wrong one:"
                                                  f" {error!r}"))
-        except Error as error:
+        except (Error, OSError) as error:
             return error_reply(MetastoreUnavailable(f"the metastore can't use its file: {error}"))
 
     def outcome(self, args: Json) -> Json:

@@ -19,17 +19,16 @@ log was cut, as what is left is whole.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
-import sys
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from acid_platform.disk import sync_data, sync_path
 from acid_platform.errors import MetastoreDamaged
 
 _RS, _NEWLINE = b"\x1e", b"\n"
@@ -64,13 +63,9 @@ def create(path: Path, records: Sequence[Record] = ()) -> str:
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(header + b"".join(_encode(one, zlib.crc32(header)) for one in records))
         file.flush()
-        _sync(file.fileno())
+        sync_data(file.fileno())
     os.replace(draft, path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_path(path.parent)
     return identity
 
 
@@ -104,7 +99,7 @@ class Log:
                 # Even after a failed fdatasync the page cache may show it: so it is written again.
                 last = _encode(late[-1], self._seed)
                 _write(self._file, last, self._end - len(last))
-                _sync(self._file)
+                sync_data(self._file)
             else:
                 self._end = _HEADER_SIZE
         except BaseException:
@@ -131,7 +126,7 @@ class Log:
         data = _encode(record, self._seed)
         try:
             _write(self._file, data, self._end)
-            _sync(self._file)
+            sync_data(self._file)
         except BaseException:
             self._take_back()
             raise
@@ -162,7 +157,7 @@ class Log:
     def _take_back(self) -> None:
         try:
             os.ftruncate(self._file, self._end)
-            _sync(self._file)
+            sync_data(self._file)
         except OSError:
             self.close()
 
@@ -243,11 +238,3 @@ def _write(file: int, data: bytes, at: int) -> None:
     while data:
         done = os.pwrite(file, data, at)
         data, at = data[done:], at + done
-
-
-def _sync(file: int) -> None:
-    if sys.platform == "darwin":
-        # There fsync leaves the bytes in the cache of the disk; DuckDB does the same.
-        fcntl.fcntl(file, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(file)

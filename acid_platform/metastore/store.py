@@ -17,6 +17,7 @@ from typing import Any
 
 import duckdb
 
+from acid_platform.disk import sync_path
 from acid_platform.errors import (
     InvalidExpression,
     MetastoreDamaged,
@@ -62,6 +63,10 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self._path, self._log_path = path, log.beside(path)
+        begun = path.with_name(f"{path.name}.begun")
+        if begun.exists():  # it was never finished, so nobody used it, and DuckDB may refuse it
+            for left in (path, path.with_name(f"{path.name}.wal"), self._log_path):
+                left.unlink(missing_ok=True)
         if self._log_path.exists() and not path.exists():
             raise MetastoreDamaged(
                 f"{path} is missing beside its log {self._log_path.name}; put it back, or restore a"
@@ -71,11 +76,18 @@ class Store:
         self._folded: image.Keyed | None = None
         """What the live tables hold, once that is known."""
         self._manifests = Manifests(self._read)
+        if fresh := not path.exists():
+            begun.touch(0o600)
+            self._sync_names()
         self._open()
+        if fresh:
+            begun.unlink()
+            self._sync_names()
 
     def _open(self) -> None:
         self._connection = _connect(self._path)
         try:
+            self._sync_names()  # a write-ahead log that this has just removed
             self._migrate()
             meta = self._meta()
             folded = int(meta.get("log_seq", "0"))
@@ -138,8 +150,10 @@ class Store:
             self._execute('DELETE FROM outcomes WHERE "at" < $1', [forget_before])
             counters = {key: str(one) for key, one in image.counters(state).items()}
             self._set_meta({**counters, "log_seq": str(self._log.last)})
-        self._log.rewind()
         self._folded = live
+        with suppress(OSError):  # else the log stays as it is until the next fold
+            self._sync_names()
+            self._log.rewind()
 
     def _write_difference(self, name: str, records: dict[tuple[Any, ...], Any]) -> None:
         """Equal records are mostly the same objects, so that to compare costs little."""
@@ -185,8 +199,10 @@ class Store:
                       [list(values) for values in zip(*gone, strict=True)])
 
     def checkpoint(self) -> None:
-        """Moves the write-ahead log into the file. Raises Error; nothing is lost then."""
+        """Moves the write-ahead log into the file. Raises Error, OSError; nothing is lost then."""
         self._connection.execute("CHECKPOINT")
+        # DuckDB would refuse the file beside a log that comes back after two checkpoints.
+        self._sync_names()
 
     def past_txn(self, txn_id: int) -> Ended | None:
         """A transaction that ended before the last fold."""
@@ -241,10 +257,11 @@ class Store:
         return self._log.length
 
     def next_epoch(self) -> int:
-        """Counts the starts of the metastore."""
+        """Counts the starts of the metastore. Raises Error, OSError."""
         epoch = int(self._meta().get("epoch", "0")) + 1
         with self._transaction():
             self._set_meta({"epoch": str(epoch), **self._made_by()})
+        self.checkpoint()
         return epoch
 
     def _made_by(self) -> dict[str, str]:
@@ -295,6 +312,7 @@ class Store:
         if not self._log.length:
             with suppress(Error, OSError):
                 self.forget_meta(schema.LOG)
+                self.checkpoint()  # or the tables might ask for a log that is gone
                 self._log_path.unlink()
         self._let_go()
 
@@ -305,6 +323,11 @@ class Store:
         self._connection.close()
 
     # --- DuckDB -----------------------------------------------------------------------------
+
+    def _sync_names(self) -> None:
+        """DuckDB syncs what it writes, but neither the name of a file that it has made nor that one
+        is gone. Raises OSError."""
+        sync_path(self._path.parent)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -30,6 +30,7 @@ from acid_platform.metastore.records import (
 from acid_platform.services.lease import leading
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.snapshot.listing import EntityListing
+from acid_platform.storage.durability import sync_removals
 from acid_platform.storage.files import Files
 from acid_platform.transactions import (
     RangeResponse,
@@ -257,6 +258,7 @@ def _remove(task: CleaningTask, plan: CleaningPlan) -> list[str]:
         else:
             files.delete_file(path)
         done.append(f"{path} ({removal.rule}: {removal.reason})")
+    sync_removals(files, [f"{plan.location}/{one.path}" for one in plan.removals])
     return done
 
 
@@ -275,13 +277,14 @@ def _remove_dropped(task: CleaningTask) -> tuple[str, ...]:
     files, path = Files.of(task.location)
     if not task.reused:
         files.delete_directory(path)
+        sync_removals(files, [path])
         return (f"{path} (P22: dropped)",)
     seen = select(files.entity(path), task.write_ids, task.valid_txns,
                   floor=task.highest_write_id, cleaning=True)
-    removed = []
-    for one in (*seen.obsolete, *seen.aborted):
-        if one.rule == "P22" or one in seen.aborted:
-            target = f"{path}/{one.path}"
-            (files.delete_directory if files.is_directory(target) else files.delete_file)(target)
-            removed.append(f"{target} (P22: {one.reason})")
-    return tuple(removed)
+    removed = {
+        f"{path}/{one.path}": one.reason
+        for one in (*seen.obsolete, *seen.aborted) if one.rule == "P22" or one in seen.aborted}
+    for target in removed:
+        (files.delete_directory if files.is_directory(target) else files.delete_file)(target)
+    sync_removals(files, removed)
+    return tuple(f"{target} (P22: {reason})" for target, reason in removed.items())

@@ -17,7 +17,6 @@ from pyarrow import fs
 
 from acid_platform.errors import (
     CorruptFile,
-    PublicationFailed,
     UnsupportedLayout,
     WarehouseNotWritable,
 )
@@ -178,18 +177,6 @@ class Files:
     def delete_file(self, path: str) -> None:
         if self.exists(path):
             self.system.delete_file(path)
-
-    def publish(self, temporary: str, final: str) -> None:
-        """Rename a finished directory into place.
-
-        Renaming onto an existing directory would nest it (storage.md section 9), so that is an
-        error. Raises PublicationFailed.
-        """
-        if self.exists(final):
-            raise PublicationFailed(f"{final} exists already, as if a write id was used twice; move"
-                                    " it away if no transaction owns it, and run it again")
-        self.system.create_dir(final.rpartition("/")[0], recursive=True)
-        self.system.move(temporary, final)
 
     def amend_orc(self, path: str, items: dict[str, bytes], footer: bytes | None = None) -> None:
         """Add user metadata to a finished ORC file that nobody reads yet, or replace its footer.

@@ -50,6 +50,9 @@ _CODECS: dict[str, tuple[int, Callable[[bytes], bytes] | None]] = {
     "lz4": (4, _arrow("lz4_raw")), "zstd": (5, _arrow("zstd")),
 }
 """ORC's numbers, and how a block is compressed."""
+WRITTEN_CODECS = tuple(_CODECS)
+EMPTY_CODEC = "zlib"
+"""Of a file without a row, where the table's own codec can't be written."""
 
 _KINDS = {
     "boolean": 0, "tinyint": 1, "smallint": 2, "int": 3, "bigint": 4, "float": 5, "double": 6,
@@ -80,7 +83,7 @@ class AcidWriter:
     """One file of insert events, or with `deletes` of delete events, which have no row.
 
     `columns` are those of `row`. Batches come in key order and have the `acid_schema`. The file is
-    complete once `close` has returned; without a row there is none.
+    complete once `close` has returned; without a row there is none, unless `always` is True.
 
     Raises UnsupportedLayout for a codec that can't be written here.
     """
@@ -88,8 +91,10 @@ class AcidWriter:
     def __init__(
         self, open_stream: Callable[[], pa.NativeFile], path: str, columns: Sequence[Column],
         compression: str, deletes: bool = False, stripe_bytes: int = STRIPE_BYTES,
+        always: bool = False,
     ) -> None:
         self.rows = 0
+        self._always = always
         self._open, self._path, self._deletes = open_stream, path, deletes
         if compression not in _CODECS:
             raise UnsupportedLayout(f"{path}: {compression} can't be written here; set the table's"
@@ -118,6 +123,8 @@ class AcidWriter:
     def close(self) -> int:
         """Finish the file; returns its rows."""
         self._write_stripes()
+        if self._always and self._stream is None:
+            self._put(b"")
         if self._stream is not None:
             self._put(self._tail())
             self._stream.close()
@@ -197,7 +204,8 @@ class AcidWriter:
 
     def _tail(self) -> bytes:
         kinds = list(self._type.walk())
-        whole = [Statistics.together(parts) for parts in zip(*self._statistics, strict=True)]
+        whole = [Statistics.together(stripe[place] for stripe in self._statistics)
+                 for place in range(len(kinds))]
         metadata = self._blocks(b"".join(
             delimited(1, b"".join(delimited(1, message(one, kind))
                                   for one, kind in zip(stripe, kinds, strict=True)))

@@ -157,6 +157,11 @@ DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
      ERROR, Check.UNIQUENESS, "delta_0000001_0000001_0007/bucket_00000", "2 rows have the keys"),
     ("a wrong key index", wide_index,
      ERROR, Check.KEY_INDEX, "delta_0000003_0000003_0000/bucket_00000", "(1, 1, 1) where a stripe"),
+    # Its own write id, and the count of rows, where the keys of deleted rows belong.
+    ("Trino's key index of deletes", lambda s: s.write(
+        lambda w: [(2, 1, BUCKET, n, w, None) for n in range(2)], deletes=True,
+        index=[(3, BUCKET, 1)]),
+     WARNING, Check.KEY_INDEX, "delete_delta_0000003_0000003_0000/bucket_00000", "as Trino writes"),
     ("a key index that is no list", lambda s: s.write(lambda w: rows(w, 0), index=[]),
      WARNING, Check.KEY_INDEX, "delta_0000003_0000003_0000/bucket_00000", "no hive.acid.key.index"),
     ("a bucket other than the name's", events(lambda w: rows(w, 0, bucket=BUCKET + (1 << 16))),

@@ -15,7 +15,7 @@ from acid_platform.compaction import EntitySize, LiveDirectory, entity_size
 from acid_platform.config import Settings
 from acid_platform.errors import AcidError, LeaseHeld, NoSuchPartition
 from acid_platform.metastore import Metastore
-from acid_platform.metastore.candidates import live_size
+from acid_platform.metastore.candidates import _bytes, live_size
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.visible import compactor_list
@@ -269,7 +269,7 @@ def test_C13_the_counters_are_those_of_the_selection(data: st.DataObject) -> Non
     state = world.state
     listed = compactor_list(state, state.tables[1])
     reference = entity_size(
-        [LiveDirectory(one.name, one.bytes) for one in entity.directories], listed)
+        [LiveDirectory(one.name, _bytes(one)) for one in entity.directories], listed)
     assert live_size(entity.directories, listed) == reference
 
 

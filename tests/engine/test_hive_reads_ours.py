@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -87,3 +88,28 @@ def test_P4_hive_does_not_see_what_was_aborted(
     assert _agree(spark, table, tmp_path / "1") == 4
     table.compact("major")
     assert _agree(spark, table, tmp_path / "2") == 4
+
+
+def test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names(
+    warehouse: Warehouse, spark: SparkSession, tmp_path: Path
+) -> None:
+    table = warehouse.create_table("db.t", "id int, v string", partitioned_by=["m int"])
+    rows = [{"id": i, "v": f"v{i}", "m": i % 2} for i in range(6)]
+    table.insert(rows)
+    table.truncate("m=0")
+    table.overwrite(spark.createDataFrame([], "id int, v string, m int"), "m=1")
+    assert _agree(spark, table, tmp_path / "1") == 0
+    reports = [one for one in table.history() if one["operation"] == "update"]
+    assert [(one["rows"], one["files"]) for one in reports] == [(0, 1), (0, 1)]
+    table.insert(rows)
+    table.update({"v": "upper(v)"}, "id < 4")
+    table.delete("id = 5")
+    assert _agree(spark, table, tmp_path / "2") == 5
+    table.compact("minor", partition="m=0")
+    table.compact("major", partition="m=1")
+    assert _agree(spark, table, tmp_path / "3") == 5
+    found = {path.parent.name.split("_0")[0] for path in Path(table.location).rglob("bucket*")}
+    assert found == {"base", "delta", "delete_delta"}
+    # Trino ignores `bucket_N_0` in a delete delta.
+    assert all(re.fullmatch(r"bucket_\d{5}|_orc_acid_version|_tmp_\w+", path.name)
+               for path in Path(table.location).rglob("*") if path.is_file())

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from acid_platform.layout.names import VERSION, VERSION_FILE
 from acid_platform.metastore.client import Metastore
+from acid_platform.storage.durability import sync
 from acid_platform.storage.files import Files
 
 
@@ -77,7 +78,9 @@ class WriteVersionFile:
 
     def apply(self, metastore: Metastore) -> None:
         if self.files.is_directory(self.path):
-            self.files.write(f"{self.path}/{VERSION_FILE}", VERSION)
+            written = f"{self.path}/{VERSION_FILE}"
+            self.files.write(written, VERSION)
+            sync(self.files, [written, self.path])
 
     def __str__(self) -> str:
         return f"write {self.path}/{VERSION_FILE}"

@@ -1,0 +1,54 @@
+"""The file of an entity that was emptied, for engines that find directories by their files (P32).
+
+Trino ignores a base without a data file and shows the rows that it replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyarrow import orc, parquet
+
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.names import BucketFile
+from acid_platform.layout.types import Column
+from acid_platform.snapshot.recorded import NOTHING, Contents
+from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import finish_plain_file
+from acid_platform.storage.orc_writer import EMPTY_CODEC, WRITTEN_CODECS, AcidWriter
+from acid_platform.storage.recorded import recorded_file
+
+FIRST_PLAIN = "000000_0"
+"""The name that Hive gives to the first file of an insert-only table."""
+
+
+def write_empty_file(
+    files: Files, directory: str, columns: Sequence[Column], compression: str,
+    plain: FileFormat | None,
+) -> Contents:
+    """A data file without a row in `directory`; the record of it (P26).
+
+    `plain` is the format of an insert-only table; of text, csv, json and avro an empty directory
+    is left, as a file of them without a row would have no byte, or needs a writer of its own.
+    """
+    name = str(BucketFile(0)) if plain is None else FIRST_PLAIN
+    path = f"{directory}/{name}"
+    fields = pa.schema([(one.name, arrow_type(one.type)) for one in columns])
+    match plain.name if plain else "acid":
+        case "acid":
+            codec = compression if compression in WRITTEN_CODECS else EMPTY_CODEC
+            AcidWriter(partial(files.system.open_output_stream, path), path, columns, codec,
+                       always=True).close()
+        case "orc":
+            with files.system.open_output_stream(path) as stream:
+                orc.write_table(fields.empty_table(), stream)
+            finish_plain_file(files, path, columns)
+        case "parquet":
+            with files.system.open_output_stream(path) as stream:
+                parquet.write_table(fields.empty_table(), stream)
+        case _:
+            return NOTHING
+    return Contents((recorded_file(files, path, name, plain or ORC),))

@@ -1,0 +1,126 @@
+"""What a commit pays for being on the disk before it is told (P27): INSERT with and without syncs.
+
+`python -m benchmarks.durability` takes turns: with the product's syncs of data files and
+directories, and with none of them, which no setting allows. The metastore syncs its journal in both
+cases. Before each run the disk is left with nothing to write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from acid_platform import disk
+from acid_platform.storage.durability import publish
+from acid_platform.warehouse import Warehouse
+from benchmarks.lineitem import COLUMNS, bench_warehouse, lineitem, median, seconds
+from benchmarks.results import machine, save
+
+
+@contextmanager
+def unsynced() -> Iterator[None]:
+    """Nothing of this process waits for the disk."""
+    real = disk.sync_path
+    disk.sync_path = lambda path: None
+    try:
+        yield
+    finally:
+        disk.sync_path = real
+
+
+def compared(run: Callable[[], object], rounds: int) -> dict[str, float]:
+    """Median seconds of both ways, one after the other; a first round only warms up."""
+    taken: dict[str, list[float]] = {"synced": [], "not synced": []}
+    for number in range(rounds + 1):
+        for name, found in taken.items():
+            os.sync()
+            if name == "synced":
+                spent = seconds(run)
+            else:
+                with unsynced():
+                    spent = seconds(run)
+            if number:
+                found.append(spent)
+    return {name: median(values) for name, values in taken.items()}
+
+
+def inserts(warehouse: Warehouse, rows: int, partitions: int) -> Callable[[], object]:
+    """One INSERT of so many rows; 0 partitions: into a table without."""
+    flat = lineitem(warehouse.spark, rows)
+    where = warehouse.files.uri(f"{warehouse.path}/flat_{rows}_{partitions}")
+    flat.write.option("compression", "zlib").orc(where)
+    source = warehouse.spark.read.orc(where)
+    if partitions:
+        source = source.withColumn("p", (F.col("orderkey") % partitions).cast("int"))
+    table = warehouse.create_table(
+        f"bench.t_{rows}_{partitions}", COLUMNS, partitioned_by=["p int"] if partitions else [])
+
+    def insert() -> None:
+        table.insert(source)
+
+    return insert
+
+
+def publications(root: Path, directories: int) -> Callable[[], object]:
+    """The publication alone, of a delta with two small files in so many partitions."""
+    from acid_platform.storage.files import Files
+
+    files, number = Files.of(str(root))[0], 0
+
+    def run() -> None:
+        nonlocal number
+        number += 1
+        staged = root / f"_tmp_{number}"
+        moves = []
+        for partition in range(directories):
+            place = f"p={partition}/delta_{number}"
+            (staged / place).mkdir(parents=True)
+            (staged / place / "bucket_00000").write_bytes(b"x" * 1500)
+            (staged / place / "_orc_acid_version").write_bytes(b"2")
+            moves.append((f"{staged}/{place}", f"{root}/{place}"))
+        publish(files, str(root), moves)
+        shutil.rmtree(staged)
+
+    return run
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.durability", description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 8_000_000])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--partitions", type=int, default=2_000)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    chosen = parser.parse_args(argv)
+    found: dict[str, dict[str, float]] = {}
+    with bench_warehouse() as warehouse:
+        for rows in chosen.rows:
+            found[f"INSERT of {rows:,} rows"] = compared(
+                inserts(warehouse, rows, 0), chosen.rounds)
+        found["INSERT of 1,000 rows into 20 partitions"] = compared(
+            inserts(warehouse, 1_000, 20), chosen.rounds)
+        found[f"publication alone, {chosen.partitions:,} partitions"] = compared(
+            publications(Path(warehouse.path, "published"), chosen.partitions), chosen.rounds)
+    shown = RichTable(title="Seconds, medians")
+    for name in ("what", "synced", "not synced", "difference"):
+        shown.add_column(name, justify="right")
+    for name, one in found.items():
+        shown.add_row(name, f"{one['synced']:.3f}", f"{one['not synced']:.3f}",
+                      f"{one['synced'] - one['not synced']:.3f}")
+    Console().print(shown)
+    save(chosen.out / f"{datetime.date.today().isoformat()}-durability.json", {
+        "machine": machine(), "rounds": chosen.rounds, "seconds": found})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Opens a warehouse as a power cut left it, and compares it with what was acknowledged.
+
+The metastore runs in this process: it reads the same files, and no process has to start for each
+of hundreds of crash points.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acid_platform.clock import SystemClock
+from acid_platform.metastore import Metastore
+from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.keeper import Keeper, Request
+from acid_platform.metastore.rpc import _value
+from acid_platform.warehouse import Warehouse
+from tests.crash.recording import Keep, Recording, everything, make, nothing, some
+from tests.crash.workload import put, rows_of
+
+Rows = dict[str, list[list[Any]]]
+AFTERWARDS = "db.afterwards"
+
+
+class _Link:
+    """Hands each call to the keeper of the files, through JSON as on the wire."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper, self._numbers = keeper, itertools.count()
+
+    def call(self, op: str, **args: Any) -> dict[str, Any]:
+        request = Request(f"after-{next(self._numbers)}", op, json.loads(json.dumps(args)))
+        replies, left = self.keeper.answer_reads([request])
+        for reply in replies or self.keeper.round(left, ()):
+            if reply.request_id == request.id:
+                return _value(json.loads(json.dumps(reply.value)))
+        raise AssertionError(f"{op} waits for a lock")
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+@contextmanager
+def reopened(path: Path) -> Iterator[Warehouse]:
+    """The warehouse of files that nobody else has open; what it does last is not folded."""
+    home = Home(path / "_metastore")
+    Endpoint.read(home)
+    if home.path.exists():
+        assert len(home.authkey()) == 64
+    home.prepare()
+    keeper = Keeper(home.database, SystemClock())
+    metastore = Metastore(_Link(keeper))  # type: ignore[arg-type]
+    try:
+        yield Warehouse(str(path), metastore)
+    finally:
+        metastore._beats.close()
+        keeper.store._let_go()
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A power cut after so many records."""
+
+    count: int
+    policy: str
+    keep: Keep
+    fewest: int
+    """Steps that were acknowledged."""
+    most: int
+    """And those that had begun."""
+
+
+@dataclass
+class Outcomes:
+    """How many points there were, and what was wrong at some."""
+
+    points: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        each = ", ".join(f"{count} {policy}" for policy, count in sorted(self.points.items()))
+        return f"{self.points.total()} points ({each}): {len(self.faults)} wrong"
+
+
+def points(recording: Recording, wanted: int, seed: int = 0) -> list[Point]:
+    """After each step was acknowledged the worst that can be lost, and as many points as are
+    wanted: after a sync or any other record, with nothing, something or all of the rest."""
+    chance = random.Random(seed)
+    done = [at + 1 for at, mark in recording.marks if mark.startswith("done ")]
+    begun = [at + 1 for at, mark in recording.marks if mark.startswith("begin ")]
+    chosen: list[tuple[int, str, Keep]] = [(at, "nothing", nothing) for at in done]
+    while len(chosen) < wanted:
+        count = (chance.choice(recording.syncs) + chance.randrange(2) if chance.random() < 0.6
+                 else chance.randrange(recording.length))
+        policy, keep = chance.choice([
+            ("nothing", nothing), ("everything", everything), ("some", some(len(chosen))),
+            ("some", some(len(chosen)))])
+        chosen.append((count, policy, keep))
+    return [
+        Point(count, policy, keep, *(sum(at <= count for at in places) for places in (done, begun)))
+        for count, policy, keep in chosen]
+
+
+def run(
+    recording: Recording, states: Sequence[Rows], path: Path, wanted: Sequence[Point],
+    stop_at: int = 1 << 30,
+) -> Outcomes:
+    """Each point: the files are made below `path`, where they were recorded, and looked at."""
+    outcomes = Outcomes()
+    for point in wanted:
+        make(recording.after(point.count, point.keep), path)
+        outcomes.points[point.policy] += 1
+        wrong = fault(path / "wh", [{}, *states][point.fewest:point.most + 1])
+        if wrong:
+            last = recording.marks[max(0, point.fewest + point.most - 1)][1]
+            outcomes.faults.append(f"record {point.count}, {point.policy} of the rest is left,"
+                                   f" {last!r}: {wrong}")
+            if len(outcomes.faults) >= stop_at:
+                break
+    return outcomes
+
+
+def fault(path: Path, allowed: Sequence[Rows]) -> str:
+    """What is wrong with the warehouse, which must be in one of these states; empty: nothing."""
+    try:
+        with reopened(path) as warehouse:
+            seen = rows_of(warehouse)
+            if seen not in allowed:
+                return f"{seen} is none of {list(allowed)}"
+            # And it goes on.
+            warehouse.create_table(AFTERWARDS, "id int, v string")
+            put(warehouse, AFTERWARDS, [1])
+            if rows_of(warehouse) != {**seen, AFTERWARDS: [[1, "v1"]]}:
+                return "a commit afterwards is not as it was made"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""

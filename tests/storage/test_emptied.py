@@ -1,0 +1,74 @@
+"""P32: an emptied entity has a data file, which every reader of ORC takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from acid_platform.layout import schema
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.types import parse_columns
+from acid_platform.snapshot import select
+from acid_platform.storage.emptied import write_empty_file
+from acid_platform.storage.files import Files
+from acid_platform.storage.keys import has_key_index
+from acid_platform.storage.orc import events, metadata, open_orc, orc_schema
+from acid_platform.storage.plain import count_rows
+from tests.acid_files import AcidTable, P
+from tests.notation import txns, write_ids
+
+COLUMNS = parse_columns(
+    "id int, c char(3), v varchar(9), d decimal(7,2), t timestamp, l timestamp with local time"
+    " zone, day date, b binary, x double, ok boolean, s struct<a:array<int>,m:map<string,bigint>>")
+FILES = Files.of("/")[0]
+
+
+@pytest.mark.parametrize("codec", ["zlib", "snappy", "zstd", "lz4", "uncompressed", "lzo"])
+def test_P32_the_file_has_the_six_columns_and_hives_keys(tmp_path: Path, codec: str) -> None:
+    count, size = write_empty_file(FILES, str(tmp_path), COLUMNS, codec, None)
+    path = str(tmp_path / "bucket_00000")
+    assert (count, size) == (1, Path(path).stat().st_size) and size > 3
+    found = metadata(FILES, path)
+    assert (found["rows"], found["stripes"]) == (0, [])
+    # Another engine's codec must not keep a table from being emptied.
+    assert found["compression"] == {"uncompressed": "none", "lzo": "zlib"}.get(codec, codec)
+    assert found["user_metadata"] == {
+        "hive.acid.key.index": "", "hive.acid.stats": "0,0,0", "hive.acid.version": "2"}
+    assert has_key_index(FILES, path) and list(events(FILES, path)) == []
+    assert open_orc(FILES, path).schema.names == list(schema.ACID_COLUMNS)
+    kind = orc_schema(FILES, path)
+    assert "c:char(3),v:varchar(9),d:decimal(7,2)" in kind and "map<string,bigint>" in kind
+
+
+@pytest.mark.parametrize("name, files", [
+    ("orc", 1), ("parquet", 1), ("text", 0), ("csv", 0), ("json", 0), ("avro", 0)])
+def test_P32_an_insert_only_table_gets_a_file_where_its_format_has_an_empty_one(
+    tmp_path: Path, name: str, files: int
+) -> None:
+    plain = FileFormat.of({"acid.format": name, "transactional_properties": "insert_only"})
+    count, size = write_empty_file(FILES, str(tmp_path), COLUMNS, "zlib", plain)
+    assert [one.name for one in tmp_path.iterdir()] == ["000000_0"] * files
+    assert count == files and (size > 0) == (files > 0)
+    if files:
+        assert count_rows(FILES, str(tmp_path / "000000_0"), plain) == 0
+
+
+def test_P32_an_emptied_base_is_selected_compacted_and_made_by_compaction(tmp_path: Path) -> None:
+    table = AcidTable(tmp_path).inserts("d1", [(1, P, 0, "A"), (1, P, 1, "B")])
+    base = tmp_path / "base_0000002"
+    base.mkdir()
+    write_empty_file(FILES, str(base), parse_columns("v string"), "zlib", None)
+    assert table.values("2:M::") == [] and table.values("1:M::") == ["A", "B"]
+    seen = select(FILES.entity(str(tmp_path)), write_ids("2:M::"), txns())
+    assert [one.path for one in seen.obsolete] == ["delta_0000001_0000001_0000"]
+    table.inserts("d3", [(3, P, 0, "C")]).deletes("D4", [(3, P, 0)], current=4)
+    table.compact("major", "4:M::")
+    # Without a file of its own other engines would miss this base too.
+    made = tmp_path / "base_0000004_v0000050"
+    assert metadata(FILES, str(made / "bucket_00000"))["rows"] == 0
+    assert {one.name for one in made.iterdir()} == {"bucket_00000", "_orc_acid_version"}
+    assert table.values("4:M::") == []
+    table.inserts("d5", [(5, P, 0, "D")])
+    table.compact("major", "5:M::", txn_id=51)
+    assert table.values("5:M::") == ["D"]
