@@ -8,7 +8,6 @@ is refused by name, since a second dialect that differs a little would be worse 
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from acid_platform.engine import literals
 from acid_platform.engine.predicates import parse
 from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.types import INTEGRAL, LOCAL_ZONE, Column, HiveType
@@ -91,6 +91,7 @@ class _Builder:
             case exp.Is():
                 return self._is(node)
             case exp.Between() if not node.args.get("symmetric"):
+                self._refuse_char(node, [node.this, node.args["low"], node.args["high"]])
                 low = self._compare(">=", node.this, node.args["low"])
                 high = self._compare("<=", node.this, node.args["high"])
                 return _both(pc.and_kleene, low, high)
@@ -125,11 +126,33 @@ class _Builder:
         return lambda values: pc.is_null(evaluate(values))
 
     def _in(self, node: exp.In) -> Evaluate:
+        members = [self._term(one) for one in node.expressions]
+        if any(one.kind == "null" for one in members):
+            self._refuse_char(node, [node.this])
+        self._refuse_char(node, node.expressions)
+        self._require_one_type(node, [self._term(node.this), *members])
         tests = [self._compare("=", node.this, one) for one in node.expressions]
         while len(tests) > 1:  # a tree, since a long list would be too deep a chain
             pairs = [tests[i:i + 2] for i in range(0, len(tests), 2)]
             tests = [_both(pc.or_kleene, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
         return tests[0]
+
+    def _require_one_type(self, node: exp.In, terms: list[_Term]) -> None:
+        """Spark compares all of them in one common type, which may round some."""
+        needle, *members = [one for one in terms if one.kind != "null"] or terms
+        kinds = {_LIKE_BIGINT.get(one.kind, one.kind) for one in members}
+        numbers = [_digits(one) for one in (needle, *members)]
+        if len(kinds) > 1 and (kinds != {"bigint", "decimal"} or needle.kind in _FLOATING):
+            raise self._unsupported(node)
+        if len(kinds) > 1 and not literals.compared_exactly(one for one in numbers if one):
+            raise self._unsupported(node)
+
+    def _refuse_char(self, node: exp.Expr, sides: list[exp.Expr]) -> None:
+        """Spark pads the literals of comparisons and of IN without NULL, not of these."""
+        if any(self._term(side).kind == "char" for side in sides):
+            raise UnsupportedStatement(
+                f"to_arrow can't evaluate {node.sql('spark')!r}: Spark does not ignore the blanks"
+                " of a char there; write it with =, <= and >=, or use read()")
 
     def _null_safe(self, node: exp.NullSafeEQ) -> Evaluate:
         equal = self._compare("=", node.left, node.right)
@@ -176,13 +199,14 @@ class _Builder:
                 return _literal(node)
             case exp.Neg():
                 inner = self._term(node.this)
-                if inner.evaluate is None and isinstance(inner.value, int | float | Decimal):
-                    return _Term(inner.kind, None, -inner.value)
+                if inner.evaluate is None and inner.kind != "boolean" and isinstance(
+                        inner.value, int | float | Decimal):
+                    return _Term(inner.kind, None, literals.negated(inner.value))
             case exp.Cast() if (
                 type(node) is exp.Cast and isinstance(node.this, exp.Literal)
                 and node.this.is_string
             ):
-                for kind, parser in (("date", _date), ("timestamp", _timestamp)):
+                for kind, parser in (("date", literals.date), ("timestamp", literals.timestamp)):
                     if node.to.this.name in _CASTS[kind]:
                         return _Term(kind, None, parser(node.this.this, node.sql("spark")))
             case exp.Column() | exp.Dot():
@@ -207,6 +231,10 @@ class _Builder:
             path.append(names.index(field))
             kind = kind.children[path[-1]][1]
         if path:
+            if kind.kind == "char":
+                raise UnsupportedStatement(
+                    f"to_arrow can't evaluate {node.sql('spark')!r}: Spark compares a char in a"
+                    " struct with its blanks; use read()")
             return _Term(kind.kind, kind, evaluate=lambda values: _applied(
                 lambda one: pc.struct_field(one, path), values[name]))
         return _Term(kind.kind, kind, evaluate=lambda values: values[name])
@@ -226,6 +254,8 @@ class _Builder:
 
 _PARTS = frozenset(("this", "expression", "expressions", "low", "high", "to", "is_string", "table",
                     "db", "catalog", "quoted"))
+_FLOATING = ("float", "double")
+_LIKE_BIGINT = dict.fromkeys(INTEGRAL, "bigint")
 _CASTS = {"date": ("DATE",), "timestamp": ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ")}
 
 
@@ -246,11 +276,12 @@ def _literal(node: exp.Literal) -> _Term:
     text = str(node.this)
     if node.is_string:
         return _Term("string", None, text)
-    if "e" in text.lower():
-        return _Term("double", None, float(text))
-    if "." in text:
-        return _Term("decimal", None, Decimal(text))
-    return _Term("bigint" if -(1 << 63) < int(text) < 1 << 63 else "decimal", None, int(text))
+    value = literals.number(text)
+    if isinstance(value, float):
+        return _Term("double", None, value)
+    if isinstance(value, Decimal):
+        return _Term("decimal", None, value)
+    return _Term("bigint" if value < 1 << 63 else "decimal", None, value)
 
 
 def _common(a: _Term, b: _Term, shown: str) -> tuple[Evaluate, Evaluate, bool]:
@@ -266,6 +297,16 @@ def _common(a: _Term, b: _Term, shown: str) -> tuple[Evaluate, Evaluate, bool]:
         if kinds == {"float"}:
             return _side(a, pa.float32()), _side(b, pa.float32()), True
         if "decimal" in kinds:
+            if any(one.type and one.kind in INTEGRAL and isinstance(other.value, int | Decimal)
+                   and literals.beyond_bigint(other.value) for one, other in ((a, b), (b, a))):
+                raise UnsupportedStatement(
+                    f"to_arrow can't evaluate {shown!r}: Spark answers by the literal alone, also"
+                    " for NULL; compare with a number that a bigint holds, or use read()")
+            if not literals.compared_exactly(filter(None, map(_digits, (a, b)))):
+                raise UnsupportedStatement(
+                    f"to_arrow can't evaluate {shown!r}: no decimal has room for the digits of"
+                    " both sides, so that Spark rounds one; write a literal that the column can"
+                    " hold, or use read()")
             exact = _exact(a, b)
             kind = exact or _WIDE
             return _side(a, kind), _side(b, kind), False
@@ -290,6 +331,14 @@ def _common(a: _Term, b: _Term, shown: str) -> tuple[Evaluate, Evaluate, bool]:
     raise UnsupportedStatement(
         f"to_arrow can't evaluate {shown!r}, which compares {a.type or a.kind} with"
         f" {b.type or b.kind}; write a literal of the column's type, or use read()")
+
+
+def _digits(term: _Term) -> literals.Digits | None:
+    if term.type is not None:
+        return literals.digits_of_type(term.type)
+    if isinstance(term.value, int | Decimal) and term.kind in ("bigint", "decimal"):
+        return literals.digits_of_value(Decimal(term.value))
+    return None
 
 
 def _exact(a: _Term, b: _Term) -> pa.DataType | None:
@@ -321,12 +370,16 @@ def _side(term: _Term, kind: pa.DataType) -> Evaluate:
     evaluate = term.evaluate
     if term.type is not None and arrow_type(term.type) == kind:
         return evaluate
-    return lambda values: evaluate(values).cast(kind, safe=not pa.types.is_floating(kind)) \
-        if isinstance(evaluate(values), pa.Array) else _scalar_cast(evaluate(values), kind)
+    return lambda values: _applied(lambda array: _cast(array, kind), evaluate(values))
 
 
-def _scalar_cast(one: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
-    return pa.array([one.as_py()], one.type).cast(kind, safe=not pa.types.is_floating(kind))[0]
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_floating(kind):
+        return array.cast(kind)
+    if pa.types.is_decimal(array.type):
+        # By its text: Arrow's own way multiplies, and misses the nearest double.
+        return array.cast(pa.string()).cast(kind)
+    return array.cast(kind, safe=False)
 
 
 def _padded(evaluate: Evaluate, width: int) -> Evaluate:
@@ -364,48 +417,10 @@ _PLAIN: dict[str, Callable[[Datum, Datum], Datum]] = {
 }
 
 
-def _refused(text: str, kind: str, shown: str) -> InvalidExpression:
-    return InvalidExpression(f"{shown}: {text!r} is no {kind}; write it as the column's type")
-
-
-def _whole(text: str, shown: str) -> int:
-    try:
-        return int(text.strip())
-    except ValueError:
-        raise _refused(text, "whole number", shown) from None
-
-
-def _float(text: str, shown: str) -> float:
-    try:
-        value = float(text.strip())
-    except ValueError:
-        raise _refused(text, "number", shown) from None
-    if not math.isfinite(value):
-        raise _refused(text, "finite number", shown)
-    return value
-
-
-def _date(text: str, shown: str) -> datetime.date:
-    try:
-        return datetime.date.fromisoformat(text.strip())
-    except ValueError:
-        raise _refused(text, "date (YYYY-MM-DD)", shown) from None
-
-
-def _timestamp(text: str, shown: str) -> datetime.datetime:
-    try:
-        found = datetime.datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise _refused(text, "timestamp (YYYY-MM-DD HH:MM:SS)", shown) from None
-    if found.tzinfo is not None:  # P17: wall clock is UTC
-        return found.astimezone(datetime.UTC).replace(tzinfo=None)
-    return found
-
-
 _FROM_TEXT: dict[str, tuple[str, Callable[[str, str], object]]] = {
-    **{kind: ("bigint", _whole) for kind in INTEGRAL},
-    "decimal": ("double", _float), "float": ("double", _float), "double": ("double", _float),
-    "date": ("date", _date), "timestamp": ("timestamp", _timestamp),
-    LOCAL_ZONE: ("timestamp", _timestamp),
+    **{kind: ("bigint", literals.whole_number) for kind in INTEGRAL},
+    "decimal": ("double", literals.finite_float), "float": ("double", literals.finite_float),
+    "double": ("double", literals.finite_float), "date": ("date", literals.date),
+    "timestamp": ("timestamp", literals.timestamp), LOCAL_ZONE: ("timestamp", literals.timestamp),
 }
 """What a string literal becomes beside a column of another type: (kind, parser)."""

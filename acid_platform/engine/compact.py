@@ -241,7 +241,7 @@ def _copy_plain(
     names_of = [one.name for one in work.columns]
     with raise_as_ours():
         write_plain(rows.select(*names_of).coalesce(max(1, files)), work.plain, names_of, [],
-                    work.compression, work.files.uri(f"{staging}/out"))
+                    {"compression": work.compression}, work.files.uri(f"{staging}/out"))
     written = [one for one in work.files.children(f"{staging}/out")
                if one.base_name.startswith("part-")]
     for number, info in enumerate(sorted(written, key=lambda one: str(one.base_name))):

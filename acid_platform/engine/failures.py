@@ -34,6 +34,10 @@ _VALUE_ERROR = re.compile(
     r"|NUMERIC_OUT_OF_SUPPORTED_RANGE|INVALID_INLINE_TABLE\.FAILED_SQL_EXPRESSION_EVALUATION)"
     r"[^\]]*\][^\n]*"
 )
+_DATA_EXCEPTION = re.compile(
+    r"(\[[A-Z_.]+\] (?:(?! SQLSTATE:)[^\n])*)\s+SQLSTATE: (?:2[12]\w{3}|P0001)\b")
+"""SQL's classes 21 and 22: a division by zero, an index out of bounds, a subquery with two rows; and
+what `raise_error` says."""
 
 _QUOTED = re.compile(r"`[^`]+`(?:\.`[^`]+`)*")
 _NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
@@ -91,6 +95,10 @@ def translated(error: BaseException) -> AcidError | None:
     if value := _VALUE_ERROR.search(text):
         return WrongType(f"a value does not fit its column: {_without_advice(value[0])}; cast it to"
                          " a type that holds it, or let try_cast, try_add or their like give NULL")
+    if data := _DATA_EXCEPTION.search(text):
+        return InvalidExpression(
+            f"an expression has no value for a row: {_without_advice(data[1])}; leave such rows out"
+            " by WHERE or CASE, or let try_divide, get, try_cast or their like give NULL")
     if unwritten := _UNWRITTEN.search(text):
         return PublicationFailed(f"{_path(unwritten[1])} can't be written: {_cause(error)}; nothing"
                                  " was published: make room, or allow it, and run it again")
@@ -114,7 +122,7 @@ def _unresolved(line: str) -> AcidError:
 
 def _without_advice(line: str) -> str:
     """Spark's sentences without its codes, and without the advice to give up ANSI checks."""
-    return re.split(r" (?:Use `?'?try_|If necessary|SQLSTATE)", line)[0].rstrip(" .")
+    return re.split(r" (?:Use `?'?try_|Use the SQL function|If necessary|SQLSTATE)", line)[0].rstrip(" .")
 
 
 def _cause(error: BaseException) -> str:

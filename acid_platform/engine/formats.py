@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, DataFrameReader
 from pyspark.sql import functions as F
@@ -51,12 +51,15 @@ def read_plain(
 
 def write_plain(
     frame: DataFrame, stored: FileFormat, columns: Sequence[str], partition: Sequence[str],
-    compression: str, uri: str,
+    given: Mapping[str, str], uri: str,
 ) -> None:
-    """`columns` of the frame into files, by `partition`. A text that can't be kept is an error."""
-    options = _options(stored, writing=True)
-    if stored.name == "orc":
-        options["compression"] = compression
+    """`columns` of the frame into files, by `partition`. A text that can't be kept is an error.
+
+    `given`: options of the writer; its `compression` is that of ORC alone.
+    """
+    options = {**given, **_options(stored, writing=True)}
+    if stored.name != "orc":
+        options.pop("compression")
     if stored.name == "text":
         frame = frame.select(_line(stored, columns).alias(_LINE), *partition)
     writer = frame.write.mode("error").format(stored.name).options(**options)

@@ -8,21 +8,37 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from acid_platform.engine import literals
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.partitions import partition_segment
 from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.storage.arrow_types import partition_value
 
-Value = bool | Decimal | str | datetime.date | None
 _UNKNOWN = object()
 _BARE = (*INTEGRAL, "float", "double", "decimal", "boolean")
 """Kinds whose literals have no quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A whole number or a decimal, and the digits of its type."""
+
+    value: Decimal
+    digits: literals.Digits
+
+    @property
+    def beyond_bigint(self) -> bool:
+        return literals.beyond_bigint(self.value)
+
+    def negated(self) -> _Number:
+        return _Number(self.value.copy_negate(), self.digits)
 
 
 def parse(text: str) -> exp.Expr:
@@ -74,7 +90,8 @@ def typed(value: str | None, column: Column) -> object:
     if column.type.kind not in (*INTEGRAL, "decimal", "date", "string"):
         return _UNKNOWN
     found = partition_value(value, column.type)
-    return Decimal(found) if isinstance(found, int) else found
+    digits = literals.digits_of_type(column.type)
+    return found if found is None or digits is None else _Number(Decimal(found), digits)
 
 
 def may_match(
@@ -104,8 +121,7 @@ def _truth(node: exp.Expr, row: Mapping[str, object]) -> bool | None:
                 return True
             return None if left is None or right is None else False
         case exp.In() if node.expressions and not node.args.get("query"):
-            found = [_compare(exp.EQ, node.this, one, row) for one in node.expressions]
-            return True if True in found else None if None in found else False
+            return _one_of(node, row)
         case exp.Between():
             low = _compare(exp.GTE, node.this, node.args["low"], row)
             high = _compare(exp.LTE, node.this, node.args["high"], row)
@@ -139,19 +155,46 @@ def _compare(
     if a is _UNKNOWN or b is _UNKNOWN:
         return None
     if a is None or b is None:
-        return False
+        # Spark takes `id < 1e20`, written out, for true, before it sees that an id is NULL.
+        beyond = any(isinstance(one, _Number) and one.beyond_bigint for one in (a, b))
+        return None if beyond else False
     if isinstance(a, datetime.date) and isinstance(b, str):
         b = _date(b)
     if isinstance(b, datetime.date) and isinstance(a, str):
         a = _date(a)
+    if isinstance(a, _Number) and isinstance(b, _Number):
+        if not literals.compared_exactly([a.digits, b.digits]):
+            return None
+        a, b = a.value, b.value
     return _COMPARISONS[kind](a, b) if type(a) is type(b) else None
+
+
+def _one_of(node: exp.In, row: Mapping[str, object]) -> bool | None:
+    numbers = [value for one in (node.this, *node.expressions)
+               if isinstance(value := _value(one, row), _Number)]
+    if not literals.compared_exactly(one.digits for one in numbers):
+        return None  # Spark compares all of them in one common type
+    found = [_compare(exp.EQ, node.this, one, row) for one in node.expressions]
+    return True if True in found else None if None in found else False
 
 
 def _date(text: str) -> object:
     try:
-        return datetime.date.fromisoformat(text)
-    except ValueError:
+        return literals.date(text, text)
+    except InvalidExpression:
         return _UNKNOWN
+
+
+def _number(text: str) -> object:
+    """A literal; of a double unknown, since Spark compares it with a whole number as a double."""
+    try:
+        value = literals.number(text)
+    except InvalidExpression:
+        return _UNKNOWN
+    if isinstance(value, float):
+        return _UNKNOWN
+    exact = Decimal(value)
+    return _Number(exact, literals.digits_of_value(exact))
 
 
 def _value(node: exp.Expr, row: Mapping[str, object]) -> object:
@@ -161,9 +204,10 @@ def _value(node: exp.Expr, row: Mapping[str, object]) -> object:
         case exp.Null():
             return None
         case exp.Literal():
-            return node.this if node.is_string else Decimal(node.this)
-        case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            return -Decimal(node.this.this)
+            return node.this if node.is_string else _number(node.this)
+        case exp.Neg():
+            inner = _value(node.this, row)
+            return inner.negated() if isinstance(inner, _Number) else _UNKNOWN
         case exp.Cast() if node.to.this == exp.DType.DATE and isinstance(node.this, exp.Literal):
             return _date(node.this.this)
         case exp.Column() if not node.table:

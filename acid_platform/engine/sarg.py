@@ -7,6 +7,7 @@ elsewhere a scan decodes more, and gives the same rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,6 +60,12 @@ _ARGUMENT = "orc.kryo.sarg"
 _SOURCES = "org.apache.spark.sql.execution.datasources"
 
 
+_INEXACT = re.compile(r"\bnull\b|:\d\d\.\d{4}")
+"""What a filter's text may not hold: a NULL, at which ORC's builder of arguments fails with a
+NullPointerException, and a timestamp with digits below the millisecond, which the option's text
+loses: ORC would skip rows. That a string looks like one costs speed alone."""
+
+
 def _java(spark: SparkSession, name: str) -> Any:
     """A class by its full name; `spark._jvm.a.b.C` asks the JVM about each part of it."""
     return JavaClass(name, spark._jvm._gateway_client)  # type: ignore[union-attr]
@@ -91,7 +98,8 @@ def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> list
         one = waiting.pop()
         translated = strategy.translateFilter(one, False)
         if translated.isDefined():
-            found.append(translated.get())
+            if not _INEXACT.search(translated.get().toString()):
+                found.append(translated.get())
         elif one.nodeName() == "And":
             waiting += [one.right(), one.left()]
     return found

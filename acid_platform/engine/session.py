@@ -44,6 +44,8 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "1",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        # A read names each file; of more than 32 Spark looks after each in a task of its own.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",

@@ -40,6 +40,11 @@ KIND = "__kind"
 INSERTS, DELETES = "i", "d"
 
 _PART = "part-"
+_LOCAL_WRITES = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+                 "fs.file.impl.disable.cache": "true"}
+"""Options of Spark's writers on a local disk. Hadoop's usual class writes a checksum file beside
+each file, which nobody reads as the files are finished and renamed here; and it starts `chmod` as a
+process for each file, checksum and directory: three processes per partition."""
 _VALUE = "__value"
 """Begins the names of columns beside the row's identity: values of a file that becomes nested."""
 
@@ -227,13 +232,15 @@ def _run(events: DataFrame, target: WriteTarget, path: str, only: str) -> int:
         uri = target.files.uri(path)
     else:
         uri = target.files.uri(f"{path}/{KIND}={only}")
+    options = _LOCAL_WRITES if target.files.local else {}
     with raise_as_ours():
         if target.plain is None:
-            writer = events.write.mode("error").option("compression", target.compression)
-            writer.partitionBy(*partition).orc(uri)
+            writer = events.write.mode("error").options(**options)
+            writer.option("compression", target.compression).partitionBy(*partition).orc(uri)
         else:
             columns = [name for name in events.columns if name not in partition]
-            write_plain(events, target.plain, columns, partition, target.compression, uri)
+            write_plain(events, target.plain, columns, partition,
+                        {"compression": target.compression, **options}, uri)
         return int(target.written.get["events"])
 
 

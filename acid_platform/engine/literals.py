@@ -1,0 +1,139 @@
+"""What the literals of a predicate mean, and which numbers Spark compares without rounding one.
+
+Exact, or an error: no context of Python's `decimal` rounds them, and no text is taken that Spark
+would read in another way.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from acid_platform.errors import InvalidExpression
+from acid_platform.layout.types import HiveType
+
+MOST_DIGITS = 38
+"""Of Spark's decimals."""
+_INTEGRAL_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIMESTAMP = re.compile(
+    r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """How many digits a number may have, as in decimal(whole + scale, scale)."""
+
+    whole: int
+    scale: int
+
+
+def digits_of_type(hive: HiveType) -> Digits | None:
+    """Of a column of whole numbers or decimals; None for any other type."""
+    if hive.kind == "decimal":
+        precision, scale = hive.sizes
+        return Digits(precision - scale, scale)
+    whole = _INTEGRAL_DIGITS.get(hive.kind)
+    return None if whole is None else Digits(whole, 0)
+
+
+def digits_of_value(value: Decimal) -> Digits:
+    """Of a literal, without the zeros at its end: they change no comparison."""
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits)).rstrip("0") if exponent < 0 else ""
+    scale = max(0, -exponent - (len(digits) - len(text))) if exponent < 0 else 0
+    return Digits(max(0, len(digits) + exponent), scale)
+
+
+def compared_exactly(numbers: Iterable[Digits]) -> bool:
+    """Whether Spark's common type of decimals holds all of them; it rounds to fit 38 digits else.
+
+    Where the whole digits leave no room, `d = 1.5` is true for a 2 of a decimal(38,0).
+    """
+    known = list(numbers)
+    return max((one.whole for one in known), default=0) + max(
+        (one.scale for one in known), default=0) <= MOST_DIGITS
+
+
+def beyond_bigint(value: int | Decimal) -> bool:
+    """Whether Spark decides a comparison with a whole number by the literal alone, even of NULL."""
+    return not -(1 << 63) <= value <= (1 << 63) - 1
+
+
+def number(text: str) -> int | Decimal | float:
+    """A number without quotes: whole, decimal, or a double (it has an exponent).
+
+    Raises InvalidExpression where Spark has no such number.
+    """
+    if "e" in text.lower():
+        value = float(text)
+        if not math.isfinite(value):
+            raise InvalidExpression(f"{text} is beyond the range of a double; write a smaller one")
+        return value
+    try:
+        exact = Decimal(text)
+    except InvalidOperation as error:
+        raise InvalidExpression(f"{text!r} is no number") from error
+    digits = digits_of_value(exact)
+    _, all_digits, _ = exact.as_tuple()
+    if max(len(all_digits), digits.scale) > MOST_DIGITS:
+        raise InvalidExpression(
+            f"{text} has more than the {MOST_DIGITS} digits of a decimal; write a shorter one")
+    return exact if "." in text else int(exact)
+
+
+def negated(value: int | Decimal | float) -> int | Decimal | float:
+    """`-value`, exactly: Python's unary minus rounds a Decimal to 28 digits."""
+    return value.copy_negate() if isinstance(value, Decimal) else -value
+
+
+def whole_number(text: str, shown: str) -> int:
+    """A string literal beside a whole number. Raises InvalidExpression, as all below."""
+    stripped = text.strip(" ")
+    if not _WHOLE.fullmatch(stripped):
+        raise _refused(text, "whole number", shown)
+    return int(stripped)
+
+
+def finite_float(text: str, shown: str) -> float:
+    stripped = text.strip(" ")
+    if not _FLOAT.fullmatch(stripped):
+        raise _refused(text, "number", shown)
+    value = float(stripped)
+    if not math.isfinite(value):
+        raise _refused(text, "finite number", shown)
+    return value
+
+
+def date(text: str, shown: str) -> datetime.date:
+    stripped = text.strip(" ")
+    try:
+        if not _DATE.fullmatch(stripped):
+            raise ValueError(text)
+        return datetime.date.fromisoformat(stripped)
+    except ValueError:
+        raise _refused(text, "date (YYYY-MM-DD)", shown) from None
+
+
+def timestamp(text: str, shown: str) -> datetime.datetime:
+    stripped = text.strip(" ")
+    try:
+        if not _TIMESTAMP.fullmatch(stripped):
+            raise ValueError(text)
+        found = datetime.datetime.fromisoformat(stripped)
+    except ValueError:
+        raise _refused(text, "timestamp (YYYY-MM-DD HH:MM:SS)", shown) from None
+    if found.tzinfo is not None:  # P17: wall clock is UTC
+        return found.astimezone(datetime.UTC).replace(tzinfo=None)
+    return found
+
+
+def _refused(text: str, kind: str, shown: str) -> InvalidExpression:
+    return InvalidExpression(f"{shown}: {text!r} is no {kind}; write it as the column's type")
