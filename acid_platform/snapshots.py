@@ -91,7 +91,8 @@ class SnapshotTable:
         write_ids = self._lease.valid_write_ids(self._record.name)
         scan = open_scan(self._warehouse.layout(self._record), write_ids, self._lease.valid_txns,
                          where)
-        return filtered(self._warehouse.spark, scan, columns, where, row_id, self._record.name)
+        return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id,
+                        self._record.name)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False

@@ -87,7 +87,7 @@ class Table:
         """
         record = self.record
         scan = self._warehouse.leases.scan(record, where, _parsed(snapshot))
-        return filtered(self._warehouse.spark, scan, columns, where, row_id, self.name)
+        return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None,
