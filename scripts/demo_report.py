@@ -197,6 +197,11 @@ def write_html(path: Path, report: Sequence[Section], chart: bytes) -> None:
     path.write_text("\n".join(parts), encoding="utf-8")
 
 
+def minutes(value: float) -> str:
+    """Whole minutes; a little less than none is 0, not -0."""
+    return str(round(value))
+
+
 _FULL, _DARK = 40, 25
 """Minutes of delay with the fullest colour, and from which a colour is dark: white text then."""
 
@@ -220,7 +225,7 @@ def delay_chart(delays: pd.DataFrame, carriers: pd.DataFrame) -> bytes:
     for row, column in ((r, c) for r in range(mean.shape[0]) for c in range(mean.shape[1])):
         value = float(mean.iat[row, column])  # type: ignore[arg-type]
         if value == value:  # a carrier that did not fly has no mean
-            axes.text(column, row, str(round(value)), ha="center", va="center", fontsize=9,
+            axes.text(column, row, minutes(value), ha="center", va="center", fontsize=9,
                       color="white" if abs(value) > _DARK else "black")
     figure.colorbar(image, ax=axes, label="minutes")
     buffer = io.BytesIO()
