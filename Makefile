@@ -14,6 +14,15 @@ var/env.mk: .env
 	@sed -n -e 's/[$$]/$$$$/g' -e 's/#/\\#/g' -e "s/=[\"']\(.*\)[\"']\$$/=\1/" \
 	    -e 's/^\([A-Z][A-Z0-9_]*\)=\(.*\)$$/export \1 ?= \2/p' .env > $@
 
+# `make dev ACID_HOME=var/demo` means all of that home, whatever .env or the environment say.
+ifeq ($(origin ACID_HOME),command line)
+ifneq ($(origin ACID_WAREHOUSE),command line)
+ACID_WAREHOUSE := $(ACID_HOME)/warehouse
+ifneq ($(origin ACID_METASTORE),command line)
+unexport ACID_METASTORE
+endif
+endif
+endif
 ACID_HOME ?= var
 ACID_WAREHOUSE ?= $(ACID_HOME)/warehouse
 HOST ?= 127.0.0.1
@@ -38,6 +47,11 @@ export GX_ANALYTICS_ENABLED := false
 export JUPYTER_PREFER_ENV_PATH := 1
 # Another Spark or other modules of this machine must not get into ours.
 unexport SPARK_HOME PYTHONPATH PYTHONHOME
+
+# The demo goes with these files; a project of one's own has none of them.
+DEMO_FILES := assets/flights.py assets/flights_source.py \
+	scripts/demo.py scripts/demo_report.py scripts/demo_verify.py
+HAS_DEMO := $(if $(filter-out $(wildcard $(DEMO_FILES)),$(DEMO_FILES)),,yes)
 
 # Put before a command that starts Spark: setup has found JAVA_HOME.
 JAVA = . ./.venv/java.env; export JAVA_HOME;
@@ -64,9 +78,19 @@ setup: ## make .venv with the locked packages, find or install Java
 	@PYTHON="$(PYTHON)" scripts/bootstrap.sh
 
 .PHONY: demo
+ifneq ($(HAS_DEMO),)
 demo: setup ## the guided tour: tables, changes, compaction, in a warehouse of its own
 	@$(call dagster_home,$(DEMO)/dagster)
 	@$(DEMO_STATE) exec $(PY) -m scripts.demo --home "$(DEMO)"
+else
+demo:
+	@echo "demo: it needs $(DEMO_FILES), which were removed from this project." >&2
+	@last=$$(git log -1 --diff-filter=AM --format=%h -- assets/flights.py 2>/dev/null); \
+	    if [ -n "$$last" ]; then \
+	        echo "To have them again: git checkout $$last -- $(DEMO_FILES)" >&2; \
+	    else echo "Copy them from a fresh clone." >&2; fi
+	@exit 1
+endif
 
 .PHONY: reset-demo
 reset-demo: ## stop the demo's metastore and remove var/demo
@@ -212,6 +236,7 @@ packages:
 .PHONY: help
 help:
 	@awk 'BEGIN { FS = ":.*## " } \
+	    /^demo:/ && "$(HAS_DEMO)" == "" { next } \
 	    /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	    /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 	@echo

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from acid_platform.transactions import ValidTxnList, ValidWriteIdList
     from acid_platform.warehouse import Warehouse
 
+__version__ = "0.1.0"
+"""Of the package: pyproject.toml takes it from here, so that it is known without installing."""
+
 __all__ = ["ValidTxnList", "ValidWriteIdList", "Warehouse"]
 
 

@@ -1,5 +1,17 @@
 """`python -m acid_platform` is the command line `acid`."""
 
-from acid_platform.cli import main
+import os
+from pathlib import Path
 
-main(prog_name="acid")
+from acid_platform.cli import main
+from acid_platform.project import enter_project
+
+
+def run() -> None:
+    """The entry point: the settings of the project first, as each command reads them."""
+    enter_project(Path.cwd(), os.environ)
+    main(prog_name="acid")
+
+
+if __name__ == "__main__":
+    run()

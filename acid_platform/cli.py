@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from acid_platform import __version__
 from acid_platform.cli_files import ROWS, cat, fsck, ls, orcdump
 from acid_platform.cli_metastore import metastore
 from acid_platform.console import Failed, Group, Session, command, complete_tables
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="acid-platform", prog_name="acid")
+@click.version_option(__version__, prog_name="acid")
 def main() -> None:
     """Hive ACID tables: look, query, compact, clean."""
 

@@ -17,6 +17,7 @@ from acid_platform.display import show_table
 from acid_platform.errors import AcidError, NoSuchWarehouse
 from acid_platform.location import Location
 from acid_platform.metastore.client import Metastore
+from acid_platform.project import nearby
 from acid_platform.services.joining import join
 
 if TYPE_CHECKING:
@@ -77,10 +78,12 @@ class Session:
         """Raises NoSuchWarehouse: a command never makes a warehouse out of a misspelt path."""
         place = self.place
         if not place.made:
+            others = nearby(place.warehouse)
             raise NoSuchWarehouse(
                 f"{place.warehouse} has no metastore in {place.metastore}; check --warehouse and"
                 " ACID_WAREHOUSE, or make one with `acid metastore start`; if tables are there, see"
                 " `acid metastore restore` and `acid metastore rebuild`"
+                + (f"; there is --warehouse {' and '.join(others)}" if others else "")
             )
         return place
 
@@ -136,7 +139,8 @@ class Session:
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Adds --warehouse and --json, and passes them as a Session."""
 
-    @click.option("--warehouse", metavar="PATH", help="Path or URI; default ACID_WAREHOUSE.")
+    @click.option("--warehouse", metavar="PATH", help="Path or URI; default ACID_WAREHOUSE, else"
+                  " var/warehouse of the project around this directory.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @wraps(function)
     def run(warehouse: str | None, as_json: bool, **rest: Any) -> None:

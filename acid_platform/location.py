@@ -40,7 +40,9 @@ class Location:
         """
         where = os.fspath(warehouse) if warehouse is not None else os.environ.get("ACID_WAREHOUSE")
         if not where:
-            raise InvalidDefinition("no warehouse is named: pass its path or set ACID_WAREHOUSE")
+            raise InvalidDefinition(
+                "no warehouse is named: pass its path, set ACID_WAREHOUSE, or call `acid` in a"
+                " project's directory, where it takes var/warehouse")
         local = "://" not in where or where.startswith("file:")
         if local:
             where = str(Path(where.removeprefix("file://")).expanduser().absolute())

@@ -99,7 +99,8 @@ class SnapshotTable:
         with self._lease.checked():
             write_ids, layout = self._seen()
             scan = open_scan(layout, write_ids, self._lease.valid_txns, where)
-        return filtered(self._warehouse.spark, scan, columns, where, row_id, self._record.name)
+        return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id,
+                        self._record.name)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False

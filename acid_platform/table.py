@@ -93,7 +93,7 @@ class Table:
         UnknownColumn, InvalidExpression, NotEnoughHistory.
         """
         scan = self._warehouse.leases.scan(self._name, where, _parsed(snapshot))
-        return filtered(self._warehouse.spark, scan, columns, where, row_id, self.name)
+        return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None,

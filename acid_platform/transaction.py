@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from acid_platform.engine import jobs
 from acid_platform.engine.arrow_read import arrow_scan
 from acid_platform.engine.dml import Where, delete_events, insert_events, update_events
-from acid_platform.engine.incoming import Rows, as_frame, conform
+from acid_platform.engine.incoming import Rows, as_frame, column_names, conform
+from acid_platform.engine.known_columns import require_columns, require_names
 from acid_platform.engine.merge import Merge, MergeAction, MergeClause, MergeCounts, merge_clauses
 from acid_platform.engine.open import TableLayout
 from acid_platform.engine.query import Condition
@@ -190,7 +191,8 @@ class TransactionTable:
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> DataFrame:
         """Rows as Table.read; valid until the transaction ends."""
-        return filtered(self._spark, self._scan(where), columns, where, row_id, self.name)
+        return filtered(
+            lambda: self._spark, self._scan(where), columns, where, row_id, self.name)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
@@ -209,6 +211,7 @@ class TransactionTable:
         Raises UnknownColumn, WrongType, OverwriteThenWrite.
         """
         self._require_writable()
+        require_columns(column_names(rows), self.all_columns, self.name)
         self._work.lock(self._record, Statement.INSERT)
         self._work.refuse_after_overwrite(self._record)
         with self._work.next(self._record, self._layout()) as target:
@@ -226,6 +229,7 @@ class TransactionTable:
         """
         fixed = self._fixed(partition)
         self._require_writable()
+        require_columns(column_names(rows), self.all_columns, self.name)
         name = partition_name(fixed) if fixed else None
         self._work.lock(self._record, Statement.INSERT_OVERWRITE, name)
         self._work.refuse_after_overwrite(self._record)
@@ -293,6 +297,10 @@ class TransactionTable:
                     f"{self.name} is partitioned by {column}, whose directories are read but not"
                     " named here; write with Hive, or copy into a table partitioned by a string")
 
+    def _require_predicate(self, where: Where) -> None:
+        if isinstance(where, str):
+            require_names(where, self.all_columns, self.name)
+
     def _refuse_insert_only(self, statement: str) -> None:
         if is_insert_only(self._record.properties):
             raise UnsupportedStatement(
@@ -307,6 +315,12 @@ class TransactionTable:
         """
         self._refuse_insert_only("UPDATE")
         self._require_writable()
+        keys = {column.name for column in self._partition_columns}
+        require_columns((name for name in assignments if name.lower() not in keys),
+                        self._columns, self.name)
+        for text in assignments.values():
+            require_names(text, self.all_columns, self.name)
+        self._require_predicate(where)
         self._work.lock(self._record, Statement.UPDATE)
         self._work.refuse_after_overwrite(self._record)
         scan = self._scan(where)
@@ -320,6 +334,7 @@ class TransactionTable:
     def delete(self, where: Where = None) -> int:
         """Delete the rows where the predicate holds, all without one; returns how many."""
         self._refuse_insert_only("DELETE")
+        self._require_predicate(where)
         self._work.lock(self._record, Statement.DELETE)
         self._work.refuse_after_overwrite(self._record)
         scan = self._scan(where)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from dagster_pyspark import LazyPySparkResource
 from dagster_pyspark.resources import spark_session_from_config
+from dagster_spark.utils import flatten_dict
 from pydantic import Field
 
-from acid_platform.engine import session
+from acid_platform.engine import jvm, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +48,13 @@ class SparkResource(LazyPySparkResource):
             self.master or os.environ.get("ACID_SPARK_MASTER") or "local[2]",
             self.memory or os.environ.get("ACID_SPARK_MEMORY") or "2g",
         )
+        settings = {**platform, **self.spark_config, **self.conf}
+        flat = flatten_dict(settings)  # type: ignore[no-untyped-call]
+        jvm.launch({name: _text(value) for name, value in flat})
         return session.check_session(
-            spark_session_from_config(  # type: ignore[no-untyped-call]
-                {**platform, **self.spark_config, **self.conf}))
+            spark_session_from_config(settings))  # type: ignore[no-untyped-call]
+
+
+def _text(value: Any) -> str:
+    """As spark-submit takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from acid_platform import Warehouse
+    from scripts.demo_report import Change
     from scripts.demo_verify import Verdict
 
 ROOT = Path(__file__).parent.parent
@@ -65,6 +66,8 @@ class Tour:
     runs: Counter[str] = field(default_factory=Counter)
     checks: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
+    changes: list[Change] = field(default_factory=list)
+    """What deliveries did to flights of earlier ones."""
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     peak_bytes: int = 0
 
@@ -89,9 +92,7 @@ class Tour:
         for one in result.get_asset_check_evaluations():
             self.checks[one.asset_key.to_user_string(), one.check_name, one.passed] += 1
         for event in result.get_asset_materialization_events():
-            for name, value in event.materialization.metadata.items():
-                if name.startswith("rows "):
-                    self.operations[name.removeprefix("rows ")] += int(str(value.value))
+            self.operations.update(row_counts(event.materialization))
         for step in result.get_asset_observation_events():
             self._observe(step.asset_observation_data.asset_observation)
         return result
@@ -111,6 +112,12 @@ class Tour:
             taking_part = (metastore, me, *me.children(recursive=True))
             self.peak_bytes = max(self.peak_bytes, sum(map(_resident, taking_part)))
             time.sleep(0.5)
+
+
+def row_counts(materialization: dg.AssetMaterialization) -> dict[str, int]:
+    """Rows by what was done to them: inserted, updated, deleted, overwritten."""
+    return {name.removeprefix("rows "): int(str(value.value))
+            for name, value in materialization.metadata.items() if name.startswith("rows ")}
 
 
 def _resident(process: psutil.Process) -> int:
@@ -154,7 +161,9 @@ def environment(home: Path) -> None:
 
 def ingest(tour: Tour, weeks: int) -> None:
     """Dimensions, then week by week; the sensors look every few weeks."""
+    from assets import flights_source
     from assets.flights import WEEKLY
+    from scripts.demo_report import changes_of
 
     def job(name: str) -> dg.JobDefinition:
         return tour.definitions.resolve_job_def(name)
@@ -168,8 +177,9 @@ def ingest(tour: Tour, weeks: int) -> None:
     for number, key in enumerate(keys, 1):
         tour.progress.update(task, now=f"week of {key}")
         result = tour.run("ingestion", job("week_job"), partition_key=key)
-        done = result.get_asset_materialization_events()[0].materialization.metadata
-        rows = done["dagster/row_count"].value
+        done = result.get_asset_materialization_events()[0].materialization
+        rows = done.metadata["dagster/row_count"].value
+        tour.changes += changes_of(key, flights_source.delivery(number - 1), row_counts(done))
         tour.progress.update(task, advance=1, rows=rows)
         if not tour.progress.console.is_terminal and number % 4 == 0:
             tour.say(f"  week {number} of {len(keys)}: {rows:,} rows")
@@ -260,7 +270,7 @@ def tell(console: Console, home: Path, weeks: int) -> int:
         beside = ThreadPoolExecutor(1)
         beside.submit(load_ahead)
         expected = beside.submit(expected_tables, weeks)
-        start_spark(home / "spark.log")
+        start_spark()
         import dagster as dg
 
         from acid_platform import definitions
@@ -285,8 +295,8 @@ def load_ahead() -> None:
     from acid_platform import definitions  # noqa: F401
 
 
-def start_spark(log: Path) -> None:
-    """The session that all runs of this process share; what its JVM prints goes to a file.
+def start_spark() -> None:
+    """The session that all runs of this process share.
 
     Statements of a demo are small: compiling them lightly, collecting garbage in one thread and
     shuffling into one task halves the work of two cores.
@@ -294,22 +304,11 @@ def start_spark(log: Path) -> None:
     from resources import SparkResource
 
     conf = {
-        "spark.driver.extraJavaOptions":
-            "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
     }
-    own = os.dup(2)
-    try:
-        with log.open("wb") as file:
-            os.dup2(file.fileno(), 2)
-            _ = SparkResource(conf=conf).spark_session
-    except BaseException:
-        os.write(own, log.read_bytes())
-        raise
-    finally:
-        os.dup2(own, 2)
-        os.close(own)
+    os.environ.setdefault("ACID_SPARK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    _ = SparkResource(conf=conf).spark_session
 
 
 def conclude(console: Console, tour: Tour, verdicts: Sequence[Verdict]) -> int:

@@ -24,13 +24,16 @@ from acid_platform.orchestration import Expectation, TableDeclaration, acid_asse
 
 TABLE = TableDeclaration("{full}", "id int, name string")
 
-ID_IS_GIVEN = Expectation("id_is_given", "ExpectColumnValuesToNotBeNull", {{"column": "id"}})
+NAME_IS_GIVEN = Expectation("name_is_given", "ExpectColumnValuesToNotBeNull", {{"column": "name"}})
+
+ROWS = pd.DataFrame({{"id": [1, 2], "name": ["first", "second"]}})
+"""In place of what you read from a file, a database or a service."""
 
 
-@acid_asset(table=TABLE, write_mode="upsert", key=["id"], expectations=[ID_IS_GIVEN])
+@acid_asset(table=TABLE, write_mode="upsert", key=["id"], expectations=[NAME_IS_GIVEN])
 def {name}() -> pd.DataFrame:
-    """Rows with a known id are updated, the others inserted; nothing if an id is missing."""
-    return pd.DataFrame({{"id": [1, 2], "name": ["first", "second"]}})
+    """Rows with a known id are updated, the others inserted; nothing if a name is missing."""
+    return ROWS
 '''
 
 TEST = '''"""The asset {full}."""
@@ -40,23 +43,36 @@ from __future__ import annotations
 from pathlib import Path
 
 import dagster as dg
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
+from acid_platform import Warehouse
 from assets.{name} import TABLE, {name}
 from resources import SparkResource, WarehouseResource
 from tests.conftest import temporary_warehouse
 
 
+def materialize(warehouse: Warehouse) -> bool:
+    return dg.materialize([{name}], raise_on_error=False, resources={{
+        "warehouse": WarehouseResource(path=warehouse.path), "spark": SparkResource()}}).success
+
+
+def ids(warehouse: Warehouse) -> list[int]:
+    return sorted(warehouse.table(TABLE.name).to_arrow(["id"])["id"].to_pylist())
+
+
 @pytest.mark.spark
-def test_{name}_twice_gives_each_row_once(tmp_path: Path, spark: SparkSession) -> None:
+def test_{name}_twice_gives_each_row_once_and_none_without_a_name(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with temporary_warehouse(tmp_path / "wh", spark) as warehouse:
-        for _ in range(2):
-            assert dg.materialize([{name}], resources={{
-                "warehouse": WarehouseResource(path=warehouse.path),
-                "spark": SparkResource()}}).success
-        found = warehouse.table(TABLE.name).to_arrow().to_pylist()
-    assert sorted(row["id"] for row in found) == [1, 2]
+        assert materialize(warehouse) and materialize(warehouse)
+        assert ids(warehouse) == [1, 2]
+        bad = pd.DataFrame({{"id": [3, 4], "name": ["third", None]}})
+        monkeypatch.setattr("assets.{name}.ROWS", bad)
+        assert not materialize(warehouse)  # the check has failed
+        assert ids(warehouse) == [1, 2]
 '''
 
 PACKAGE = '"""The assets of this project: Dagster loads every module of this package."""\n'

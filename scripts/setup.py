@@ -184,8 +184,29 @@ def link_project(venv: Venv) -> None:
     if site is None:
         raise SetupFailed(f"{venv.python} does not run: remove {venv.home}, then call make again")
     (site / LINK).write_text(f"{ROOT}\n")
+    write_command(venv)
+
+
+def write_command(venv: Venv) -> None:
+    """Writes `acid`, unless it is there as it has to be.
+
+    PYTHONSAFEPATH: neither it nor a process that it starts imports from the directory in which it
+    is called. Java is the one that set-up found, if the environment names none.
+    """
+    java_env = shlex.quote(str(venv.java_env))
+    text = (
+        "#!/bin/sh\n"
+        f'if [ -z "${{JAVA_HOME:-}}" ] && [ -f {java_env} ]; then\n'
+        f"    . {java_env}\n"
+        "    export JAVA_HOME\n"
+        "fi\n"
+        "export PYTHONSAFEPATH=1\n"
+        f'exec {shlex.quote(str(venv.python))} -m acid_platform "$@"\n')
     command = venv.home / "bin" / "acid"
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(str(venv.python))} -m acid_platform "$@"\n')
+    if command.is_file() and command.read_text() == text:
+        return
+    command.unlink(missing_ok=True)
+    command.write_text(text)
     command.chmod(0o755)
 
 
@@ -206,6 +227,9 @@ def set_up(venv: Venv, *, with_java: bool, named: bool) -> None:
     version = venv.version()
     packages_done = (version is not None and (version == own_version() or not named)
                      and venv.stamp.exists() and venv.stamp.read_text() == stamp)
+    command = venv.home / "bin" / "acid"
+    if packages_done and command.exists() and not venv.home.is_symlink():
+        write_command(venv)  # in place of what an older version wrote
     if packages_done and (not with_java or has_java(venv)):
         return
     with step(1, f"Python {sys.version.split()[0]} ({sys.executable})"):

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from acid_platform.engine.buckets import place_by_hash
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.incoming import unknown_column
+from acid_platform.engine.known_columns import unknown_column
 from acid_platform.engine.limited import struct_to_be_stored
 from acid_platform.engine.query import Condition, run_query
 from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, ROW_ID_COLUMN, WRITE_ID

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from acid_platform.engine.failures import OTHER_PARTITION
+from acid_platform.engine.known_columns import unknown_column
 from acid_platform.engine.limited import marked_type, to_be_stored
 from acid_platform.engine.types import hive_type, refusal, spark_schema, spark_type
 from acid_platform.errors import InvalidDefinition, UnknownColumn, WrongType
@@ -26,11 +27,6 @@ Rows: TypeAlias = DataFrame | pd.DataFrame | pa.Table | Sequence[Mapping[str, ob
 """What a write accepts; columns match by name."""
 
 ROWS_PER_LOCAL_TASK = 1_000_000
-
-
-def unknown_column(name: str, table: str, columns: Sequence[TableColumn]) -> UnknownColumn:
-    known = ", ".join(column.name for column in columns)
-    return UnknownColumn(f"{table} has no column {name!r}; its columns are {known}")
 
 
 def conform(

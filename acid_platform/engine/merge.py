@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from acid_platform.engine.buckets import bucket_of_row
 from acid_platform.engine.dml import NEW, assigned, both_events, bucket_number, computed, writers
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.incoming import unknown_column
+from acid_platform.engine.known_columns import unknown_column
 from acid_platform.engine.limited import struct_to_be_stored, to_be_stored
 from acid_platform.engine.predicates import columns_of
 from acid_platform.engine.row_keys import KEYS

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine.failures import analysed, raise_as_ours
+from acid_platform.engine.known_columns import require_columns, require_names
 from acid_platform.engine.scan import TableScan, read_frame
-from acid_platform.errors import UnknownColumn
 
 
 def filtered(
-    spark: SparkSession, scan: TableScan, columns: Sequence[str] | None, where: str | None,
-    row_id: bool, table: str,
+    spark: Callable[[], SparkSession], scan: TableScan, columns: Sequence[str] | None,
+    where: str | None, row_id: bool, table: str,
 ) -> DataFrame:
-    """Rows in no particular order. Raises UnknownColumn, InvalidExpression."""
-    known = [column.name for column in (*scan.columns, *scan.partition_columns)]
-    for name in columns or ():
-        if name.lower() not in known:
-            raise UnknownColumn(f"{table} has no column {name!r}; its columns are"
-                                f" {', '.join(known)}")
+    """Rows in no particular order; Spark is asked for once the names are known to be columns.
+
+    Raises UnknownColumn, InvalidExpression.
+    """
+    known = (*scan.columns, *scan.partition_columns)
+    require_columns(columns or (), known, table)
+    if where is not None:
+        require_names(where, known, table)
+    session = spark()
     with raise_as_ours():
-        return analysed(read_frame(spark, scan, columns, row_id, where))
+        return analysed(read_frame(session, scan, columns, row_id, where))

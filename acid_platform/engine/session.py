@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from acid_platform.engine import jvm
 from acid_platform.engine.sarg import NESTED_SOURCES
 from acid_platform.errors import JavaMissing, SparkMisconfigured
 
@@ -29,7 +30,8 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.app.name": "acid-platform",
         "spark.master": master,
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {java_options}".strip(),
+        "spark.driver.extraJavaOptions":
+            f"-Duser.timezone=UTC {jvm.LOG_OPTION} {java_options}".strip(),
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.orc.impl": "native",
@@ -48,7 +50,6 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
     }
 
 
@@ -107,8 +108,10 @@ def start_session(
     require_java()
     master = master or os.environ.get("ACID_SPARK_MASTER") or "local[2]"
     memory = memory or os.environ.get("ACID_SPARK_MEMORY") or "2g"
+    settings = spark_config(master, memory)
+    jvm.launch(settings)
     builder = SparkSession.builder
-    for key, value in spark_config(master, memory).items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     return check_session(builder.getOrCreate())
 

@@ -42,7 +42,9 @@ def start(home: Home, listen: str | None = None, *, alone: bool = True) -> bool:
 def _start(home: Home, listen: str | None) -> bool:
     root = Path(__file__).resolve().parents[2]
     paths = [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    command = [sys.executable, "-m", "acid_platform.metastore", "--dir", str(home.path), "--detach"]
+    # -P: a file duckdb.py where the process starts is not DuckDB.
+    command = [sys.executable, "-P", "-m", "acid_platform.metastore", "--dir", str(home.path),
+               "--detach"]
     command += ["--listen", listen] if listen else []
     # Files, not pipes: a pipe ends only when every process that another thread of ours forked
     # meanwhile has closed its copy, which may be never.

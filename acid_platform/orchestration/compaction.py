@@ -11,7 +11,7 @@ import re
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -20,7 +20,7 @@ from acid_platform.compaction.plan import NothingToDo
 from acid_platform.compaction.validation import Invariant, Measure, measures
 from acid_platform.errors import CompactionLost, CompactionRefused
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
-from acid_platform.orchestration.checks import Expectation, data_docs, evaluate
+from acid_platform.orchestration.checks import Expectation, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key
 from acid_platform.services.context import worker_id
 from acid_platform.services.worker import CompactionRun, job_entity, job_name
@@ -60,8 +60,6 @@ class Attempt:
     warehouse: Warehouse
     run: CompactionRun
     before: TableStats
-    docs: str = ""
-    """Page of Data Docs with what the validation found."""
 
 
 def worker_prefix(run_id: str) -> str:
@@ -75,12 +73,18 @@ def queued(
     context: dg.OpExecutionContext, config: QueueConfig,
     warehouse: dg.ResourceParam[WarehouseAccess],
 ) -> Iterator[dg.DynamicOutput[Queued]]:
+    """Raises NoSuchTable."""
     with warehouse.open(context.run_id) as opened:
-        waiting = initiated(opened)
+        table = opened.table(config.table).name
+        waiting = [task for task in initiated(opened) if task.table == table]
+    if not waiting:
+        context.log.warning(
+            f"nothing is compacted: no compaction of {table} waits in the queue; ask for one by"
+            f" `acid compact {table} major`, or switch on initiator_sensor, which asks where deltas"
+            " pass their thresholds")
     for task in waiting:
-        if task.table == config.table:
-            where = re.sub(r"\W", "_", task.partition or "table")
-            yield dg.DynamicOutput(task, mapping_key=f"{task.id}_{where}")
+        where = re.sub(r"\W", "_", task.partition or "table")
+        yield dg.DynamicOutput(task, mapping_key=f"{task.id}_{where}")
 
 
 def initiated(warehouse: Warehouse) -> list[Queued]:
@@ -146,9 +150,7 @@ def validate(context: dg.OpExecutionContext, attempt: Attempt) -> dg.Output[Atte
         staged = attempt.run.staged
         assert staged, "merge comes first"
         found = measures(staged.expected, staged.actual)
-        findings = evaluate(measure_frame(found), invariants(), ("measure",),
-                            data_docs(context, f"{task.table}-compaction-{task.id}"))
-        docs = findings[0].docs
+        findings = evaluate(measure_frame(found), invariants(), ("measure",))
         told: dict[str, dg.MetadataValue] = {
             "invariants": dg.MetadataValue.table([
                 dg.TableRecord({"expectation": one.name, "passed": one.passed})
@@ -157,7 +159,7 @@ def validate(context: dg.OpExecutionContext, attempt: Attempt) -> dg.Output[Atte
                 dg.TableRecord({"invariant": one.invariant.value, "measure": one.what,
                                 "before": _told(one.expected), "after": _told(one.actual)})
                 for one in found]),
-            "data docs": dg.MetadataValue.url(docs),
+            "data docs": dg.MetadataValue.md(findings[0].docs),
         }
         if any(one.blocks for one in findings):
             differing = "; ".join(map(str, attempt.run.differences()))
@@ -165,7 +167,7 @@ def validate(context: dg.OpExecutionContext, attempt: Attempt) -> dg.Output[Atte
                 f"compaction {task.id} of {job_entity(task)} would change the data: {differing};"
                 " its inputs were kept", metadata=told, allow_retries=False)
     context.log.info(f"all {len(found)} measures are equal")
-    return dg.Output(replace(attempt, docs=docs), metadata=told)
+    return dg.Output(attempt, metadata=told)
 
 
 @dg.op(tags={"dagster/priority": "4"},
@@ -185,7 +187,6 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
         "job": job_name(task),
         "outputs": ", ".join(one.directory for one in outputs),
         "rows": after.rows,
-        "data docs": dg.MetadataValue.url(attempt.docs),
         **attempt.before.metadata("before: "),
         **after.metadata("after: "),
     }))

@@ -17,7 +17,7 @@ from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.inputs import TableInput, Upstream, inputs_of
 from acid_platform.orchestration.materialize import RETRY, Planned, Result, materialize, retried
 from acid_platform.orchestration.metadata import TableDeclaration
-from acid_platform.orchestration.outputs import AcidOut, SchemaMode, WriteMode
+from acid_platform.orchestration.outputs import AcidOut, Recheck, SchemaMode, WriteMode
 from acid_platform.orchestration.partitions import PartitionText
 from acid_platform.transaction import Transaction
 
@@ -29,7 +29,7 @@ def acid_asset(
     *, table: TableDeclaration | str, write_mode: WriteMode = "overwrite",
     key: Sequence[str] = (), partition_expr: PartitionText | None = None,
     expectations: Sequence[Expectation] = (), checks: Sequence[Expectation] = (),
-    schema_mode: SchemaMode = "error", ins: Inputs | None = None,
+    recheck: Recheck | None = None, schema_mode: SchemaMode = "error", ins: Inputs | None = None,
     retry_policy: dg.RetryPolicy | None = RETRY,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
     backfill_policy: dg.BackfillPolicy | None = None, pool: str | None = None,
@@ -46,17 +46,21 @@ def acid_asset(
     single_run. It commits only if every blocking expectation holds on what it would commit;
     otherwise it is aborted, the table is untouched and the step fails with the checks' results. A
     Transient error, such as a WriteConflict, makes Dagster try the step again as `retry_policy`
-    says, with a fresh snapshot; None: never. `spec` are arguments of dg.AssetSpec. Expectations can
-    be executed without the body, on the rows that are committed.
+    says, with a fresh snapshot; None: never. `spec` are arguments of dg.AssetSpec.
+
+    Expectations can be executed without the body, on the rows that are committed (of all
+    partitions, unless the run names some). `checks` can where `recheck` finds them there: a
+    function of the context and the Table that returns a Finding for each.
 
     Raises InvalidDefinition, when the module is loaded, for what can't be honoured.
     """
-    out = AcidOut(table, write_mode, key, partition_expr, expectations, checks, schema_mode, spec)
+    out = AcidOut(table, write_mode, key, partition_expr, expectations, checks, schema_mode,
+                  recheck, spec)
 
     def decorate(body: Body) -> dg.AssetsDefinition:
         return _asset(body, [out], "__".join(out.asset_key.path), ins, retry_policy,
                       partitions_def, backfill_policy, pool=pool, op_tags=op_tags,
-                      can_subset=bool(expectations) and not checks)
+                      can_subset=bool(expectations or checks) and bool(recheck or not checks))
 
     return decorate
 

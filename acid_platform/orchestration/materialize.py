@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import dagster as dg
@@ -97,15 +96,37 @@ def _checked_alone(
     chosen = {one for one in context.selected_asset_check_keys if one.asset_key == out.asset_key}
     if not chosen:
         return
-    if found := sorted({one.name for one in chosen} & {one.name for one in out.checks}):
-        raise InvalidDefinition(
-            f"{', '.join(found)} of {out.name} is found by the body that writes the table, so not"
-            " without it: materialize the asset")
-    done = _Written(plan, plan.scope(context))
-    frame = warehouse.table(out.name).read(where=done.scope.where if done.scope else None)
-    done.findings.extend(evaluate(frame, out.expectations, out.key, data_docs(context, out.name)))
+    chosen_names = {check.name for check in chosen}
+    # A click on *Execute* names no partition: the whole table then.
+    scope = plan.scope(context) if _has_partitions(context) else None
+    done = _Written(plan, scope)
+    expectations = [one for one in out.expectations if one.name in chosen_names]
+    if expectations:
+        frame = warehouse.table(out.name).read(where=scope.where if scope else None)
+        done.findings.extend(evaluate(frame, expectations, out.key))
+    if found_by_body := sorted(chosen_names & {one.name for one in out.checks}):
+        if out.recheck is None:
+            raise InvalidDefinition(
+                f"{', '.join(found_by_body)} of {out.name} is found by the body that writes the"
+                " table: materialize the asset, or say by recheck= how it is found without it")
+        done.findings.extend(out.recheck(context, warehouse.table(out.name)))
+        _require_findings(out, done.findings, found_by_body)
     done.tell(frozenset(chosen))
     yield from done.results
+
+
+def _has_partitions(context: dg.AssetExecutionContext) -> bool:
+    return bool(context.has_partition_key or context.has_partition_key_range)
+
+
+def _require_findings(
+    out: AcidOut, findings: Sequence[Finding], names: Sequence[str]
+) -> None:
+    """Raises CheckErrored."""
+    if missing := sorted(set(names) - {finding.name for finding in findings}):
+        raise CheckErrored(
+            f"recheck of {out.name} has to return a Finding for each of its checks, and returned"
+            f" none for {', '.join(missing)}")
 
 
 def _in_one_transaction(
@@ -129,7 +150,7 @@ def _in_one_transaction(
                 done = _Written(plan, plan.scope(context))
                 written.append(done)
                 _take(warehouse, txn, done, produced.get(plan.out.name))
-                _check(txn, done, data_docs(context, plan.out.name))
+                _check(txn, done)
                 done.tell(selected)
             if broken := [(done.planned.out.name, one) for done in written
                           for one in done.findings if one.blocks]:
@@ -143,7 +164,13 @@ def _in_one_transaction(
         raise dg.Failure(
             f"nothing was written: transaction {txn.id} was aborted, as it did not pass {failed};"
             " look at the checks of this run, then materialize again",
-            metadata={"transaction": txn.id}, allow_retries=False,
+            metadata={
+                "transaction": txn.id,
+                "data docs": dg.MetadataValue.md("\n\n".join(
+                    f"## {done.planned.out.name}\n\n{data_docs(done.findings)}"
+                    for done in written if done.findings)),
+            },
+            allow_retries=False,
         ) from None
     for done in written:
         yield from done.results
@@ -199,7 +226,7 @@ def _take(warehouse: Warehouse, txn: Transaction, done: _Written, given: Any) ->
         write(warehouse, txn, out, given, done.scope)
 
 
-def _check(txn: Transaction, done: _Written, docs: Path) -> None:
+def _check(txn: Transaction, done: _Written) -> None:
     """Evaluates the expectations on what would be committed. Raises CheckErrored."""
     out = done.planned.out
     named = {one.name for one in done.findings}
@@ -209,7 +236,7 @@ def _check(txn: Transaction, done: _Written, docs: Path) -> None:
             f" {sorted(one.name for one in out.checks)}, and returned {sorted(named)}")
     if out.expectations:
         frame = txn.table(out.name).read(where=done.scope.where if done.scope else None)
-        done.findings.extend(evaluate(frame, out.expectations, out.key, docs))
+        done.findings.extend(evaluate(frame, out.expectations, out.key))
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -10,12 +10,14 @@ import dagster as dg
 
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.types import Column, parse_columns
-from acid_platform.orchestration.checks import Expectation
+from acid_platform.orchestration.checks import Expectation, Finding, require_columns
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.partitions import PartitionExpr, PartitionText
+from acid_platform.table import Table
 
 WriteMode = Literal["append", "overwrite", "upsert", "delete+insert"]
 SchemaMode = Literal["error", "add"]
+Recheck = Callable[[dg.AssetExecutionContext, Table], Sequence[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class AcidOut:
     expectations: Sequence[Expectation] = ()
     checks: Sequence[Expectation] = ()
     schema_mode: SchemaMode = "error"
+    recheck: Recheck | None = None
+    """Finds the `checks` on the committed rows, when they are executed without the body."""
     spec: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of dg.AssetSpec: description, deps, group_name, code_version, …"""
 
@@ -53,8 +57,15 @@ class AcidOut:
         names = [one.name for one in (*self.expectations, *self.checks)]
         twice = {name for name in names if names.count(name) > 1}
         self._refuse(bool(twice), f"two checks are called {', '.join(sorted(twice))}")
+        self._refuse(self.recheck is not None and not self.checks,
+                     "recheck finds the checks= of the body, and there are none")
         if self.declaration.columns is not None:
-            self._check_key({one.name for one in parse_columns(self.declaration.columns)})
+            declared = {one.name for one in parse_columns(self.declaration.columns)}
+            self._check_key(declared)
+            if self.schema_mode == "error":
+                partition = {one.name for one in self.partition_columns}
+                require_columns(self.expectations, declared | partition,
+                                f"asset of {self.declaration.name}")
 
     def _check_key(self, columns: set[str]) -> None:
         partition = {one.name for one in self.partition_columns}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from acid_platform.engine.known_columns import require_columns
 from acid_platform.errors import InvalidExpression, NoSuchPartition, WrongType
 from acid_platform.services.context import columns_of_record
 from acid_platform.sql import reading
@@ -144,6 +145,8 @@ def _places(statement: Insert, record: TableRecord) -> tuple[dict[str, str | Non
             f"PARTITION of {record.name} names each of {', '.join(keys)}: fixed values first,"
             f" then the others in this order")
     names = list(statement.columns or columns)
+    own, partition_columns = columns_of_record(record)
+    require_columns(names, (*own, *partition_columns), record.name)
     if spec is None and statement.columns:
         if missing := [key for key in dynamic if key not in names]:
             raise NoSuchPartition(

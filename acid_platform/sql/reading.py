@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from acid_platform.sql.counts import counted_table
 from acid_platform.sql.sources import FILE_NAME, ROW_ID, Source, bind
+from acid_platform.sql.unknown_names import unknown_name
 from acid_platform.sql.views import expand
 
 if TYPE_CHECKING:
@@ -36,8 +37,12 @@ class Planned:
 
 
 def plan(catalog: Catalog, query: exp.Query, scans: Scans) -> Planned:
-    """Raises NoSuchTable, InvalidDefinition, SnapshotExpired."""
+    """Raises NoSuchTable, UnknownColumn, InvalidDefinition, SnapshotExpired."""
     whole = expand(query, catalog.current_database, catalog.view_query)
+    if wrong := unknown_name(whole, catalog.columns, catalog.current_database):
+        from acid_platform.engine.query import unknown_column
+
+        raise unknown_column(wrong.name, list(wrong.known))
     bound = bind(whole, placeholder(), catalog.columns, catalog.current_database)
     return Planned(bound.text, reads_of(catalog, bound.sources, scans), bound.sources)
 

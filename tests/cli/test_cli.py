@@ -174,7 +174,8 @@ def test_no_warehouse_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACID_WAREHOUSE", raising=False)
     done = CliRunner().invoke(main, ["show", "tables"])
     assert (done.exit_code, done.stderr) == (
-        1, "error: no warehouse is named: pass its path or set ACID_WAREHOUSE\n")
+        1, "error: no warehouse is named: pass its path, set ACID_WAREHOUSE, or call `acid` in a"
+           " project's directory, where it takes var/warehouse\n")
 
 
 def test_the_metastore_is_started_asked_and_stopped(small: Small) -> None:

@@ -15,6 +15,7 @@ from acid_platform import definitions
 from acid_platform.metastore.client import Metastore
 from assets import flights_source
 from scripts import demo
+from scripts.demo_report import changes_of, minutes
 from scripts.demo_verify import compare
 
 RIGHT = pd.DataFrame({
@@ -48,6 +49,17 @@ def test_each_kind_of_difference_is_told(
 ) -> None:
     found = compare("t", change(RIGHT.assign(minutes=[4.0, float("nan"), -6.0])), RIGHT, ["id"])
     assert not found.right and told in found.differences[0]
+
+
+def test_the_report_tells_what_deliveries_changed() -> None:
+    told = [change for week in (0, 12, 26)
+            for change in changes_of(f"week {week}", flights_source.delivery(week),
+                                     {"inserted": 6000, "updated": 40, "deleted": 970})]
+    assert [(one.week, one.statements, one.rows) for one in told] == [
+        ("week 12", "DELETE, INSERT", "970 became 957"), ("week 12", "UPDATE", "40 corrected"),
+        ("week 26", "DELETE", "970 erased")]
+    assert "2013-03-20" in told[0].what and "N725MQ" in told[2].what
+    assert [minutes(value) for value in (-0.4, 0.4, -1.6, 12.5)] == ["0", "0", "-2", "12"]
 
 
 @pytest.mark.slow

@@ -9,15 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import click
+import dagster as dg
+import pyarrow as pa
 import pytest
+import yaml
+from dagster._config import validate_config
+from dagster._core.instance.config import dagster_instance_config_schema
 from pyspark.sql import SparkSession
 
+from acid_platform import orchestration
 from acid_platform.cli import main
 from acid_platform.config import REGISTRY
 from acid_platform.location import Location
 from acid_platform.metastore import Metastore
 from acid_platform.services import fsck
+from resources import SparkResource, WarehouseResource
 from scripts import print_tables
+from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_SETTINGS = {"acid.layout", "metastore.duckdb", "metastore.log", "hive.acid.key.index"}
@@ -57,6 +65,66 @@ def test_the_example_of_the_readme_runs_and_prints_what_it_says(
     assert before == "[Row(id=1, carrier='UA', month=1), Row(id=2, carrier='AA', month=2)]"
     assert now == "[Row(id=3, carrier='DL', month=2)]"
     assert "compactionid" in shows[0]
+
+
+@pytest.mark.spark
+def test_the_check_of_the_readmes_asset_can_fail_and_then_blocks(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    [example] = re.findall(r"```py\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(example, "README.md", "exec"), names)
+
+    def run(path: str) -> tuple[bool, list[bool]]:
+        result = dg.materialize(
+            [names["late_flights"]], raise_on_error=False, resources={
+                "warehouse": WarehouseResource(path=path), "spark": SparkResource()},
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}})
+        return result.success, [one.passed for one in result.get_asset_check_evaluations()]
+
+    with temporary_warehouse(tmp_path / "wh", spark) as warehouse:
+        flights = warehouse.create_table("nyc.flights", "month int, carrier string, arr_delay int")
+        late = pa.table({"month": pa.array([1] * 2000, pa.int32()), "carrier": ["UA"] * 2000,
+                         "arr_delay": pa.array([20] * 2000, pa.int32())})
+        flights.insert(late)
+        assert run(warehouse.path) == (True, [True])
+        flights.insert(late)  # once more by mistake
+        assert run(warehouse.path) == (False, [False])
+        [row] = warehouse.table("nyc.late_flights").to_arrow().to_pylist()
+        assert row == {"month": 1, "carrier": "UA", "count": 2000}
+
+
+def test_the_reference_has_all_that_a_project_imports_from_orchestration(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "reference.md").read_text()
+    listed = set(re.findall(r"^::: \S+\.(\w+)$", text, re.MULTILINE))
+    assert set(orchestration.__all__) - listed == set()
+
+
+def test_dagster_takes_the_configuration_for_production() -> None:
+    page = (ROOT / "docs" / "production.md").read_text()
+    [example] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    checked = validate_config(dagster_instance_config_schema(), yaml.safe_load(example))
+    assert checked.success, checked.errors
+
+
+def test_old_runs_are_deleted_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "production.md").read_text()
+    [example] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+
+    @dg.op
+    def nothing() -> None: ...
+
+    with dg.DagsterInstance.get() as instance:
+        for name in ("cleaning_job", "week_job"):
+            dg.GraphDefinition(name, node_defs=[nothing]).to_job().execute_in_process(
+                instance=instance)
+        exec(compile(example, "production.md", "exec"), {})
+        assert instance.get_runs_count() == 2  # none of them is old
+        exec(compile(example.replace("days=30", "days=-1"), "production.md", "exec"), {})
+        assert [run.job_name for run in instance.get_runs()] == ["week_job"]
 
 
 @pytest.mark.slow

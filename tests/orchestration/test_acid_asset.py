@@ -1,6 +1,8 @@
 """@acid_asset: what a materialization commits, refuses, tells and tries again, through Spark."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import dataclasses
+import datetime
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +27,7 @@ from acid_platform.orchestration import (
     acid_multi_asset,
 )
 from acid_platform.services import cleaner
+from acid_platform.table import Table
 from resources import SparkResource
 from tests.orchestration.conftest import Place, quiet
 
@@ -142,8 +145,13 @@ def test_a_reader_never_sees_what_a_blocking_check_refuses(lake: Place) -> None:
     assert isinstance(samples, dg.TableMetadataValue)
     [sample] = samples.records
     assert sample.data == {"id": "-4", "p": "1"}
-    page = str(metadata["data docs"].value)
-    assert page.startswith("file://") and Path(page.removeprefix("file://")).exists()
+    page = metadata["data docs"]
+    assert isinstance(page, dg.MarkdownMetadataValue)  # a browser shows it on any machine
+    shown = str(page.value)
+    assert "1 of 2 expectations hold" in shown and "| -4 | 1 |" in shown
+    [step] = [one for one in result.all_events if one.is_step_failure]
+    assert step.step_failure_data.user_failure_data
+    assert shown in str(step.step_failure_data.user_failure_data.metadata["data docs"].value)
     # The transaction is aborted, and its files go at the next cleaning.
     [one] = [one for one in lake.warehouse.metastore.transactions() if one["state"] == "ABORTED"]
     assert (one["run_id"], one["reason"]) == (
@@ -360,6 +368,24 @@ def test_expectations_are_executed_alone_on_what_is_committed(lake: Place) -> No
     assert alone(pair(-5, can_subset=True), "b") and rows(lake, "db.b") == [(1,)]
 
 
+def test_checks_of_the_body_are_executed_alone_where_recheck_finds_them(lake: Place) -> None:
+    lake.warehouse.create_table("db.t", "id int").insert([{"id": 1}, {"id": 2}])
+
+    def recheck(context: dg.AssetExecutionContext, table: Table) -> list[Finding]:
+        return [Finding("rows_are_as_sent", table.count() == 2)]
+
+    @acid_asset(table="db.t", checks=[dataclasses.replace(POSITIVE, name="rows_are_as_sent")],
+                expectations=[POSITIVE], recheck=recheck)
+    def t(txn: Transaction) -> object:
+        raise AssertionError("the body is not run")
+
+    for name in ("rows_are_as_sent", "ids_are_positive"):
+        chosen = dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey(["db", "t"]), name))
+        result = run(lake, t, selection=chosen)
+        assert succeeded(result)
+        assert [one.check_name for one in result.get_asset_check_evaluations()] == [name]
+
+
 # --- partitions ----------------------------------------------------------------------------------
 
 DAYS = TableDeclaration("db.t", "id int", partitioned_by=("day date",))
@@ -375,6 +401,20 @@ def daily(
         return give(context.partition_keys)
 
     return t
+
+
+def test_a_click_on_execute_names_no_partition_and_looks_at_all(lake: Place) -> None:
+    asset = daily(lambda keys: [{"id": -1}], [POSITIVE])
+    table = lake.warehouse.create_table(
+        DAYS.name, str(DAYS.columns), DAYS.partitioned_by)
+    table.insert([{"id": number, "day": datetime.date(2024, 1, day)}
+                  for number, day in ((1, 1), (-1, 2))])
+    checks = dg.AssetSelection.checks_for_assets(asset.key)
+    result = run(lake, asset, selection=checks)
+    [evaluation] = result.get_asset_check_evaluations()
+    assert not evaluation.passed
+    table.delete("id < 0")
+    assert run(lake, asset, selection=checks).success
 
 
 def per_day(lake: Place) -> dict[str, list[int]]:

@@ -19,6 +19,7 @@ from acid_platform.orchestration import (
     Transaction,
     acid_asset,
     acid_multi_asset,
+    table_checks,
     upstream_changed,
 )
 from resources import SparkResource, WarehouseResource
@@ -87,6 +88,10 @@ def make(**arguments: Any) -> Callable[[], object]:
     (make(write_mode="upsert", key="id"), "key has to be a list: ['id']"),
     (make(write_mode="delete+insert", key=["idd"]), "key column idd is not in the table"),
     (make(write_mode="upsert", key=["id"]), "can't move a row to another partition: put day"),
+    (make(expectations=[Expectation("e", "ExpectColumnValuesToNotBeNull", {"column": "nmae"})]),
+     "the expectation e names the column 'nmae'; the columns are day, id"),
+    (lambda: table_checks("c", "db.t", [NAMED], columns=["id"]), "names the column 'v'"),
+    (make(recheck=lambda context, table: []), "recheck finds the checks= of the body"),
     (make(expectations=[NAMED], checks=[NAMED]), "two checks are called v_is_given"),
     (make(partition_expr="day"), "partition_expr needs partitions_def"),
     (make(partitions_def=DAILY), "say by partition_expr which partition of the table a run"),

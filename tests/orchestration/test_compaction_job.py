@@ -48,10 +48,10 @@ def rows(place: Place) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in place.warehouse.table(TABLE.name).read().collect())
 
 
-def compact(place: Place) -> dg.ExecuteInProcessResult:
+def compact(place: Place, table: str = TABLE.name) -> dg.ExecuteInProcessResult:
     job = definitions.defs().resolve_job_def("compaction_job")
     return job.execute_in_process(
-        run_config=quiet(queued={"config": {"table": TABLE.name}}), instance=place.instance,
+        run_config=quiet(queued={"config": {"table": table}}), instance=place.instance,
         resources={"warehouse": place.resource, "spark": SparkResource(),
                    "in_memory": dg.mem_io_manager},
         raise_on_error=False)
@@ -102,8 +102,9 @@ def test_C31_the_job_compacts_every_queued_partition(filled: Place) -> None:
     assert len(expectations(result)) == 10
     assert set(expectations(result)) == {(f"compaction_keeps_{one}", True) for one in (
         "rows", "row_ids", "delete_events", "column_values", "order")}
-    docs = {str(one.metadata["data docs"].value) for one in observed}
-    assert len(docs) == 2 and all(Path(one.removeprefix("file://")).is_file() for one in docs)
+    pages = [event.step_output_data.metadata["data docs"] for event in result.all_events
+             if event.is_successful_output and event.step_key.startswith("validate")]
+    assert ["5 of 5 expectations hold" in str(page.value) for page in pages] == [True, True]
     assert steps[1:5] == [f"{op}[1_p_1]" for op in ("plan", "merge", "validate", "publish")]
 
 
@@ -138,6 +139,22 @@ def test_C32_a_compaction_that_would_change_the_data_is_not_published(
     assert not [one for one in partition.iterdir() if one.name.startswith(("base_", "_tmp_"))]
 
 
+def test_the_job_fails_for_a_table_that_is_not_there_and_says_when_nothing_waits(
+    place: Place
+) -> None:
+    unknown = compact(place, "db.flihgts")
+    [failed] = [event for event in unknown.all_events if event.is_step_failure]
+    assert failed.step_failure_data.error
+    cause = failed.step_failure_data.error.cause
+    assert cause and cause.cls_name == "NoSuchTable"
+    assert "db.flihgts" in cause.message
+    place.table("db.idle")
+    idle = compact(place, "DB.Idle")
+    told = [event.user_message for event in place.instance.all_logs(idle.run_id)]
+    assert idle.success
+    assert any("no compaction of db.idle waits in the queue" in message for message in told)
+
+
 def test_every_measure_of_the_profiles_counts() -> None:
     base = Profile(3, 1 << 63, 0, 0, {"v": 2**64 - 1}, {"v": 0})
     checks = invariants()
@@ -167,6 +184,7 @@ def test_checks_of_a_table_run_on_spark(place: Place, spark: SparkSession) -> No
         Expectation("ids_are_small", "ExpectColumnValuesToBeBetween",
                     {"column": "id", "max_value": 3}, blocking=False),
     ], columns=["id"])
+    assert checks.can_subset  # else the pages would not offer to execute one of them
     job = dg.Definitions(asset_checks=[checks], resources={
         "warehouse": place.resource, "spark": SparkResource()},
         executor=dg.in_process_executor).resolve_implicit_global_asset_job_def()

@@ -35,6 +35,28 @@ def test_make_alone_lists_every_target_with_a_description() -> None:
     assert {"setup", "demo", "test", "dev", "check"} <= targets
 
 
+def test_a_project_without_the_demo_offers_none_and_says_how_to_have_it_again(
+    tmp_path: Path
+) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    assert not re.search(r"^  make demo ", make(cwd=tmp_path), re.MULTILINE)
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        make("demo", cwd=tmp_path)
+    assert failed.value.stderr.startswith("demo: it needs assets/flights.py ")
+    git = ["git", "-c", "user.name=n", "-c", "user.email=n@example.org"]
+    flights = tmp_path / "assets" / "flights.py"
+    flights.parent.mkdir()
+    flights.touch()
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "with"]):
+        subprocess.run([*git, *command], cwd=tmp_path, check=True)
+    flights.unlink()
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        make("demo", cwd=tmp_path)
+    [advice] = re.findall(r"git (checkout \w+ -- \S+)", failed.value.stderr)
+    subprocess.run([*git, *advice.split()], cwd=tmp_path, check=True)
+    assert flights.exists()
+
+
 def test_every_rule_is_declared_phony() -> None:
     rules = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
     assert rules == set(re.findall(r"^\.PHONY: (\S+)$", MAKEFILE, re.MULTILINE))
@@ -49,6 +71,9 @@ def test_settings_of_make_command_line_before_environment_before_env_file(tmp_pa
     assert "-p 4000" in make("-n", "dev", cwd=tmp_path)
     assert f'ACID_WAREHOUSE="{tmp_path}/env"' in make("-n", "dev", cwd=tmp_path,
                                                      ACID_WAREHOUSE="env")
+    demo = make("-n", "dev", "ACID_HOME=var/demo", cwd=tmp_path, ACID_WAREHOUSE="env")
+    assert f'ACID_WAREHOUSE="{tmp_path}/var/demo/warehouse"' in demo
+    assert f'DAGSTER_HOME="{tmp_path}/var/demo/dagster"' in demo
     shown = make("-n", "dev", "ACID_WAREHOUSE=s3://bucket/w", cwd=tmp_path, ACID_WAREHOUSE="env")
     assert 'ACID_WAREHOUSE="s3://bucket/w"' in shown
 

@@ -80,6 +80,26 @@ def test_java_is_looked_for_again_when_it_is_gone_or_JAVA_HOME_changed(
     assert not setup.has_java(venv)
 
 
+def test_the_command_of_an_older_version_is_replaced_and_finds_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv = setup.Venv(tmp_path / "a venv")
+    executable(venv.python.parent, "python", 'echo "$JAVA_HOME $PYTHONSAFEPATH $*"')
+    old = venv.home / "bin" / "acid"
+    old.write_text("an older one")
+    other = tmp_path / "hard link of another environment"
+    other.hardlink_to(old)
+    (venv.java_env).write_text("JAVA_HOME='/a jdk'\nJAVA_HOME_WAS=''\n")
+    setup.write_command(venv)
+    assert other.read_text() == "an older one"
+    for given, java_home in (({}, "/a jdk"), ({"JAVA_HOME": "/own"}, "/own")):
+        shown = subprocess.run([old, "show", "tables"], env=given, capture_output=True, text=True)
+        assert shown.stdout == f"{java_home} 1 -m acid_platform show tables\n"
+    made = old.stat().st_mtime_ns
+    setup.write_command(venv)
+    assert old.stat().st_mtime_ns == made
+
+
 def test_the_makefile_gets_JAVA_HOME_even_with_a_space_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

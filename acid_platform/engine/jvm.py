@@ -1,0 +1,46 @@
+"""Starting Spark's JVM: its stderr is passed on, less the one line that tells nobody anything.
+
+`log4j2.properties` beside this module leaves out what Spark would log on the way. Java itself warns
+of the incubator module that Spark uses, and no option keeps it from doing so.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+
+LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+"""For the driver's JVM: errors alone, on stderr."""
+
+SILENCED = b"WARNING: Using incubator modules: jdk.incubator.vector"
+STDERR = 2
+
+
+def launch(settings: Mapping[str, str]) -> None:
+    """Starts the JVM for the next session of this process with these settings, unless one runs.
+
+    Raises PySparkRuntimeError if it ends at once; it has told why on stderr.
+    """
+    if SparkContext._gateway is not None:
+        return
+    reader, writer = os.pipe()
+    threading.Thread(target=_pass_on, args=(reader,), name="spark-stderr", daemon=True).start()
+    try:
+        gateway = launch_gateway(  # type: ignore[no-untyped-call]
+            SparkConf(loadDefaults=False).setAll(list(settings.items())), {"stderr": writer})
+    finally:
+        os.close(writer)
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _pass_on(reader: int) -> None:
+    """Until the JVM ends."""
+    with os.fdopen(reader, "rb") as lines:
+        for line in lines:
+            if line.rstrip() != SILENCED:
+                os.write(STDERR, line)

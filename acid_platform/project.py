@@ -1,0 +1,61 @@
+"""The project's directory, which `acid` is called in: its settings and its warehouse.
+
+`make` passes both to what it starts. Here they are found without it, so that `acid show tables`
+looks at the tables that `make dev` shows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import MutableMapping
+from pathlib import Path
+
+MARK = "workspace.yaml"
+"""The file that makes a directory a project: it names the definitions that Dagster loads."""
+
+_LINE = re.compile(r"(ACID_[A-Z0-9_]+|JAVA_HOME)=(.*)")
+_PATHS = ("ACID_WAREHOUSE", "ACID_METASTORE", "ACID_METASTORE_KEY_FILE")
+
+
+def enter_project(start: Path, environment: MutableMapping[str, str]) -> None:
+    """Adds what the project of a directory says to what the environment says already.
+
+    That is `.env`, as make reads it, and ACID_WAREHOUSE=var/warehouse. Relative paths begin at the
+    project. Outside of a project nothing is added.
+    """
+    root = project_root(start)
+    if root is None:
+        return
+    settings = read_settings(root / ".env")
+    home = environment.get("ACID_HOME") or settings.get("ACID_HOME") or "var"
+    settings.setdefault("ACID_WAREHOUSE", f"{home}/warehouse")
+    for name, value in settings.items():
+        absolute = name in _PATHS and "://" not in value
+        environment.setdefault(name, str(root / value) if absolute else value)
+
+
+def project_root(start: Path) -> Path | None:
+    """The nearest directory at or above `start` that is a project."""
+    return next((path for path in (start, *start.parents) if (path / MARK).is_file()), None)
+
+
+def read_settings(file: Path) -> dict[str, str]:
+    """The platform's NAME=value lines of an `.env` file; none if it is not there."""
+    if not file.is_file():
+        return {}
+    matches = filter(None, map(_LINE.fullmatch, file.read_text().splitlines()))
+    return {match[1]: _unquoted(match[2]) for match in matches}
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if quoted else value
+
+
+def nearby(warehouse: str) -> list[str]:
+    """Warehouses beside one that was not found, such as the demo's."""
+    above = Path(warehouse).parent
+    found = sorted(above.glob("*/_metastore/metastore.duckdb")) + sorted(
+        above.glob("*/*/_metastore/metastore.duckdb"))
+    return [os.path.relpath(file.parents[1]) for file in found]

@@ -1,0 +1,103 @@
+"""Names in a query that are columns of none of its tables: found before Spark starts. Pure.
+
+Only where all that a name could mean is known. What a subquery, a CTE or a function yields is left
+to Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from acid_platform.engine.known_columns import is_word
+from acid_platform.sql.scopes import cte_of, full_name, members
+
+ColumnsOf = Callable[[str], Sequence[str]]
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+_AFTER_SELECTION = (exp.Order, exp.Having, exp.Group, exp.Sort, exp.Cluster, exp.Distribute,
+                    exp.Qualify)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownName:
+    """As the query spells it, and the columns that it could mean."""
+
+    name: str
+    known: tuple[str, ...]
+
+
+def unknown_name(query: exp.Query, columns_of: ColumnsOf, database: str) -> UnknownName | None:
+    """The first name that no table has. `columns_of`: of a stored table, by its full name."""
+    if query.find(exp.Lateral, exp.Unnest, exp.Pivot, exp.MatchRecognize):
+        return None
+    for column in query.find_all(exp.Column):
+        if (found := _unknown(column, columns_of, database)) is not None:
+            return found
+    return None
+
+
+def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> UnknownName | None:
+    parts = [part.name.lower() for part in column.parts]
+    if len(parts) > 2 or isinstance(column.this, exp.Star) or column.find_ancestor(exp.Lambda) \
+            or is_word(column) or not all(map(_PLAIN.fullmatch, parts)):
+        return None
+    by_alias: dict[str, tuple[str, ...]] = {}
+    names: set[str] = set()
+    for select in _around(column):
+        tables = _tables(select)
+        if tables is None:
+            return None
+        for table in tables:
+            by_alias[table.alias_or_name.lower()] = tuple(columns_of(full_name(table, database)))
+        if not _all_named(select) and column.find_ancestor(*_AFTER_SELECTION):
+            return None
+        names.update(_aliases(select))
+    every = {name.lower() for columns in by_alias.values() for name in columns}
+    if not by_alias or parts[0] in every | names:
+        return None
+    if len(parts) == 2:
+        if parts[0] not in by_alias or parts[1] in map(str.lower, by_alias[parts[0]]):
+            return None
+        every = set(by_alias[parts[0]])
+    return UnknownName(".".join(part.name for part in column.parts), tuple(sorted(every)))
+
+
+def _around(column: exp.Column) -> Iterator[exp.Select]:
+    """The SELECT that holds the name, then those whose rows a subquery may name as well."""
+    select = column.find_ancestor(exp.Select)
+    while select is not None:
+        yield select
+        select = select.find_ancestor(exp.Select)
+
+
+def _tables(select: exp.Select) -> list[exp.Table] | None:
+    """What it selects from, if that is stored tables alone."""
+    tables = []
+    for member in members(select):
+        if not isinstance(member, exp.Table) or not isinstance(member.this, exp.Identifier) \
+                or cte_of(member) is not None or _renames_columns(member):
+            return None
+        tables.append(member)
+    return tables
+
+
+def _renames_columns(table: exp.Table) -> bool:
+    """`t AS x(a, b)`."""
+    alias = table.args.get("alias")
+    return isinstance(alias, exp.TableAlias) and bool(alias.columns)
+
+
+def _all_named(select: exp.Select) -> bool:
+    return all(isinstance(item, exp.Column | exp.Alias | exp.Star | exp.Aliases)
+               for item in select.expressions)
+
+
+def _aliases(select: exp.Select) -> Iterator[str]:
+    for item in select.expressions:
+        if isinstance(item, exp.Aliases):
+            yield from (name.name.lower() for name in item.aliases)
+        elif item.alias:
+            yield item.alias.lower()

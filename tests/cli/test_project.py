@@ -1,0 +1,120 @@
+"""`acid` as a newcomer calls it: in the project's directory, whatever lies there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import acid_platform
+from acid_platform.location import Location
+from acid_platform.metastore import Metastore
+from acid_platform.project import enter_project
+from scripts.setup import Venv, write_command
+
+ROOT = Path(__file__).resolve().parents[2]
+QUIET = {name: value for name, value in os.environ.items()
+         if not name.startswith(("ACID_", "PYTHON", "PYTEST_"))}
+
+
+@pytest.fixture
+def acid(tmp_path: Path) -> Path:
+    """The command that set-up writes, for this interpreter and this project."""
+    venv = Venv(tmp_path / "venv")
+    venv.python.parent.mkdir(parents=True)
+    venv.python.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" "$@"\n')
+    venv.python.chmod(0o755)
+    write_command(venv)
+    return venv.home / "bin" / "acid"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Path]:
+    """A directory that is a project; the metastores that a test starts in it end with it."""
+    root = tmp_path / "project"
+    (root / "assets").mkdir(parents=True)
+    (root / "workspace.yaml").write_text("load_from: []\n")
+    yield root
+    for metastore in root.glob("**/_metastore"):
+        with Metastore.connect(metastore, autostart=False) as running:
+            running.stop()
+
+
+def call(
+    acid: Path, *arguments: str, cwd: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(acid), *arguments], cwd=cwd, env={**QUIET, **environment},
+                          capture_output=True, text=True, timeout=120)
+
+
+def test_the_version_is_that_of_the_project(acid: Path, tmp_path: Path) -> None:
+    assert call(acid, "--version", cwd=tmp_path).stdout == f"acid, version {_version()}\n"
+
+
+def _version() -> str:
+    """As setuptools takes it from the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {
+        "attr": "acid_platform.__version__"}
+    return acid_platform.__version__
+
+
+def test_nothing_is_imported_from_the_directory_in_which_acid_is_called(
+    acid: Path, project: Path
+) -> None:
+    for name in ("click.py", "dagster.py", "duckdb.py", "acid_platform.py", "pyarrow.py"):
+        (project / name).write_text("raise SystemExit('imported from the current directory')\n")
+    done = call(acid, "metastore", "start", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert call(acid, "show", "tables", cwd=project).stdout == "no tables\n"
+    with Metastore.connect(project / "var/warehouse/_metastore") as metastore:
+        server = psutil.Process(int(metastore.status()["pid"]))
+    assert "-P" in server.cmdline()
+
+
+def test_acid_finds_the_warehouse_of_the_project_and_names_others(
+    acid: Path, project: Path, tmp_path: Path
+) -> None:
+    demo = Location.of(project / "var/demo/warehouse")
+    Metastore.connect(demo.metastore).close()
+    missing = call(acid, "show", "tables", cwd=project / "assets")
+    assert missing.returncode == 1
+    assert missing.stderr.startswith(f"error: {project}/var/warehouse has no metastore")
+    assert missing.stderr.endswith("there is --warehouse ../var/demo/warehouse\n")
+    call(acid, "metastore", "start", cwd=project)
+    assert call(acid, "show", "tables", cwd=project / "assets").stdout == "no tables\n"
+    elsewhere = call(acid, "show", "tables", cwd=tmp_path)
+    assert "call `acid` in a project's directory" in elsewhere.stderr
+
+
+@pytest.mark.parametrize(("env_file", "environment", "warehouse"), [
+    ("", {}, "{root}/var/warehouse"),
+    ("ACID_HOME=state\n", {}, "{root}/state/warehouse"),
+    ("ACID_HOME=state\n", {"ACID_HOME": "/own"}, "/own/warehouse"),
+    ("# ACID_WAREHOUSE=no\nACID_WAREHOUSE='in a # blank'\n", {}, "{root}/in a # blank"),
+    ("ACID_WAREHOUSE=s3://bucket/w\n", {}, "s3://bucket/w"),
+    ("ACID_WAREHOUSE=var/w\n", {"ACID_WAREHOUSE": "mine"}, "mine"),
+])
+def test_environment_before_env_file_before_the_usual_place(
+    tmp_path: Path, env_file: str, environment: dict[str, str], warehouse: str
+) -> None:
+    (tmp_path / "workspace.yaml").touch()
+    (tmp_path / ".env").write_text(env_file + "ACID_METASTORE=tcp://host:1\nPATH=/nowhere\n")
+    enter_project(tmp_path, environment)
+    assert environment["ACID_WAREHOUSE"] == warehouse.format(root=tmp_path)
+    assert environment["ACID_METASTORE"] == "tcp://host:1"
+    assert "PATH" not in environment
+
+
+def test_outside_of_a_project_the_environment_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("ACID_WAREHOUSE=var/w\n")
+    environment: dict[str, str] = {}
+    enter_project(tmp_path, environment)
+    assert environment == {}
