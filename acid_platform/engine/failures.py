@@ -36,8 +36,8 @@ _VALUE_ERROR = re.compile(
 )
 _DATA_EXCEPTION = re.compile(
     r"(\[[A-Z_.]+\] (?:(?! SQLSTATE:)[^\n])*)\s+SQLSTATE: (?:2[12]\w{3}|P0001)\b")
-"""SQL's classes 21 and 22: a division by zero, an index out of bounds, a subquery with two rows; and
-what `raise_error` says."""
+"""SQL's classes 21 and 22: a division by zero, an index out of bounds, a subquery with two rows.
+And what `raise_error` says."""
 
 _QUOTED = re.compile(r"`[^`]+`(?:\.`[^`]+`)*")
 _NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
@@ -122,7 +122,8 @@ def _unresolved(line: str) -> AcidError:
 
 def _without_advice(line: str) -> str:
     """Spark's sentences without its codes, and without the advice to give up ANSI checks."""
-    return re.split(r" (?:Use `?'?try_|Use the SQL function|If necessary|SQLSTATE)", line)[0].rstrip(" .")
+    advice = r" (?:Use `?'?try_|Use the SQL function|If necessary|SQLSTATE)"
+    return re.split(advice, line)[0].rstrip(" .")
 
 
 def _cause(error: BaseException) -> str:
