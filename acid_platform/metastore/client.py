@@ -150,7 +150,7 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
             "begin", kind=chosen.value, locks=[encode(one) for one in locks], wait=wait,
             zero_wait=zero_wait, info=_info(info), tables=[],
         )
-        return Transaction(self._link, self._beats, chosen, answer)
+        return Transaction(self._link, self._beats, chosen, answer, self.places)
 
     def open_snapshot(
         self, tables: Sequence[str] | None = None, info: Info | None = None
@@ -160,7 +160,7 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
             "begin", kind=TxnType.READ_ONLY.value, locks=[], wait=0, zero_wait=None,
             info=_info(info), tables=None if tables is None else list(tables),
         )
-        return Transaction(self._link, self._beats, TxnType.READ_ONLY, answer)
+        return Transaction(self._link, self._beats, TxnType.READ_ONLY, answer, self.places)
 
     def open_transactions(self, count: int, info: Info | None = None) -> list[Transaction]:
         """Several at once; at most `hive.txn.max.open.batch` are opened (T1)."""
@@ -168,7 +168,8 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
             "open_batch", count=count, kind=TxnType.DEFAULT.value, info=_info(info)
         )["txns"]
         return [
-            Transaction(self._link, self._beats, TxnType.DEFAULT, self._call("granted", txn=one))
+            Transaction(self._link, self._beats, TxnType.DEFAULT, self._call("granted", txn=one),
+                        self.places)
             for one in ids
         ]
 
@@ -238,7 +239,7 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         the Worker then calls `fail_compaction`.
         """
         answer = self._call("begin_compaction", **owner(task, worker), info=_info(info))
-        return CompactionTransaction(self._link, self._beats, answer)
+        return CompactionTransaction(self._link, self._beats, answer, self.places)
 
     def stop(self) -> int:
         """Stops the metastore process cleanly and answers its process id."""

@@ -40,6 +40,7 @@ from acid_platform.transactions import (
 from acid_platform.transactions.locks import LockType
 
 if TYPE_CHECKING:
+    from acid_platform.metastore.places import Places
     from acid_platform.metastore.rpc import Link
 
 Json = dict[str, Any]
@@ -57,8 +58,10 @@ class Transaction:
     of what was locked last can't commit any more, if so (P30).
     """
 
-    def __init__(self, link: Link, beats: Heartbeats, kind: TxnType, answer: Json) -> None:
-        self._link, self._beats = link, beats
+    def __init__(
+        self, link: Link, beats: Heartbeats, kind: TxnType, answer: Json, places: Places
+    ) -> None:
+        self._link, self._beats, self._places = link, beats, places
         self.id: int = answer["txn"]
         self.kind = kind
         self.write_ids: dict[str, int] = {}
@@ -123,7 +126,8 @@ class Transaction:
 
         Raises NoSuchTable, SnapshotExpired, TxnAborted.
         """
-        return decode(TableRecord, self._link.call("table", name=name, txn=self.id)["table"])
+        answer = self._link.call("table", name=name, txn=self.id)
+        return self._places.table(decode(TableRecord, answer["table"]))
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
         """The partitions that its snapshot sees, with their floors (P22, P28)."""
@@ -283,11 +287,11 @@ class Transaction:
 class CompactionTransaction(Transaction):
     """The transaction of a compaction task (C28). `valid_txns` has itself as open."""
 
-    def __init__(self, link: Link, beats: Heartbeats, answer: Json) -> None:
+    def __init__(self, link: Link, beats: Heartbeats, answer: Json, places: Places) -> None:
         self.task = decode(CompactionTask, answer["task"])
         listed = ValidWriteIdList.parse(answer["compactor_list"])
         self.compactor_list: CompactorWriteIdList = listed.for_compactor()
-        super().__init__(link, beats, TxnType.COMPACTION, answer)
+        super().__init__(link, beats, TxnType.COMPACTION, answer, places)
 
 
 class Heartbeats:
