@@ -148,6 +148,9 @@ def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
 def _plans(metastore: Metastore, task: CleaningTask) -> list[CleaningPlan]:
     """One plan per directory: an abort of unknown partitions looks into each of them (C55)."""
     record = metastore.table(task.table)
+    if record.table_id != task.table_id:
+        raise CompactionLost(f"{task.table} was renamed, and another table has its name; the next"
+                             " cycle cleans it under its new one")
     files, root = Files.of(record.location)
     if task.partition is None and record.partitioned:
         partitions = [one.name for one in metastore.partition_records(task.table)]

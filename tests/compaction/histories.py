@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,7 +34,7 @@ from acid_platform.errors import (
     WriteConflict,
 )
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
-from acid_platform.metastore.records import ClientInfo, TableRecord
+from acid_platform.metastore.records import ClientInfo, PartitionRecord, TableRecord
 from acid_platform.metastore.transaction import Transaction
 from acid_platform.services import cleaner
 from acid_platform.services.context import table_layout
@@ -69,8 +70,10 @@ class Local:
     def spark(self) -> Any:
         raise AssertionError("no JVM here")
 
-    def layout(self, record: TableRecord) -> TableLayout:
-        return table_layout(self.metastore, record)
+    def layout(
+        self, record: TableRecord, partitions: Sequence[PartitionRecord] | None = None
+    ) -> TableLayout:
+        return table_layout(self.metastore, record, partitions)
 
     def info(self) -> ClientInfo:
         return ClientInfo(agent="histories")
