@@ -149,7 +149,7 @@ def outlived(state: State) -> bool:
         any(one.until <= ends.oldest for one in state.earlier_views)
         or any(one.until <= ends.oldest for table in changed for one in table.earlier)
         or any(ends.partitions(table) for table in changed)
-        or any(ends.over(None, table) for table in state.dropped_tables.values())
+        or any(ends.table(table) for table in state.dropped_tables.values())
     )
 
 
@@ -166,7 +166,7 @@ def forget(state: State) -> None:
             for name in over:
                 state.dropped_directories.pop((table_id, name), None)
     for table_id, table in list(state.dropped_tables.items()):
-        if ends.over(None, table):
+        if ends.table(table):
             del state.dropped_tables[table_id]
             for entity in [one for one in state.dropped_directories if one[0] == table_id]:
                 del state.dropped_directories[entity]
@@ -177,14 +177,17 @@ class _Ends:
 
     def __init__(self, state: State) -> None:
         self.oldest = first_snapshot(state)(0)
-        self._removing = {(row.table_id, row.partition) for row in state.queue.values()
-                          if "location" in row.properties}
+        self._removing: dict[int, set[str | None]] = {}
+        for row in state.queue.values():
+            if "location" in row.properties:
+                self._removing.setdefault(row.table_id, set()).add(row.partition)
 
-    def over(self, partition: str | None, table: Table, dropped: int = 0) -> bool:
-        entity = (table.record.table_id, partition)
-        return (dropped or table.dropped) <= self.oldest and entity not in self._removing
+    def table(self, table: Table) -> bool:
+        return table.dropped <= self.oldest and table.record.table_id not in self._removing
 
     def partitions(self, table: Table) -> set[str]:
         """Partitions whose last drop is over: their directories go together."""
         last = {one.name: one.dropped for one in table.dropped_partitions}
-        return {name for name, dropped in last.items() if self.over(name, table, dropped)}
+        removing = self._removing.get(table.record.table_id, ())
+        return {name for name, dropped in last.items()
+                if dropped <= self.oldest and name not in removing}

@@ -172,6 +172,9 @@ def _plans(
     `again`: after the removals, so that what is recorded and gone is not told once more.
     """
     record = metastore.table(task.table)
+    if record.table_id != task.table_id:
+        raise CompactionLost(f"{task.table} was renamed, and another table has its name; the next"
+                             " cycle cleans it under its new one")
     files, root = Files.of(record.location)
     if task.partition is None and record.partitioned:
         partitions = [one.name for one in metastore.partition_records(task.table)]

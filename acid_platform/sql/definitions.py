@@ -154,7 +154,7 @@ def _create_from_query(
 
 def _run(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> DataFrame:
     """At one fresh snapshot, whose declarations count (P28)."""
-    with warehouse.leases.fresh() as read:
+    with warehouse.leases.fresh(*reading.tables_of(catalog, query)) as read:
         seen = Catalog(warehouse.metastore, catalog.current_database, read)
         return reading.run(warehouse, seen, query, read.scans)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from acid_platform.sql.counts import counted_table
+from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.sources import FILE_NAME, ROW_ID, Source, bind
 from acid_platform.sql.unknown_names import unknown_name
 from acid_platform.sql.views import expand
@@ -45,6 +46,16 @@ def plan(catalog: Catalog, query: exp.Query, scans: Scans) -> Planned:
         raise unknown_column(wrong.name, list(wrong.known))
     bound = bind(whole, placeholder(), catalog.columns, catalog.current_database)
     return Planned(bound.text, reads_of(catalog, bound.sources, scans), bound.sources)
+
+
+def tables_of(catalog: Catalog, query: exp.Query) -> list[str]:
+    """The tables that a query reads, also behind views: a lease protects them from its start.
+
+    Raises NoSuchTable, InvalidDefinition.
+    """
+    database = catalog.current_database
+    whole = expand(query, database, catalog.view_query)
+    return sorted({catalog.record(full_name(one, database)).name for one in stored_tables(whole)})
 
 
 def placeholder() -> str:

@@ -44,6 +44,7 @@ from acid_platform.table import autocommit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from sqlglot import exp
 
     from acid_platform.transaction import Transaction
     from acid_platform.warehouse import Warehouse
@@ -123,16 +124,21 @@ class SqlSession:
             case Abort():
                 return self._abort(statement)
             case Explain():
-                with self._reading() as (seen, scans):
-                    return explain(warehouse, seen, statement.statement, scans)
+                query = statement.statement
+                tree = query.tree if isinstance(query, Query) else None
+                with self._reading(catalog, tree) as (seen, scans):
+                    return explain(warehouse, seen, query, scans)
 
     @contextmanager
-    def _reading(self) -> Iterator[tuple[Catalog, reading.Scans]]:
+    def _reading(
+        self, catalog: Catalog, query: exp.Query | None
+    ) -> Iterator[tuple[Catalog, reading.Scans]]:
         """Declarations and scans of one snapshot: the transaction's, or a fresh one (P28)."""
         if self._txn is not None:
             yield self._catalog(self._txn), self._txn.scans
             return
-        with self._warehouse.leases.fresh() as read:
+        tables = reading.tables_of(catalog, query) if query is not None else ()
+        with self._warehouse.leases.fresh(*tables) as read:
             yield Catalog(self._warehouse.metastore, self.current_database, read), read.scans
 
     def _catalog(self, txn: Transaction) -> Catalog:
@@ -143,7 +149,7 @@ class SqlSession:
             counted = reading.counted(self._warehouse, catalog, statement.tree)
             if counted is not None:
                 return counted
-        with self._reading() as (seen, scans):
+        with self._reading(catalog, statement.tree) as (seen, scans):
             return reading.run(self._warehouse, seen, statement.tree, scans)
 
     def _change(self, catalog: Catalog, statement: Change) -> Done:

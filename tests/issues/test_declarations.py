@@ -14,13 +14,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from acid_platform.errors import DeclarationChanged, NoSuchTable, UnknownColumn
+from acid_platform.engine.write import Written
+from acid_platform.errors import (
+    DeclarationChanged,
+    NoSuchTable,
+    SnapshotExpired,
+    UnknownColumn,
+)
+from acid_platform.services import cleaner
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import Statement
+from tests.acid_files import AcidTable, P, full
 from tests.conftest import temporary_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from acid_platform.snapshots import SnapshotTable
+    from acid_platform.table import Table
     from acid_platform.transaction import TransactionTable
     from acid_platform.warehouse import Warehouse
 
@@ -86,47 +97,97 @@ def test_P28_a_change_of_a_column_keeps_what_others_add(
     assert [str(one) for one in table.columns] == ["id bigint", "late int"]
 
 
-def rows(table: SnapshotTable | TransactionTable) -> int:
-    return int(table.to_arrow().num_rows)
+def put(warehouse: Warehouse, table: str, *ids: int, partition: str = "") -> None:
+    """A committed insert whose file no Spark wrote."""
+    with warehouse.transaction() as txn:
+        record = txn.table(table)._record
+        txn._work.lock(record, Statement.INSERT)
+        write_id = txn.write_ids[table]
+        AcidTable(Path(record.location, partition), "id int").inserts(
+            f"d{write_id}.0", [(write_id, P, number, one) for number, one in enumerate(ids)])
+        directory = full(f"d{write_id}.0").partition("/")[0]
+        txn._work.record(record, Operation.INSERT, [
+            Written(partition, directory, False, len(ids), 100, 1)])
+
+
+def ids(table: SnapshotTable | TransactionTable | Table) -> list[int]:
+    return sorted(table.to_arrow()["id"].to_pylist())
+
+
+@pytest.fixture
+def filled(warehouse: Warehouse) -> Warehouse:
+    warehouse.create_table("db.t", "id int", partitioned_by=["p int"])
+    for one in (1, 2):
+        put(warehouse, "db.t", one, partition=f"p={one}")
+    for name in ("db.u", "db.r"):
+        warehouse.create_table(name, "id int")
+        put(warehouse, name, 7)
+    return warehouse
+
+
+def change_everything(warehouse: Warehouse) -> None:
+    """As another client does it."""
+    from acid_platform.warehouse import Warehouse
+
+    with Warehouse.open(warehouse.path) as other:
+        other.table("db.t").drop_partition("p=1")
+        other.drop_table("db.u")
+        other.create_table("db.u", "other string")
+        other.table("db.r").rename("db.s")
+        other.table("db.s").add_columns("note string")
+
+
+def test_P28_what_others_drop_and_make_anew_changes_no_snapshot(filled: Warehouse) -> None:
+    """repro_01, with RENAME and ADD COLUMNS; a transaction that asks for a table only later."""
+    with filled.snapshot() as seen, filled.transaction() as txn:
+        change_everything(filled)
+        for view in (seen, txn):
+            assert ids(view.table("db.t")) == [1, 2]
+            assert view.table("db.u").to_arrow().to_pylist() == [{"id": 7}]
+            assert view.table("db.r").to_arrow().to_pylist() == [{"id": 7}]
+        with pytest.raises(NoSuchTable, match="was no table"):
+            seen.table("db.s")
+    assert ids(filled.table("db.t")) == [2]
+    assert filled.table("db.u").to_arrow().num_rows == 0
+    assert filled.table("db.s").to_arrow().to_pylist() == [{"id": 7, "note": None}]
+
+
+def test_P28_nothing_is_written_into_what_others_changed(filled: Warehouse) -> None:
+    with filled.transaction() as txn:
+        old, renamed = txn.table("db.u"), txn.table("db.r")
+        change_everything(filled)
+        with pytest.raises(DeclarationChanged, match="dropped and made again since"):
+            old.insert([{"id": 8}])
+        with pytest.raises(DeclarationChanged, match=r"renamed to db\.s since"):
+            renamed.delete()
+
+
+def test_P28_files_that_had_to_go_are_an_error(filled: Warehouse) -> None:
+    """A transaction protects the files of the tables that it asked for, no others (P11)."""
+    with filled.transaction() as txn:
+        change_everything(filled)
+        cleaner.run(filled.metastore)
+        for name in ("db.t", "db.u"):
+            with pytest.raises(SnapshotExpired, match="after the Cleaner removed"):
+                txn.table(name).to_arrow()
 
 
 @pytest.mark.spark
-def test_P28_what_others_drop_and_make_anew_changes_no_snapshot(
-    spark: SparkSession, tmp_path: Path
+def test_P28_a_select_reads_the_declarations_of_its_transaction(
+    spark: SparkSession, filled: Warehouse
 ) -> None:
-    """repro_01, with RENAME, ADD COLUMNS, SQL and writes."""
-    with temporary_warehouse(tmp_path, spark) as warehouse, \
-            temporary_warehouse(tmp_path, spark) as other:
-        warehouse.create_table("db.t", "id int", partitioned_by=["p int"]).insert(
-            [{"id": 1, "p": 1}, {"id": 2, "p": 2}])
-        for name in ("db.u", "db.r"):
-            warehouse.create_table(name, "id int").insert([{"id": 1}])
-        frame = warehouse.table("db.t").read()
-        session = warehouse.session
+    from acid_platform.sql import SqlSession
+    from acid_platform.warehouse import Warehouse
+
+    with Warehouse.open(filled.path, spark=spark) as reader:
+        session = SqlSession(reader)
         session.run("START TRANSACTION")
-        with warehouse.snapshot() as seen, warehouse.transaction() as txn:
-            assert rows(txn.table("db.t")) == 2 and rows(txn.table("db.u")) == 1
-            other.table("db.t").drop_partition("p=1")
-            other.drop_table("db.u")
-            other.create_table("db.u", "other string")
-            other.table("db.r").rename("db.s")
-            other.table("db.s").add_columns("note string")
-            for view in (seen, txn):
-                assert rows(view.table("db.t")) == 2
-                assert view.table("db.u").to_arrow().to_pylist() == [{"id": 1}]
-                assert view.table("db.r").to_arrow().to_pylist() == [{"id": 1}]
-            with pytest.raises(NoSuchTable, match=r"no table db\.s when"):
-                seen.table("db.s")
-            answer = session.run("SELECT count(*), max(u.id) FROM db.t, db.u JOIN db.r ON true")
-            assert [tuple(row) for row in answer.collect()] == [(2, 1)]
-            with pytest.raises(DeclarationChanged, match="dropped and made again"):
-                txn.table("db.u").insert([{"id": 2}])
-            with pytest.raises(DeclarationChanged, match=r"renamed to db\.s"):
-                txn.table("db.r").insert([{"id": 2}])
-        session.run("ROLLBACK")
-        assert frame.count() == 2 and warehouse.table("db.t").count() == 1
-        assert warehouse.table("db.u").count() == 0
-        assert warehouse.table("db.s").to_arrow().to_pylist() == [{"id": 1, "note": None}]
+        reader.metastore.create_view("db.v", "SELECT 1 AS x", [("x", "int")])
+        change_everything(filled)
+        query = "SELECT count(*), max(u.id) FROM db.t, db.u JOIN db.r ON true"
+        assert [tuple(row) for row in session.run(query).collect()] == [(2, 7)]
+        with pytest.raises(NoSuchTable):
+            session.run("SELECT * FROM db.v")
 
 
 @pytest.mark.spark

@@ -41,6 +41,12 @@ def check_whole(sim: Simulation) -> None:
               txn, "holds", one, "and", other_txn, other)
     claim("T22", {one.record.name: key for key, one in state.tables.items()} == model.names,
           "tables")
+    for row in state.queue.values():
+        if "location" in row.properties:
+            left = state.known_table(row.table_id)
+            claim("P28", left is not None and row.partition in (
+                None, *(one.name for one in left.dropped_partitions)),
+                "forgotten before it is removed:", row)
     for table_id, table in state.tables.items():
         _write_ids(sim, table, model.tables[table_id])
 
