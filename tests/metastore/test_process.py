@@ -413,7 +413,8 @@ class FakeLink:
 
 
 def _txn(link: Any, beats: Heartbeats, number: int) -> Transaction:
-    answer = {"txn": number, "valid_txns": "9:9::", "write_ids": {}, "lists": {}, "stale": False}
+    answer = {"txn": number, "valid_txns": "9:9::", "write_ids": {}, "lists": {}, "stale": False,
+              "lost_overwrite": ""}
     return Transaction(link, beats, TxnType.DEFAULT, answer)
 
 
