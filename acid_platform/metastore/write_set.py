@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from acid_platform.metastore.codec import decode
@@ -90,9 +91,9 @@ def add(state: State, row: Committed) -> None:
     """
     if row.operation is Operation.INSERT:
         by_partition = state.inserts.setdefault(row.table_id, {})
-        known = by_partition.get(row.partition, ())
-        highest = max(known, key=lambda one: one.txn_id, default=row)
-        by_partition[row.partition] = [highest, row] if highest.txn_id > row.txn_id else [row]
+        above = [one for one in by_partition.get(row.partition, ()) if one.txn_id > row.txn_id]
+        highest = [max(above, key=attrgetter("txn_id"))] if above else []
+        by_partition[row.partition] = [*highest, row]
         return
     restore(state, row)
 

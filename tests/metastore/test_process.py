@@ -414,7 +414,7 @@ class FakeLink:
 
 def _txn(link: Any, beats: Heartbeats, number: int) -> Transaction:
     answer = {"txn": number, "valid_txns": "9:9::", "write_ids": {}, "lists": {}, "stale": False,
-              "interval": 5}
+              "interval": 5, "lost_overwrite": ""}
     return Transaction(link, beats, TxnType.DEFAULT, answer)
 
 

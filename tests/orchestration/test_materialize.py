@@ -223,6 +223,22 @@ def test_transient_errors_are_tried_again_as_the_policy_says(
     assert kinds(result).count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == attempts - 1
 
 
+def test_P30_an_overwrite_that_missed_an_insert_is_tried_again(place: Place) -> None:
+    place.table()
+
+    @acid_asset(table="db.t", retry_policy=dg.RetryPolicy(max_retries=2))
+    def t(context: dg.AssetExecutionContext, txn: Transaction) -> None:
+        if context.retry_number == 0:
+            place.write()
+        txn.table("db.t").truncate()
+
+    result = run(place, t)
+    assert result.success, failure(result)
+    assert kinds(result).count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == 1
+    assert place.directories() == ["base_0000003", "delta_0000001_0000001_0000"]
+    assert place.warehouse.metastore.locks() == []
+
+
 def test_a_metastore_out_of_reach_is_tried_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,7 @@ class Book:
     def conflict(self, txn: Txn, touched: set[tuple[int, str | None, str]]) -> str:
         """First committer wins: nobody replaces what he has not seen (T31, P6, P30)."""
         for table_id, partition, operation in touched:
-            write_id = txn.write_ids[table_id]
+            write_id = txn.write_ids.get(table_id, 0)
             for other in self.entity(table_id, partition).claims:
                 seen = self.sees(txn, self.txns[other.txn])
                 if seen and self.exclusive_writes:

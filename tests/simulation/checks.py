@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from acid_platform.metastore import write_set
 from acid_platform.metastore.declared import directories, seen_partitions
+from acid_platform.metastore.state import Component
 from acid_platform.metastore.state import Table as StateTable
-from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from acid_platform.transactions import Operation, TxnType, ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import claim
 from tests.simulation.disk import settled
 from tests.simulation.rules import Resource, Table, Txn, waits
@@ -49,6 +51,21 @@ def check_whole(sim: Simulation) -> None:
                 "forgotten before it is removed:", row)
     for table_id, table in state.tables.items():
         _write_ids(sim, table, model.tables[table_id])
+    _overwrites(sim)
+
+
+def _overwrites(sim: Simulation) -> None:
+    """P30: whatever an open writer overwrote now, it would be told what its snapshot misses."""
+    state, model = sim.process.machine.state, sim.model
+    for txn in state.open_txns():
+        if txn.kind is not TxnType.DEFAULT or not txn.has_snapshot:
+            continue
+        for table_id, partition in list(model.entities):
+            if table_id in state.tables:
+                wish = Component(txn.txn_id, table_id, partition, Operation.OVERWRITE)
+                found = write_set.conflict(state, txn, [wish])
+                known = model.conflict(model.txns[txn.txn_id], {(table_id, partition, "o")})
+                claim("P30", bool(found) == bool(known), txn, wish, found, "not", known)
 
 
 def _outcomes(sim: Simulation) -> None:

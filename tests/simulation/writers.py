@@ -103,12 +103,12 @@ class Writer(Actor):
     def _plans(self) -> list[LockRequest]:
         return [self._plan() for _ in range(self.pick(1, 1, 1, 2))]
 
-    def _plan(self) -> LockRequest:
+    def _plan(self, chosen: float = 0.0) -> LockRequest:
         table = self.pick("t", "t", "t", "u", "u", "u", "v", "v", "w")
         partition = None
         if table != "t" and self.chance < 0.7:
             partition = self.pick(*PARTITIONS)
-        chance = self.chance
+        chance = chosen or self.chance
         if chance < 0.08:
             return LockRequest(table, LockType.SHARED_READ, None, partition)
         if chance < 0.12:
@@ -130,7 +130,8 @@ class Writer(Actor):
         return LockType.EXCL_WRITE if strict else LockType.SHARED_WRITE
 
     def _lock(self, session: Session) -> None:
-        plans = self._plans()
+        # A transaction that has only read so far mostly replaces what it has read (P30).
+        plans = self._plans() if session.plans or self.chance < 0.3 else [self._plan(0.13)]
         held = [name.removeprefix("default.") for name in session.write_ids]
         if held and self.chance < 0.5:
             fitting = [one for one in (self._plan() for _ in range(4)) if one.table in held]
