@@ -83,7 +83,7 @@ class Table:
         The frame is lazy and keeps its snapshot: a read lease of the warehouse protects its files
         until `Warehouse.release`, `close` or `acid.read.lease.max` (P12); an action later than that
         raises SnapshotExpired once the files are gone. Rows come in no particular order. Raises
-        UnknownColumn, InvalidExpression, NotEnoughHistory.
+        UnknownColumn, InvalidExpression, NotEnoughHistory, SnapshotExpired (P29).
         """
         record = self.record
         scan = self._warehouse.leases.scan(record, where, _parsed(snapshot))
@@ -98,7 +98,8 @@ class Table:
         Only the wanted columns are decoded. `where` may compare columns with literals and each
         other; what only Spark evaluates is refused. Timestamps have no zone: wall clock (P17).
         Of insert-only tables ORC and Parquet are read. Raises UnknownColumn, InvalidExpression,
-        UnsupportedStatement, UnsupportedLayout, NotEnoughHistory, CorruptFile.
+        UnsupportedStatement, UnsupportedLayout, NotEnoughHistory, CorruptFile, and SnapshotExpired
+        when this process was stopped for so long that files could be removed (P29).
         """
         return self._warehouse.leases.rows(self.record, columns, where, _parsed(snapshot), row_id)
 
