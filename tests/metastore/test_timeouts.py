@@ -338,6 +338,15 @@ def test_P29_who_never_speaks_again_is_waited_for_one_old_timeout(world: World) 
     assert state(world, lost.id) == "a"
 
 
+def test_P29_a_shorter_timeout_waits_for_nobody_when_nobody_is_there(world: World) -> None:
+    world.set("hive.txn.timeout", "6s")
+    reopened(world)
+    txn = world.write()
+    world.clock.advance(LONG)
+    world.tick()
+    assert state(world, txn.id) == "a"
+
+
 def test_P29_a_longer_timeout_counts_at_once(world: World) -> None:
     world.set("hive.txn.timeout", "6s")
     world.clock.advance(1)
