@@ -90,7 +90,7 @@ class Table:
         The frame is lazy and keeps its snapshot: a read lease of the warehouse protects its files
         until `Warehouse.release`, `close` or `acid.read.lease.max` (P12); an action later than that
         raises SnapshotExpired once the files are gone. Rows come in no particular order. Raises
-        UnknownColumn, InvalidExpression, NotEnoughHistory.
+        UnknownColumn, InvalidExpression, NotEnoughHistory, SnapshotExpired (P29).
         """
         scan = self._warehouse.leases.scan(self._name, where, _parsed(snapshot))
         return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id, self.name)
@@ -104,7 +104,8 @@ class Table:
         Only the wanted columns are decoded. `where` may compare columns with literals and each
         other; what only Spark evaluates is refused. Timestamps have no zone: wall clock (P17).
         Of insert-only tables ORC and Parquet are read. Raises UnknownColumn, InvalidExpression,
-        UnsupportedStatement, UnsupportedLayout, NotEnoughHistory, CorruptFile.
+        UnsupportedStatement, UnsupportedLayout, NotEnoughHistory, CorruptFile, and SnapshotExpired
+        when this process was stopped for so long that files could be removed (P29).
         """
         return self._warehouse.leases.rows(self._name, columns, where, _parsed(snapshot), row_id)
 

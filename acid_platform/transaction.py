@@ -191,8 +191,8 @@ class TransactionTable:
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> DataFrame:
         """Rows as Table.read; valid until the transaction ends."""
-        return filtered(
-            lambda: self._spark, self._scan(where), columns, where, row_id, self.name)
+        scan = self._scan(where)
+        return filtered(lambda: self._spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False

@@ -289,7 +289,8 @@ def drop(turn: Turn, args: Body) -> None:
 def _set(state: State, at: int, body: Body) -> None:
     before = state.settings.integer("hive.txn.timeout")
     state.settings = state.settings.with_value(body["name"], body["value"])
-    if state.settings.integer("hive.txn.timeout") < before:
+    told = next(state.open_txns(), None) or state.locks or state.cleaning
+    if told and state.settings.integer("hive.txn.timeout") < before:
         state.longest_timeout = max(state.longest_timeout, before)
         state.timers.shortened = state.timers.now
 

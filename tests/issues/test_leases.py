@@ -1,1 +1,133 @@
-"""A reader whose lease is over gets SnapshotExpired, and never fewer rows (P12, P29)."""
+"""A lease is checked where it matters, and who lives is heard in time (P12, P29).
+
+Once a reader that was stopped for longer than `hive.txn.timeout`, or a snapshot that was not read
+for `acid.read.lease.max`, gave no rows as if there were none; and a handle that made the timeout
+shorter was reaped, since it went on beating at half of the old one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from acid_platform.errors import SnapshotExpired
+from acid_platform.metastore import Metastore
+from acid_platform.services import cleaner
+from acid_platform.warehouse import Warehouse
+from tests.compaction.killed_worker import work
+from tests.conftest import temporary_warehouse
+from tests.issues.stopped_reader import MODES
+from tests.metastore.processes import until
+from tests.orchestration.local_writes import insert
+
+NAME = "db.t"
+REAPER = {"hive.timedout.txn.reaper.interval": "0.1s", "hive.timedout.txn.reaper.start": "0s"}
+
+
+@pytest.fixture
+def both_readers() -> None:
+    """Each test here chooses how it reads."""
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    """A table of two deltas with a row each; nothing here starts a JVM."""
+    with temporary_warehouse(tmp_path / "wh") as opened:
+        opened.create_table(NAME, "v string")
+        for value in "ab":
+            with opened.transaction() as txn:
+                insert(txn, NAME, [value])
+        yield opened
+
+
+def clean_away(warehouse: Warehouse) -> None:
+    """What open snapshots might read is gone afterwards, since none of them is open any more."""
+    root = Path(warehouse.table(NAME).location)
+    assert work(warehouse, NAME) == "published"
+    cleaner.run(warehouse.metastore)
+    assert [one.name[:4] for one in root.iterdir()] == ["base"]
+
+
+def open_txns(metastore: Metastore) -> list[int]:
+    return [row["txnid"] for row in metastore.transactions() if row["state"] == "OPEN"]
+
+
+@pytest.mark.parametrize("modes", [
+    ("count", "txn to_arrow"), pytest.param(MODES, marks=pytest.mark.slow)])
+def test_P29_a_reader_that_was_stopped_beyond_its_timeout_gives_an_error(
+    warehouse: Warehouse, modes: tuple[str, ...]
+) -> None:
+    """All of them are stopped together; their leases are reaped, the files compacted and cleaned.
+    """
+    metastore = warehouse.metastore
+    for name, value in {**REAPER, "hive.txn.timeout": "3s"}.items():
+        metastore.set(name, value)
+    warehouse.table(NAME).compact("major", wait=False)
+    command = [sys.executable, "-m", "tests.issues.stopped_reader", warehouse.path, NAME]
+    readers = {mode: subprocess.Popen([*command, mode], stdout=subprocess.PIPE, text=True)
+               for mode in modes}
+    processes = {mode: psutil.Process(one.pid) for mode, one in readers.items()}
+    try:
+        until(lambda: {mode for mode, one in processes.items()
+                       if one.status() == psutil.STATUS_STOPPED} == set(modes), 120)
+        until(lambda: not open_txns(metastore), 60)
+        metastore.set("hive.txn.timeout", "300s")
+        clean_away(warehouse)
+    finally:
+        for one in readers.values():
+            os.kill(one.pid, signal.SIGCONT)
+    said = {mode: one.communicate(timeout=300)[0].strip() for mode, one in readers.items()}
+    aborted = dict.fromkeys([mode for mode in modes if mode.startswith("txn")], "TxnAborted")
+    assert said == dict.fromkeys(modes, "SnapshotExpired") | aborted
+    assert warehouse.table(NAME).count() == 2
+
+
+def test_P29_P12_a_snapshot_that_nobody_read_for_too_long_gives_an_error(
+    warehouse: Warehouse,
+) -> None:
+    held = warehouse.snapshot()
+    table = held.table(NAME)
+    assert table.to_arrow().num_rows == 2
+    warehouse.metastore.set("acid.read.lease.max", "0.0001h")
+    until(lambda: not open_txns(warehouse.metastore))
+    warehouse.table(NAME).compact("major", wait=False)
+    clean_away(warehouse)
+    with pytest.raises(SnapshotExpired, match="no read for"):
+        table.read()
+    with pytest.raises(SnapshotExpired, match="no read for"):
+        table.to_arrow()
+    held.close()
+
+
+def test_P12_a_snapshot_whose_block_has_ended_gives_an_error(warehouse: Warehouse) -> None:
+    with warehouse.snapshot() as held:
+        table = held.table(NAME)
+        assert table.to_arrow().num_rows == 2
+    for read in (table.read, table.to_arrow):
+        with pytest.raises(SnapshotExpired, match="its block has ended"):
+            read()
+
+
+def test_P29_a_shorter_timeout_counts_at_once_for_the_heartbeats_of_every_handle(
+    tmp_path: Path,
+) -> None:
+    """No reaper runs in the first 100 s: the beats alone are looked at."""
+    with Metastore.connect(tmp_path / "m") as other:
+        with Metastore.connect(tmp_path / "m", settings={"hive.txn.timeout": "2s"}) as first:
+            mine, theirs = first.begin(), other.begin()
+
+            def beats() -> set[int]:
+                return {row["txnid"] for row in first.transactions()
+                        if row["lastheartbeattime"] >= row["startedtime"] + 500}
+
+            until(lambda: beats() == {mine.id, theirs.id}, 20)
+            mine.commit()
+            theirs.commit()
+        other.stop()

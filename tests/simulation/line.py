@@ -280,7 +280,7 @@ class Line(Declarations):
         value("P9", own)
         if args["name"] == "hive.txn.timeout":
             timeout = int(args["value"].rstrip("s")) * 1000
-            if timeout < self.timeout:
+            if timeout < self.timeout and (self.open or self.queue or self.cleaning):
                 self.longer, self.shortened = max(self.longer, self.timeout), clock
             self.timeout = timeout
 

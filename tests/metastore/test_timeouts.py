@@ -1,0 +1,399 @@
+"""Timeouts count by the steady clock, and by what clients know of them (P7, P29)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acid_platform.clock import LONGEST_LOOK_AWAY, ManualClock, SystemClock
+from acid_platform.errors import CompactionLost, LeaseHeld, LockTimeout, TooManyOpenTxns
+from acid_platform.metastore import image
+from acid_platform.metastore.codec import encode
+from acid_platform.metastore.keeper import Keeper
+from acid_platform.metastore.keeper import Request as Asked
+from acid_platform.metastore.machine import Machine
+from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.transaction import Heartbeats, Transaction
+from acid_platform.services import initiator
+from acid_platform.transactions import TxnType
+from tests.metastore.local import local_metastore
+from tests.metastore.processes import until
+from tests.metastore.world import INSERT, E, W, Waits, World
+
+DAY, TIMEOUT = 86_400_000, 300_000
+LONG = 180_000
+"""Longer than the reaper's interval and its start delay."""
+
+jumps = pytest.mark.parametrize("jump", [-DAY, DAY])
+
+
+def state(world: World, txn: int) -> str:
+    found: str = world.call("outcome_of_txn", txn=txn)["state"]
+    return found
+
+
+def reopened(world: World, folded: bool = False) -> None:
+    """The metastore starts again, out of a fold or out of the events since the beginning."""
+    if folded:
+        again = Machine(image.restore(image.live_rows(world.state), image.counters(world.state)))
+    else:
+        again = Machine()
+        again.replay(world.events)
+    again.wake(world.clock.moment())
+    world.machine = again
+
+
+# --- the wall clock jumps ------------------------------------------------------------------------
+
+
+@jumps
+def test_P29_a_jump_of_the_wall_clock_aborts_nobody_and_stops_no_reaper(
+    world: World, jump: int
+) -> None:
+    alive, lost, lease = world.write(), world.write(), world.read()
+    world.tick(LONG)
+    world.clock.set_wall(jump)
+    world.tick()
+    assert [state(world, one.id) for one in (alive, lost, lease)] == ["o", "o", "o"]
+    world.call("heartbeat", txns=[alive.id, lease.id])
+    world.tick(TIMEOUT - LONG + 1)
+    world.tick(LONG - 1)
+    assert [state(world, one.id) for one in (alive, lost, lease)] == ["o", "a", "o"]
+
+
+@jumps
+def test_P29_P12_a_lease_ends_so_long_after_its_last_read(world: World, jump: int) -> None:
+    lease = world.read()
+    world.clock.set_wall(jump)
+    for _ in range(36):
+        world.call("heartbeat", txns=[lease.id])
+        world.tick(100_000)
+    assert state(world, lease.id) == "o"
+    world.tick(1)
+    assert state(world, lease.id) == "a"
+
+
+@jumps
+def test_P29_L11_a_wait_for_a_lock_is_as_long_as_was_said(world: World, jump: int) -> None:
+    world.begin(LockRequest("t", E))
+    waiting = world.begin_request(LockRequest("t", W, INSERT), wait=60)
+    world.clock.set_wall(jump)
+    world.tick(59_999)
+    with pytest.raises(Waits):
+        world.answer(waiting)
+    world.tick(1)
+    with pytest.raises(LockTimeout, match="within 60 s"):
+        world.answer(waiting)
+
+
+@jumps
+def test_P29_P7_a_restart_gives_a_waiting_lock_its_whole_time_again(
+    world: World, jump: int
+) -> None:
+    world.begin(LockRequest("t", E))
+    waiting = world.begin_request(LockRequest("t", W, INSERT), wait=60)
+    world.tick(59_999)
+    world.clock.set_wall(jump)
+    reopened(world)
+    world.tick(59_999)
+    with pytest.raises(Waits):
+        world.answer(waiting)
+    world.tick(1)
+    with pytest.raises(LockTimeout, match="within 60 s"):
+        world.answer(waiting)
+
+
+@jumps
+def test_P29_T16_a_lock_without_a_transaction_lives_by_its_own_heartbeats(
+    world: World, jump: int
+) -> None:
+    ext = world.call("lock_alone", locks=[encode(LockRequest("t", E))], wait=0)["ext"]
+    world.tick(LONG)
+    world.clock.set_wall(jump)
+    world.tick(TIMEOUT - LONG)
+    assert world.call("locks")["rows"]
+    world.call("heartbeat_lock", ext=ext)
+    world.tick(TIMEOUT)
+    assert world.call("locks")["rows"]
+    world.tick(LONG)
+    assert not world.call("locks")["rows"]
+
+
+@jumps
+def test_P29_T2_the_gauge_is_counted_at_its_interval(world: World, jump: int) -> None:
+    world.set("hive.max.open.txns", "2")
+    world.begin()
+    world.begin()
+    world.clock.set_wall(jump)
+    world.begin()
+    world.clock.advance(1000)
+    with pytest.raises(TooManyOpenTxns):
+        world.begin()
+
+
+@jumps
+def test_P29_P9_a_service_keeps_its_lease_for_one_timeout(world: World, jump: int) -> None:
+    world.call("hold_service", service="Cleaner", holder="one")
+    world.clock.set_wall(jump)
+    world.clock.advance(TIMEOUT)
+    with pytest.raises(LeaseHeld):
+        world.call("hold_service", service="Cleaner", holder="other")
+    world.clock.advance(1)
+    world.call("hold_service", service="Cleaner", holder="other")
+
+
+@jumps
+@pytest.mark.parametrize("restart", [False, True])
+def test_P29_P21_a_cleaner_that_died_is_waited_for_one_timeout(
+    world: World, jump: int, restart: bool
+) -> None:
+    world.insert()
+    world.insert()
+    world.compact()
+    (task,) = world.ready()
+    world.cleaning("start_cleaning", task)
+    world.clock.set_wall(jump)
+    if restart:
+        reopened(world)
+    world.clock.advance(TIMEOUT - 1)
+    assert [one["reason"] for one in world.blocked()] == ["a Cleaner is at work on it"]
+    world.clock.advance(1)
+    assert [one.id for one in world.ready()] == [task.id]
+
+
+@jumps
+def test_P29_C38_delayed_cleanup_waits_the_retention_and_no_longer(world: World, jump: int) -> None:
+    """Foreign readers hold no lease: a clock set forward must not take their files (P25)."""
+    world.set("hive.compactor.delayed.cleanup.enabled", "true")
+    world.insert()
+    world.insert()
+    world.compact()
+    world.clock.set_wall(jump)
+    world.clock.advance(300_000)
+    until_then = world.clock.now_ms()
+    (blocked,) = world.blocked()
+    assert blocked["reason"] == f"delayed cleanup, until {until_then}"
+    world.clock.advance(1)
+    assert len(world.ready()) == 1
+
+
+@jumps
+@pytest.mark.parametrize("restart", [False, True])
+def test_P29_C48_a_failed_cleaning_is_tried_again_after_its_wait(
+    world: World, jump: int, restart: bool
+) -> None:
+    world.insert()
+    world.insert()
+    world.compact()
+    (task,) = world.ready()
+    world.cleaning("start_cleaning", task)
+    world.cleaning("cleaning_failed", task, error="no network")
+    world.clock.set_wall(jump)
+    if restart:
+        reopened(world)  # how much time passed meanwhile can't be told: at most the whole wait
+    if not restart or jump < 0:
+        world.clock.advance(299_999)
+        assert "no network" in world.blocked()[0]["reason"]
+        world.clock.advance(1)
+    assert [one.id for one in world.ready()] == [task.id]
+
+
+@jumps
+def test_P29_C54_what_aborts_left_is_tried_again_after_its_wait(world: World, jump: int) -> None:
+    world.set("hive.compactor.abortedtxn.threshold", "0")
+    world.abort(world.write())
+    (task,) = world.ready()
+    world.cleaning("start_cleaning", task)
+    world.cleaning("cleaning_failed", task, error="no network")
+    world.clock.set_wall(jump)
+    world.clock.advance(299_999)
+    assert "no network" in world.blocked()[0]["reason"]
+    world.clock.advance(1)
+    assert len(world.ready()) == 1
+
+
+@jumps
+@pytest.mark.parametrize("restart", [False, True])
+def test_P29_C25_a_worker_at_work_is_not_revoked(world: World, jump: int, restart: bool) -> None:
+    world.set("hive.compactor.worker.timeout", "1000s")
+    world.insert()
+    world.insert()
+    world.request()
+    task = world.take_task()
+    assert task is not None
+    txn, _ = world.begin_compaction(task)
+    world.clock.set_wall(jump)
+    if restart:
+        reopened(world)
+    world.clock.advance(1_000_000)
+    assert world.call("revoke_workers", host=None)["ids"] == []
+    world.clock.advance(1)
+    assert world.call("revoke_workers", host=None)["ids"] == [task.id]
+    with pytest.raises(CompactionLost):
+        world.commit_compaction(task, txn)
+
+
+@jumps
+def test_P29_C1_the_initiator_misses_nothing_that_changed(world: World, jump: int) -> None:
+    metastore = local_metastore(world)
+    world.insert()
+    since = metastore.moment()
+    assert not initiator.run(metastore, world.clock.now_ms(), since)
+    world.clock.set_wall(jump)
+    world.insert()
+    assert [one.table for one in initiator.run(metastore, world.clock.now_ms(), since)] == [
+        "default.t"]
+    since = metastore.moment()
+    reopened(world)
+    assert len(initiator.run(metastore, world.clock.now_ms(), since)) == 1
+
+
+@jumps
+def test_P29_people_see_wall_time_as_the_clock_is_set_now(world: World, jump: int) -> None:
+    txn = world.write()
+    world.clock.advance(5000)
+    world.clock.set_wall(jump)
+    world.clock.advance(2000)
+    (row,) = world.call("transactions")["rows"]
+    assert row["lastheartbeattime"] == world.clock.now_ms() - 7000
+    assert world.call("locks")["rows"][0]["last_heartbeat"] == world.clock.now_ms() - 7000
+    world.commit(txn)
+    assert world.state.ended[txn.id].ended == world.clock.now_ms()
+
+
+def test_P29_P3_a_clock_set_forward_makes_no_outcome_forgotten(tmp_path: Path) -> None:
+    clock = ManualClock()
+    keeper = Keeper(tmp_path / "m.duckdb", clock)
+    keeper.round([Asked("one", "create_database", {"name": "d", "if_not_exists": False})], None)
+    for passed, seen in ((0, "done"), (DAY + 1, "unseen")):
+        clock.set_wall(30 * DAY)
+        clock.advance(passed)
+        keeper.fold()
+        assert keeper.outcome({"request_id": "one"})["seen"] == seen
+    keeper.close()
+
+
+def test_P29_time_in_which_the_process_was_stopped_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While it stands still it hears of nobody: that they were silent says nothing."""
+    passed = [7_000_000_000]
+    monkeypatch.setattr(time, "monotonic_ns", lambda: passed[0])
+    clock = SystemClock()
+    first = clock.moment().steady
+    passed[0] += 1_500_000_000
+    assert clock.moment().steady == first + 1500
+    passed[0] += 3600 * 1_000_000_000
+    assert clock.moment().steady == first + 1500 + LONGEST_LOOK_AWAY
+
+
+# --- the timeout changes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("restart", ["no", "replayed", "folded"])
+def test_P29_a_shorter_timeout_waits_for_who_does_not_know_it(world: World, restart: str) -> None:
+    """Silent clients were told 150 s between heartbeats; the others heard of 3 s."""
+    ignorant, told = world.write(), world.write()
+    world.set("hive.timedout.txn.reaper.start", "0s")
+    world.set("hive.timedout.txn.reaper.interval", "1s")
+    world.clock.advance(1)
+    world.set("hive.txn.timeout", "6s")
+    world.clock.advance(1)
+    assert world.call("heartbeat", txns=[told.id])["interval"] == 3000
+    later = world.write()
+    if restart != "no":
+        reopened(world, restart == "folded")
+    world.clock.advance(1)
+    for one in (told, later):
+        assert world.call("heartbeat_one", txn=one.id, read=False) == {"interval": 3000}
+    world.tick(6000)
+    assert {state(world, one.id) for one in (ignorant, told, later)} == {"o"}
+    world.tick(1000)
+    assert [state(world, one.id) for one in (ignorant, told, later)] == ["o", "a", "a"]
+    world.tick(TIMEOUT - 7010)
+    assert state(world, ignorant.id) == "o"
+    world.call("heartbeat", txns=[ignorant.id])
+    world.tick(6000)
+    assert state(world, ignorant.id) == "o"
+    world.tick(1000)
+    assert state(world, ignorant.id) == "a"
+    assert world.state.longest_timeout == 0
+    reopened(world)
+    last = world.write()
+    world.clock.advance(7001)
+    world.tick()
+    assert state(world, last.id) == "a"
+
+
+def test_P29_who_never_speaks_again_is_waited_for_one_old_timeout(world: World) -> None:
+    lost = world.write()
+    world.tick(LONG)
+    world.set("hive.txn.timeout", "6s")
+    world.tick(TIMEOUT - LONG)
+    assert state(world, lost.id) == "o"
+    world.tick(LONG)
+    assert state(world, lost.id) == "a"
+
+
+def test_P29_a_shorter_timeout_waits_for_nobody_when_nobody_is_there(world: World) -> None:
+    world.set("hive.txn.timeout", "6s")
+    reopened(world)
+    txn = world.write()
+    world.clock.advance(LONG)
+    world.tick()
+    assert state(world, txn.id) == "a"
+
+
+def test_P29_a_longer_timeout_counts_at_once(world: World) -> None:
+    world.set("hive.txn.timeout", "6s")
+    world.clock.advance(1)
+    txn = world.write()
+    world.set("hive.txn.timeout", "600s")
+    world.tick(600_000)
+    assert state(world, txn.id) == "o"
+    world.tick(LONG)
+    assert state(world, txn.id) == "a"
+
+
+def test_P29_whoever_asks_about_a_transaction_is_told_the_interval(world: World) -> None:
+    mine, other = local_metastore(world), local_metastore(world)
+    assert mine._beats.interval == other._beats.interval == 150
+    txn = other.begin()
+    mine.set("hive.txn.timeout", "6s")
+    assert (mine._beats.interval, other._beats.interval) == (3, 150)
+    txn.heartbeat()
+    assert other._beats.interval == 3
+    mine.set("acid.heartbeat.interval", "1s")
+    txn.lock("t", "SHARED_READ")
+    assert (mine._beats.interval, other._beats.interval) == (1, 1)
+    for one in (mine, other):
+        one.close()
+
+
+class Answers:
+    """A metastore that counts heartbeats and tells an interval of a minute."""
+
+    beats = 0
+
+    def call(self, op: str, **args: Any) -> dict[str, Any]:
+        self.beats += 1
+        return {"aborted": [], "unknown": [], "interval": 60_000}
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def test_P29_a_beat_that_is_waited_for_comes_earlier_when_the_interval_shrinks() -> None:
+    link: Any = Answers()
+    beats = Heartbeats(link)
+    answer = {"txn": 1, "valid_txns": "9:9::", "write_ids": {}, "lists": {}, "stale": False,
+              "interval": 60_000}
+    txn = Transaction(link, beats, TxnType.DEFAULT, answer)
+    until(lambda: beats._shares)
+    beats.learn(1)
+    until(lambda: link.beats == 1)
+    assert not txn.ended and beats.interval == 60
+    beats.close()
