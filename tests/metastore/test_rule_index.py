@@ -113,11 +113,13 @@ RULES: dict[str, str | NotBuilt] = {
     "P10": "test_P10_network_file_systems_are_refused",
     "P12": "test_P12_a_lease_ends_after_the_last_read",
     "P24": "test_P24_adoption",
+    "P31": "test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was",
 }
 
 
 EVERY = [
-    *numbered("T", 47), *numbered("S", 18), *numbered("L", 16), *numbered("P", 10), "P12", "P24",
+    *numbered("T", 47), *numbered("S", 18), *numbered("L", 16), *numbered("P", 10),
+    "P12", "P24", "P31",
 ]
 
 

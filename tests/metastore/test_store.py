@@ -253,8 +253,8 @@ def test_P8_a_migration_that_fails_changes_nothing_and_can_be_tried_again(
 def test_P8_a_newer_schema_is_refused(path: Path) -> None:
     Store(path).close()
     with duckdb.connect(str(path)) as raw:
-        raw.execute("UPDATE meta SET value = '7' WHERE key = 'schema_version'")
-    with pytest.raises(MetastoreIncompatible, match="version 7, this program knows 6"):
+        raw.execute("UPDATE meta SET value = '8' WHERE key = 'schema_version'")
+    with pytest.raises(MetastoreIncompatible, match="version 8, this program knows 7"):
         Store(path)
 
 
