@@ -17,8 +17,8 @@ def refuse_path_trouble(what: str, name: str) -> None:
         trouble = "holds a separator of paths"
     elif any(unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp") for one in name):
         trouble = "holds a control character"
-    elif len(name.encode()) > 200:
-        trouble = "has more than 200 bytes"
+    elif len(name.encode()) > 240:
+        trouble = "has more than 240 bytes"
     if trouble:
         raise InvalidDefinition(f"{what} {name!r} {trouble}, and can't be part of a path; take"
                                 " another name")

@@ -43,6 +43,11 @@ class Home:
         return self.path / "metastore.duckdb"
 
     @property
+    def made(self) -> bool:
+        """Whether there is a metastore."""
+        return self.database.exists()
+
+    @property
     def lock(self) -> Path:
         return self.path / "server.lock"
 

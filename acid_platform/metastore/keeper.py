@@ -19,7 +19,6 @@ from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavaila
 from acid_platform.metastore import image
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.counters import Counters
-from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.machine import READS, Machine
 from acid_platform.metastore.state import State
 from acid_platform.metastore.store import Error, Store
@@ -62,7 +61,7 @@ class Keeper:
         self._since_fold = 0
         self._folded_at = time.monotonic()
         self.machine = self._load()
-        self._notice_copy(Ground.of(database))
+        self._notice_copy()
 
     @property
     def state(self) -> State:
@@ -167,9 +166,9 @@ class Keeper:
         machine.wake(self._clock.moment())
         return machine
 
-    def _notice_copy(self, found: Ground) -> None:
+    def _notice_copy(self) -> None:
         """Of files that were copied the original may live (P31)."""
-        known = self.store.ground
+        known, found = self.store.ground, self.store.ground_now
         if known is not None and not known.holds(found):
             events = self.machine.copied(self._clock.moment()).events
             if events:

@@ -231,7 +231,7 @@ def _inodes(home: Home) -> list[tuple[int, int]] | None:
     """What the directory's path and its lock name; None if there is nothing."""
     try:
         found = [os.stat(one) for one in (home.path, home.lock)]
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return None
     return [(one.st_dev, one.st_ino) for one in found]
 

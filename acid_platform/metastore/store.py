@@ -296,6 +296,10 @@ class Store:
         with self._transaction():
             self._set_meta({GROUND: str(found)})
 
+    @property
+    def ground_now(self) -> Ground:
+        return Ground.of(self._path)
+
     def end_exports(self) -> None:
         for one in self._exports.values():
             one.close()

@@ -90,7 +90,7 @@ class Local:
         if not self._key or self.home.unfinished.exists():
             return
         try:
-            same = self.home.database.exists() and self.home.read_authkey() == self._key
+            same = self.home.made and self.home.read_authkey() == self._key
         except FileNotFoundError:
             same = False
         if not same:

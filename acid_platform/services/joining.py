@@ -2,7 +2,8 @@
 
 The root of a warehouse carries its identity in `_acid_warehouse.json`, the metastore has it too.
 The metastore gets one first, then the root, then the metastore notes that the root has it: a root
-that lacks the file later on is not the one that it was.
+that lacks the file later on is not the one that it was. Loads no file system but the local one
+unless it has to: every command passes here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from acid_platform.errors import MetastoreMissing, WarehouseMismatch, WarehouseN
 from acid_platform.layout.names import is_hidden
 from acid_platform.location import METASTORE_DIRECTORY, Location
 from acid_platform.metastore.client import Metastore
-from acid_platform.storage.files import Files
+from acid_platform.metastore.places import is_uri
 
 IDENTITY = "_acid_warehouse.json"
 """Hidden from readers by its underscore."""
@@ -36,10 +37,9 @@ class Mark:
     @classmethod
     def read(cls, root: str) -> Mark | None:
         """None if the root has none. Raises WarehouseMismatch if it can't be understood."""
-        files, path = Files.of(root)
-        file = f"{path}/{IDENTITY}"
+        file = f"{root}/{IDENTITY}"
         try:
-            said = json.loads(files.read(file))
+            said = json.loads(_read(file))
             return cls(str(said["warehouse"]), str(said.get("metastore", "")))
         except FileNotFoundError:
             return None
@@ -61,28 +61,40 @@ class Mark:
 
     def _write(self, root: str, into_place: Callable[[Path, Path], object]) -> None:
         """Raises WarehouseNotWritable, FileExistsError."""
-        files, path = Files.of(root)
-        files.make_directory(path)
         said = json.dumps({"warehouse": self.identity, "metastore": self.metastore}).encode()
-        if not files.local:
+        if is_uri(root):
+            from acid_platform.storage.files import Files
+
+            files, path = Files.of(root)
             files.write(f"{path}/{IDENTITY}", said)
             return
-        draft = Path(path, f"{IDENTITY}.{uuid.uuid4().hex}")
+        draft = Path(root, f"{IDENTITY}.{uuid.uuid4().hex}")
         try:
+            draft.parent.mkdir(parents=True, exist_ok=True)
             with draft.open("xb") as file:
                 file.write(said)
                 file.flush()
                 os.fsync(file.fileno())
-            into_place(draft, Path(path, IDENTITY))
-            _sync(path)
+            into_place(draft, Path(root, IDENTITY))
+            _sync(root)
         except FileExistsError:
             raise
         except OSError as error:
             raise WarehouseNotWritable(
-                f"{path}/{IDENTITY} can't be written: {error}; choose another ACID_WAREHOUSE or its"
+                f"{root}/{IDENTITY} can't be written: {error}; choose another ACID_WAREHOUSE or its"
                 " permissions") from error
         finally:
             draft.unlink(missing_ok=True)
+
+
+def _read(file: str) -> bytes:
+    """Raises FileNotFoundError."""
+    if is_uri(file):
+        from acid_platform.storage.files import Files
+
+        files, path = Files.of(file)
+        return files.read(path)
+    return Path(file).read_bytes()
 
 
 def _sync(directory: str) -> None:
@@ -171,8 +183,6 @@ def refuse_other_home(place: Location, mark: Mark) -> None:
     """Two copies of one metastore must not serve one root. Raises WarehouseMismatch."""
     if place.shared or not mark.metastore or mark.metastore.startswith("tcp://"):
         return
-    if not Files.of(place.warehouse)[0].local and not os.path.isabs(mark.metastore):
-        return
     home = os.path.join(place.warehouse, mark.metastore)
     if os.path.realpath(home) == os.path.realpath(place.metastore):
         return
@@ -203,6 +213,8 @@ def _ways() -> str:
 
 def table_directories(root: str) -> Iterator[tuple[str, str, str]]:
     """(database, table, location) of each directory below `db.db` that is not empty."""
+    from acid_platform.storage.files import Files
+
     files, path = Files.of(root)
     for database in sorted(files.children(path), key=lambda one: str(one.base_name)):
         name, _, suffix = database.base_name.rpartition(".")

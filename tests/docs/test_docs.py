@@ -165,7 +165,7 @@ def test_settings_targets_and_commands_exist(page: Path) -> None:
     known = set(re.findall(r"^\.PHONY: (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert targets - known == set()
     for line in _commands(text):
-        _require_command(re.findall(r"^acid ([a-z]+)(?: ([a-z]+))?", line))
+        _require_command(re.findall(r"^acid ([a-z]+)(?: ([a-z-]+))?", line))
 
 
 def _commands(text: str) -> list[str]:

@@ -32,6 +32,7 @@ from acid_platform.metastore.store import Store
 from acid_platform.metastore.turn import Event
 from acid_platform.rebuild import rebuild
 from acid_platform.services import cleaner
+from acid_platform.services.fsck import examine
 from acid_platform.services.joining import IDENTITY
 from acid_platform.services.recovery import restore
 from acid_platform.transactions import Operation
@@ -189,6 +190,7 @@ def test_P31_a_new_warehouse_at_the_old_path_is_not_taken_for_the_moved_one(root
             stop(stranger)
 
 
+@pytest.mark.slow
 def test_P31_every_acknowledged_commit_is_there_after_a_move(root: Path) -> None:
     """A writer commits all the time while the directory is moved under it."""
     moved, acknowledged = root.parent / "moved", root.parent / "acknowledged"
@@ -250,6 +252,7 @@ def test_P31_a_root_without_its_identity_is_not_taken_for_the_warehouse(root: Pa
         stop(warehouse)
 
 
+@pytest.mark.slow
 def test_P31_processes_that_make_one_warehouse_agree_on_its_identity(root: Path) -> None:
     script = ("import sys\nfrom acid_platform import Warehouse\n"
               "sys.stdin.read()\nwith Warehouse.open(sys.argv[1]) as w: print(w.tables())\n")
@@ -336,6 +339,11 @@ def test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was(root: P
     warehouse = filled(root, outside)
     warehouse.create_table("db.gone", "id int, v string", location=str(root.parent / "gone"))
     insert(warehouse, "db.gone", (1, "A"))
+    with warehouse.metastore.begin() as lost:
+        lost.abort()
+    left = outside / f"_tmp_{lost.id:07d}_left" / "part-0"  # the Cleaner's, or fsck's
+    left.parent.mkdir()
+    left.write_bytes(b"half")
     reader = warehouse.metastore.open_snapshot()  # the Cleaner has to leave db.gone
     warehouse.drop_table("db.gone")
     warehouse.metastore.backup(file)
@@ -353,6 +361,7 @@ def test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was(root: P
                     locks=[LockRequest("db.far", LockType.SHARED_WRITE, operation)])
         with pytest.raises(ForeignLocation, match="compaction is refused"):
             restored.metastore.request_compaction("db.far", None, "major")
+        examine(restored.metastore, repair=True)
         insert(restored, "db.t", (3, "C"))
         assert ids(restored) == [1, 2, 3]
         for name in ("db.t", "db.far"):
@@ -553,7 +562,7 @@ def test_P31_directories_that_enclose_each_other_are_refused(root: Path) -> None
         stop(warehouse)
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", ".", "a\nb", "a\\b", " a", "x" * 201, "a\x7f"])
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "a\nb", "a\\b", " a", "x" * 241, "a\x7f"])
 def test_P31_names_that_are_no_part_of_a_path_are_refused(world: World, name: str) -> None:
     table = {"location": "place", "columns": [["id", "int"]]}
     with pytest.raises(InvalidDefinition):

@@ -114,12 +114,13 @@ RULES: dict[str, str | NotBuilt] = {
     "P12": "test_P12_a_lease_ends_after_the_last_read",
     "P24": "test_P24_adoption",
     "P30": "test_P30_an_overwrite_that_misses_an_insert_is_told_at_its_lock",
+    "P31": "test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was",
 }
 
 
 EVERY = [
     *numbered("T", 47), *numbered("S", 18), *numbered("L", 16), *numbered("P", 10), "P12", "P24",
-    "P30",
+    "P30", "P31",
 ]
 
 

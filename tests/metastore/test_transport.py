@@ -188,9 +188,9 @@ def test_another_protocol_version_is_refused_by_both_ends(
         said = {"acid": 1, "challenge": "0", "proof": wire.proof(
             KEY.encode(), "client", asked["challenge"], "0")}
         peer.sendall(wire.frame(json.dumps(said).encode()))
-        assert b"protocol 1 is not 2" in peer.recv(4096)
-    monkeypatch.setattr(wire, "PROTOCOL", 3)
-    with pytest.raises(MetastoreIncompatible, match="speaks protocol 2, this program 3"):
+        assert b"protocol 1 is not 3" in peer.recv(4096)
+    monkeypatch.setattr(wire, "PROTOCOL", 4)
+    with pytest.raises(MetastoreIncompatible, match="speaks protocol 3, this program 4"):
         Metastore.connect(service.uri)
 
 
@@ -390,7 +390,7 @@ def test_a_stale_endpoint_and_socket_are_replaced(tmp_path: Path) -> None:
     with Metastore.connect(home.path) as client:
         end(client)
     home.endpoint.write_text(json.dumps({**old, "pid": os.getpid()}))
-    with pytest.raises(MetastoreIncompatible, match="speaks protocol 1, this program 2"):
+    with pytest.raises(MetastoreIncompatible, match="speaks protocol 1, this program 3"):
         Metastore.connect(home.path)
 
 

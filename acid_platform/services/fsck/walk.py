@@ -41,7 +41,8 @@ def examine(
 
     `warehouse`: its databases' directories are searched for what belongs to no table. `rows` False
     leaves row keys alone, which is quick. `repair` does what is provably safe: see the classes in
-    findings.py. Writers may go on meanwhile: what is open is not judged. Raises NoSuchTable.
+    findings.py; in foreign tables nothing (P31). Writers may go on meanwhile: what is open is not
+    judged. Raises NoSuchTable.
     """
     records = ([metastore.table(name) for name in tables] if tables is not None
                else sorted(metastore.tables(), key=lambda one: one.name))
@@ -56,7 +57,7 @@ def examine(
         with opened as lease:
             for out in _TableLook(metastore, record, lease, rows).findings(
                     progress or (lambda *_: None)):
-                if repair:
+                if repair and not record.foreign:
                     out.apply(metastore)
                 every.append(out)
     if warehouse is not None and tables is None:
