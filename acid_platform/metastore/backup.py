@@ -20,7 +20,7 @@ import duckdb
 
 from acid_platform.disk import sync_path
 from acid_platform.errors import BackupRefused, MetastoreIncompatible
-from acid_platform.metastore import log, schema
+from acid_platform.metastore import blocks, log, schema
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
 from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import TableRecord
@@ -167,7 +167,7 @@ def restore(
             home.unfinished.unlink()
             sync_path(home.path)
         finally:
-            for one in (draft, _wal(draft), log.beside(draft)):
+            for one in (draft, _wal(draft), log.beside(draft), blocks.beside(draft)):
                 with suppress(FileNotFoundError):
                     one.unlink()
     return Restored(
@@ -222,7 +222,7 @@ def _put_aside(home: Home) -> str:
         return ""
     kept = home.path / f"replaced-{time.time_ns() // 1_000_000}.duckdb"
     os.rename(home.database, kept)
-    for beside in (_wal, log.beside):
+    for beside in (_wal, log.beside, blocks.beside):
         with suppress(FileNotFoundError):
             os.rename(beside(home.database), beside(kept))
     return str(kept)

@@ -20,7 +20,8 @@ from acid_platform.services import fsck
 from scripts import print_tables
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_SETTINGS = {"acid.layout", "metastore.duckdb", "metastore.log", "hive.acid.key.index"}
+NO_SETTINGS = {
+    "acid.layout", "metastore.duckdb", "metastore.log", "metastore.blocks", "hive.acid.key.index"}
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
