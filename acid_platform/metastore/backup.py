@@ -22,7 +22,7 @@ import duckdb
 from acid_platform.clock import Moment
 from acid_platform.disk import sync_path
 from acid_platform.errors import BackupRefused, MetastoreIncompatible
-from acid_platform.metastore import log, schema
+from acid_platform.metastore import blocks, log, schema
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
 from acid_platform.metastore.identity import make_relative
 from acid_platform.metastore.machine import Machine
@@ -191,7 +191,7 @@ def restore(
             home.unfinished.unlink()
             sync_path(home.path)
         finally:
-            for one in (draft, _wal(draft), log.beside(draft)):
+            for one in (draft, _wal(draft), log.beside(draft), blocks.beside(draft)):
                 with suppress(FileNotFoundError):
                     one.unlink()
     return Restored(
@@ -253,7 +253,7 @@ def _put_aside(home: Home) -> str:
         return ""
     kept = home.path / f"replaced-{time.time_ns() // 1_000_000}.duckdb"
     os.rename(home.database, kept)
-    for beside in (_wal, log.beside):
+    for beside in (_wal, log.beside, blocks.beside):
         with suppress(FileNotFoundError):
             os.rename(beside(home.database), beside(kept))
     return str(kept)

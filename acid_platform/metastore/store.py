@@ -8,6 +8,7 @@ the store is open, and after a crash.
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from acid_platform.errors import (
     MetastoreInUse,
     UnsupportedStatement,
 )
-from acid_platform.metastore import image, log, schema
+from acid_platform.metastore import blocks, image, log, schema
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.export import Export
@@ -37,7 +38,7 @@ from acid_platform.metastore.turn import Event
 _CONFIG: dict[str, str | int | float | list[str]] = {
     "threads": 1,
     "memory_limit": "128MB",
-    "wal_autocheckpoint": "2MB",
+    "wal_autocheckpoint": "1TB",  # `Store.checkpoint` does it: see blocks.py
     "fsync_mode": "STANDARD",
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
@@ -65,7 +66,8 @@ class Store:
         self._path, self._log_path = path, log.beside(path)
         begun = path.with_name(f"{path.name}.begun")
         if begun.exists():  # it was never finished, so nobody used it, and DuckDB may refuse it
-            for left in (path, path.with_name(f"{path.name}.wal"), self._log_path):
+            for left in (path, path.with_name(f"{path.name}.wal"), self._log_path,
+                         blocks.beside(path)):
                 left.unlink(missing_ok=True)
         if self._log_path.exists() and not path.exists():
             raise MetastoreDamaged(
@@ -85,7 +87,11 @@ class Store:
             self._sync_names()
 
     def _open(self) -> None:
+        if self._path.exists():
+            blocks.put_back(self._path)
         self._connection = _connect(self._path)
+        # Open as long as DuckDB has it: to close any handle would drop DuckDB's lock.
+        self._file = os.open(self._path, os.O_RDONLY)
         try:
             self._sync_names()  # a write-ahead log that this has just removed
             self._migrate()
@@ -103,6 +109,7 @@ class Store:
             self._log = log.Log(self._log_path, identity, folded)
         except BaseException:
             self._connection.close()
+            os.close(self._file)
             raise
 
     # --- what the server needs --------------------------------------------------------------
@@ -200,6 +207,10 @@ class Store:
 
     def checkpoint(self) -> None:
         """Moves the write-ahead log into the file. Raises Error, OSError; nothing is lost then."""
+        numbers = self._connection.execute(
+            "SELECT block_id FROM pragma_metadata_info() WHERE free_blocks > 0").fetchall()
+        size = int(self._scalar("SELECT block_size FROM pragma_database_size()"))
+        blocks.keep(self._file, blocks.beside(self._path), [one for (one,) in numbers], size)
         self._connection.execute("CHECKPOINT")
         # DuckDB would refuse the file beside a log that comes back after two checkpoints.
         self._sync_names()
@@ -318,6 +329,7 @@ class Store:
                 self.forget_meta(schema.LOG)
                 self.checkpoint()  # or the tables might ask for a log that is gone
                 self._log_path.unlink()
+                blocks.beside(self._path).unlink()
         self._let_go()
 
     def _let_go(self) -> None:
@@ -325,6 +337,9 @@ class Store:
         self.end_exports()
         self._log.close()
         self._connection.close()
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
 
     # --- DuckDB -----------------------------------------------------------------------------
 
@@ -426,6 +441,7 @@ def _connect(path: Path) -> duckdb.DuckDBPyConnection:
                 f"{path} is in use by process {holder[1]}; stop that one, or connect to it"
             ) from error
         raise MetastoreIncompatible(f"{path} can't be opened: {error}") from error
+    connection.execute("PRAGMA disable_checkpoint_on_shutdown")
     connection.execute("SET lock_configuration = true")
     [(mode,)] = connection.execute(
         "SELECT value FROM duckdb_settings() WHERE name = 'fsync_mode'"

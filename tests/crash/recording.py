@@ -2,9 +2,7 @@
 
 The model is that of a strict ext4-like file system:
 - Written bytes and a changed length are on the disk once the file was synced afterwards. Until then
-  each write is there, or not, whatever became of the others; one that makes its file longer may be
-  there in part. (One in the middle of a file is not torn here, though disks may: DuckDB rewrites
-  blocks of 256 KB in place, with one checksum each, and would refuse its file.)
+  each write is there, or not, or its first sectors of 512 bytes are, whatever became of the others.
 - A name that was made, changed or removed is so on the disk once its directory was synced
   afterwards; until then each is, or is not. A rename is one step, whole or not at all, and the sync
   of either of its directories makes it durable.
@@ -23,6 +21,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 NEVER = 1 << 62
+SECTOR = 512
 
 
 @dataclass(eq=False)
@@ -62,8 +61,8 @@ class Content(Change):
             del content[self.offset:]
             content.extend(bytes(self.offset - len(content)))
             return
-        grows = self.offset + len(self.data) > len(content)
-        data = self.data[:int(len(self.data) * part)] if grows else self.data
+        whole = part == 1 or len(self.data) <= SECTOR
+        data = self.data if whole else self.data[:int(len(self.data) * part / SECTOR) * SECTOR]
         content.extend(bytes(max(0, self.offset - len(content))))
         content[self.offset:self.offset + len(data)] = data
 

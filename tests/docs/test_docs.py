@@ -28,7 +28,8 @@ from scripts import print_tables
 from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_SETTINGS = {"acid.layout", "metastore.duckdb", "metastore.log", "hive.acid.key.index"}
+NO_SETTINGS = {
+    "acid.layout", "metastore.duckdb", "metastore.log", "metastore.blocks", "hive.acid.key.index"}
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 

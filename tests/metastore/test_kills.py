@@ -212,7 +212,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     database = tmp_path_factory.mktemp("damaged") / "metastore.duckdb"
     subprocess.run([sys.executable, "-c", _WRITE, str(database)], check=True)
     parts = {one.name: one.read_bytes() for one in database.parent.iterdir()}
-    assert set(parts) == {"metastore.duckdb", "metastore.duckdb.wal", "metastore.log"}
+    assert set(parts) == {
+        "metastore.duckdb", "metastore.duckdb.wal", "metastore.log", "metastore.blocks"}
     return Files(database, parts)
 
 
