@@ -15,11 +15,11 @@ from acid_platform.compaction.cleaner import CleaningKind, CleaningPlan, no_clea
 from acid_platform.errors import CompactionLost
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import temporary_owner
-from acid_platform.metastore.records import BlockedCleaning, CleaningTask, Holder
+from acid_platform.metastore.records import BlockedCleaning, CleaningTask, Holder, TableRecord
 from acid_platform.services.lease import leading
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.storage.files import Files
-from acid_platform.transactions import TxnState
+from acid_platform.transactions import TxnState, ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client import Metastore
@@ -78,6 +78,12 @@ def explain(metastore: Metastore) -> list[Explained]:
                 found.append(_waits(record.name, entity.partition, "", wait))
             waiting.pop(entity.partition, None)
         found += [_waits(record.name, one, "", wait) for one, wait in waiting.items()]  # dropped
+        if not no_cleanup(record.properties):
+            known = {(one.table, one.path) for one in found}
+            found += [
+                Explained(record.name, None, one.path, Fate.REMOVED, one.rule, one.reason)
+                for one in _staging_plan(metastore, record).removals
+                if (record.name, one.path) not in known]
     return found
 
 
@@ -117,7 +123,32 @@ def run(metastore: Metastore) -> list[Cleaned]:
             done = _clean(metastore, task)
             if done is not None:
                 finished.append(done)
+        for record in metastore.tables():
+            renew()
+            finished += _clean_staging(metastore, record)
     return finished
+
+
+def _clean_staging(metastore: Metastore, record: TableRecord) -> list[Cleaned]:
+    """What a killed statement staged at the table's root: it goes with its owner (P19), also where
+    nothing was compacted or aborted that asks for a cleaning."""
+    if no_cleanup(record.properties):
+        return []
+    task = CleaningTask(
+        0, "staging", record.name, record.table_id, None, record.location, 0, 0,
+        ValidTxnList.of(0), ValidWriteIdList.of(record.name, 0))
+    try:
+        removed = _remove(task, _staging_plan(metastore, record))
+    except Exception as error:  # the trouble of one table
+        return [Cleaned(task, (), f"{type(error).__name__}: {error}")]
+    return [Cleaned(task, tuple(removed))] if removed else []
+
+
+def _staging_plan(metastore: Metastore, record: TableRecord) -> CleaningPlan:
+    files, root = Files.of(record.location)
+    return plan_cleaning(
+        AcidDirectory(root, None, (), (), (), ()), CleaningKind.ABORTED,
+        ValidWriteIdList.of(record.name, 0), 0, _temporaries(metastore, files, root))
 
 
 def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
@@ -162,9 +193,7 @@ def _plans(metastore: Metastore, task: CleaningTask) -> list[CleaningPlan]:
         if record.partitioned else {}
     plans = []
     if kind is CleaningKind.DYNAMIC_ABORT:  # statements stage their files at the table's root
-        nothing = AcidDirectory(root, None, (), (), (), ())
-        plans.append(plan_cleaning(nothing, kind, task.write_ids, task.highest_write_id,
-                                   _temporaries(metastore, files, root)))
+        plans.append(_staging_plan(metastore, record))
     for name in names:
         listing = files.entity(f"{root}/{name}".rstrip("/"))
         floor = highest_floor(task.write_ids, record.floor, *floors.get(name, ()))
