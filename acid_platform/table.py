@@ -271,7 +271,8 @@ class Table:
 
     def drop_partition(self, partition: Mapping[str, Any] | str) -> None:
         """Gone at once for new snapshots; files go when no older one needs them (P22)."""
-        values = partition_values(partition, self.partition_columns, self.name)
+        values = partition_values(
+            partition, self.partition_columns, self.name, self.partitions())
         self._warehouse.metastore.drop_partition(self._name, partition_name(values))
 
     def compact(
@@ -304,7 +305,8 @@ class Table:
             raise CompactionRefused(
                 f"{kind!r} is no kind of compaction; choose 'minor' or 'major'") from None
         if partition is not None:
-            values = partition_values(partition, self.partition_columns, self.name)
+            values = partition_values(
+                partition, self.partition_columns, self.name, self.partitions())
             return wanted, [partition_name(values)]
         return wanted, list(self.partitions()) if self.partition_columns else [None]
 

@@ -254,7 +254,8 @@ class TransactionTable:
         layout = self._layout()
         partitions = sorted(layout.partitions) if self._partition_columns else [""]
         if partition is not None:
-            name = partition_name(self._fixed(partition))
+            name = partition_name(partition_values(
+                partition, self._partition_columns, self.name, partitions))
             if name not in partitions:
                 raise NoSuchPartition(f"{self.name} has no partition {name}")
             partitions = [name]

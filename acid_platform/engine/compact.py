@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from acid_platform.engine.formats import write_plain
 from acid_platform.engine.profile import delete_checksum, profile_rows
 from acid_platform.engine.scan import EntityScan, ScanBuilder, TableScan
 from acid_platform.engine.write import Written
-from acid_platform.errors import CompactionRefused
+from acid_platform.errors import CompactionFailed, CompactionRefused
 from acid_platform.layout import names
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BaseName, BucketFile, DeltaName
@@ -81,8 +81,8 @@ class StagedCompaction:
 def execute(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> StagedCompaction:
     """Merge into a `_tmp_` directory and profile inputs and output. Nothing is published.
 
-    Raises CorruptFile, and CompactionRefused for types that would not stay as they are stored and
-    for avro.
+    Raises CorruptFile, CompactionFailed where files can't be written (C32), and CompactionRefused
+    for types that would not stay as they are stored and for avro.
     """
     if work.plain and work.plain.name == "avro":
         raise CompactionRefused(f"{plan.location}: avro files can't be compacted here yet; read and"
@@ -90,13 +90,14 @@ def execute(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> 
     staging = f"{plan.location}/{names.temporary_name(plan.txn_id, uuid.uuid4().hex[:8])}"
     tasks = [task.into(staging) for task in rewrites(plan, work)] if work.plain is None else []
     try:
-        make_outputs(plan, work, staging)
-        if work.plain is None:
-            read = _run(spark, tasks)
-        else:
-            _copy_plain(spark, plan, work, staging)
-            read = None
-        outputs = tuple(finish(plan, work, staging))
+        with _writing(plan.location):
+            make_outputs(plan, work, staging)
+            if work.plain is None:
+                read = _run(spark, tasks)
+            else:
+                _copy_plain(spark, plan, work, staging)
+                read = None
+            outputs = tuple(finish(plan, work, staging))
         expected = _expected(spark, plan, work, read)
         written = None if read is None else _written(spark, tasks)
         actual = _actual(spark, plan, work, staging, outputs, written)
@@ -104,6 +105,17 @@ def execute(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> 
     except BaseException:
         discard(work.files, staging)
         raise
+
+
+@contextmanager
+def _writing(location: str) -> Iterator[None]:
+    """Also inside a Spark task, whose error would come with the traceback of its process."""
+    try:
+        yield
+    except OSError as error:
+        raise CompactionFailed(
+            f"{location} can't be written: {error}; its inputs were kept: make room, or allow it,"
+            " and compact it again") from error
 
 
 def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[Written, ...]:
@@ -185,7 +197,8 @@ def _of_each(
         return Profile()
 
     def sums(index: int) -> str:
-        found = work(tasks[index])
+        with _writing(tasks[index].location):
+            found = work(tasks[index])
         return json.dumps([dict(found.column_checksums), dict(found.null_counts)])
 
     return combine(

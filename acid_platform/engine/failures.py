@@ -36,8 +36,8 @@ _VALUE_ERROR = re.compile(
 )
 _DATA_EXCEPTION = re.compile(
     r"(\[[A-Z_.]+\] (?:(?! SQLSTATE:)[^\n])*)\s+SQLSTATE: (?:2[12]\w{3}|P0001)\b")
-"""SQL's classes 21 and 22: a division by zero, an index out of bounds, a subquery with two rows.
-And what `raise_error` says."""
+"""SQL's classes 21 and 22, such as a division by zero, an index out of bounds, a subquery with two
+rows; and what `raise_error` says."""
 
 _QUOTED = re.compile(r"`[^`]+`(?:\.`[^`]+`)*")
 _NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
@@ -56,6 +56,10 @@ _NO_INSERT = re.compile(r"\[NO_INSERT\] ([^\n]+?): (-?\d+)")
 TOO_LONG = "[TOO_LONG]"
 """Begins the message of a job that met a text that its CHAR or VARCHAR column does not take."""
 _TOO_LONG = re.compile(r"\[TOO_LONG\] (column \S+ of \S+ takes \S+ a value has \d+ characters)")
+
+NOT_IN_ORC = "[NOT_IN_ORC]"
+"""Begins the message of a job that met a timestamp that ORC files can't hold."""
+_NOT_IN_ORC = re.compile(r"\[NOT_IN_ORC\] (column \S+ has [\d-]+ [\d:.]+)")
 
 
 def of_files(error: BaseException) -> AcidError | None:
@@ -92,6 +96,9 @@ def translated(error: BaseException) -> AcidError | None:
         return WrongType(f"{other[1]}; leave the column out, or write without partition=")
     if long := _TOO_LONG.search(text):
         return WrongType(f"{long[1]}; cut it with left(value, length), or use a string column")
+    if lost := _NOT_IN_ORC.search(text):
+        return WrongType(f"{lost[1]}, which ORC files can't hold (they would say 1970): round it to"
+                         " the second, or store it in an insert-only table of another format")
     if value := _VALUE_ERROR.search(text):
         return WrongType(f"a value does not fit its column: {_without_advice(value[0])}; cast it to"
                          " a type that holds it, or let try_cast, try_add or their like give NULL")

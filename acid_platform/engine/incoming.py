@@ -172,8 +172,8 @@ def _from_dicts(
         if name.lower() not in known:
             raise unknown_column(name, table, columns)
         arrays.append(_array([row.get(name) for row in rows], known[name.lower()], table))
-    if not names:
-        return pa.table({columns[0].name: pa.array([], arrow_type(columns[0].type))})
+    if not names:  # rows that name no column are rows of NULLs, as `{}` beside others is
+        return pa.table({columns[0].name: pa.nulls(len(rows), arrow_type(columns[0].type))})
     return pa.table(dict(zip(names, arrays, strict=True)))
 
 

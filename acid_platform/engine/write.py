@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from acid_platform.engine.buckets import Bucketing
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.formats import write_plain
+from acid_platform.engine.orc_timestamps import storable
 from acid_platform.errors import InvalidDefinition, PublicationFailed
 from acid_platform.layout import names, schema
 from acid_platform.layout.formats import ORC, FileFormat
@@ -145,17 +146,25 @@ def numbered(
     values = [F.col(f"`{name}`") for name in columns]
     keep = [F.col(f"`{name}`") for name in target.partition_columns]
     if target.plain is not None:
-        return frame.select(*keep, *values)
+        return frame.select(*keep, *(
+            _storable(values, target) if target.plain.name == "orc" else values))
     return frame.select(*keep, *insert_ids(target.write_id, target.statement),
                         *stored_row(values, target))
 
 
 def stored_row(values: Sequence[Column], target: WriteTarget) -> list[Column]:
-    """The values as Spark writes them: flat, or as the struct where no flat file can be finished.
+    """The values of the table's columns as Spark writes them: flat, or as the struct where no flat
+    file can be finished. A timestamp that ORC can't hold stops the job.
     """
+    values = _storable(values, target)
     if target.compression in CODECS:
         return [one.alias(f"{_VALUE}{i}") for i, one in enumerate(values)]
     return [F.struct(*values).alias(schema.ROW)]
+
+
+def _storable(values: Sequence[Column], target: WriteTarget) -> list[Column]:
+    return [storable(value, column).alias(column.name)
+            for value, column in zip(values, target.columns, strict=True)]
 
 
 def write_statement(

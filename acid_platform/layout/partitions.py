@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal, localcontext
 from typing import Any
 
 from acid_platform.errors import NoSuchPartition
@@ -56,14 +58,21 @@ def parse_partition(name: str, columns: Sequence[str]) -> tuple[str | None, ...]
 
 
 def partition_values(
-    partition: Mapping[str, Any] | str, columns: Sequence[Column], table: str
+    partition: Mapping[str, Any] | str, columns: Sequence[Column], table: str,
+    known: Collection[str] = (),
 ) -> dict[str, str | None]:
-    """`"month=3"` or `{"month": 3}` → values by column, in order. Raises NoSuchPartition."""
+    """`"month=3"` or `{"month": 3}` → values by column, in order. Raises NoSuchPartition.
+
+    A name that is `known` stands for itself, also where another engine wrote it in another way
+    than `as_written`.
+    """
     names = [column.name for column in columns]
     given: dict[str, Any] = {}
     if isinstance(partition, str):
         values = parse_partition(partition, names)
         given = dict(zip(names, values or (), strict=False))
+        if partition in known and set(given) == set(names):
+            return given
     else:
         given = {str(key).lower(): value for key, value in partition.items()}
     if names and set(given) == set(names):
@@ -73,14 +82,69 @@ def partition_values(
 
 
 def as_written(value: Any, column: Column, table: str) -> str | None:
-    """The text that Spark writes into the directory name: `03` of an int column is `3`."""
+    """The text that Spark writes into the directory name, so that a value has one directory.
+
+    `03` of an int column is `3`, `1.5` of a decimal(10,2) is `1.50`, `2024-1-5` of a date is
+    `2024-01-05`. Raises NoSuchPartition for what is no value of the column's type, or would be
+    rounded to one.
+    """
     if value is None or value == "":
         return None
-    if column.type.kind not in INTEGRAL:
-        return str(value)
+    kind = column.type.kind
     try:
-        return str(int(value))
-    except ValueError as error:
+        if kind in INTEGRAL:
+            return _whole(value)
+        if kind in _WRITTEN:
+            return _WRITTEN[kind](value)
+        return _decimal(value, *column.type.sizes) if kind == "decimal" else str(value)
+    except (ValueError, ArithmeticError) as error:
         raise NoSuchPartition(
             f"{column.name}={value!r} is no partition of {table}: {column.name} is {column.type}"
         ) from error
+
+
+def _whole(value: Any) -> str:
+    if isinstance(value, bool) or (not isinstance(value, int | str) and value != int(value)):
+        raise ValueError(value)
+    if isinstance(value, str) and not re.fullmatch(r"\s*[+-]?\d+\s*", value, re.ASCII):
+        raise ValueError(value)
+    return str(int(value))
+
+
+def _decimal(value: Any, precision: int, scale: int) -> str:
+    with localcontext(prec=2 * precision + 2):
+        given = Decimal(str(value).strip())
+        exact = given.quantize(Decimal(1).scaleb(-scale))
+        if exact != given or len(exact.as_tuple().digits) > precision:
+            raise ValueError(value)
+    return f"{exact if exact else abs(exact):f}"
+
+
+def _date(value: Any) -> str:
+    if isinstance(value, datetime.datetime):
+        if value.time() != datetime.time():
+            raise ValueError(value)
+        value = value.date()
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    parts = re.fullmatch(r"(\d{4})-(\d{1,2})-(\d{1,2})", str(value).strip(), re.ASCII)
+    if parts is None:
+        raise ValueError(value)
+    return datetime.date(*map(int, parts.groups())).isoformat()
+
+
+def _boolean(value: Any) -> str:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError(value)
+    return text
+
+
+def _floating(value: Any) -> str:
+    """Java and Python write such numbers alike; others have to be given as Java writes them."""
+    number = float(value)
+    return repr(number) if number.is_integer() and abs(number) < 1e7 else str(value)
+
+
+_WRITTEN: dict[str, Callable[[Any], str]] = {
+    "date": _date, "boolean": _boolean, "float": _floating, "double": _floating}

@@ -26,6 +26,7 @@ from acid_platform.metastore.records import (
     CleaningTask,
     EntityDirectory,
     Holder,
+    TableRecord,
 )
 from acid_platform.services.lease import leading
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
@@ -96,6 +97,12 @@ def explain(metastore: Metastore) -> list[Explained]:
                 found.append(_waits(record.name, entity.partition, "", wait))
             waiting.pop(entity.partition, None)
         found += [_waits(record.name, one, "", wait) for one, wait in waiting.items()]  # dropped
+        if not no_cleanup(record.properties):
+            known = {(one.table, one.path) for one in found}
+            found += [
+                Explained(record.name, None, one.path, Fate.REMOVED, one.rule, one.reason)
+                for one in _staging_plan(metastore, record).removals
+                if (record.name, one.path) not in known]
     return found
 
 
@@ -135,7 +142,32 @@ def run(metastore: Metastore) -> list[Cleaned]:
             done = _clean(metastore, task)
             if done is not None:
                 finished.append(done)
+        for record in metastore.tables():
+            renew()
+            finished += _clean_staging(metastore, record)
     return finished
+
+
+def _clean_staging(metastore: Metastore, record: TableRecord) -> list[Cleaned]:
+    """What a killed statement staged at the table's root: it goes with its owner (P19), also where
+    nothing was compacted or aborted that asks for a cleaning."""
+    if no_cleanup(record.properties):
+        return []
+    task = CleaningTask(
+        0, "staging", record.name, record.table_id, None, record.location, 0, 0,
+        ValidTxnList.of(0), ValidWriteIdList.of(record.name, 0))
+    try:
+        removed = _remove(task, _staging_plan(metastore, record))
+    except Exception as error:  # the trouble of one table
+        return [Cleaned(task, (), f"{type(error).__name__}: {error}")]
+    return [Cleaned(task, tuple(removed))] if removed else []
+
+
+def _staging_plan(metastore: Metastore, record: TableRecord) -> CleaningPlan:
+    files, root = Files.of(record.location)
+    return plan_cleaning(
+        AcidDirectory(root, None, (), (), (), ()), CleaningKind.ABORTED,
+        ValidWriteIdList.of(record.name, 0), 0, _temporaries(metastore, files, root))
 
 
 def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
@@ -189,9 +221,7 @@ def _plans(
         if record.partitioned else {}
     plans = []
     if kind is CleaningKind.DYNAMIC_ABORT:  # statements stage their files at the table's root
-        nothing = AcidDirectory(root, None, (), (), (), ())
-        plans.append(plan_cleaning(nothing, kind, task.write_ids, task.highest_write_id,
-                                   _temporaries(metastore, files, root)))
+        plans.append(_staging_plan(metastore, record))
     recorded = metastore.recorded(record.name, [name or None for name in names])
     for name, known in zip(names, recorded, strict=True):
         listing = judged(files.entity(f"{root}/{name}".rstrip("/")),

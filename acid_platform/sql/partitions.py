@@ -9,6 +9,7 @@ from acid_platform.layout.partitions import as_written, parse_partition, partiti
 from acid_platform.services.context import columns_of_record
 
 if TYPE_CHECKING:
+    from acid_platform.layout.types import Column
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.statements import PartitionSpec
 
@@ -45,14 +46,24 @@ def matching(seen: Partitioned, record: TableRecord, spec: PartitionSpec) -> lis
     """The partitions that a spec fits, which may leave keys out. Raises NoSuchPartition if none.
     """
     fixed = fixed_values(spec, record)
-    names = [name for name, _ in record.partition_columns]
+    _, keys = columns_of_record(record)
+    names = [key.name for key in keys]
     found = []
     for partition in sorted(seen.partitions(record.name)):
         values = dict(zip(names, parse_partition(partition, names) or (), strict=False))
-        if all(values.get(name) == value for name, value in fixed.items()):
+        if all(_same(values.get(key.name), fixed[key.name], key, record.name)
+               for key in keys if key.name in fixed):
             found.append(partition)
     if not found:
         raise NoSuchPartition(
             f"{record.name} has no partition {partition_name(fixed)}; SHOW PARTITIONS"
             f" {record.name} lists them")
     return found
+
+
+def _same(text: str | None, wanted: str | None, key: Column, table: str) -> bool:
+    """Whether a directory's value is the wanted one, in whatever way another engine wrote it."""
+    try:
+        return as_written(text, key, table) == wanted
+    except NoSuchPartition:  # no value of the type
+        return text == wanted

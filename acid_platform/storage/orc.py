@@ -54,8 +54,10 @@ def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
     Raises CorruptFile when there is no ORC tail; FileNotFoundError when there is no file.
     """
     try:
-        return orc.ORCFile(_content(files, path, length))
-    except (pa.ArrowInvalid, OSError) as error:
+        file = orc.ORCFile(_content(files, path, length))
+        _ = file.schema  # names that are no UTF-8 fail here, and not wherever they are looked at
+        return file
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
         if isinstance(error, FileNotFoundError):
             raise
         where = "" if length is None else f" at byte {length}, where its side file says it ends"
@@ -72,7 +74,7 @@ def reading(path: str) -> Iterator[None]:
         raise CorruptFile(
             f"{path} was listed but is gone; restore it, or read again if it was cleaned away"
         ) from error
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptFile(f"{path} can't be read: {error}; restore it or drop its transaction"
                           ) from error
 
@@ -194,10 +196,14 @@ def _declared(
 
 @contextmanager
 def parsing(path: str) -> Iterator[None]:
-    """pyorc's errors inside the block become CorruptFile with the file and the next step."""
+    """pyorc's errors inside the block become CorruptFile with the file and the next step.
+
+    Beside its own it raises what the C++ library throws as RuntimeError, as for bytes that can't be
+    decompressed.
+    """
     try:
         yield
-    except pyorc.ParseError as error:
+    except (pyorc.ParseError, RuntimeError, UnicodeDecodeError) as error:
         raise CorruptFile(f"{path} can't be read as ORC: {error}; was its writer killed?"
                           " Restore it or drop its transaction") from error
 
@@ -276,7 +282,8 @@ def key_runs(files: Files, path: str) -> list[KeyRun] | None:
                 found = [stripe[column].statistics for column in range(1, 5)]
             except IndexError:  # of a column without any statistics
                 return None
-            if any(one["number_of_values"] < len(stripe) or "minimum" not in one for one in found):
+            if any(one["number_of_values"] < len(stripe) or not {"minimum", "maximum"} <= one.keys()
+                   for one in found):
                 return None
             low, high = ([one[edge] for one in found] for edge in ("minimum", "maximum"))
             run = KeyRun(low[1], low[2], low[3], high[3])

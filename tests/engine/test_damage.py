@@ -21,7 +21,8 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.engine import write
+from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.engine import compact, write
 from acid_platform.errors import AcidError, CompactionFailed, PublicationFailed, TxnAborted
 from acid_platform.storage import nesting
 from acid_platform.storage.files import Files
@@ -199,5 +200,20 @@ def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(
     subject.nothing_is_left()
     (row,) = subject.warehouse.metastore.compactions()
     assert row["state"] == "failed" and "No space left" in row["errormessage"]
+    with mock.patch.object(compact, "make_outputs", full_outputs), pytest.raises(
+            CompactionFailed, match=r"/t can't be written: .*No space left.*inputs were kept"
+            ) as raised:
+        subject.table.compact("major")
+    assert "Traceback" not in str(raised.value)
+    assert contents(subject.root) == before
+    subject.nothing_is_left()
     subject.table.compact("major")
     assert sorted(subject.table.to_arrow()["v"].to_pylist()) == GOOD
+
+
+def full_outputs(plan: CompactionPlan, work: compact.CompactionWork, staging: str) -> None:
+    """The disk is full inside the Spark task, which is another process."""
+    for name in plan.outputs:
+        directory = Path(staging, str(name))
+        directory.mkdir(parents=True)
+        (directory / "bucket_00000").symlink_to("/dev/full")

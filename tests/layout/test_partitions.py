@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acid_platform.errors import NoSuchPartition
 from acid_platform.layout.partitions import (
     DEFAULT_PARTITION,
     escape,
     parse_partition,
     partition_name,
     partition_segment,
+    partition_values,
     unescape,
 )
+from acid_platform.layout.types import parse_columns
 
 ESCAPED = '"#%\'*/:=?\\{[]^' + "".join(map(chr, range(32))) + "\x7f"
 KEPT = "aZ09 +&}._-~@!$(),;<>|`äß€😀"
@@ -91,3 +97,37 @@ def test_partition_name_round_trip(values: dict[str, str | None]) -> None:
     read_back = parse_partition(partition_name(values), list(values))
     assert read_back == tuple(
         None if value in (None, "", DEFAULT_PARTITION) else value for value in values.values())
+
+
+@pytest.mark.parametrize(("kind", "given", "written"), [
+    ("decimal(10,2)", "1.5", "1.50"), ("decimal(10,2)", Decimal("1.500"), "1.50"),
+    ("decimal(10,2)", " -1 ", "-1.00"), ("decimal(10,2)", "-0.0", "0.00"),
+    ("decimal(38,0)", "-12345678901234567890123456789012345678",
+     "-12345678901234567890123456789012345678"),
+    ("decimal(38,38)", "1e-38", f"0.{'0' * 37}1"),
+    ("date", "2024-1-5", "2024-01-05"), ("date", datetime.datetime(2024, 1, 5), "2024-01-05"),
+    ("int", " 03", "3"), ("bigint", 3.0, "3"), ("boolean", True, "true"),
+    ("boolean", "TRUE", "true"), ("double", 1, "1.0"), ("double", "0.1", "0.1"),
+    ("string", "1.50", "1.50"),
+])
+def test_a_value_has_one_directory(kind: str, given: object, written: str) -> None:
+    columns = parse_columns(f"p {kind}")
+    assert partition_values({"P": given}, columns, "db.t") == {"p": written}
+    assert partition_values(f"p={written}", columns, "db.t") == {"p": written}
+
+
+@pytest.mark.parametrize(("kind", "given"), [
+    ("decimal(10,2)", "1.505"), ("decimal(3,2)", "10"), ("decimal(10,2)", "x"),
+    ("decimal(10,2)", "NaN"), ("date", "2024-02-30"), ("date", "x"),
+    ("date", datetime.datetime(2024, 1, 5, 1)), ("int", "1_0"), ("int", 1.5), ("int", True),
+    ("boolean", "yes"), ("double", "x"),
+])
+def test_what_is_no_value_of_a_partition_column_is_no_partition(kind: str, given: object) -> None:
+    with pytest.raises(NoSuchPartition, match="is no partition of db"):
+        partition_values({"p": given}, parse_columns(f"p {kind}"), "db.t")
+
+
+def test_a_partition_that_another_engine_named_keeps_its_name() -> None:
+    columns = parse_columns("p decimal(10,2)")
+    assert partition_values("p=1.5", columns, "db.t", ["p=1.5"]) == {"p": "1.5"}
+    assert partition_values("p=1.5", columns, "db.t", ["p=2.5"]) == {"p": "1.50"}

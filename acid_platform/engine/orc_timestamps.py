@@ -1,0 +1,45 @@
+"""Timestamps that ORC has no bytes for: the last second before 1970, but for its first millisecond.
+
+ORC keeps seconds and nanoseconds apart, and its writers cut seconds before 1970 towards zero; its
+readers undo that by the sign of the seconds, which a zero does not have. Every engine would read
+1969-12-31 23:59:59.5 as 1970-01-01 00:00:00.5.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from acid_platform.engine.failures import NOT_IN_ORC
+from acid_platform.layout.types import TIMESTAMPS, HiveType
+from acid_platform.layout.types import Column as TableColumn
+
+_FIRST, _END = "TIMESTAMP '1969-12-31 23:59:59.001'", "TIMESTAMP '1970-01-01 00:00:00'"
+
+
+def storable(value: Column, column: TableColumn) -> Column:
+    """The value; a row whose timestamp ORC can't hold stops the job (NOT_IN_ORC)."""
+    return _checked(value, column.type, column)
+
+
+def _checked(value: Column, kind: HiveType, column: TableColumn) -> Column:
+    if not any(one.kind in TIMESTAMPS for one in kind.walk()):
+        return value
+    match kind.kind:
+        case "array":
+            (_, item), = kind.children
+            return F.transform(value, lambda one: _checked(one, item, column))
+        case "map":
+            (_, key), (_, item) = kind.children
+            return F.map_from_arrays(
+                F.transform(F.map_keys(value), lambda one: _checked(one, key, column)),
+                F.transform(F.map_values(value), lambda one: _checked(one, item, column)))
+        case "struct":
+            fields = [_checked(value.getField(name), child, column).alias(name)
+                      for name, child in kind.children]
+            return F.when(value.isNotNull(), F.struct(*fields))
+        case _:
+            message = F.concat(F.lit(f"{NOT_IN_ORC} column {column.name} has "),
+                               value.cast("string"))
+            lost = (value >= F.expr(_FIRST)) & (value < F.expr(_END))
+            return F.when(lost, F.raise_error(message)).otherwise(value)
