@@ -11,9 +11,10 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,11 @@ from acid_platform.clock import Moment
 from acid_platform.disk import sync_path
 from acid_platform.errors import BackupRefused, MetastoreIncompatible
 from acid_platform.metastore import blocks, log, schema
+from acid_platform.metastore.codec import encode
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
 from acid_platform.metastore.identity import make_relative
 from acid_platform.metastore.machine import Machine
-from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.records import EntityDirectory, TableRecord, WriteReport
 from acid_platform.metastore.state import State
 from acid_platform.metastore.store import GROUND, Store
 from acid_platform.metastore.turn import Event
@@ -114,11 +116,26 @@ def _write(target: duckdb.DuckDBPyConnection, table: str, part: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Present:
+    """What lies in one entity: the names of its directories, and the files of those that the backup
+    does not know (P26)."""
+
+    partition: str | None
+    names: tuple[str, ...]
+    unknown: tuple[WriteReport, ...] = ()
+
+
+Known = Callable[[str | None], Collection[str]]
+"""The names of an entity's directories that the backup has."""
+
+
+@dataclass(frozen=True, slots=True)
 class Highest:
-    """The highest ids that the directories of a table carry."""
+    """The highest ids that the directories of a table carry, and what lies there."""
 
     write_id: int = 0
     txn_id: int = 0
+    present: tuple[Present, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +173,7 @@ class Owner:
 
 
 def restore(
-    home: Home, file: str | os.PathLike[str], highest: Callable[[TableRecord], Highest],
+    home: Home, file: str | os.PathLike[str], highest: Callable[[TableRecord, Known], Highest],
     replace: bool = False, owner: Owner | None = None,
 ) -> Restored:
     """Makes the directory's metastore from a backup; `highest` looks into the tables' directories.
@@ -218,7 +235,7 @@ def _made(path: Path) -> int:
 
 
 def _advance(
-    draft: Path, highest: Callable[[TableRecord], Highest], owner: Owner
+    draft: Path, highest: Callable[[TableRecord, Known], Highest], owner: Owner
 ) -> tuple[int, State]:
     """Counters above everything that the tables' directories carry (P24)."""
     store = Store(draft)
@@ -229,12 +246,21 @@ def _advance(
         owner.accept(state.identity.id if state.identity else None)
         make_relative(state, owner.roots)
         opened = sum(1 for _ in state.open_txns())
-        found = {one.record.table_id: highest(one.record) for one in state.tables.values()}
+        found = {
+            table_id: highest(one.record, partial(_known, state, table_id))
+            for table_id, one in state.tables.items()
+        }
         now = time.time_ns() // 1_000_000
         event = Event("restored", now, {
             "tables": [[table_id, one.write_id] for table_id, one in found.items()],
             "txn_id": max((one.txn_id for one in found.values()), default=0),
             "identity": owner.identity, "roots": owner.roots,
+            "present": [
+                [table_id, entity.partition, list(entity.names),
+                 [[encode(EntityDirectory.of(report, 0)), report.contents_text]
+                  for report in entity.unknown]]
+                for table_id, one in found.items() for entity in one.present
+            ],
         })
         machine.replay([event])
         store.fold(state, 0)
@@ -245,6 +271,10 @@ def _advance(
         store.close()
     sync_path(draft)
     return opened, state
+
+
+def _known(state: State, table_id: int, partition: str | None) -> Collection[str]:
+    return state.directories.get((table_id, partition), {})
 
 
 def _put_aside(home: Home) -> str:

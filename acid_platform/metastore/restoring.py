@@ -7,13 +7,19 @@ which were committed and which aborted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import InvalidDefinition
+from acid_platform.layout.names import parse_directory
+from acid_platform.metastore.codec import decode
+from acid_platform.metastore.commits import place
 from acid_platform.metastore.identity import disown, make_relative
+from acid_platform.metastore.records import EntityDirectory
 from acid_platform.metastore.state import Identity, State, Table, ranges
+from acid_platform.metastore.tables import register_partitions
 from acid_platform.metastore.turn import Body, Turn
 
 
@@ -51,6 +57,7 @@ def _restored(state: State, at: int, body: Body) -> None:
         state.identity = Identity(body["identity"])
         make_relative(state, body["roots"])
         disown(state, at)
+    _rediscover(state, at, body.get("present", ()))
     state.next_txn = max(state.next_txn, body["txn_id"] + 1)
     for table_id, highest in body["tables"]:
         table = state.tables[table_id]
@@ -72,6 +79,32 @@ def _restored(state: State, at: int, body: Body) -> None:
         if row.state is CompactionState.WORKING:
             state.queue[row.id] = replace(
                 row, state=CompactionState.INITIATED, worker="", started=0, txn_id=0)
+
+
+def _rediscover(state: State, at: int, present: Sequence[Sequence[Any]]) -> None:
+    """Directories that came after the backup are recorded with their files, also those of doubtful
+    write ids, which no snapshot sees yet; of those that the backup knows, and that are gone, the
+    obsolete ones are forgotten. What else is gone is missed by whoever reads it (P26).
+    """
+    for table_id, partition, names, unknown in present:
+        table = state.tables[table_id]
+        if partition is not None:
+            register_partitions(state, table, [partition])
+        for encoded, contents in unknown:
+            one = decode(EntityDirectory, encoded)
+            visibility = _visibility(one.name)
+            later = one.high >= table.next_write_id or visibility >= state.next_txn
+            if later or table.doubtful.intersection(range(one.low, one.high + 1)):
+                place(state, at, (table_id, partition), one, contents)
+        known = state.directories.get((table_id, partition), {})
+        for name in [*known]:
+            if known[name].obsolete and name not in names:
+                del known[name]
+
+
+def _visibility(directory: str) -> int:
+    name = parse_directory(directory) if directory else None
+    return name.visibility if name is not None else 0
 
 
 def _doubt(table: Table, txn_id: int) -> None:

@@ -70,7 +70,7 @@ def every_row(state: State) -> Iterator[Committed]:
 
 
 def from_event(row: dict[str, Any]) -> Committed:
-    """A row of a journaled commit. Before version 7 of the schema an overwrite was an update with
+    """A row of a journaled commit. Before version 9 of the schema an overwrite was an update with
     a flag."""
     one = decode(Committed, row)
     return replace(one, operation=Operation.OVERWRITE) if row.get("overwrite") else one

@@ -6,11 +6,12 @@ whoever comes first; what is found has to be what their commits counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from acid_platform.errors import CorruptFile, InvalidDefinition
+from acid_platform.errors import CorruptFile, InvalidDefinition, MalformedName
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,
@@ -124,8 +125,7 @@ def record_entity(metastore: Metastore, record: TableRecord, partition: str | No
     listing = files.entity(f"{root}/{partition or ''}".rstrip("/"))
     (known,) = metastore.recorded(record.name, [partition])
     wanted = {one.directory.name for one in known if not one.directory.recorded}
-    reports = [one for one in surveyed(files, record, partition, listing)
-               if one.directory in wanted]
+    reports = surveyed(files, record, partition, listing, wanted)
     try:
         metastore.record_files(record.name, partition, reports)
     except InvalidDefinition as error:
@@ -133,13 +133,16 @@ def record_entity(metastore: Metastore, record: TableRecord, partition: str | No
 
 
 def surveyed(
-    files: Files, record: TableRecord, partition: str | None, listing: EntityListing
+    files: Files, record: TableRecord, partition: str | None, listing: EntityListing,
+    only: Container[str] | None = None,
 ) -> list[WriteReport]:
-    """A report of each directory that lies in an entity, by the footers of its files; '' stands for
-    original files. Raises MalformedName, CorruptFile."""
+    """A report of each directory that lies in an entity, or of those among `only`, by the footers
+    of its files; '' stands for original files. Raises MalformedName, CorruptFile."""
     stored, plain = FileFormat.of(record.properties), is_insert_only(record.properties)
     reports = []
     for name, entries in sorted(by_directory(listing).items()):
+        if only is not None and name not in only:
+            continue
         parsed = parse_directory(name) if name else None
         deletes = isinstance(parsed, DeltaName) and parsed.deletes
         contents = _looked_into(files, listing.location, name, entries, stored, plain, deletes)
@@ -153,16 +156,33 @@ def surveyed(
 def by_directory(listing: EntityListing) -> dict[str, list[FileEntry]]:
     """ACID directories of one entity with their files, whose paths stay relative to the entity; ''
     stands for its original files, if there are any. Raises MalformedName."""
+
+    def is_acid(child: str) -> bool:
+        return parse_directory(child, f"{listing.location}/{child}") is not None
+
     found: dict[str, list[FileEntry]] = {
-        name: [] for name in listing.directories
-        if not is_hidden(name) and parse_directory(name, f"{listing.location}/{name}")}
+        name: [] for name in listing.directories if not is_hidden(name) and is_acid(name)}
     for entry in listing.files:
         child, slash, _ = entry.path.partition("/")
-        if is_hidden(child):
-            continue
-        directory = child if slash and parse_directory(child, f"{listing.location}/{child}") else ""
-        found.setdefault(directory, []).append(entry)
+        if not is_hidden(child):
+            found.setdefault(child if slash and is_acid(child) else "", []).append(entry)
     return found
+
+
+def without_malformed(listing: EntityListing) -> EntityListing:
+    """The listing without directories whose names only look like ACID ones."""
+
+    def is_malformed(child: str) -> bool:
+        try:
+            parse_directory(child)
+        except MalformedName:
+            return True
+        return False
+
+    bad = {one for one in listing.directories if is_malformed(one)}
+    return replace(
+        listing, directories=tuple(one for one in listing.directories if one not in bad),
+        files=tuple(one for one in listing.files if one.path.partition("/")[0] not in bad))
 
 
 def _looked_into(

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from acid_platform.errors import MalformedName, WarehouseMismatch
 from acid_platform.layout.names import BaseName, parse_directory, temporary_owner
 from acid_platform.location import Location
 from acid_platform.metastore import backup
-from acid_platform.metastore.backup import Highest, Owner, Restored
+from acid_platform.metastore.backup import Highest, Known, Owner, Present, Restored
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.places import Places, absolute
 from acid_platform.metastore.records import TableRecord
 from acid_platform.services.joining import IDENTITY, Mark, new_mark, refuse_other_home
+from acid_platform.services.manifest import by_directory, surveyed, without_malformed
 from acid_platform.storage.files import Files
 
 
@@ -36,13 +38,24 @@ def highest_ids(location: str, depth: int) -> Highest:
     return Highest(write_id, txn_id)
 
 
-def highest_of(record: TableRecord) -> Highest:
-    """The same of a table that the metastore knows."""
-    return highest_ids(record.location, len(record.partition_columns))
+def highest_of(record: TableRecord, known: Known = lambda partition: ()) -> Highest:
+    """The same of a table that the metastore knows, and the files of directories that are not among
+    the `known` ones of an entity. Raises CorruptFile."""
+    depth = len(record.partition_columns)
+    found = highest_ids(record.location, depth)
+    files, root = Files.of(record.location)
+    present = []
+    for name in files.partition_directories(root, depth) if depth else [""]:
+        listing = without_malformed(files.entity(f"{root}/{name}".rstrip("/")))
+        names = by_directory(listing)
+        unknown = {one for one in names if one not in known(name or None)}
+        fresh = surveyed(files, record, name or None, listing, unknown) if unknown else []
+        present.append(Present(name or None, tuple(sorted(names)), tuple(fresh)))
+    return replace(found, present=tuple(present))
 
 
 def restore(
-    place: Location, file: str, replace: bool = False, moved_from: str = ""
+    place: Location, file: str, replace_old: bool = False, moved_from: str = ""
 ) -> Restored:
     """Makes the warehouse's metastore from a backup; root and metastore get a new identity.
 
@@ -64,7 +77,7 @@ def restore(
 
     return backup.restore(
         Home(Path(place.metastore).resolve()), file,
-        lambda record: highest_of(places.table(record)), replace,
+        lambda record, known: highest_of(places.table(record), known), replace_old,
         Owner(new.identity, roots, accept, lambda: new.replace(place.warehouse)))
 
 

@@ -113,7 +113,7 @@ def test_P24_what_came_after_the_backup_is_in_doubt(home: Home, tmp_path: Path) 
         commit(open_one)
         late = insert(metastore)
         end(metastore)
-    done = restore(home, file, lambda record: found(4, 9), replace=True)
+    done = restore(home, file, lambda record, known: found(4, 9), replace=True)
     assert done.doubtful == {"default.t": [(2, 4)]}
     assert (done.tables, done.open_txns, done.next_txn) == (1, 1, 10)
     assert Path(done.kept).exists() and not home.unfinished.exists()
@@ -149,7 +149,7 @@ def test_P24_doubt_survives_a_restart_and_a_fold(home: Home, tmp_path: Path) -> 
         metastore.create_table("t", "default.db/t", [("id", "int")])
         metastore.backup(file)
         end(metastore)
-    restore(home, file, lambda record: found(2), replace=True)
+    restore(home, file, lambda record, known: found(2), replace=True)
     for _ in range(2):
         with Metastore.connect(home.path) as metastore:
             metastore.query("SELECT 1")
@@ -166,7 +166,7 @@ def test_P24_a_metastore_that_is_replaced_keeps_its_log(home: Home, tmp_path: Pa
         os.kill(pid, signal.SIGKILL)
         while not gone(pid):
             time.sleep(0.01)
-    kept = Path(restore(home, file, lambda record: found(0), replace=True).kept)
+    kept = Path(restore(home, file, lambda record, known: found(0), replace=True).kept)
     assert {one.name for one in home.path.iterdir() if "metastore" in one.name} == {
         "metastore.duckdb"}
     assert kept.with_suffix(".log").exists()
@@ -182,7 +182,7 @@ def test_P24_a_metastore_that_is_replaced_keeps_its_log(home: Home, tmp_path: Pa
 def test_restore_refuses_by_name(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, nothing = tmp_path / "copy.duckdb", lambda record: found(0)
+    file, nothing = tmp_path / "copy.duckdb", lambda record, known: found(0)
     with Metastore.connect(home.path) as metastore:
         metastore.backup(file)
         with pytest.raises(BackupRefused, match="exists; name a new file"):
@@ -219,11 +219,11 @@ def test_an_interrupted_restore_is_not_served(
         end(metastore)
     monkeypatch.setattr(module, "_put_aside", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        restore(home, file, lambda record: found(0), replace=True)
+        restore(home, file, lambda record, known: found(0), replace=True)
     monkeypatch.undo()
     with pytest.raises(MetastoreIncompatible, match="was interrupted"):
         Metastore.connect(home.path)
-    restore(home, file, lambda record: found(0), replace=True)
+    restore(home, file, lambda record, known: found(0), replace=True)
     with Metastore.connect(home.path) as metastore:
         assert [one.name for one in metastore.tables()] == ["default.t"]
         end(metastore)
@@ -247,7 +247,11 @@ def test_P24_highest_of_come_from_the_names_of_directories(tmp_path: Path) -> No
                  "p=2/_tmp_0000030_abc", "other/delta_0000099_0000099"):
         (tmp_path / name).mkdir(parents=True)
     record = TableRecord(1, "db.t", str(tmp_path), (("id", "int"),), (("p", "int"),))
-    assert highest_of(record) == Highest(8, 30)
+    found = highest_of(record)
+    assert (found.write_id, found.txn_id) == (8, 30)
+    assert [(one.partition, one.names) for one in found.present] == [
+        ("p=1", ("base_0000005_v0000021", "delta_0000003_0000003_0000")),
+        ("p=2", ("delete_delta_0000004_0000008_v0000019",))]
 
 
 def test_the_commands(small: Small, tmp_path: Path) -> None:
