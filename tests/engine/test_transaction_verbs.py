@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import UnknownColumn, WrongType
+from acid_platform.errors import DeclarationChanged, WrongType
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
@@ -67,7 +67,7 @@ def test_columns_added_in_a_transaction_are_seen_at_its_commit(warehouse: Wareho
 
 def test_a_commit_that_is_refused_leaves_nothing_open(warehouse: Warehouse) -> None:
     with (
-        pytest.raises(UnknownColumn, match=r"db\.t has a column 'note' string already"),
+        pytest.raises(DeclarationChanged, match=r"adds note int to db\.t, which has got note str"),
         warehouse.transaction() as txn,
     ):
         txn.table("db.t").add_columns("note int")
