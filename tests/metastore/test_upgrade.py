@@ -1,4 +1,4 @@
-"""P26, P31: a warehouse that the version of November 2026 (schema 6) made, which recorded no files."""
+"""P26, P31: a warehouse that an older version (schema 6) made, which recorded no files."""
 
 from __future__ import annotations
 
