@@ -172,8 +172,8 @@ class Link:
             self.close()
             own.pid = os.getpid()
         if getattr(own, "connection", None) is not None and own.connection.ended:
-            # Before anything is sent: nothing can be in doubt.
-            self.close()
+            # Before anything is sent: of a warehouse that was moved nothing is in doubt.
+            self.target.require_same()
         if getattr(own, "connection", None) is None:
             own.connection = self._connect()
         connection: Channel = own.connection

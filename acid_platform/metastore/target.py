@@ -50,6 +50,9 @@ class Target(Protocol):
         Raises MetastoreIncompatible, MetastoreUnavailable.
         """
 
+    def require_same(self) -> None:
+        """Raises WarehouseMoved if what was reached before is not there any more."""
+
     @property
     def advice(self) -> str:
         """What a person does when none answers."""
@@ -71,7 +74,7 @@ class Local:
         return self.startable
 
     def dial(self) -> wire.Channel:
-        self._require_same()
+        self.require_same()
         found = Endpoint.read(self.home)
         # Of a copied or moved directory it may name the process of the first one.
         if found is None or Path(found.address).name != self.home.socket().name:
@@ -82,10 +85,10 @@ class Local:
         return channel
 
     def start(self, *, alone: bool = True) -> None:
-        self._require_same()
+        self.require_same()
         start(self.home, alone=alone)
 
-    def _require_same(self) -> None:
+    def require_same(self) -> None:
         """Raises WarehouseMoved: another metastore at this place would be a stranger's (P31)."""
         if not self._key or self.home.unfinished.exists():
             return
@@ -131,6 +134,9 @@ class Remote:
 
     def start(self, *, alone: bool = True) -> None:
         raise MetastoreUnavailable(f"the metastore at {self} is a service: {self.advice}")
+
+    def require_same(self) -> None:
+        """A service has one address, wherever its directory is."""
 
     @property
     def advice(self) -> str:
