@@ -345,7 +345,8 @@ def _frame(rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
 
 def require_writable(files: Files, path: str) -> None:
     """Makes the directory if it is not there. Raises WarehouseNotWritable."""
-    make_root(files, path)
+    if not files.exists(path):
+        make_root(files, path)
     probe = f"{path}/_probe_{os.getpid()}_{threading.get_ident()}"
     try:
         files.write(probe, b"")

@@ -18,7 +18,7 @@ from typing import Any
 
 import duckdb
 
-from acid_platform.disk import sync_path
+from acid_platform.disk import sync_path, sync_paths
 from acid_platform.errors import (
     InvalidExpression,
     MetastoreDamaged,
@@ -83,6 +83,8 @@ class Store:
             self._sync_names()
         self._open()
         if fresh:
+            # Once for all, whoever made the directories: those of the metastore and warehouse.
+            sync_paths(str(one) for one in path.absolute().parents[:3] if os.access(one, os.R_OK))
             begun.unlink()
             self._sync_names()
 

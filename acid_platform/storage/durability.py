@@ -67,6 +67,9 @@ def make_root(files: Files, path: str) -> None:
     if files.local:
         try:
             disk.make_directory(path)
+            # Also when it was there: who made it may have been killed before it was synced.
+            above = os.path.dirname(path)
+            sync(files, [one for one in (above, os.path.dirname(above)) if os.access(one, os.R_OK)])
             return
         except OSError:
             pass  # what follows fails as well, with its own words

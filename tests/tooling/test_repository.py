@@ -192,7 +192,7 @@ def lint_imports(directory: Path, imports: dict[str, str]) -> subprocess.Complet
                  "engine", "services", "sql", "orchestration"):
         (package / name).mkdir(parents=True, exist_ok=True)
         (package / name / "__init__.py").touch()
-    for name in ("errors.py", "clock.py"):
+    for name in ("errors.py", "clock.py", "disk.py"):
         (package / name).touch()
     for name, text in imports.items():
         (package / name).write_text(text + "\n")
