@@ -150,8 +150,8 @@ def run(metastore: Metastore) -> list[Cleaned]:
 
 def _clean_staging(metastore: Metastore, record: TableRecord) -> list[Cleaned]:
     """What a killed statement staged at the table's root: it goes with its owner (P19), also where
-    nothing was compacted or aborted that asks for a cleaning."""
-    if no_cleanup(record.properties):
+    nothing was compacted or aborted that asks for a cleaning. Of a foreign table nothing (P31)."""
+    if record.foreign or no_cleanup(record.properties):
         return []
     task = CleaningTask(
         0, "staging", record.name, record.table_id, None, record.location, 0, 0,

@@ -1,0 +1,171 @@
+"""P26: a reader gets the files that commits recorded, as long as its snapshot is alive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acid_platform.errors import InvalidDefinition, SnapshotExpired
+from acid_platform.metastore import image
+from acid_platform.metastore.codec import encode
+from acid_platform.metastore.machine import Machine
+from acid_platform.metastore.manifest_table import Manifests
+from acid_platform.metastore.records import WriteReport
+from acid_platform.snapshot.listing import FileEntry, Footer
+from acid_platform.snapshot.recorded import Contents
+from tests.metastore.world import INSERT, Txn, World
+from tests.simulation.storage import MemoryStore
+
+
+def contents(*sizes: int) -> Contents:
+    return Contents(tuple(
+        FileEntry(f"bucket_{number:05d}", size, Footer(size // 10, True))
+        for number, size in enumerate(sizes)))
+
+
+def insert(world: World, files: Contents, table: str = "t", partition: str | None = None) -> str:
+    """Commits one delta with these files; its name."""
+    txn = world.write(table, INSERT, partition)
+    (write_id,) = txn.write_ids.values()
+    name = f"delta_{write_id:07d}_{write_id:07d}_0000"
+    world.commit(txn, WriteReport.of(table, partition, INSERT, name, files))
+    return name
+
+
+def files_of(world: World, txn: Txn, table: str = "t", *partitions: str | None) -> list[Any]:
+    """By partition: name of the directory → the recorded files."""
+    answer = world.call("manifest", txn=txn.id, table=table, partitions=list(partitions or [None]))
+    return [
+        {one["directory"]["name"]: None if one["contents"] is None
+         else Contents.parse(one["contents"]) for one in entity}
+        for entity in answer["entities"]
+    ]
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.create()
+    return made
+
+
+def test_P26_a_snapshot_is_given_the_files_of_each_commit(world: World) -> None:
+    name, later = insert(world, contents(100, 50)), insert(world, contents(70))
+    reader = world.read(["t"])
+    assert files_of(world, reader) == [{name: contents(100, 50), later: contents(70)}]
+    (row,) = (one for one in world.state.written if one.directory == name)
+    assert (row.files, row.bytes, row.rows) == (2, 150, 15)
+
+
+def test_P26_what_nobody_committed_is_not_there(world: World) -> None:
+    txn = world.write("t")
+    reader = world.read(["t"])
+    assert files_of(world, reader) == [{}]
+    world.call("abort", txn=txn.id, reason="")
+    assert files_of(world, reader) == [{}]
+
+
+def test_P29_files_are_answered_while_the_snapshot_lives_and_not_after(world: World) -> None:
+    insert(world, contents(100))
+    reader = world.read(["t"])
+    files_of(world, reader)
+    world.tick(3_700_000)
+    with pytest.raises(SnapshotExpired):
+        files_of(world, reader)
+
+
+def test_P28_a_snapshot_is_given_the_files_of_a_dropped_partition(world: World) -> None:
+    world.create("u", partitioned=True)
+    name = insert(world, contents(30), "u", "p=1")
+    reader = world.read(["u"])
+    drop(world, "u", "p=1")
+    insert(world, contents(40), "u", "p=1")
+    assert files_of(world, reader, "u", "p=1")[0][name] == contents(30)
+
+
+def drop(world: World, table: str, partition: str | None) -> None:
+    from acid_platform.metastore.records import LockRequest
+    from acid_platform.transactions.locks import LockType
+
+    txn = world.begin(LockRequest(table, LockType.EXCLUSIVE, None, partition))
+    world.call("drop", txn=txn.id, name=table, partition=partition)
+
+
+def folded(world: World, store: MemoryStore) -> World:
+    """The same metastore after a fold and a restart."""
+    store.fold(world.state, 0)
+    again = World()
+    again.machine = Machine(store.load()[0], store)
+    again.machine.wake(world.clock.moment())
+    again.clock, again.requests = world.clock, 1_000
+    return again
+
+
+def test_P26_files_are_known_after_a_fold_and_a_restart(world: World) -> None:
+    store = MemoryStore()
+    name = insert(world, contents(100))
+    world = folded(world, store)
+    later = insert(world, contents(70))
+    wanted = {name: contents(100), later: contents(70)}
+    assert files_of(world, world.read(["t"])) == [wanted]
+    image.forget_ended(world.state)
+    assert later not in world.state.contents.get((1, None), {})
+
+
+def test_P26_files_of_removed_directories_are_forgotten(world: World) -> None:
+    store = MemoryStore()
+    name = insert(world, contents(100))
+    world = folded(world, store)
+    task = world.compact()
+    (ready,) = world.ready()
+    world.clean(ready)
+    assert task is not None
+    world = folded(world, store)
+    assert name not in files_of(world, world.read(["t"]))[0]
+    assert store.recorded(1, [None]) == {} or (None, name) not in store.recorded(1, [None])
+
+
+def test_P26_a_report_without_files_is_looked_into_once_and_has_to_be_what_was_counted(
+    world: World,
+) -> None:
+    txn = world.write("t")
+    name = "delta_0000001_0000001_0000"
+    world.commit(txn, WriteReport("t", None, INSERT, name, 10, 100, 1))
+    assert world.call("unrecorded")["entities"] == [["default.t", None, [name]]]
+    assert files_of(world, world.read(["t"])) == [{name: None}]
+
+    def record(files: Contents) -> int:
+        report = WriteReport.of("t", None, INSERT, name, files)
+        number: int = world.call(
+            "record_files", table="t", partition=None, directories=[encode(report)])["recorded"]
+        return number
+
+    with pytest.raises(InvalidDefinition, match="counted 1 files of 100 bytes"):
+        record(contents(90))
+    assert record(contents(100)) == 1 and record(contents(100)) == 0
+    assert world.call("unrecorded")["entities"] == []
+    assert files_of(world, world.read(["t"])) == [{name: contents(100)}]
+
+
+def test_P26_what_was_asked_for_longest_ago_leaves_the_bounded_memory() -> None:
+    rows = {f"p={number}": [{"table_id": 1, "partition": f"p={number}", "directory": "d",
+                             "contents": "x" * 100}] for number in range(10)}
+    asked: list[Any] = []
+
+    def read(name: str, columns: Any, where: str, values: Any) -> list[dict[str, Any]]:
+        asked.append(values[1:])
+        wanted = values[1] if isinstance(values[1], list) else [values[1]]
+        return [row for one in wanted for row in rows[one]]
+
+    cache = Manifests(read, most=3_000)
+    for number in range(10):
+        assert cache.of(1, [f"p={number}"]) == {(f"p={number}", "d"): "x" * 100}
+    asked.clear()
+    cache.of(1, ["p=9"])
+    assert asked == []
+    cache.of(1, ["p=0", "p=9"])
+    assert asked == [["p=0"]]
+    cache.forget([(1, "p=9")])
+    cache.of(1, ["p=9"])
+    assert asked == [["p=0"], ["p=9"]]

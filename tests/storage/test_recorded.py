@@ -1,0 +1,136 @@
+"""P26: what a commit records of a file is what the file has, and a reader misses what is not there.
+"""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import orc
+
+from acid_platform.errors import CorruptFile
+from acid_platform.layout.orc_ranges import MOST_COLUMNS
+from acid_platform.snapshot.listing import FileEntry, Footer
+from acid_platform.snapshot.ranges import MOST_TEXT, ColumnRange, RangeKind, text_range
+from acid_platform.snapshot.recorded import Contents
+from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.storage.files import Files
+from acid_platform.storage.recorded import recorded_file, require_recorded
+from tests.acid_files import AcidTable, P
+
+KINDS = {
+    "i int": (RangeKind.INTEGER, st.integers(-2**31, 2**31 - 1)),
+    "b bigint": (RangeKind.INTEGER, st.integers(-2**63, 2**63 - 1)),
+    "d decimal(12,3)": (RangeKind.DECIMAL, st.decimals(-10**8, 10**8, places=3)),
+    "t date": (RangeKind.DATE, st.dates(datetime.date(1600, 1, 1), datetime.date(9999, 1, 1))),
+    "s string": (RangeKind.TEXT, st.text(st.characters(exclude_categories=["Cs"]), max_size=40)),
+}
+_FIRST = datetime.date(1970, 1, 1)
+
+
+def bound(value: Any) -> Any:
+    return (value - _FIRST).days if isinstance(value, datetime.date) else value
+
+
+@pytest.mark.parametrize("column", KINDS)
+@settings(max_examples=25, deadline=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_P26_recorded_ranges_hold_every_value(
+    tmp_path: Path, column: str, data: st.DataObject
+) -> None:
+    kind, strategy = KINDS[column]
+    values = data.draw(st.lists(st.none() | strategy, min_size=1, max_size=8))
+    table = AcidTable(tmp_path, column)
+    table.inserts("d1", [(1, P, number, one) for number, one in enumerate(values)])
+    files, path = Files.of(str(table.file("d1")))
+    entry = recorded_file(files, path, "bucket_00000")
+    known = [bound(one) for one in values if one is not None]
+    assert entry.footer == Footer(len(values), True) and entry.size == Path(path).stat().st_size
+    found = entry.ranges[column[0]]
+    assert (found.nulls, found.values) == (len(values) - len(known), bool(known))
+    if known:
+        assert found.kind is kind
+        if found.low is not None:
+            assert found.low <= min(known)
+        if found.high is not None:
+            assert found.high >= max(known)
+        if kind is not RangeKind.TEXT:
+            assert (found.low, found.high) == (min(known), max(known))
+    assert Contents.parse(str(Contents((entry,)))).files[0].ranges == entry.ranges
+
+
+@pytest.mark.parametrize("column", ["f double", "ts timestamp", "x binary"])
+def test_P26_types_whose_statistics_are_no_bounds_for_all_readers_have_none(
+    tmp_path: Path, column: str
+) -> None:
+    value: Any = {"f": float("nan"), "ts": datetime.datetime(1969, 1, 1), "x": b"a"}[
+        column.split()[0]]
+    table = AcidTable(tmp_path, column)
+    table.inserts("d1", [(1, P, 0, value), (1, P, 1, None)])
+    files, path = Files.of(str(table.file("d1")))
+    (found,) = recorded_file(files, path, "bucket_00000").ranges.values()
+    assert found == ColumnRange(RangeKind.OTHER, None, None, 1)
+
+
+def test_P26_records_of_wide_tables_stay_small(tmp_path: Path) -> None:
+    columns = pa.table({f"c{number}": [number] for number in range(MOST_COLUMNS + 5)})
+    orc.write_table(columns, str(tmp_path / "000000_0"))
+    files, path = Files.of(str(tmp_path / "000000_0"))
+    assert len(recorded_file(files, path, "000000_0").ranges) == MOST_COLUMNS
+
+
+def test_P26_long_texts_are_cut_where_that_is_still_a_bound() -> None:
+    long = "y" * 100
+    found = text_range(long, long, 0)
+    assert found.low == "y" * MOST_TEXT and found.high is None
+
+
+ENTRIES = st.builds(
+    FileEntry, st.text(min_size=1), st.integers(0, 2**50),
+    st.builds(Footer, st.integers(-1, 2**40), st.booleans(), st.booleans()),
+    st.none() | st.integers(0, 2**50),
+    st.dictionaries(st.text(), st.one_of(
+        st.builds(ColumnRange, st.just(RangeKind.INTEGER), st.none() | st.integers(),
+                  st.none() | st.integers(), st.integers(0), st.booleans()),
+        st.builds(ColumnRange, st.just(RangeKind.DECIMAL),
+                  st.decimals(allow_nan=False, allow_infinity=False),
+                  st.just(Decimal("1.50")), st.integers(0), st.booleans()),
+        st.builds(ColumnRange, st.just(RangeKind.TEXT), st.text(), st.none() | st.text(),
+                  st.integers(0)))))
+
+
+@given(st.lists(ENTRIES, max_size=4))
+def test_P26_the_text_of_a_record_says_all_of_it(entries: list[FileEntry]) -> None:
+    again = Contents.parse(str(Contents(tuple(entries))))
+    assert again.files == tuple(entries)
+    assert [one.ranges for one in again.files] == [one.ranges for one in entries]
+
+
+@pytest.mark.parametrize("text", ["", "[", "[1]", '[["a"]]', '[["a",1,2,3,4,{"x":["q",1,2,3,1]}]]'])
+def test_P26_a_record_that_can_not_be_read_is_an_error(text: str) -> None:
+    with pytest.raises(CorruptFile, match="restore the metastore"):
+        Contents.parse(text)
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "shorter", "longer", "a directory"])
+def test_P26_a_recorded_file_that_is_not_what_it_was_is_named(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "bucket_00000"
+    file.write_bytes(b"x" * 10)
+    files, path = Files.of(str(file))
+    source = Source(path, SourceKind.ACID, 10, "delta_0000007_0000007_0000", 7, 7)
+    require_recorded(files, [source], "db.t")
+    if damage in ("gone", "a directory"):
+        file.unlink()
+    if damage == "a directory":
+        file.mkdir()
+    elif damage != "gone":
+        file.write_bytes(b"x" * {"empty": 0, "shorter": 9, "longer": 11}[damage])
+    with pytest.raises(CorruptFile, match=r"db\.t: .*bucket_00000.*write id 7 committed"):
+        require_recorded(files, [source], "db.t")
