@@ -17,7 +17,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
     for name in ("ACID_WAREHOUSE", "ACID_METASTORE"):
         monkeypatch.delenv(name, raising=False)
     place = Location.of(tmp_path / "wh")
-    with Metastore.connect(place.metastore) as metastore:
+    with Metastore.connect(place.metastore, root=place.warehouse) as metastore:
         metastore.create_database("db")
         columns = [("id", "int"), ("v", "string")]
         metastore.create_table("db.t", f"{place.warehouse}/db.db/t", columns,
