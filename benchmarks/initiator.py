@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -25,6 +26,9 @@ from acid_platform.metastore.records import EntityDirectory, TableRecord
 from acid_platform.metastore.state import State, Table
 from acid_platform.metastore.store import Store
 from acid_platform.services import initiator
+from acid_platform.snapshot.listing import FileEntry, Footer
+from acid_platform.snapshot.ranges import ColumnRange, RangeKind
+from acid_platform.snapshot.recorded import Contents
 from benchmarks.results import machine, save
 
 BASE_BYTES, DELTA_BYTES = 1 << 30, 100_000
@@ -40,14 +44,39 @@ def warehouse(tables: int, deltas: int, above: int) -> State:
                              properties={} if number <= above else quiet)
         state.tables[number] = Table(record, next_write_id=deltas + 2, purged=deltas + 1)
         state.names[name] = number
-        base = EntityDirectory("base_0000001", 1, 1, False, True, 10**7, BASE_BYTES, 1, 1)
+        base = EntityDirectory("base_0000001", 1, 1, False, True, 10**7, BASE_BYTES, 1, 1,
+                               recorded=True)
         known = {base.name: base}
+        files = {base.name: record_of(BASE_BYTES)}
         for write_id in range(2, deltas + 2):
             one = f"delta_{write_id:07d}_{write_id:07d}_0000"
             known[one] = EntityDirectory(
-                one, write_id, write_id, False, False, 1000, DELTA_BYTES, 1, write_id)
+                one, write_id, write_id, False, False, 1000, DELTA_BYTES, 1, write_id,
+                recorded=True)
+            files[one] = record_of(DELTA_BYTES)
         state.directories[number, None] = known
+        state.contents[number, None] = files
     return state
+
+
+def record_of(size: int) -> str:
+    """The record of a directory of one file with the ranges of five columns (P26)."""
+    ranges = {f"column_{number}": ColumnRange(RangeKind.INTEGER, 1, 10**9, 0)
+              for number in range(5)}
+    return str(Contents((FileEntry("bucket_00000", size, Footer(1000, True), None, ranges),)))
+
+
+def manifests(metastore: Metastore, tables: int) -> dict[str, Any]:
+    """Milliseconds until a reader knows the files of a table: never asked for, and again."""
+    cold, warm = [], []
+    for number in range(1, tables + 1, max(1, tables // 20)):
+        name = f"default.t{number}"
+        with metastore.open_snapshot([name]) as lease:
+            for measured in (cold, warm):
+                started = time.perf_counter()
+                lease.manifest(name, [None])
+                measured.append(1000 * (time.perf_counter() - started))
+    return {"cold ms": round(median(cold), 1), "warm ms": round(median(warm), 1)}
 
 
 def cycle(metastore: Metastore, since: int = 0) -> dict[str, Any]:
@@ -85,12 +114,15 @@ def main(argv: list[str] | None = None) -> int:
             try:
                 measured["first cycle"] = cycle(metastore)
                 measured["all again"] = cycle(metastore)
-                measured["what changed"] = cycle(metastore, int(time.time() * 1000))
+                measured["what changed"] = cycle(metastore, metastore.moment())
+                measured["files of a table"] = manifests(metastore, chosen.tables)
+                resident = metastore.status()["resident_bytes"] >> 20
+                measured["files of a table"]["metastore resident MB"] = resident
             finally:
                 metastore.stop()
     for name, found in measured.items():
         console.print(name, found)
-    slowest = max(found["seconds"] for found in measured.values())
+    slowest = max(found.get("seconds", 0) for found in measured.values())
     save(chosen.out / f"{datetime.date.today().isoformat()}-initiator.json", {
         "machine": machine(), "tables": chosen.tables, "deltas": chosen.tables * chosen.deltas,
         "limit seconds": chosen.limit, "cycles": measured})
