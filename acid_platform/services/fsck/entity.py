@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from acid_platform.errors import AcidError, MalformedName
 from acid_platform.layout.formats import FileFormat, is_insert_only
@@ -22,7 +22,7 @@ from acid_platform.services.fsck.findings import Check, Findings, WriteVersionFi
 from acid_platform.services.fsck.naming import readable_part
 from acid_platform.services.manifest import by_directory, entity_listing
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
-from acid_platform.snapshot.listing import EntityListing
+from acid_platform.snapshot.listing import EntityListing, FileEntry
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.files import Files
 
@@ -67,8 +67,7 @@ class EntityLook:
         if not registered:
             self._not_registered(there)
             return
-        self._missing(listing)
-        self._files_of(listing)
+        seen = without(seen, {*self._missing(listing), *self._files_of(listing)})
         self._unknown(there)
         if not insert_only:
             self._markers(listing, seen)
@@ -105,8 +104,9 @@ class EntityLook:
                 " table")
         self._aborted(seen)
 
-    def _files_of(self, listing: EntityListing) -> None:
-        """The files of each directory that is there, against what its commit recorded (P26)."""
+    def _files_of(self, listing: EntityListing) -> Iterator[str]:
+        """The files of each directory that is there, against what its commit recorded (P26):
+        answers the paths of those that are gone or of another size."""
         there = by_directory(listing)
         for one in self.recorded:
             name = one.directory.name
@@ -118,10 +118,12 @@ class EntityLook:
                 if path not in found:
                     self.out.error(Check.MISSING, path, f"write id {one.directory.high} committed"
                                    " it, and it is not there", _COPY)
+                    yield path
                 elif found[path].size != file.size:
                     self.out.error(
                         Check.CONTENT, path, f"has {found[path].size} bytes, and write id"
                         f" {one.directory.high} committed it with {file.size}", _COPY)
+                    yield path
             for path in sorted(found.keys() - recorded.keys()):
                 if not path.endswith(FLUSH_LENGTH_SUFFIX):
                     self.out.warning(
@@ -129,7 +131,8 @@ class EntityLook:
                         " write it: nobody reads it here, but other engines do",
                         "move it out of the table")
 
-    def _missing(self, listing: EntityListing) -> None:
+    def _missing(self, listing: EntityListing) -> Iterator[str]:
+        """Directories that are needed and not there."""
         there = {*listing.directories, *({""} if self._has_originals(listing) else ())}
         for name, one in sorted(self.known.items()):
             needed = not one.obsolete and one.high > max(self.floors, default=0) and not any(
@@ -139,6 +142,7 @@ class EntityLook:
                 self.out.error(
                     Check.MISSING, name, f"committed ({one.rows} rows, {where}), and not there",
                     _COPY)
+                yield name
 
     def _has_originals(self, listing: EntityListing) -> bool:
         return any("/" not in one.path or acid_name(one.path.partition("/")[0]) is None
@@ -194,6 +198,21 @@ class EntityLook:
                 self.out.warning(
                     Check.MARKER, source.directory, f"no {VERSION_FILE}: Trino refuses the table",
                     "--repair writes it", WriteVersionFile(self.files, path))
+
+
+def without(seen: AcidDirectory, told: Collection[str]) -> AcidDirectory:
+    """What a reader reads of an entity, less the files and directories that were told already."""
+
+    def left(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
+        return tuple(one for one in files if one.path not in told)
+
+    base = seen.base
+    return replace(
+        seen, base=None if base is None or base.directory in told
+        else replace(base, files=left(base.files)),
+        deltas=tuple(replace(one, files=left(one.files)) for one in seen.deltas
+                     if one.directory not in told),
+        originals=left(seen.originals))
 
 
 def acid_name(directory: str) -> AcidName | None:
