@@ -56,7 +56,7 @@ def reopened(path: Path) -> Iterator[Warehouse]:
         assert len(home.authkey()) == 64
     home.prepare()
     keeper = Keeper(home.database, SystemClock())
-    metastore = Metastore(_Link(keeper))  # type: ignore[arg-type]
+    metastore = Metastore(_Link(keeper), str(path))  # type: ignore[arg-type]
     try:
         yield Warehouse(str(path), metastore)
     finally:

@@ -28,6 +28,7 @@ from acid_platform.storage.orc_writer import AcidWriter, acid_schema
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from acid_platform.warehouse import Warehouse
+from tests.acid_files import contents_of
 
 COLUMNS = "id int, v string"
 Step = tuple[str, Callable[[], object]]
@@ -62,16 +63,16 @@ def put(
         pa.array([write_id] * len(ids)),
         pa.array([{"id": one, "v": f"v{one}"} for one in ids], acid_schema(columns).field(5).type),
     ], schema=acid_schema(columns)))
-    rows = writer.close()
+    writer.close()
     files.write(f"{staged}/_orc_acid_version", b"2")
-    size = int(files.system.get_file_info(path).size)
     place = f"{record.location}/{partition}/{name}".replace("//", "/")
     durability.publish(files, record.location, [(staged, place)])
     files.delete_directory(staged.rpartition("/")[0])
     if abort:
         begun.abort("meant to")
     else:
-        begun.commit([WriteReport(table, partition or None, Operation.INSERT, name, rows, size, 1)])
+        begun.commit([WriteReport.of(table, partition or None, Operation.INSERT, name,
+                                     contents_of(Path(place)))])
 
 
 def clean(warehouse: Warehouse) -> None:
