@@ -121,9 +121,14 @@ def _writing(location: str) -> Iterator[None]:
 def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[Written, ...]:
     """Rename the output into place; it counts once the compaction's transaction commits (S18).
 
-    With layout hive3 the rename itself makes the output count, so nothing may follow that fails.
+    With layout hive3 other engines count the output from the rename on. A Worker that died between
+    the two has left its output under the name that ours needs: no commit recorded it, so it goes.
     """
     location = staged.plan.location
+    recorded = work.directory.names
+    for one in staged.outputs:
+        if staged.plan.layout is Layout.HIVE3 and one.directory not in recorded:
+            work.files.delete_directory(f"{location}/{one.directory}")
     durability.publish(work.files, location, [
         (f"{staged.staging}/{one.directory}", f"{location}/{one.directory}")
         for one in staged.outputs])

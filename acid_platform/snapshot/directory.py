@@ -113,6 +113,13 @@ class AcidDirectory:
         return self.deltas if self.base is None else (self.base, *self.deltas)
 
     @property
+    def names(self) -> frozenset[str]:
+        """Of all ACID directories that were looked at, whether they are read or not."""
+        return frozenset({
+            *(one.directory for one in self.sources), *(one.path for one in self.obsolete),
+            *(one.path for one in self.aborted), *(one.path for one in self.invisible)})
+
+    @property
     def inserts(self) -> tuple[VisibleDelta, ...]:
         return tuple(delta for delta in self.deltas if not delta.name.deletes)
 

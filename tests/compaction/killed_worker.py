@@ -20,7 +20,7 @@ from acid_platform.engine.compact import StagedCompaction
 from acid_platform.layout import names
 from acid_platform.metastore import Metastore
 from acid_platform.services.worker import CompactionRun, work_once
-from acid_platform.storage.files import Files
+from acid_platform.storage import durability
 from acid_platform.storage.orc_writer import AcidWriter
 from acid_platform.storage.rewrite import rewrite_bucket
 from acid_platform.warehouse import Warehouse
@@ -96,7 +96,7 @@ def arm(phase: str) -> None:
         case "merged":
             killing(this, "merge")
         case "one published":
-            killing(Files, "publish")
+            killing(durability, "_rename")
         case "all published":
             killing(compact, "publish")
         case "committed":
