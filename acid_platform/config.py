@@ -214,7 +214,7 @@ _ACCEPTED: tuple[tuple[str, Kind, str, str, str], ...] = (
     ("hive.locks.max.partitions", _N, "-1", "", "reads hold a lease (P12)"),
     ("hive.txn.xlock.ctas", _B, "false", "", "the metastore refuses a second table of one name"),
     ("hive.txn.stats.enabled", _B, "true", "", _NO_STATS),
-    ("hive.txn.acid.dir.cache.duration", _T, "120min", "min", "directories are listed when read"),
+    ("hive.txn.acid.dir.cache.duration", _T, "120min", "min", "no reader lists a directory"),
     ("hive.create.as.acid", _B, "false", "", _ALL_ACID),
     ("hive.transactional.concatenate.noblock", _B, "false", "", "CONCATENATE is not supported"),
     ("hive.compactor.request.queue", _N, "1", "", "the Initiator decides from memory"),
