@@ -208,6 +208,10 @@ bench-memory: setup ## every statement on 30 million rows with a 1 GB heap: peak
 bench-initiator: setup ## an Initiator's cycle over 10,000 tables with 1,000,000 deltas, in 10 s
 	@$(TEST_STATE) exec $(PY) -m benchmarks.initiator $(ARGS)
 
+.PHONY: bench-planning
+bench-planning: setup ## storage calls and milliseconds before a row is read, journal bytes of a commit
+	@$(TEST_STATE) exec $(PY) -m benchmarks.planning $(ARGS)
+
 .PHONY: bench-launch
 bench-launch: setup ## from the click to the materialization (ARGS="--remote sc://..." for Connect too)
 	@$(TEST_STATE) exec $(PY) -m benchmarks.launching $(ARGS)

@@ -68,7 +68,7 @@ def record_of(size: int) -> str:
 
 def manifests(metastore: Metastore, tables: int) -> dict[str, Any]:
     """Milliseconds until a reader knows the files of a table: never asked for, and again."""
-    cold, warm = [], []
+    cold, warm = list[float](), list[float]()
     for number in range(1, tables + 1, max(1, tables // 20)):
         name = f"default.t{number}"
         with metastore.open_snapshot([name]) as lease:
