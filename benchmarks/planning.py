@@ -79,7 +79,7 @@ def fill(warehouse: Warehouse, name: str, partitions: int, deltas: int, rows: in
                 place.mkdir(parents=True)
                 path = str(place / "bucket_00000")
                 first = number * rows
-                writer = AcidWriter(lambda path=path: pa.OSFile(path, "wb"), path, columns, "zlib")
+                writer = AcidWriter(partial(pa.OSFile, path, "wb"), path, columns, "zlib")
                 writer.write(batch(w, first, rows, acid_schema(columns)))
                 writer.close()
                 (place / "_orc_acid_version").write_bytes(b"2")
@@ -138,7 +138,7 @@ def count_calls() -> None:
     def of(location: str) -> tuple[Files, str]:
         return Files(Counted()), location
 
-    Files.of = of  # type: ignore[method-assign,assignment]
+    Files.of = of  # type: ignore[method-assign]
 
 
 def main(argv: list[str] | None = None) -> int:

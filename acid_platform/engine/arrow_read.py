@@ -41,8 +41,9 @@ def arrow_scan(
 
     def entity(item: tuple[str, AcidDirectory]) -> EntityRead:
         name, directory = item
-        sources, deletes = open_entity(table.files, directory, write_ids, table.name)
-        sources = pruned(sources, where, table.columns)
+        sources, deletes = open_entity(
+            table.files, directory, write_ids, table.name,
+            lambda found: pruned(found, where, table.columns))
         values = {
             column.name: pa.scalar(partition_value(text, column.type), arrow_type(column.type))
             for column, text in zip(table.partition_columns, table.values(name), strict=True)

@@ -109,8 +109,9 @@ def open_scan(
 
     def entity(name: str) -> EntityScan:
         directory = selected[name]
-        sources, deletes = open_entity(table.files, directory, write_ids, table.name)
-        sources = pruned(sources, where, table.columns)
+        sources, deletes = open_entity(
+            table.files, directory, write_ids, table.name,
+            lambda found: pruned(found, where, table.columns))
         return EntityScan(directory, sources, deletes, name, table.values(name))
 
     with ThreadPoolExecutor(8) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,13 +18,15 @@ from acid_platform.transactions import ValidWriteIdList
 
 
 def open_entity(
-    files: Files, directory: AcidDirectory, write_ids: ValidWriteIdList, what: str
+    files: Files, directory: AcidDirectory, write_ids: ValidWriteIdList, what: str,
+    prune: Callable[[EntitySources], EntitySources] = lambda sources: sources,
 ) -> tuple[EntitySources, DeleteKeys]:
     """The files that a snapshot reads, and the keys that it deletes; `what` names the table.
 
-    Raises CorruptFile, also for a file that is gone or has another size than its commit recorded.
+    What `prune` leaves out is not looked at. Raises CorruptFile, also for a file that is gone or
+    has another size than its commit recorded.
     """
-    sources = resolve(files, directory)
+    sources = prune(resolve(files, directory))
     require_recorded(files, (*sources.inserts, *sources.deletes), what)
     keys = load_keys(files, sources.deletes, write_ids)
     return _numbered_as_deleted(sources, keys), keys
