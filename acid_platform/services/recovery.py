@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from acid_platform.errors import MalformedName, WarehouseMismatch
@@ -51,11 +50,11 @@ def highest_of(record: TableRecord, known: Known = lambda partition: ()) -> High
         unknown = {one for one in names if one not in known(name or None)}
         fresh = surveyed(files, record, name or None, listing, unknown) if unknown else []
         present.append(Present(name or None, tuple(sorted(names)), tuple(fresh)))
-    return replace(found, present=tuple(present))
+    return Highest(found.write_id, found.txn_id, tuple(present))
 
 
 def restore(
-    place: Location, file: str, replace_old: bool = False, moved_from: str = ""
+    place: Location, file: str, replace: bool = False, moved_from: str = ""
 ) -> Restored:
     """Makes the warehouse's metastore from a backup; root and metastore get a new identity.
 
@@ -77,7 +76,7 @@ def restore(
 
     return backup.restore(
         Home(Path(place.metastore).resolve()), file,
-        lambda record, known: highest_of(places.table(record), known), replace_old,
+        lambda record, known: highest_of(places.table(record), known), replace,
         Owner(new.identity, roots, accept, lambda: new.replace(place.warehouse)))
 
 

@@ -344,7 +344,7 @@ def test_P24_write_ids_in_doubt_are_named_with_their_directories(small: Small) -
         txn.commit()
     small.insert((4, "D"))
     end(small.metastore)
-    restore(Location.of(small.path), str(small.path / "copy"), replace_old=True)
+    restore(Location.of(small.path), str(small.path / "copy"), replace=True)
     done = small.acid("fsck", "--json")
     report = json.loads(done.stdout)
     assert done.exit_code == 1

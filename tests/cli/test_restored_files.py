@@ -27,7 +27,7 @@ def rows(small: Small) -> list[int]:
 def restored(small: Small, backup: Path) -> None:
     with suppress(psutil.NoSuchProcess):
         psutil.Process(small.metastore.stop()).wait(30)
-    restore(Location.of(small.path), str(backup), replace_old=True)
+    restore(Location.of(small.path), str(backup), replace=True)
 
 
 def compacted(small: Small) -> None:
