@@ -24,7 +24,7 @@ from acid_platform.errors import (
 from acid_platform.services import cleaner
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
-from tests.acid_files import AcidTable, P, full
+from tests.acid_files import AcidTable, P, contents_of, full
 from tests.conftest import temporary_warehouse
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ def put(warehouse: Warehouse, table: str, *ids: int, partition: str = "") -> Non
             f"d{write_id}.0", [(write_id, P, number, one) for number, one in enumerate(ids)])
         directory = full(f"d{write_id}.0").partition("/")[0]
         txn._work.record(record, Operation.INSERT, [
-            Written(partition, directory, False, len(ids), 100, 1)])
+            Written(partition, directory, False,
+                    contents_of(Path(record.location, partition, directory)))])
 
 
 def ids(table: SnapshotTable | TransactionTable | Table) -> list[int]:

@@ -382,7 +382,7 @@ def test_P31_take_over_makes_the_tables_of_a_restored_copy_its_own(root: Path) -
     warehouse.metastore.backup(file)
     stop(warehouse)
     first = json.loads((root / IDENTITY).read_text())["warehouse"]
-    done = restore(Location.of(root), str(file), replace=True)
+    done = restore(Location.of(root), str(file), replace_old=True)
     assert json.loads((root / IDENTITY).read_text())["warehouse"] == done.identity != first
     with Warehouse.open(root) as warehouse:
         assert warehouse.metastore.take_over("db.far") == ["db.far"]
@@ -402,7 +402,7 @@ def test_P31_a_restore_refuses_the_root_of_another_warehouse(root: Path) -> None
     stop(warehouse)
     stop(filled(other))
     with pytest.raises(WarehouseMismatch, match="restore into a copy"):
-        restore(Location.of(other), str(file), replace=True)
+        restore(Location.of(other), str(file), replace_old=True)
     with pytest.raises(WarehouseMismatch, match="has its metastore in"):
         restore(Location.of(root, str(root.parent / "side")), str(file))
     for one in (root, other):
@@ -588,7 +588,7 @@ def foreign_world() -> World:
     world.insert()
     world.compact()
     world.insert()
-    world.take(world.machine.copied(world.clock.now_ms()))
+    world.take(world.machine.copied(world.clock.moment()))
     return world
 
 
@@ -613,7 +613,7 @@ def test_P31_a_compaction_that_was_queued_before_the_copy_waits() -> None:
     world.create()
     world.insert()
     world.request()
-    world.take(world.machine.copied(world.clock.now_ms()))
+    world.take(world.machine.copied(world.clock.moment()))
     assert world.take_task() is None
     world.call("take_over", name=None)
     assert world.take_task() is not None
@@ -627,7 +627,7 @@ def test_P31_what_is_known_of_identity_is_in_journal_and_tables(tmp_path: Path) 
     assert first == {"id": "a", "placed": False, "inside": False}
     assert world.call("identify", id="b", roots=["/r"])["id"] == "a"
     world.call("placed", id="a")
-    world.take(world.machine.copied(world.clock.now_ms()))
+    world.take(world.machine.copied(world.clock.moment()))
     store = Store(tmp_path / "metastore.duckdb")
     store.append(world.events)
     state, events = store.load()
@@ -646,4 +646,5 @@ def test_P31_a_journal_of_an_older_version_has_no_foreign_tables() -> None:
            "created": 0, "floor": 0}
     world = World()
     world.machine.replay([Event("table", 1, {"table": old})])
-    assert world.state.table("t").record == TableRecord(1, "default.t", "/w/t", (("id", "int"),))
+    assert world.state.table("t").record == TableRecord(
+        1, "default.t", "/w/t", (("id", "int"),), version=1, foreign=False)

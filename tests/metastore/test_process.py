@@ -39,7 +39,9 @@ from acid_platform.metastore import (
     wire,
 )
 from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.places import Places
 from acid_platform.metastore.transaction import Heartbeats
+from acid_platform.metastore.wire import Channel
 from acid_platform.transactions import Operation, TxnType
 from acid_platform.transactions.locks import LockType
 from tests.metastore.processes import gone, until
@@ -280,16 +282,39 @@ def test_P3_a_waiting_request_survives_a_kill(metastore: Metastore, directory: P
 
 
 def test_P3_unknown_is_said_when_nothing_can_be_learnt(
-    metastore: Metastore, directory: Path
+    metastore: Metastore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The metastore dies between the client's last look at the connection and its message."""
     with Metastore.connect(directory, autostart=False) as other:
         txn = other.begin(locks=[WRITE])
-        kill(metastore)
+        connection = other._link._connection
+
+        def dies_afterwards() -> Channel:
+            found = connection()
+            monkeypatch.undo()
+            kill(metastore)
+            return found
+
+        monkeypatch.setattr(other._link, "_connection", dies_afterwards)
         with pytest.raises(OutcomeUnknown, match="not known"):
             txn.commit()
         with pytest.raises(MetastoreUnavailable):
             other.tables()
     assert metastore.outcome(txn.id)["state"] == "o"
+
+
+def test_P3_a_commit_that_was_not_sent_is_not_in_doubt(
+    metastore: Metastore, directory: Path
+) -> None:
+    with Metastore.connect(directory, autostart=False) as other:
+        txn = other.begin(locks=[WRITE])
+        kill(metastore)
+        until(lambda: other._link._per_thread.connection.ended)
+        with pytest.raises(MetastoreUnavailable, match="no metastore answers"):
+            txn.commit()
+        assert metastore.outcome(txn.id)["state"] == "o"  # a new process has started
+        txn.commit()
+    assert metastore.outcome(txn.id)["state"] == "c"
 
 
 # --- forks, threads ------------------------------------------------------------------------------
@@ -415,7 +440,7 @@ class FakeLink:
 def _txn(link: Any, beats: Heartbeats, number: int) -> Transaction:
     answer = {"txn": number, "valid_txns": "9:9::", "write_ids": {}, "lists": {}, "stale": False,
               "interval": 5, "lost_overwrite": ""}
-    return Transaction(link, beats, TxnType.DEFAULT, answer)
+    return Transaction(link, beats, TxnType.DEFAULT, answer, Places())
 
 
 def test_T9_P7_heartbeats_of_the_transactions_that_somebody_holds() -> None:

@@ -113,14 +113,19 @@ RULES: dict[str, str | NotBuilt] = {
     "P10": "test_P10_network_file_systems_are_refused",
     "P12": "test_P12_a_lease_ends_after_the_last_read",
     "P24": "test_P24_adoption",
+    "P26": "test_P26_a_snapshot_is_given_the_files_of_each_commit",
+    "P27": "test_P27_every_acknowledged_commit_survives_a_power_cut",
+    "P28": "test_P28_a_rename_changes_nothing_for_older_snapshots",
+    "P29": "test_P29_files_are_answered_while_the_snapshot_lives_and_not_after",
     "P30": "test_P30_an_overwrite_that_misses_an_insert_is_told_at_its_lock",
     "P31": "test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was",
+    "P32": "test_P32_the_file_has_the_six_columns_and_hives_keys",
 }
 
 
 EVERY = [
     *numbered("T", 47), *numbered("S", 18), *numbered("L", 16), *numbered("P", 10), "P12", "P24",
-    "P30", "P31",
+    "P26", "P27", "P28", "P29", "P30", "P31", "P32",
 ]
 
 

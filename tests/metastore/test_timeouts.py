@@ -15,6 +15,7 @@ from acid_platform.metastore.codec import encode
 from acid_platform.metastore.keeper import Keeper
 from acid_platform.metastore.keeper import Request as Asked
 from acid_platform.metastore.machine import Machine
+from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.transaction import Heartbeats, Transaction
 from acid_platform.services import initiator
@@ -390,8 +391,8 @@ def test_P29_a_beat_that_is_waited_for_comes_earlier_when_the_interval_shrinks()
     link: Any = Answers()
     beats = Heartbeats(link)
     answer = {"txn": 1, "valid_txns": "9:9::", "write_ids": {}, "lists": {}, "stale": False,
-              "interval": 60_000}
-    txn = Transaction(link, beats, TxnType.DEFAULT, answer)
+              "interval": 60_000, "lost_overwrite": ""}
+    txn = Transaction(link, beats, TxnType.DEFAULT, answer, Places())
     until(lambda: beats._shares)
     beats.learn(1)
     until(lambda: link.beats == 1)

@@ -238,7 +238,9 @@ class World:
     def cleaning(self, op: str, task: CleaningTask, **more: Any) -> dict[str, Any]:
         if op == "mark_cleaned" and "gone" not in more:
             known = self.state.directories.get((task.table_id, task.partition), {}).values()
-            seen = [one for one in known if one.high <= task.highest_write_id]
+            # A compaction's directory is there from its transaction on, as readers take it.
+            seen = [one for one in known if one.high <= task.highest_write_id
+                    and task.valid_txns.is_valid(one.txn)]
             more["gone"] = [one.name for one in known
                             if any(other.shadows(one) for other in seen)]
         return self.call(

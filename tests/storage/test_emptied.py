@@ -10,6 +10,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import parse_columns
 from acid_platform.snapshot import select
+from acid_platform.snapshot.listing import Footer
 from acid_platform.storage.emptied import write_empty_file
 from acid_platform.storage.files import Files
 from acid_platform.storage.keys import has_key_index
@@ -26,9 +27,11 @@ FILES = Files.of("/")[0]
 
 @pytest.mark.parametrize("codec", ["zlib", "snappy", "zstd", "lz4", "uncompressed", "lzo"])
 def test_P32_the_file_has_the_six_columns_and_hives_keys(tmp_path: Path, codec: str) -> None:
-    count, size = write_empty_file(FILES, str(tmp_path), COLUMNS, codec, None)
-    path = str(tmp_path / "bucket_00000")
-    assert (count, size) == (1, Path(path).stat().st_size) and size > 3
+    [record] = write_empty_file(FILES, str(tmp_path), COLUMNS, codec, None).files
+    path = str(tmp_path / record.path)
+    assert record.path == "bucket_00000"
+    assert record.size == Path(path).stat().st_size > 3
+    assert record.footer == Footer(0, acid=True, positional=False)
     found = metadata(FILES, path)
     assert (found["rows"], found["stripes"]) == (0, [])
     # Another engine's codec must not keep a table from being emptied.
@@ -47,9 +50,9 @@ def test_P32_an_insert_only_table_gets_a_file_where_its_format_has_an_empty_one(
     tmp_path: Path, name: str, files: int
 ) -> None:
     plain = FileFormat.of({"acid.format": name, "transactional_properties": "insert_only"})
-    count, size = write_empty_file(FILES, str(tmp_path), COLUMNS, "zlib", plain)
+    made = write_empty_file(FILES, str(tmp_path), COLUMNS, "zlib", plain)
     assert [one.name for one in tmp_path.iterdir()] == ["000000_0"] * files
-    assert count == files and (size > 0) == (files > 0)
+    assert [(one.path, one.size > 0) for one in made.files] == [("000000_0", True)] * files
     if files:
         assert count_rows(FILES, str(tmp_path / "000000_0"), plain) == 0
 
