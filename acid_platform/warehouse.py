@@ -29,7 +29,13 @@ from acid_platform.metastore.client import Metastore
 from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord
 from acid_platform.services import worker
-from acid_platform.services.adoption import columns_of_file, new_location, refuse_overlap, survey
+from acid_platform.services.adoption import (
+    columns_of_file,
+    new_location,
+    refuse_overlap,
+    require_readable,
+    survey,
+)
 from acid_platform.services.context import table_layout, worker_id
 from acid_platform.services.declaration import Declaration
 from acid_platform.services.joining import join
@@ -166,7 +172,8 @@ class Warehouse:
         a warning says so. New ids start above the highest that any name holds. Nobody else may
         write there afterwards.
 
-        Raises TableExists, InvalidDefinition, MalformedName, CorruptFile.
+        Raises TableExists, InvalidDefinition, and for what no reader could read rightly
+        MalformedName, UnsupportedLayout, CorruptFile; nothing is registered then.
         """
         full, where = full_name(name), absolute(os.fspath(location))
         refuse_overlap(self.metastore, full, where)
@@ -183,6 +190,7 @@ class Warehouse:
                 raise InvalidDefinition(
                     f"{full}: {root}/{partition} is no partition of {', '.join(keys)}")
         seen = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
+        require_readable(found, seen, properties)
         self.metastore.create_database(full.partition(".")[0], if_not_exists=True)
         record = self.metastore.adopt_table(
             full, where, *declared.arguments,

@@ -33,7 +33,7 @@ def both_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         where: str | None = None, row_id: bool = False,
     ) -> DataFrame:
         scan = open_scan(table.layout, write_ids(w), txns(x), where)
-        return filtered(spark, scan, columns, where, row_id, "db.t")
+        return filtered(lambda: spark, scan, columns, where, row_id, "db.t")
 
     def read(table: AcidTable, *args: object, **options: object) -> pa.Table:
         return frame(table, *args, **options).toArrow()  # type: ignore[arg-type]

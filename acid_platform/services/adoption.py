@@ -9,17 +9,21 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
-from acid_platform.errors import InvalidDefinition, MalformedName
+from acid_platform.errors import CorruptFile, InvalidDefinition, MalformedName
+from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import BaseName, is_hidden, parse_directory
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import TableRecord, WriteReport
 from acid_platform.services.manifest import Progress, surveyed
 from acid_platform.services.recovery import highest_ids
+from acid_platform.snapshot.directory import select
+from acid_platform.snapshot.listing import EntityListing, FileEntry
+from acid_platform.snapshot.sources import SourceKind, entity_sources
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import orc_schema
 from acid_platform.storage.sources import is_acid
-from acid_platform.transactions import ValidWriteIdList
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client import Metastore
@@ -35,6 +39,8 @@ class Survey:
     txn_id: int
     sample: str
     """Path of one data file, or empty."""
+    listings: tuple[EntityListing, ...] = ()
+    """Of the table or of its partitions, in their order."""
 
     def aborted(self, snapshot: ValidWriteIdList | None) -> frozenset[int]:
         """Write ids that never count: those that the snapshot does not see, as aborted for ever."""
@@ -74,7 +80,39 @@ def survey(
                           if first else sample)
     partitions = tuple(names) if depth else ()
     highest = highest_ids(location, depth)
-    return Survey(partitions, tuple(reports), highest.write_id, highest.txn_id, sample)
+    return Survey(partitions, tuple(reports), highest.write_id, highest.txn_id, sample,
+                  tuple(listings))
+
+
+def require_readable(
+    found: Survey, snapshot: ValidWriteIdList | None, properties: Mapping[str, str] | None
+) -> None:
+    """Refuses a table of which nobody could read `snapshot` rightly; None: all that is found.
+
+    Once the table is adopted a reader looks into records and no more into directories (P26): this
+    is where strange files and those at a wrong place are noticed. Raises MalformedName,
+    UnsupportedLayout, CorruptFile.
+    """
+    write_ids = ValidWriteIdList.of("", found.write_id, aborted=found.aborted(snapshot))
+    recorded: dict[str | None, dict[str, FileEntry]] = {}
+    for report in found.directories:
+        assert report.contents is not None
+        recorded.setdefault(report.partition, {}).update(
+            (entry.path, entry)
+            for entry in (one.below(report.directory) for one in report.contents.files))
+    for partition, listing in zip(found.partitions or (None,), found.listings, strict=True):
+        # Old history may be gone: that is told to whoever asks for it, as by the Cleaner's lists.
+        directory = select(listing, write_ids, ValidTxnList.everything(), cleaning=True,
+                           insert_only=is_insert_only(dict(properties or {})))
+        known = recorded.get(partition, {})
+        footers = {path: one.footer for path, one in known.items() if one.footer}
+        lengths = {path: one.length for path, one in known.items() if one.length is not None}
+        sources = entity_sources(directory, footers, lengths)
+        for source in (*sources.inserts, *sources.deletes):
+            path = source.path.removeprefix(f"{listing.location}/")
+            if source.kind is SourceKind.ACID and not footers[path].acid:
+                raise CorruptFile(f"{source.path} lacks the six ACID columns; restore it, or move"
+                                  " it out of the table")
 
 
 def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:

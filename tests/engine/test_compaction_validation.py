@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from acid_platform.engine import compact
 from acid_platform.services.worker import work_once
 from acid_platform.storage.rewrite import Rewrite, rewrite_bucket
 from acid_platform.table import Table
+from acid_platform.transactions import NONE_OPEN
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
@@ -159,13 +159,16 @@ def test_C32_the_same_table_is_compacted_by_a_right_merge(
     assert str(outcome.deviations[0]) == "rows: 5 expected, 5 written"
 
 
-def test_C32_nanoseconds_of_insert_only_tables_are_not_cut(warehouse: Warehouse) -> None:
-    made = warehouse.create_table("db.n", "t timestamp", properties={
-        "transactional": "true", "transactional_properties": "insert_only"})
-    for hour in (1, 2):
-        made.insert([{"t": datetime.datetime(2013, 1, 1, hour)}])
-    path = next(Path(made.location).glob("delta_0000002*/0*"))
-    orc.write_table(pa.table({"t": pa.array([1_001], pa.timestamp("ns"))}), str(path))
+def test_C32_nanoseconds_of_insert_only_tables_are_not_cut(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    for write_id, nanoseconds in ((1, 1_000), (2, 1_001)):
+        path = tmp_path / f"delta_{write_id:07d}_{write_id:07d}_0000" / "000000_0"
+        path.parent.mkdir()
+        orc.write_table(pa.table({"t": pa.array([nanoseconds], pa.timestamp("ns"))}), str(path))
+    made = warehouse.adopt_table(
+        "db.n", tmp_path, "t timestamp", snapshot=f"db.n:2:{NONE_OPEN}::", properties={
+            "transactional": "true", "transactional_properties": "insert_only"})
     before = picture(made)
     warehouse.metastore.request_compaction(made.name, None, "major")
     outcome = work_once(warehouse)

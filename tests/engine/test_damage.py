@@ -2,7 +2,9 @@
 
 Each has its error, which names the thing and the next step; no byte of the table changes, no
 transaction, lock or `_tmp_` directory is left, and once the damage is undone the same statement
-works. The kinds of damage are those of the JVM-free reader (tests/storage/test_bad_files.py).
+works. The kinds of damage are those of the JVM-free reader (tests/storage/test_bad_files.py). Here
+they come about after the table was adopted, or before; which of them adoption itself refuses is in
+tests/engine/test_damaged_adoption.py.
 """
 
 from __future__ import annotations
@@ -23,7 +25,13 @@ from pyspark.sql import SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.engine import compact, write
-from acid_platform.errors import AcidError, CompactionFailed, PublicationFailed, TxnAborted
+from acid_platform.errors import (
+    AcidError,
+    CompactionFailed,
+    CorruptFile,
+    PublicationFailed,
+    TxnAborted,
+)
 from acid_platform.storage import nesting
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
@@ -31,12 +39,16 @@ from acid_platform.transactions import NONE_OPEN
 from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable
 from tests.conftest import temporary_warehouse
-from tests.storage.test_bad_files import GOOD, KINDS, NEXT_STEP, good
+from tests.storage.test_bad_files import D1, D2, GOOD, IN_ROWS, KINDS, NEXT_STEP, good
 
 pytestmark = pytest.mark.spark
 
 NO_DAMAGE = {"a column of another type", "the six columns in another order"}
 """Spark's reader turns numbers into text, and takes columns by their names."""
+CHANGED = list(KINDS)[:list(KINDS).index("a directory name that is none")]
+"""A data file has other bytes."""
+PLANTED = [kind for kind in KINDS if kind not in CHANGED]
+"""Files lie there that a directory did not have."""
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -46,7 +58,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class Subject:
-    """A table below `root`, its warehouse, and a copy of its files."""
+    """A table below `root`, its warehouse, and a copy of its files as they were adopted."""
 
     warehouse: Warehouse
     table: Table
@@ -65,28 +77,25 @@ class Subject:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Subject]:
-    scratch = tmp_path_factory.mktemp("damage")
-    root = good(scratch / "t").root
-    with temporary_warehouse(scratch / "wh", spark) as warehouse:
+def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("damage"), spark) as opened:
         for _ in range(10):  # so that the `_v` of some kinds are committed
-            warehouse.metastore.begin().commit()
-        table = warehouse.adopt_table("db.t", root, "v string", snapshot=f"db.t:99:{NONE_OPEN}::")
-        yield Subject(warehouse, table, root, Path(shutil.copytree(root, scratch / "kept")))
+            opened.metastore.begin().commit()
+        yield opened
+
+
+def adopted(warehouse: Warehouse, root: Path) -> Subject:
+    table = warehouse.adopt_table("db.t", root, "v string", snapshot=f"db.t:99:{NONE_OPEN}::")
+    return Subject(warehouse, table, root, Path(shutil.copytree(root, root.parent / "kept")))
 
 
 @pytest.fixture
-def subject(made: Subject) -> Iterator[Subject]:
-    yield made
-    made.restore()
+def subject(warehouse: Warehouse, tmp_path: Path) -> Iterator[Subject]:
+    yield adopted(warehouse, good(tmp_path / "t").root)
+    warehouse.drop_table("db.t")
 
 
-@pytest.mark.parametrize("kind", [one for one in KINDS if one not in NO_DAMAGE])
-def test_a_statement_over_damaged_files_names_them_and_changes_nothing(
-    subject: Subject, kind: str
-) -> None:
-    damage, error, named = KINDS[kind]
-    damage(AcidTable(subject.root))
+def refused(subject: Subject, error: type[AcidError], named: str) -> None:
     before = contents(subject.root)
     with pytest.raises(AcidError) as raised:
         subject.table.update({"v": "concat(v, '!')"}, "v >= '0000'")
@@ -95,9 +104,54 @@ def test_a_statement_over_damaged_files_names_them_and_changes_nothing(
     assert NEXT_STEP.search(str(raised.value)), raised.value
     assert contents(subject.root) == before
     subject.nothing_is_left()
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_P26_a_statement_over_changed_files_names_them_and_changes_nothing(
+    subject: Subject, kind: str
+) -> None:
+    """A recorded file of another size is not looked into; one of the same size is read."""
+    damage, error, named = KINDS[kind]
+    recorded = contents(subject.root)
+    damage(AcidTable(subject.root))
+    (path,) = (path for path, content in contents(subject.root).items()
+               if content != recorded.get(path))
+    write_id, size = {D1: 1, D2: 2}[path], (subject.root / path).stat().st_size
+    if size == len(recorded[path]):
+        refused(subject, error, named)
+    else:
+        refused(subject, CorruptFile, f"db.t: {subject.root}/{path} has {size} bytes, and write id"
+                                      f" {write_id} committed with {len(recorded[path])};")
     subject.restore()
     assert subject.table.delete("v = 'no such value'") == 0
     assert sorted(subject.table.to_arrow()["v"].to_pylist()) == GOOD
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_P26_a_statement_sees_nothing_of_what_no_commit_named(
+    subject: Subject, kind: str
+) -> None:
+    KINDS[kind][0](AcidTable(subject.root))
+    before = contents(subject.root)
+    assert before != contents(subject.kept)
+    assert subject.table.delete("v = 'no such value'") == 0
+    assert sorted(row.v for row in subject.table.read().collect()) == GOOD
+    assert sorted(subject.table.to_arrow()["v"].to_pylist()) == GOOD
+    assert contents(subject.root) == before
+    subject.nothing_is_left()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in IN_ROWS if kind not in NO_DAMAGE])
+def test_a_statement_over_damaged_rows_names_their_file_and_changes_nothing(
+    warehouse: Warehouse, tmp_path: Path, kind: str
+) -> None:
+    """The damage was there when the table was adopted, and only who reads the rows finds it."""
+    damage, error, named = KINDS[kind]
+    files = good(tmp_path / "t")
+    damage(files)
+    subject = adopted(warehouse, files.root)
+    refused(subject, error, named)
+    warehouse.drop_table("db.t")
 
 
 # --- statements that fail half-way --------------------------------------------------------------
@@ -198,8 +252,9 @@ def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(
         subject.table.compact("major")
     assert contents(subject.root) == before
     subject.nothing_is_left()
-    (row,) = subject.warehouse.metastore.compactions()
-    assert row["state"] == "failed" and "No space left" in row["errormessage"]
+    (failed,) = [row for row in subject.warehouse.metastore.compactions()
+                 if row["state"] == "failed"]
+    assert "No space left" in failed["errormessage"]
     with mock.patch.object(compact, "make_outputs", full_outputs), pytest.raises(
             CompactionFailed, match=r"/t can't be written: .*No space left.*inputs were kept"
             ) as raised:

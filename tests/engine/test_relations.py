@@ -9,8 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform.engine import relations
+from acid_platform.errors import CorruptFile
+from acid_platform.services import cleaner
 from acid_platform.table import Table
+from acid_platform.transactions import NONE_OPEN
 from acid_platform.warehouse import Warehouse
+from tests.acid_files import AcidTable, P
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark
@@ -60,17 +64,27 @@ def test_a_table_made_anew_has_its_own_rows(warehouse: Warehouse) -> None:
     assert values(filled(warehouse, 11)) == [11, 11]
 
 
-def test_a_file_of_another_size_is_another_file(warehouse: Warehouse) -> None:
-    """A restored backup puts files under names that had been taken by others."""
-    table = filled(warehouse, 10)
+def test_a_file_of_another_size_is_another_file(warehouse: Warehouse, tmp_path: Path) -> None:
+    """A restored backup puts files under names that had been taken by others; a table that knows
+    the name with another size refuses the file (P26)."""
+    files = AcidTable(tmp_path / "t", "id int, v int")
+    files.inserts("d1", [(1, P, number, number, 10) for number in range(2)])
+    old, size = files.file("d1"), files.file("d1").stat().st_size
+    snapshot = f"db.t:1:{NONE_OPEN}::"
+    table = warehouse.adopt_table("db.t", files.root, snapshot=snapshot)
     assert values(table) == [10, 10]
-    (old,) = Path(table.location).rglob("bucket_*")
-    other = warehouse.create_table("db.other", "id int, v int")
-    other.insert(warehouse.spark.range(1000).selectExpr(
-        "CAST(id AS int) AS id", "7 AS v").coalesce(1))
-    (new,) = Path(other.location).rglob("bucket_*")
-    assert new.stat().st_size != old.stat().st_size
-    old.write_bytes(new.read_bytes())
+    files.inserts("d1", [(1, P, number, number, 7) for number in range(1000)])
+    assert old.stat().st_size != size
+    with pytest.raises(CorruptFile, match=rf"db\.t: {old} has .* write id 1 committed with {size}"):
+        values(table)
+    content = old.read_bytes()
+    warehouse.drop_table("db.t")
+    warehouse.release()
+    cleaner.run(warehouse.metastore)
+    assert not old.exists()
+    old.parent.mkdir(parents=True)
+    old.write_bytes(content)
+    table = warehouse.adopt_table("db.t", files.root, snapshot=snapshot)
     assert values(table) == [7] * 1000
 
 

@@ -19,6 +19,7 @@ from acid_platform.engine import deletes, scan, write
 from acid_platform.engine.deletes import DeleteBitmap, DeleteKeys
 from acid_platform.engine.session import check_session
 from acid_platform.errors import PublicationFailed, SparkMisconfigured
+from acid_platform.storage import durability
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, read_keys
 from acid_platform.table import Table
@@ -173,15 +174,15 @@ def test_P19_a_failed_rename_takes_back_the_others(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = warehouse.create_table("db.r", "id int", partitioned_by=["m int"])
-    publish, calls = Files.publish, []
+    rename, calls = durability._rename, []
 
-    def failing(self: Files, temporary: str, final: str) -> None:
+    def failing(files: Files, staged: str, final: str) -> None:
         calls.append(final)
         if len(calls) == 2:
             raise OSError("disk gone")
-        publish(self, temporary, final)
+        rename(files, staged, final)
 
-    monkeypatch.setattr(Files, "publish", failing)
+    monkeypatch.setattr(durability, "_rename", failing)
     with warehouse.transaction() as txn:
         with pytest.raises(PublicationFailed, match="disk gone"):
             txn.table("db.r").insert([{"id": 1, "m": 1}, {"id": 2, "m": 2}])

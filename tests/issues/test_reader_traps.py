@@ -20,6 +20,7 @@ from acid_platform.errors import (
     UnsupportedLayout,
 )
 from acid_platform.snapshot import select
+from acid_platform.storage.durability import publish
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, read_keys
 from acid_platform.transactions import ValidTxnList
@@ -88,7 +89,9 @@ def test_trap_07_nested_deltas_are_neither_read_nor_made(tmp_path: Path) -> None
     assert table.values() == ["A"]
     (tmp_path / "_tmp_1_x").mkdir()
     with pytest.raises(PublicationFailed):
-        table.layout.files.publish(str(tmp_path / "_tmp_1_x"), str(tmp_path / inner))
+        publish(table.layout.files, str(tmp_path),
+                [(str(tmp_path / "_tmp_1_x"), str(tmp_path / inner))])
+    assert sorted(one.name for one in (tmp_path / inner).iterdir()) == ["bucket_00000", inner]
 
 
 def test_trap_08_files_without_a_row_index_are_read(tmp_path: Path) -> None:

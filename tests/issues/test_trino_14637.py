@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine import merge, write
 from acid_platform.errors import AcidError
-from acid_platform.storage.files import Files
+from acid_platform.storage import durability
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
@@ -95,7 +95,7 @@ STEPS = {
     "a version file": (write, "_mark"),
     "a bucket": (write, "finish_flat_file"),
     "a file of deletes": (write, "finish_delete_file"),
-    "a directory that is put in its place": (Files, "publish"),
+    "a directory that is put in its place": (durability, "_rename"),
 }
 
 

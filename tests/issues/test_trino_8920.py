@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from acid_platform.errors import PublicationFailed
+from acid_platform.storage.durability import publish
 from tests.acid_files import AcidTable, P
 from tests.notation import names
 
@@ -19,7 +20,7 @@ def test_a_directory_is_never_published_into_an_existing_one(tmp_path: Path) -> 
     files, staged = table.layout.files, tmp_path / "_tmp_0000050_again"
     staged.mkdir()
     with pytest.raises(PublicationFailed, match=output):
-        files.publish(str(staged), str(tmp_path / output))
+        publish(files, str(tmp_path), [(str(staged), str(tmp_path / output))])
     staged.rmdir()
     assert sorted(tmp_path.rglob("*")) == before
     assert table.values() == ["A", "B"]

@@ -156,6 +156,13 @@ KINDS: dict[str, tuple[Damage, type[AcidError], str]] = {
         beside(path_of("d1", "bucket_00009_flush_length"), b"\0" * 16), CorruptFile,
         "bucket_00009_flush_length"),
 }
+IN_ROWS = (
+    "bytes in the middle changed", "row is no struct", "an insert without a row id",
+    "an insert without an operation", "a delete without a write id", "an unknown operation",
+    "an update event of ACID version 1", "a column of another type",
+    "a bucket property of an unknown codec",
+)
+"""Names, sizes and footers don't tell of these."""
 NEXT_STEP = re.compile("restore|Restore|remove|move|rename|run a|declare|drop|upgrade|read again")
 
 
