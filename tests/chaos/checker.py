@@ -1,0 +1,333 @@
+"""What each read had to give, worked out from what the writers told and the read's write id list.
+
+Rows that valid, committed write ids inserted, without those that such ids deleted, and nothing
+below the highest overwrite or drop of the partition that the list sees. Beyond that: the lists
+agree with the clock and with each other, and no acknowledged commit is hidden by an overwrite or a
+drop that had not seen it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from acid_platform import errors
+from acid_platform.transactions import ValidWriteIdList
+from tests.chaos.journal import Line
+
+Rows = dict[str, list[int]]
+
+ALLOWED = {
+    "SnapshotExpired", "TxnAborted", "MetastoreUnavailable", "OutcomeUnknown", "CorruptFile",
+    "NoSuchTable", "LockTimeout", "WriteConflict", "NoSuchTxn"}
+"""Errors that a read may raise; two of them only where there is a reason."""
+UNDECIDED = {"OutcomeUnknown", "MetastoreUnavailable", "MetastoreWriteFailed"}
+"""After these errors a transaction may have been committed."""
+SOLID_TABLE = "db.p"
+"""It is never renamed or dropped."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A file that was cut, emptied or gone for a time."""
+
+    path: str
+    kind: str
+    begin: float
+    end: float
+
+
+@dataclass
+class Evidence:
+    """All that is known after a run."""
+
+    lines: Sequence[Line]
+    states: Mapping[int, str]
+    """Of transactions, as the metastore has them in the end: c, a, o or u."""
+    damages: Sequence[Damage]
+    stalls: Sequence[tuple[str, float, float]]
+    """Actor, and from when to when it was stopped."""
+    metastore_kills: Sequence[float] = ()
+
+    def of(self, what: str) -> list[Line]:
+        return self._kinds.get(what, [])
+
+    @cached_property
+    def _kinds(self) -> dict[str, list[Line]]:
+        found: dict[str, list[Line]] = defaultdict(list)
+        for line in self.lines:
+            found[line["what"]].append(line)
+        return found
+
+    @cached_property
+    def writes(self) -> dict[int, list[Line]]:
+        """By table."""
+        found: dict[int, list[Line]] = defaultdict(list)
+        for line in self.of("write"):
+            found[line["table_id"]].append(line)
+        return found
+
+    @cached_property
+    def floors(self) -> dict[int, list[int]]:
+        """Write ids of the drops of each partition of `db.p`."""
+        found: dict[int, set[int]] = defaultdict(set)
+        of_writers = {line["write_id"] for what in ("allocated", "write") for line in self.of(what)
+                      if line["table"] == SOLID_TABLE}
+        for line in self.of("floors"):
+            found[line["partition"]].update({*line["floors"]} - of_writers)
+        return {partition: sorted(drops) for partition, drops in found.items()}
+
+    @cached_property
+    def asked(self) -> dict[int, float]:
+        """When the commit of a transaction was sent."""
+        return {line["txn"]: line["at"] for line in self.of("commit")}
+
+    @cached_property
+    def acknowledged(self) -> dict[int, float]:
+        """When its commit was acknowledged."""
+        return {line["txn"]: line["at"] for line in self.of("ended") if line["state"] == "c"}
+
+    def committed(self, txn: int) -> bool:
+        return self.states.get(txn) == "c"
+
+
+@dataclass
+class Verdict:
+    reads: int = 0
+    commits: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    rows: int = 0
+    unexplained_expiries: int = 0
+    """SnapshotExpired or TxnAborted of a process that nobody had stopped: the machine was slow."""
+
+
+def check(evidence: Evidence) -> Verdict:
+    verdict = Verdict(commits=sum(map(evidence.committed, evidence.asked)))
+    wrong = verdict.wrong
+    for line in evidence.of("crashed"):
+        wrong.append(f"{line['actor']} raised what is no AcidError:\n{line['trace']}")
+    for line in evidence.of("refused"):
+        verdict.refused[f"{line['state']}: {line['error']}"] += 1
+    wrong += _outcomes(evidence)
+    wrong += _hidden(evidence)
+    wrong += _deleted_twice(evidence)
+    for line in evidence.of("read"):
+        verdict.reads += 1
+        if "error" in line:
+            verdict.errors[line["error"]] += 1
+            wrong += _error(evidence, line, verdict)
+            continue
+        if "list" not in line:
+            wrong.append(f"{_named(line)}: an answer without a write id list")
+            continue
+        verdict.rows += line.get("count") or sum(map(len, line.get("ids", {}).values()))
+        seen = ValidWriteIdList.parse(line["list"])
+        wrong += _answer(evidence, line, seen)
+        wrong += _clock(evidence, line, seen)
+        wrong += _declarations(evidence, line)
+    wrong += _torn(evidence)
+    return verdict
+
+
+def expected(evidence: Evidence, read: Line, seen: ValidWriteIdList) -> Rows:
+    """The ids by partition that the read had to give."""
+    visible = [
+        one for one in evidence.writes.get(read["table_id"], ())
+        if (one["actor"] == read["actor"] and one["order"] < read["order"]
+            if one["txn"] == read["txn"] else
+            evidence.committed(one["txn"]) and seen.is_valid(one["write_id"]))
+    ]
+    floors: dict[int | None, int] = defaultdict(int)
+    for one in visible:
+        if one["kind"] == "overwrite":
+            floors[one["partition"]] = max(floors[one["partition"]], one["write_id"])
+    dropped: dict[int | None, int] = defaultdict(int)
+    if read["table"] == SOLID_TABLE:
+        for partition, drops in evidence.floors.items():
+            dropped[partition] = max((one for one in drops if seen.is_valid(one)), default=0)
+    gone = {row for one in visible if one["kind"] == "delete" for row in one["ids"]}
+    rows: Rows = {}
+    for one in visible:
+        partition, write_id = one["partition"], one["write_id"]
+        over = floors[partition]
+        there = (write_id > over if one["kind"] == "insert" else
+                 one["kind"] == "overwrite" and write_id == over)
+        if not there or write_id <= dropped[partition]:
+            continue
+        if read.get("partition") not in (None, partition):
+            continue
+        found = [row for row in one["ids"] if row not in gone and row >= read.get("least", 0)]
+        if found:
+            rows.setdefault("" if partition is None else str(partition), []).extend(found)
+    return {partition: sorted(found) for partition, found in rows.items()}
+
+
+def _answer(evidence: Evidence, read: Line, seen: ValidWriteIdList) -> Iterator[str]:
+    rows = expected(evidence, read, seen)
+    if "count" in read:
+        right = sum(map(len, rows.values()))
+        if read["count"] != right:
+            yield f"{_named(read)}: counted {read['count']}, {right} are right"
+        return
+    if read["strange"]:
+        yield f"{_named(read)}: rows with values of others: {read['strange'][:5]}"
+    if read["ids"] == rows:
+        return
+    for partition in sorted({*rows, *read["ids"]}):
+        right, got = Counter(rows.get(partition, ())), Counter(read["ids"].get(partition, ()))
+        for word, ids in (("missing", right - got), ("extra", got - right)):
+            if ids:
+                told = "; ".join(_history(evidence, read["table_id"], one) for one in [*ids][:5])
+                yield f"{_named(read)} partition {partition}: {len(ids)} {word}: {told}"
+
+
+def _history(evidence: Evidence, table_id: int, row: int) -> str:
+    found = [
+        f"{one['kind']} by write id {one['write_id']} of transaction {one['txn']}"
+        f" ({evidence.states.get(one['txn'], 'unknown')})"
+        for one in evidence.writes.get(table_id, ()) if row in one["ids"]]
+    return f"row {row}: {', '.join(found) or 'nobody wrote it into this table'}"
+
+
+def _named(read: Line) -> str:
+    return (f"read of {read['table']} by {read['actor']} at {read['at']} ({read['mode']},"
+            f" transaction {read.get('txn')}, list {read.get('list')})")
+
+
+def _error(evidence: Evidence, read: Line, verdict: Verdict) -> Iterator[str]:
+    name = read["error"]
+    told = f"{_named(read)}: {name}: {read['text']}"
+    begin, end = read.get("from", read["began"]), read["at"]
+    damaged = any(one.begin <= end and read["began"] <= one.end for one in evidence.damages)
+    if name not in ALLOWED or not issubclass(getattr(errors, name), errors.AcidError):
+        yield f"{told}; no read may raise that"
+    elif name == "CorruptFile" and not damaged:
+        yield f"{told}; and no file was damaged then"
+    elif name == "NoSuchTable" and read["table"] == SOLID_TABLE:
+        yield f"{told}; and it was never dropped"
+    elif name in ("SnapshotExpired", "TxnAborted"):
+        stopped = any(actor == read["actor"] and since <= end and begin <= until
+                      for actor, since, until in evidence.stalls)
+        restarted = any(begin <= kill <= end for kill in evidence.metastore_kills)
+        if not (stopped or damaged or restarted):
+            verdict.unexplained_expiries += 1
+
+
+def _clock(evidence: Evidence, read: Line, seen: ValidWriteIdList) -> Iterator[str]:
+    """What was acknowledged before the snapshot is in it, what was sent after it is not."""
+    for one in evidence.writes.get(read["table_id"], ()):
+        txn = one["txn"]
+        if txn == read["txn"] or not evidence.committed(txn):
+            continue
+        valid = seen.is_valid(one["write_id"])
+        if not valid and evidence.acknowledged.get(txn, read["from"]) < read["from"]:
+            yield (f"{_named(read)}: transaction {txn} (write id {one['write_id']}) was"
+                   " acknowledged before, and is not in the snapshot")
+        if valid and evidence.asked[txn] > read["to"]:
+            yield (f"{_named(read)}: transaction {txn} (write id {one['write_id']}) was committed"
+                   " after the snapshot, and is in it")
+    if read["table"] != SOLID_TABLE:
+        return
+    for partition, floors in evidence.floors.items():
+        drops = sum(seen.is_valid(one) for one in floors)
+        least = sum(
+            line["at"] < read["from"] for line in evidence.of("dropped")
+            if line["table"] == SOLID_TABLE and line["partition"] == partition)
+        if drops < least:
+            yield (f"{_named(read)}: sees {drops} drops of partition {partition}, and {least} were"
+                   " acknowledged before the snapshot")
+
+
+def _declarations(evidence: Evidence, read: Line) -> Iterator[str]:
+    columns = [line["name"] for line in evidence.of("column")
+               if line["table_id"] == read["table_id"] and line["at"] < read["from"]]
+    if not {*columns} <= {*read["declared"]}:
+        yield f"{_named(read)}: columns {columns} were there, it has {read['declared']}"
+    given = read.get("columns")
+    if given is not None and given[:len(read["declared"])] != read["declared"]:
+        yield f"{_named(read)}: gives {given}, declared are {read['declared']}"
+    for line in evidence.of("dropped"):
+        if line.get("table_id") == read["table_id"] and line["at"] < read["from"]:
+            yield f"{_named(read)}: this table was dropped before the snapshot"
+    for line in evidence.of("created"):
+        if (line["table"] == read["table"] and line["at"] < read["from"]
+                and read["table_id"] < line["table_id"]):
+            yield f"{_named(read)}: a new table of this name was made before the snapshot"
+
+
+def _torn(evidence: Evidence) -> Iterator[str]:
+    """A snapshot has a transaction in all of its tables or in none."""
+    tables: dict[int, dict[int, int]] = defaultdict(dict)
+    for one in evidence.of("write"):
+        if evidence.committed(one["txn"]):
+            tables[one["txn"]][one["table_id"]] = one["write_id"]
+    several = {txn: ids for txn, ids in tables.items() if len(ids) > 1}
+    snapshots: dict[tuple[str, int], dict[int, ValidWriteIdList]] = defaultdict(dict)
+    for read in evidence.of("read"):
+        if "list" not in read:
+            continue
+        lists = snapshots[read["actor"], read["txn"]]
+        seen = ValidWriteIdList.parse(read["list"])
+        before = lists.setdefault(read["table_id"], seen)
+        if before != seen and read["mode"] == "snapshot":
+            yield f"{_named(read)}: its list was {before} before"
+    for (actor, lease), lists in snapshots.items():
+        for txn, ids in several.items():
+            if txn != lease and len({
+                    lists[table].is_valid(ids[table]) for table in ids if table in lists}) > 1:
+                yield f"snapshot {lease} of {actor} has a part of transaction {txn}: {lists}"
+
+
+def _outcomes(evidence: Evidence) -> Iterator[str]:
+    """What was told to the writers is what the metastore holds."""
+    for txn in evidence.asked:
+        if evidence.states.get(txn) not in ("c", "a"):
+            yield (f"transaction {txn} was to be committed, and what became of it is not known:"
+                   f" {evidence.states.get(txn)}")
+    for line in evidence.of("ended"):
+        if evidence.states.get(line["txn"]) not in {"c": "c", "a": "au"}[line["state"]]:
+            yield (f"transaction {line['txn']}: the writer was told {line['state']}, the metastore"
+                   f" has {evidence.states.get(line['txn'])}")
+    for line in evidence.of("refused"):
+        if (line["txn"] and evidence.committed(line["txn"]) and line["error"] not in UNDECIDED):
+            yield f"transaction {line['txn']} was refused with {line['error']} and is committed"
+
+
+def _hidden(evidence: Evidence) -> Iterator[str]:
+    """An overwrite, or a drop, hides lower write ids: it must have seen those (P30, P22)."""
+    for table_id, writes in evidence.writes.items():
+        done = [one for one in writes if evidence.committed(one["txn"])]
+        for over in [one for one in done if one["kind"] == "overwrite"]:
+            seen = ValidWriteIdList.parse(over["list"])
+            for one in done:
+                if (one["partition"] == over["partition"] and one["txn"] != over["txn"]
+                        and one["write_id"] < over["write_id"]
+                        and not seen.is_valid(one["write_id"])):
+                    yield (f"table {table_id}: the overwrite of write id {over['write_id']} hides"
+                           f" write id {one['write_id']}, committed and not seen by it")
+    for one in evidence.of("write"):
+        if one["table"] != SOLID_TABLE or not evidence.committed(one["txn"]):
+            continue
+        below = sum(floor < one["write_id"] for floor in evidence.floors.get(one["partition"], ()))
+        before = sum(line["at"] < evidence.asked[one["txn"]] for line in evidence.of("dropped")
+                     if line["table"] == SOLID_TABLE and line["partition"] == one["partition"])
+        if below < before:
+            yield (f"write id {one['write_id']} of {SOLID_TABLE} was committed after {before} drops"
+                   f" of its partition, and only {below} are below it: its rows are hidden")
+
+
+def _deleted_twice(evidence: Evidence) -> Iterator[str]:
+    """The first committer wins: nobody else deletes the same row (T31)."""
+    by: dict[int, list[int]] = defaultdict(list)
+    for one in evidence.of("write"):
+        if one["kind"] == "delete" and evidence.committed(one["txn"]):
+            for row in one["ids"]:
+                by[row].append(one["txn"])
+    for row, txns in by.items():
+        if any(first != second for first, second in pairwise(sorted(txns))):
+            yield f"row {row} was deleted by the committed transactions {txns}"
