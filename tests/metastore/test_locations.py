@@ -382,7 +382,7 @@ def test_P31_take_over_makes_the_tables_of_a_restored_copy_its_own(root: Path) -
     warehouse.metastore.backup(file)
     stop(warehouse)
     first = json.loads((root / IDENTITY).read_text())["warehouse"]
-    done = restore(Location.of(root), str(file), replace_old=True)
+    done = restore(Location.of(root), str(file), replace=True)
     assert json.loads((root / IDENTITY).read_text())["warehouse"] == done.identity != first
     with Warehouse.open(root) as warehouse:
         assert warehouse.metastore.take_over("db.far") == ["db.far"]
@@ -402,7 +402,7 @@ def test_P31_a_restore_refuses_the_root_of_another_warehouse(root: Path) -> None
     stop(warehouse)
     stop(filled(other))
     with pytest.raises(WarehouseMismatch, match="restore into a copy"):
-        restore(Location.of(other), str(file), replace_old=True)
+        restore(Location.of(other), str(file), replace=True)
     with pytest.raises(WarehouseMismatch, match="has its metastore in"):
         restore(Location.of(root, str(root.parent / "side")), str(file))
     for one in (root, other):
