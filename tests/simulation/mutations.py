@@ -279,7 +279,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
          "return asked or", "return True or"),
     Edit("P12", "a lease never ends", housekeeping, "end_leases",
          "turn.steady - most", "0",
-         seed=613),
+         seed=10),
     Edit("P21", "a compaction begins under the Cleaner's hands", compactions, "take",
          " and not being_cleaned(state, entity)", ""),
     Edit("P21", "a cleaning begins while a compaction works", cleaning, "survey",
