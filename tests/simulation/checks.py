@@ -12,6 +12,7 @@ from acid_platform.metastore.state import Table as StateTable
 from acid_platform.transactions import Operation, TxnType, ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import claim
 from tests.simulation.disk import settled
+from tests.simulation.manifests import check_ends, check_files, check_unrecorded
 from tests.simulation.rules import Resource, Table, Txn, waits
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def check_whole(sim: Simulation) -> None:
     for table_id, table in state.tables.items():
         _write_ids(sim, table, model.tables[table_id])
     _overwrites(sim)
+    check_unrecorded(sim)
+    check_ends(sim)
 
 
 def _overwrites(sim: Simulation) -> None:
@@ -128,8 +131,8 @@ def check_read(
         place = (table.location, partition)
         found = sim.disk.read(place, listed, txns, floor, txn.id)
         sim.counts["read"] += 1
-        unknown = (sim.disk.needed(place, listed, txns, floor, txn.id)
-                   - set(directories(state, (table.id, partition))))
+        needed = sim.disk.needed(place, listed, txns, floor, txn.id)
+        unknown = set(needed) - set(directories(state, (table.id, partition)))
         claim("P28", not unknown, txn, "needs", unknown, "of", table.name, partition,
               "which the metastore does not know")
         if found != expected:
@@ -138,3 +141,4 @@ def check_read(
                   f"{txn} reads {table.name} {partition} (floor {floor}) by {listed} and {txns}:"
                   f" missing {sorted(expected - found)}, too much {sorted(found - expected)};"
                   f" files {files}")
+        check_files(sim, txn, table, partition, needed.values())

@@ -92,10 +92,10 @@ class Disk:
 
     def needed(
         self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
-    ) -> set[str]:
-        """The directories in which it finds them."""
+    ) -> dict[str, Directory]:
+        """The directories in which it finds them, by name."""
         found = self._select(place, write_ids, txns, floor, me)
-        return {one.name for one in (*found.deltas, *([found.base] if found.base else []))}
+        return {one.name: one for one in (*found.deltas, *([found.base] if found.base else []))}
 
     def _select(
         self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int

@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.metastore.codec import decode, encode
-from acid_platform.metastore.records import CleaningTask, WriteReport
+from acid_platform.metastore.declared import directories
+from acid_platform.metastore.records import CleaningTask
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from tests.simulation.actors import PARTITIONS, Actor
 from tests.simulation.checks import check_readers
 from tests.simulation.disk import Directory, Place, select, settled
+from tests.simulation.manifests import check_forgotten, report_of
 
 if TYPE_CHECKING:
     from tests.simulation.simulator import Simulation
@@ -64,8 +66,8 @@ class Worker(Actor):
                      error="x")
         else:
             writes = [
-                encode(WriteReport(self.task["table"], self.task["partition"], Operation.COMPACT,
-                                   one.name, 1, 1, 1))
+                encode(report_of(one, self.task["table"], self.task["partition"],
+                                 Operation.COMPACT))
                 for _, one in self.output
             ]
             for place, one in self.output:
@@ -149,9 +151,11 @@ class Cleaner(Actor):
         self.task: CleaningTask | None = None
         self.removed = False
         self.gone: list[str] = []
+        self.left: set[str] = set()
+        """What was known and is not removed."""
 
     def lost(self) -> None:
-        self.task, self.removed, self.gone = None, False, []
+        self.task, self.removed, self.gone, self.left = None, False, [], set()
 
     def go_on(self) -> None:
         if self.task is None:
@@ -163,8 +167,16 @@ class Cleaner(Actor):
         elif self.chance < 0.2:
             self.ask(lambda reply: self.lost(), "cleaning_failed", **_named(self.task), error="x")
         else:
-            self.ask(lambda reply: self.lost(), "mark_cleaned", **_named(self.task), removed=None,
-                     gone=self.gone)
+            task, gone, left = self.task, self.gone, self.left
+            self.ask(lambda reply: self._marked(reply, task, gone, left), "mark_cleaned",
+                     **_named(task), removed=None, gone=gone)
+
+    def _marked(
+        self, reply: Json, task: CleaningTask, gone: list[str], left: set[str]
+    ) -> None:
+        if "value" in reply:
+            check_forgotten(self.sim, (task.table_id, task.partition), gone, left)
+        self.lost()
 
     def _found(self, reply: Json) -> None:
         ready = reply["value"]["ready"]
@@ -203,6 +215,7 @@ class Cleaner(Actor):
             self.sim.counts["removed"] += len(names)
             disk.remove((location, partition), names)
             self.gone += names
+        self.left = set(directories(state, (task.table_id, task.partition))) - set(self.gone)
         self._check(task)
 
     def _check(self, task: CleaningTask) -> None:

@@ -126,7 +126,17 @@ class Line(Declarations):
                 dynamic = one["partition"] is None and (table.partitioned or one["dynamic"])
                 touches.append(Touch(table.id, one["partition"], operation, dynamic))
         wait = round(args["wait"] * 1000)
-        return Lock(txn.id, request_id, begun, resources, touches, tables, wait, clock + wait)
+        return Lock(txn.id, request_id, begun, resources, self._strictest(touches), tables, wait,
+                    clock + wait)
+
+    def _strictest(self, touches: list[Touch]) -> list[Touch]:
+        """T26: of the dynamic writes of a table the strictest operation stands for all."""
+        found = [one for one in touches if not one.dynamic]
+        for table_id in dict.fromkeys(one.table_id for one in touches if one.dynamic):
+            asked = {one.operation for one in touches if one.dynamic and one.table_id == table_id}
+            strictest = "o" if "o" in asked else "i" if asked == {"i"} else "u"
+            found.append(Touch(table_id, None, strictest, True))
+        return found
 
     def _join(self, txn: Txn, lock: Lock) -> None:
         for name, table_id in lock.tables.items():

@@ -9,7 +9,7 @@ not how ids are compared.
 from __future__ import annotations
 
 from tests.simulation.claims import Json, claim, expect, full, value
-from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Write
+from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Txn, Write
 from tests.simulation.upkeep import Upkeep
 
 
@@ -104,20 +104,13 @@ class Model(Upkeep):
                 # An overwrite that was locked and not made is no more than an update (T38).
                 unmade = one.operation == "o" and (one.table_id, one.partition) not in made
                 touched.add((one.table_id, one.partition, "u" if unmade else one.operation))
-        for name in [*(one["table"] for one in args["writes"]), *args.get("columns", {})]:
-            changed = self._refused_change(txn, name)
-            if changed:
-                expect("P28", own, changed)
-                self._abort(txn)
-                self._settle()
-                return
-        for name, added in args.get("columns", {}).items():
-            known = dict(self.tables[self.names[full(name)]].columns)
-            if any(known.get(one, kind) != kind for one, kind in added):
-                expect("P28", own, "DeclarationChanged")
-                self._abort(txn)
-                self._settle()
-                return
+        refused = self._refused_writes(txn, args["writes"]) or self._refused_columns(
+            txn, args.get("columns", {}))
+        if refused:
+            expect("P6 P28", own, refused)
+            self._abort(txn)
+            self._settle()
+            return
         claims = {one for one in touched if one[2] in CHANGES}
         for report in args["writes"]:
             table = self._table(report["table"])
@@ -127,12 +120,7 @@ class Model(Upkeep):
             claims.add((table.id, report["partition"], operation))
             placed.append((table, report))
         reason = self.conflict(txn, touched)
-        places = [(table.id, report["partition"]) for table, report in placed]
-        if any(report["overwrite"] and places.count((table.id, report["partition"])) > 1
-               for table, report in placed):
-            expect("P6", own, "OverwriteThenWrite")
-            self._abort(txn)
-        elif reason:
+        if reason:
             expect(f"T31 P6 ({reason})", own, "WriteConflict")
             self._abort(txn)
         else:
@@ -151,6 +139,26 @@ class Model(Upkeep):
                 self.entity(table_id, partition).claims.append(Claim(
                     txn.id, txn.write_ids[table_id], operation, txn.committed))
         self._settle()
+
+    def _refused_writes(self, txn: Txn, reports: list[Json]) -> str | None:
+        changed = (self._refused_change(txn, one["table"]) for one in reports)
+        refused = next((one for one in changed if one), None)
+        if refused:
+            return refused
+        places = [(full(one["table"]), one["partition"]) for one in reports]
+        again = any(one["overwrite"] and places.count(place) > 1
+                    for one, place in zip(reports, places, strict=True))
+        return "OverwriteThenWrite" if again else None
+
+    def _refused_columns(self, txn: Txn, columns: dict[str, list[list[str]]]) -> str | None:
+        for name, added in columns.items():
+            changed = self._refused_change(txn, name)
+            if changed:
+                return changed
+            known = dict(self.tables[self.names[full(name)]].columns)
+            if any(known.get(one, kind) != kind for one, kind in added):
+                return "DeclarationChanged"
+        return None
 
     def on_abort(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         txn = self.txns.get(args["txn"])

@@ -67,6 +67,9 @@ class Simulation:
         if tidy:
             # Compactions and drops keep the Cleaner busy, rather than every single abort.
             self.settings["hive.compactor.aborted.txn.time.threshold"] = "600s"
+        if seed % 20 == 10:
+            # Shorter than transactions live: leases end although their owner is alive (P12).
+            self.settings["acid.read.lease.max"] = "15s"
         self.process = Process(store(), self.clock)
         self.model = Model(self.settings)
         self.disk = Disk()

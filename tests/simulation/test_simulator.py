@@ -95,7 +95,7 @@ def test_everything_happens() -> None:
     seen: Counter[str] = Counter()
     for seed in range(1, 41):
         simulation = Simulation(seed)
-        simulation.run(500)
+        simulation.run(700)
         seen += simulation.counts
     for what in (
         "begin", "open_batch", "lock", "allocate", "valid_write_ids", "commit", "abort",
@@ -106,6 +106,6 @@ def test_everything_happens() -> None:
         "cleaning compaction", "cleaning abort", "cleaning drop", "mark_cleaned", "removed", "late",
         "read", "fold", "lost", "outcome done", "outcome unseen", "outcome waiting",
         "before writing", "before answering", "failed write", "before a fold", "after a fold",
-        "idle",
+        "idle", "manifest", "manifest of an ended transaction", "manifest after a cleaning",
     ):
         assert seen[what] >= 5, f"{what}: {seen[what]}"

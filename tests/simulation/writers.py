@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.simulation.actors import PARTITIONS, Actor, Reader, Session
 from tests.simulation.checks import check_read
 from tests.simulation.disk import Directory, Place
+from tests.simulation.manifests import report_of
 from tests.simulation.rules import DEFAULT, READ_ONLY
 
 if TYPE_CHECKING:
@@ -256,10 +257,8 @@ class Writer(Actor):
             self._publish(session)
         names = {location: name for name, location in session.places.items()}
         reports = [
-            encode(WriteReport(
-                names[place[0]], place[1],
-                Operation.UPDATE if one.base else self._operation(one), one.name, 1, 1, 1,
-                one.base))
+            encode(report_of(one, names[place[0]], place[1],
+                             Operation.UPDATE if one.base else self._operation(one)))
             for place, one in session.published
         ]
         columns = {}

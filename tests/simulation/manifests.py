@@ -1,0 +1,129 @@
+"""Which files are recorded of a directory, and that every snapshot is given exactly these (P26).
+
+The files of a directory tell which writes are in it, so that those of another one are noticed. What
+is asked here is no sign of life of a lease, and no choice of the seed: runs stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from acid_platform.metastore.declared import directories
+from acid_platform.metastore.records import WriteReport
+from acid_platform.snapshot.listing import FileEntry, Footer
+from acid_platform.snapshot.recorded import Contents
+from acid_platform.transactions import Operation
+from tests.simulation.claims import claim, expect, value
+from tests.simulation.disk import Directory
+from tests.simulation.rules import READ_ONLY, Table, Txn
+
+if TYPE_CHECKING:
+    from tests.simulation.simulator import Simulation
+
+Json = dict[str, Any]
+
+_UNRECORDED = 13
+"""Every so many transactions a writer reports no files, as clients of before P26 do."""
+
+
+def contents_of(one: Directory) -> Contents | None:
+    if not one.visibility and any(txn % _UNRECORDED == 0 for _, txn, _ in one.tags):
+        return None
+    return Contents(tuple(
+        FileEntry(f"bucket_{number:05d}", 2 * txn + deletes + 1, Footer(write_id, True))
+        for number, (write_id, txn, deletes) in enumerate(sorted(one.tags))))
+
+
+def report_of(
+    one: Directory, table: str, partition: str | None, operation: Operation
+) -> WriteReport:
+    """What the maker of a directory reports of it."""
+    files = contents_of(one)
+    if files is None:
+        return WriteReport(table, partition, operation, one.name, 1, 1, 1, one.base)
+    overwrite = one.base and operation is not Operation.COMPACT
+    return WriteReport.of(table, partition, operation, one.name, files, overwrite)
+
+
+def check_files(
+    sim: Simulation, txn: Txn, table: Table, partition: str | None, needed: Iterable[Directory]
+) -> None:
+    """A snapshot is given the files that were committed, of every directory that it needs."""
+    name = _name_for(sim, txn, table)
+    if name is None:
+        return  # somebody else has the name by now, or it waits for its snapshot
+    (entity,) = value("P26", _ask(sim, txn, name, [partition]))["entities"]
+    given = {one["directory"]["name"]: one["contents"] for one in entity}
+    for one in needed:
+        files = contents_of(one)
+        expected = None if files is None else str(files)
+        claim("P26", one.name in given and given[one.name] == expected, txn, "is given",
+              given.get(one.name), "of", one.name, "in", name, partition, "not", expected)
+    sim.counts["manifest"] += 1
+
+
+def check_ends(sim: Simulation) -> None:
+    """Whose transaction has ended is given no files, nor who asks after a cleaning (P11, P29)."""
+    if sim.process.batch:
+        return
+    for actor in sim.actors:
+        for reader in actor.readers():
+            txn = sim.model.txns.get(reader.txn)
+            if txn is None:
+                continue
+            if txn.state != "o":
+                sim.counts["manifest of an ended transaction"] += 1
+                error = "NoSuchTxn" if txn.state == "c" else "TxnAborted"
+                expired = "SnapshotExpired" if txn.kind == READ_ONLY else error
+                expect("P26 P29", _ask(sim, txn, "t", []), error, expired)
+                continue
+            for name in ("t", "u", "v", "w"):
+                table = sim.model.seen(txn, name)
+                if table is not None and not sim.model._may_read(txn, table):
+                    sim.counts["manifest after a cleaning"] += 1
+                    expect("P11 P26", _ask(sim, txn, name, []), "SnapshotExpired")
+
+
+def check_unrecorded(sim: Simulation) -> None:
+    """Of which directories nobody has told the files is known, and of no others."""
+    answer = sim.process.machine.handle("unrecorded", {}, "", sim.clock.moment()).replies[0].value
+    got = {(table, partition, name) for table, partition, names in value("P26", answer)["entities"]
+           for name in names}
+    state = sim.process.machine.state
+    expected = {
+        (state.tables[table_id].record.name, partition, name)
+        for (table_id, partition), known in state.directories.items() if table_id in state.tables
+        for name, one in known.items()
+        if "_v" not in name and one.txn % _UNRECORDED == 0
+    }
+    claim("P26", got == expected, "unrecorded are", got, "not", expected)
+
+
+def check_forgotten(
+    sim: Simulation, entity: tuple[int, str | None], gone: Sequence[str], left: set[str]
+) -> None:
+    """What the Cleaner removed is not known any more, and what it left still is."""
+    state = sim.process.machine.state
+    still = set(gone) & set(state.directories.get(entity, ()))
+    claim("P26", not still, "removed and still known of", entity, still)
+    lacking = left - set(directories(state, entity))
+    claim("P26", not lacking, "not removed and forgotten of", entity, lacking)
+
+
+def _name_for(sim: Simulation, txn: Txn, table: Table) -> str | None:
+    declared = table.at(txn.snapshot) if txn.snapshot else table.declared[-1]
+    name = (declared or table.declared[-1]).name
+    return name if sim.model.seen(txn, name) is table else None
+
+
+def _ask(sim: Simulation, txn: Txn, table: str, partitions: list[str | None]) -> Json:
+    state = sim.process.machine.state
+    reads = dict(state.reads)
+    handled = sim.process.machine.handle(
+        "manifest", {"txn": txn.id, "table": table, "partitions": partitions}, "",
+        sim.clock.moment())
+    state.reads = reads
+    claim("P3", not handled.events, "who asks for files changes something:", handled.events)
+    answer: Json = handled.replies[0].value
+    return answer
