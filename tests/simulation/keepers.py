@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.metastore.codec import decode, encode
-from acid_platform.metastore.declared import directories
 from acid_platform.metastore.records import CleaningTask
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from tests.simulation.actors import PARTITIONS, Actor
@@ -152,7 +151,7 @@ class Cleaner(Actor):
         self.removed = False
         self.gone: list[str] = []
         self.left: set[str] = set()
-        """What was known and is not removed."""
+        """What was known and is not removed, without what was dropped: a purge may forget that."""
 
     def lost(self) -> None:
         self.task, self.removed, self.gone, self.left = None, False, [], set()
@@ -215,7 +214,8 @@ class Cleaner(Actor):
             self.sim.counts["removed"] += len(names)
             disk.remove((location, partition), names)
             self.gone += names
-        self.left = set(directories(state, (task.table_id, task.partition))) - set(self.gone)
+        entity = task.table_id, task.partition
+        self.left = set(state.directories.get(entity, ())) - set(self.gone)
         self._check(task)
 
     def _check(self, task: CleaningTask) -> None:
