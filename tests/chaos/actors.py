@@ -76,7 +76,8 @@ class Actor:
     @contextmanager
     def reading(self, mode: str, table: str, **asked: Any) -> Iterator[dict[str, Any]]:
         """Tells what a read gave; the block puts it into the dictionary."""
-        began, found = now(), {}
+        began = now()
+        found: dict[str, Any] = {}
         error: AcidError | None = None
         try:
             yield found
