@@ -141,7 +141,7 @@ class Actor:
                 where, asked = self.where(table)
                 with suppress(NoSuchTable), self.reading("snapshot", table, **asked) as found:
                     found |= rows(snapshot.table(table).to_arrow(where=where))
-                self.pause(0.4)
+                self.pause(0.25)
 
     def read_txn(self) -> None:
         with self.warehouse.transaction() as txn:
