@@ -31,6 +31,7 @@ from tests.chaos.actors import COLUMNS, DROPPED, PARTITIONED, PARTITIONS, RENAME
 from tests.chaos.checker import Damage, Evidence, Verdict, check
 from tests.chaos.journal import Journal, Line, Tail, now
 from tests.chaos.mutations import MUTATIONS
+from tests.metastore.processes import end
 
 ROLES = ("writer",) * 3 + ("reader",) * 3 + ("declarer", "compactor", "cleaner")
 TIMEOUT = 2.0
@@ -277,7 +278,7 @@ class Chaos:
                 with suppress(AcidError):
                     actor.seen.clear()
                     actor.final(table)
-            metastore.stop()
+            end(metastore)
         self.lines += self.tail.lines()
         return Evidence(
             self.lines, states, self.damages, self.stalls, self.metastore_kills)
