@@ -33,7 +33,7 @@ from tests.chaos.journal import Journal, Line, Tail, now
 from tests.chaos.mutations import MUTATIONS
 from tests.metastore.processes import end
 
-ROLES = ("writer",) * 3 + ("reader",) * 3 + ("declarer", "compactor", "cleaner")
+ROLES = ("writer",) * 4 + ("reader",) * 3 + ("declarer", "compactor", "cleaner")
 TIMEOUT = 2.0
 SETTINGS = {
     "hive.txn.timeout": f"{TIMEOUT:g}s", "hive.timedout.txn.reaper.interval": "0.2s",
@@ -132,6 +132,8 @@ class Chaos:
             warehouse.create_table(T, COLUMNS)
             warehouse.create_table(PARTITIONED, COLUMNS, partitioned_by=["m int"])
             warehouse.create_table(DROPPED, COLUMNS)
+            warehouse.metastore.add_partitions(
+                PARTITIONED, [f"m={one}" for one in range(PARTITIONS)])
 
     def _in_a_child(self, work: Callable[[], None]) -> None:
         """The driver itself opens nothing, since it forks."""
@@ -272,7 +274,6 @@ class Chaos:
             while "o" in (states := metastore.txn_states(asked)).values():
                 assert time.monotonic() < deadline, f"open transactions of the dead: {states}"
                 time.sleep(0.2)
-            metastore.add_partitions(PARTITIONED, [f"m={one}" for one in range(PARTITIONS)])
             actor.floors()
             for table in warehouse.tables():
                 with suppress(AcidError):

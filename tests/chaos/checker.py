@@ -72,13 +72,20 @@ class Evidence:
 
     @cached_property
     def floors(self) -> dict[int, list[int]]:
-        """Write ids of the drops of each partition of `db.p`."""
-        found: dict[int, set[int]] = defaultdict(set)
-        of_writers = {line["write_id"] for what in ("allocated", "write") for line in self.of(what)
-                      if line["table"] == SOLID_TABLE}
-        for line in self.of("floors"):
-            found[line["partition"]].update({*line["floors"]} - of_writers)
-        return {partition: sorted(drops) for partition, drops in found.items()}
+        """Write ids of the drops of each partition of `db.p`.
+
+        Who drops looks before and after. Of new floors the first is the drop's; one above it is of
+        aborted write ids that the metastore has forgotten, and hides nothing (P4).
+        """
+        highest: dict[int, int] = defaultdict(int)
+        found: dict[int, list[int]] = defaultdict(list)
+        for line in sorted(self.of("floors"), key=lambda one: float(one["at"])):
+            partition = line["partition"]
+            new = sorted(one for one in line["floors"] if one > highest[partition])
+            if new:
+                found[partition].append(new[0])
+                highest[partition] = new[-1]
+        return dict(found)
 
     @cached_property
     def asked(self) -> dict[int, float]:
