@@ -155,6 +155,10 @@ soak: setup ## writers, readers and services at work for 30 minutes (MINUTES=), 
 	@$(TEST_STATE) $(PY) -m tests.compaction.histories 0 $(or $(N),2000) && \
 	    exec $(PY) -m tests.soak --minutes $(or $(MINUTES),30)
 
+.PHONY: chaos
+chaos: setup ## kills, stalls, damage and DDL: no read may be wrong (SEED=, ARGS="--commits 1000 ...")
+	@$(TEST_STATE) exec $(PY) -m tests.chaos --seed $(or $(SEED),0) $(ARGS)
+
 .PHONY: check
 check: lint types layers ## lint, types and layers
 

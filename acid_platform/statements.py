@@ -171,10 +171,14 @@ class Statements:
     def count(self, table: str, **rows: int) -> None:
         self.row_counts.setdefault(table, Counter()).update(rows)
 
-    def refuse_after_overwrite(self, record: TableRecord) -> None:
-        """Early for an unpartitioned table; of a partitioned one `record` knows the partitions."""
-        if (record.name, "") in self._overwritten:
-            raise self._overwritten_before(record.name, "")
+    def refuse_after_overwrite(
+        self, record: TableRecord, partitions: Sequence[str] = ("",)
+    ) -> None:
+        """Before anything is written, as far as the partitions are known by then ('' for an
+        unpartitioned table); those that come with the rows are refused by `record`."""
+        for partition in partitions:
+            if (record.name, partition) in self._overwritten:
+                raise self._overwritten_before(record.name, partition)
 
     def _overwritten_before(self, table: str, partition: str) -> OverwriteThenWrite:
         return OverwriteThenWrite(

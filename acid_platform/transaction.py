@@ -232,9 +232,9 @@ class TransactionTable:
         require_columns(column_names(rows), self.all_columns, self.name)
         name = partition_name(fixed) if fixed else None
         self._work.lock(self._record, Statement.INSERT_OVERWRITE, name)
-        self._work.refuse_after_overwrite(self._record)
         whole = [] if self._partition_columns else [""]
         empty = [name] if name else whole
+        self._work.refuse_after_overwrite(self._record, empty)
         with self._work.next(self._record, self._layout()) as target:
             frame = conform(self._spark, rows, self.all_columns, self.name, fixed)
             written = write_statement(
@@ -250,7 +250,6 @@ class TransactionTable:
         Raises NoSuchPartition, OverwriteThenWrite.
         """
         self._work.lock(self._record, Statement.TRUNCATE)
-        self._work.refuse_after_overwrite(self._record)
         layout = self._layout()
         partitions = sorted(layout.partitions) if self._partition_columns else [""]
         if partition is not None:
@@ -259,6 +258,7 @@ class TransactionTable:
             if name not in partitions:
                 raise NoSuchPartition(f"{self.name} has no partition {name}")
             partitions = [name]
+        self._work.refuse_after_overwrite(self._record, partitions)
         written = write_truncation(self._work.target(self._record, layout), partitions)
         self._work.record(self._record, Operation.UPDATE, written, overwrite=True)
 

@@ -22,13 +22,21 @@ import pyarrow as pa
 
 from acid_platform.compaction import NothingToDo
 from acid_platform.engine.write import Written
-from acid_platform.errors import AcidError, AlreadyScheduled, LeaseHeld, NoSuchTable, TableExists
+from acid_platform.errors import (
+    AcidError,
+    AlreadyScheduled,
+    LeaseHeld,
+    NoSuchTable,
+    PublicationFailed,
+    TableExists,
+)
 from acid_platform.layout.names import temporary_name
 from acid_platform.metastore import Metastore
 from acid_platform.metastore import Transaction as Begun
 from acid_platform.metastore.records import TableRecord
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
+from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage import durability
 from acid_platform.transaction import Transaction
 from acid_platform.transactions import Operation
@@ -44,6 +52,8 @@ COLUMNS = "id int, v string"
 PARTITIONS = 3
 IDS_OF_A_PROCESS = 100_000
 MOST_COLUMNS = 6
+LOCK_SECONDS = 4.0
+"""Transactions that lock several tables in any order may wait for each other."""
 
 
 @dataclass
@@ -76,7 +86,8 @@ class Actor:
     @contextmanager
     def reading(self, mode: str, table: str, **asked: Any) -> Iterator[dict[str, Any]]:
         """Tells what a read gave; the block puts it into the dictionary."""
-        began, found = now(), {}
+        began = now()
+        found: dict[str, Any] = {}
         error: AcidError | None = None
         try:
             yield found
@@ -140,7 +151,7 @@ class Actor:
                 where, asked = self.where(table)
                 with suppress(NoSuchTable), self.reading("snapshot", table, **asked) as found:
                     found |= rows(snapshot.table(table).to_arrow(where=where))
-                self.pause(0.4)
+                self.pause(0.25)
 
     def read_txn(self) -> None:
         with self.warehouse.transaction() as txn:
@@ -211,12 +222,32 @@ class Actor:
         write_id = txn.write_ids[table]
         self.journal.tell("allocated", txn=txn.id, table=table, write_id=write_id)
         work.refuse_after_overwrite(record)
+        try:
+            written = self._written(txn, record, name, kind, number)
+        except OSError as error:  # stopped meanwhile: aborted, and the Cleaner came by (P19)
+            raise PublicationFailed(str(error)) from error
+        if written is None:
+            return
+        directory, contents, ids = written
+        operation = {"insert": Operation.INSERT, "delete": Operation.DELETE,
+                     "overwrite": Operation.UPDATE}[kind]
+        work.record(record, operation, [Written(name, directory, kind == "delete", contents)],
+                    overwrite=kind == "overwrite")
+        self._told(txn, record, partition, kind, ids)
+
+    def _written(
+        self, txn: Transaction, record: TableRecord, partition: str, kind: str, number: int
+    ) -> tuple[str, Contents, list[int]] | None:
+        """Publishes a directory; None if there is no row to delete."""
+        write_id = txn.write_ids[record.name]
         staging = Path(record.location, temporary_name(txn.id, uuid.uuid4().hex[:8]))
         if kind == "delete":
-            found = self.in_txn(txn, table, partition).to_pylist()
-            gone = self.random.sample(found, min(len(found), self.random.randint(1, 4)))
+            found = self.in_txn(
+                txn, record.name, int(partition.removeprefix("m=")) if partition else None)
+            rows = found.to_pylist()
+            gone = self.random.sample(rows, min(len(rows), self.random.randint(1, 4)))
             if not gone:
-                return
+                return None
             ids = [row["id"] for row in gone]
             path = f"D{write_id}.{number}"
             AcidTable(staging, COLUMNS).deletes(path, sorted(
@@ -230,15 +261,11 @@ class Actor:
                 (write_id, bucket, row, one, f"v{one}") for row, one in enumerate(ids)])
         directory = full(path).partition("/")[0]
         contents = contents_of(staging / directory)
-        final = Path(record.location, name, directory)
+        final = Path(record.location, partition, directory)
         durability.publish(self.warehouse.files, record.location,
                            [(str(staging / directory), str(final))])
         self.warehouse.files.delete_directory(str(staging))
-        operation = {"insert": Operation.INSERT, "delete": Operation.DELETE,
-                     "overwrite": Operation.UPDATE}[kind]
-        work.record(record, operation, [Written(name, directory, kind == "delete", contents)],
-                    overwrite=kind == "overwrite")
-        self._told(txn, record, partition, kind, ids)
+        return directory, contents, ids
 
     def _told(
         self, txn: Transaction, record: TableRecord, partition: int | None, kind: str,
@@ -258,6 +285,7 @@ class Actor:
             ("columns", "rename", "partition", "table"), (2, 2, 4, 3))[0]
         self.journal.tell("declare", kind=kind)
         try:
+            self.floors()
             getattr(self, f"declare_{kind}")()
         except AcidError as error:
             self.journal.tell("refused", txn=None, state=f"declare {kind}",
@@ -282,19 +310,25 @@ class Actor:
             self.journal.tell("renamed")
 
     def declare_partition(self) -> None:
-        partition = self.random.randrange(PARTITIONS)
-        self.floors()
+        there = self.floors()
+        if not there:
+            return
+        partition = self.random.choice(there)
         self.seen.clear()
         self.journal.tell("dropping", table=PARTITIONED, partition=partition)
         self.warehouse.table(PARTITIONED).drop_partition(f"m={partition}")
         self.journal.tell("dropped", table=PARTITIONED, partition=partition, txn=self.seen[-1].id)
+        self.warehouse.metastore.add_partitions(PARTITIONED, [f"m={partition}"])
+        self.floors()
 
-    def floors(self) -> None:
-        """Which write ids the drops of partitions took, before the metastore forgets the older
-        ones; writers' ids that it has forgotten are among them."""
-        for record in self.warehouse.metastore.partition_records(PARTITIONED):
-            self.journal.tell("floors", partition=int(record.name.removeprefix("m=")),
-                              floors=list(record.floors))
+    def floors(self) -> list[int]:
+        """Tells which floors each partition has, before and after every drop; answers which
+        partitions there are."""
+        found = {int(one.name.removeprefix("m=")): one.floors
+                 for one in self.warehouse.metastore.partition_records(PARTITIONED)}
+        for partition, floors in found.items():
+            self.journal.tell("floors", partition=partition, floors=list(floors))
+        return list(found)
 
     def declare_table(self) -> None:
         with suppress(NoSuchTable):
@@ -374,6 +408,8 @@ def watch(actor: Actor) -> None:
         @wraps(real)
         def noted(*args: Any, **kwargs: Any) -> Any:
             asked = now()
+            if name == "begin":
+                kwargs.setdefault("wait", LOCK_SECONDS)
             lease = real(*args, **kwargs)
             lease.chaos_asked, lease.chaos_answered, lease.chaos_records = asked, now(), {}
             actor.seen.append(lease)
@@ -383,7 +419,12 @@ def watch(actor: Actor) -> None:
 
     opening("begin")
     opening("open_snapshot")
-    real_table = Begun.table
+    real_table, real_lock = Begun.table, Begun.lock
+
+    def lock(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return real_lock(self, *args, **{"wait": LOCK_SECONDS, **kwargs})
+
+    Begun.lock = lock  # type: ignore[method-assign]
 
     def table(self: Any, name: str) -> TableRecord:
         record = real_table(self, name)
