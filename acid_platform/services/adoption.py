@@ -100,7 +100,8 @@ def require_readable(
         recorded.setdefault(report.partition, {}).update(
             (entry.path, entry)
             for entry in (one.below(report.directory) for one in report.contents.files))
-    for partition, listing in zip(found.partitions or (None,), found.listings, strict=True):
+    partitions = found.partitions or (None,) * len(found.listings)
+    for partition, listing in zip(partitions, found.listings, strict=True):
         # Old history may be gone: that is told to whoever asks for it, as by the Cleaner's lists.
         directory = select(listing, write_ids, ValidTxnList.everything(), cleaning=True,
                            insert_only=is_insert_only(dict(properties or {})))

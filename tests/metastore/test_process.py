@@ -303,20 +303,6 @@ def test_P3_unknown_is_said_when_nothing_can_be_learnt(
     assert metastore.outcome(txn.id)["state"] == "o"
 
 
-def test_P3_a_commit_that_was_not_sent_is_not_in_doubt(
-    metastore: Metastore, directory: Path
-) -> None:
-    with Metastore.connect(directory, autostart=False) as other:
-        txn = other.begin(locks=[WRITE])
-        kill(metastore)
-        until(lambda: other._link._per_thread.connection.ended)
-        with pytest.raises(MetastoreUnavailable, match="no metastore answers"):
-            txn.commit()
-        assert metastore.outcome(txn.id)["state"] == "o"  # a new process has started
-        txn.commit()
-    assert metastore.outcome(txn.id)["state"] == "c"
-
-
 # --- forks, threads ------------------------------------------------------------------------------
 
 
