@@ -318,6 +318,7 @@ class Actor:
         self.journal.tell("dropping", table=PARTITIONED, partition=partition)
         self.warehouse.table(PARTITIONED).drop_partition(f"m={partition}")
         self.journal.tell("dropped", table=PARTITIONED, partition=partition, txn=self.seen[-1].id)
+        self.pause(1.5)  # an older snapshot has it while there is none
         self.warehouse.metastore.add_partitions(PARTITIONED, [f"m={partition}"])
         self.floors()
 

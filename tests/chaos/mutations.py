@@ -5,30 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acid_platform.errors import SnapshotExpired
 from acid_platform.metastore import Transaction
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.records import PartitionRecord
-from acid_platform.services import context, manifest
+from acid_platform.services import context
 from acid_platform.storage.files import Files
 from tests.acid_files import listed
-
-
-def no_lease_check() -> None:
-    """Nobody asks whether the snapshot is still protected; what is gone counts as empty (P29)."""
-    Transaction.check = lambda self: None  # type: ignore[method-assign]
-    real = manifest.recorded_listings
-
-    def listings(metastore: Any, record: Any, txn: Any) -> Any:
-        def without_error(partitions: Any) -> Any:
-            try:
-                return real(metastore, record, txn)(partitions)
-            except SnapshotExpired:
-                files, root = Files.of(record.location)
-                return listed(files, root)(partitions)
-        return without_error
-
-    context.recorded_listings = listings  # type: ignore[attr-defined]
 
 
 def directory_listings() -> None:
@@ -52,4 +34,4 @@ def partitions_of_today() -> None:
 
 
 MUTATIONS: dict[str, Callable[[], None]] = {
-    "lease": no_lease_check, "listing": directory_listings, "partitions": partitions_of_today}
+    "listing": directory_listings, "partitions": partitions_of_today}

@@ -41,7 +41,7 @@ def test_P26_P28_P29_P30_no_read_is_wrong_in_a_long_run() -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mutation", ["listing", "partitions"])
 def test_a_fault_in_the_readers_is_found(mutation: str) -> None:
-    done = run("--commits", "100", "--kills", "20", "--stalls", "5", "--reads", "300",
+    done = run("--commits", "200", "--kills", "20", "--stalls", "5", "--reads", "1200",
                "--mutation", mutation, "--seconds", "1000")
     assert done.returncode == 1 and "missing" in done.stdout, done.stdout + done.stderr
 
