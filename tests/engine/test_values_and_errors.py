@@ -41,6 +41,7 @@ def table(warehouse: Warehouse) -> Table:
     ("CREATE TABLE db.u AS SELECT 1 / (id - 1) AS x FROM db.t", "Division by zero"),
     ("INSERT INTO db.t SELECT CAST(1 / (id - 1) AS int), v FROM db.t", "Division by zero"),
     ("UPDATE db.t SET v = raise_error('stop here')", "stop here"),
+    ("DELETE FROM db.t WHERE raise_error('stop here') IS NULL", "stop here"),
     ("DELETE FROM db.t WHERE id > 1234567890123456789012345678901234567890", "38"),
 ])
 def test_an_expression_without_a_value_is_an_error_of_the_platform(
