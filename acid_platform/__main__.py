@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from acid_platform.cli import main
-from acid_platform.project import enter_project
+from acid_platform.cli.main import main
+from acid_platform.cli.project import enter_project
 
 
 def run() -> None:

@@ -250,3 +250,9 @@ class CheckErrored(Terminal):
 
 class SourceMissing(Terminal):
     """A file that an asset reads its rows from is not there."""
+
+
+def error_class(name: str) -> type[AcidError]:
+    """The class of an error that came as its name; AcidError for a name that is not known."""
+    named = globals().get(name)
+    return named if isinstance(named, type) and issubclass(named, AcidError) else AcidError

@@ -7,21 +7,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.engine.open import open_scan, select_entities
+from acid_platform.engine.open import open_scan
 from acid_platform.errors import MetastoreUnavailable, OutcomeUnknown, SnapshotExpired
-from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import ClientInfo, TableRecord, ViewRecord
-from acid_platform.services.context import Layouts
+from acid_platform.reading.arrow_read import arrow_scan
+from acid_platform.reading.selection import select_entities
 from acid_platform.snapshots import TableSnapshot
 from acid_platform.storage.arrow_scan import ArrowScan
+from acid_platform.tables.context import Layouts
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from acid_platform.engine.scan import TableScan
-    from acid_platform.metastore.client import Transaction as Lease
+    from acid_platform.metastore.client.metastore import Transaction as Lease
 
 
 class Leases:

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from acid_platform import display
-from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.engine.open import TableLayout, open_scan
+from acid_platform.engine.open import open_scan
 from acid_platform.engine.read import filtered
 from acid_platform.errors import NoSuchTxn, SnapshotExpired
+from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
+from acid_platform.reading.arrow_read import arrow_scan
+from acid_platform.reading.selection import TableLayout
 from acid_platform.snapshot import AcidDirectory
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from acid_platform.metastore.client import Transaction as Lease
+    from acid_platform.metastore.client.metastore import Transaction as Lease
     from acid_platform.warehouse import Warehouse
 
 
@@ -63,7 +65,7 @@ class Snapshot:
         Raises NoSuchTable, SnapshotExpired after the block.
         """
         try:
-            record = self._lease.table(full_name(name))
+            record = self._lease.table(table_name(name))
         except NoSuchTxn as error:
             raise SnapshotExpired(f"{name}: the block of this snapshot has ended; take a new one by"
                                   " Warehouse.snapshot") from error
@@ -114,8 +116,3 @@ class SnapshotTable:
     def _seen(self) -> tuple[ValidWriteIdList, TableLayout]:
         return (self._lease.valid_write_ids(self._record.name),
                 self._warehouse.layout(self._record, self._lease))
-
-
-def full_name(name: str) -> str:
-    """`db.table` in lower case; a name without a database is in `default`."""
-    return (name if "." in name else f"default.{name}").lower()

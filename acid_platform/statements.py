@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING
 
 from acid_platform.config import Settings
 from acid_platform.engine import jobs
-from acid_platform.engine.open import TableLayout, open_scan
+from acid_platform.engine.open import open_scan
 from acid_platform.engine.scan import TableScan
 from acid_platform.engine.write import WriteTarget, Written
 from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted, WriteConflict
 from acid_platform.metastore.records import LockRequest, TableRecord, ViewRecord, WriteReport
-from acid_platform.services.context import Context, compression
-from acid_platform.services.manifest import directory_listing
+from acid_platform.reading.selection import TableLayout
 from acid_platform.snapshot.listing import EntityListing
+from acid_platform.tables.context import Context, compression
+from acid_platform.tables.manifests import directory_listing
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acid_platform.metastore.client import Transaction as Begun
+    from acid_platform.metastore.client.metastore import Transaction as Begun
 
 
 class SnapshotOutdated(Transient):

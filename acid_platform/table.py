@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from acid_platform import display
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.config import Settings
-from acid_platform.engine.incoming import Rows
+from acid_platform.engine.input_rows import Rows
 from acid_platform.engine.merge import MergeClause, MergeCounts
 from acid_platform.engine.read import filtered
 from acid_platform.errors import (
@@ -21,14 +21,15 @@ from acid_platform.errors import (
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import Column, parse_columns
+from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.services import erasure
-from acid_platform.services.context import columns_of_record
-from acid_platform.services.declaration import change_column, check_columns, widened
 from acid_platform.services.erasure import Erasure, ErasureRequest
 from acid_platform.services.explain import Section, Wish, explain_compactions
-from acid_platform.snapshots import TableSnapshot, full_name
+from acid_platform.snapshots import TableSnapshot
 from acid_platform.statements import SnapshotOutdated
+from acid_platform.tables.context import columns_of_record
+from acid_platform.tables.declaration import change_column, check_columns, widened
 from acid_platform.transaction import Transaction, TransactionTable
 from acid_platform.transactions import Operation, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
@@ -261,7 +262,7 @@ class Table:
         """Under another name, its files stay. Raises TableExists, InvalidDefinition, LockTimeout.
         """
         with self._alone():
-            record = self._warehouse.metastore.alter_table(self._name, rename=full_name(name))
+            record = self._warehouse.metastore.alter_table(self._name, rename=table_name(name))
         return Table(self._warehouse, record.name)
 
     def _alone(self) -> AbstractContextManager[object]:

@@ -8,12 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from acid_platform.engine import jobs
-from acid_platform.engine.arrow_read import arrow_scan
 from acid_platform.engine.dml import Where, delete_events, insert_events, update_events
-from acid_platform.engine.incoming import Rows, as_frame, column_names, conform
-from acid_platform.engine.known_columns import require_columns, require_names
+from acid_platform.engine.input_rows import Rows, as_frame, column_names, conform
 from acid_platform.engine.merge import Merge, MergeAction, MergeClause, MergeCounts, merge_clauses
-from acid_platform.engine.open import TableLayout
 from acid_platform.engine.query import Condition
 from acid_platform.engine.read import filtered
 from acid_platform.engine.scan import TableScan
@@ -31,11 +28,14 @@ from acid_platform.errors import (
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import UNNAMED, Column
+from acid_platform.metastore.client.transaction import UNDECIDED
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
-from acid_platform.metastore.transaction import UNDECIDED
-from acid_platform.services.context import Context, columns_of_record
-from acid_platform.services.declaration import widened
+from acid_platform.reading.arrow_read import arrow_scan
+from acid_platform.reading.known_columns import require_columns, require_names
+from acid_platform.reading.selection import TableLayout
 from acid_platform.statements import Statements
+from acid_platform.tables.context import Context, columns_of_record
+from acid_platform.tables.declaration import widened
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from acid_platform.metastore.client import Transaction as Begun
+    from acid_platform.metastore.client.metastore import Transaction as Begun
 
 
 class Transaction:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.display.progress import progress
-from acid_platform.engine.open import TableLayout
 from acid_platform.errors import (
     AlreadyScheduled,
     CompactionFailed,
@@ -25,25 +24,27 @@ from acid_platform.layout.types import parse_columns
 from acid_platform.leases import Leases
 from acid_platform.location import Location
 from acid_platform.metastore import show_columns
-from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.names import table_name
 from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord
+from acid_platform.reading.selection import TableLayout
 from acid_platform.services import worker
-from acid_platform.services.adoption import (
+from acid_platform.snapshots import Snapshot
+from acid_platform.storage.durability import make_root
+from acid_platform.storage.files import Files
+from acid_platform.table import Table
+from acid_platform.tables.adoption import (
     columns_of_file,
     new_location,
     refuse_overlap,
     require_readable,
     survey,
 )
-from acid_platform.services.context import table_layout, worker_id
-from acid_platform.services.declaration import Declaration
-from acid_platform.services.joining import join
-from acid_platform.services.manifest import record_everything
-from acid_platform.snapshots import Snapshot, full_name
-from acid_platform.storage.durability import make_root
-from acid_platform.storage.files import Files
-from acid_platform.table import Table
+from acid_platform.tables.context import table_layout, worker_id
+from acid_platform.tables.declaration import Declaration
+from acid_platform.tables.joining import join
+from acid_platform.tables.manifests import record_everything
 from acid_platform.transaction import Transaction
 from acid_platform.transactions import ValidWriteIdList
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
-    from acid_platform.metastore.client import Transaction as Begun
+    from acid_platform.metastore.client.metastore import Transaction as Begun
     from acid_platform.sql import Answer, SqlSession
 
 
@@ -145,7 +146,7 @@ class Warehouse:
         directory. A directory with data is refused: `adopt_table` takes it. Raises
         InvalidDefinition, TableExists.
         """
-        full = full_name(name)
+        full = table_name(name)
         declared = Declaration.of(
             full, parse_columns(columns), partitioned_by, clustered_by, properties)
         self.metastore.create_database(full.partition(".")[0], if_not_exists=True)
@@ -175,7 +176,7 @@ class Warehouse:
         Raises TableExists, InvalidDefinition, and for what no reader could read rightly
         MalformedName, UnsupportedLayout, CorruptFile; nothing is registered then.
         """
-        full, where = full_name(name), absolute(os.fspath(location))
+        full, where = table_name(name), absolute(os.fspath(location))
         refuse_overlap(self.metastore, full, where)
         with progress() as told:
             found = survey(full, where, len(partitioned_by), properties, told)
@@ -205,7 +206,7 @@ class Warehouse:
 
     def table(self, name: str) -> Table:
         """Raises NoSuchTable."""
-        return Table(self, full_name(name))
+        return Table(self, table_name(name))
 
     def tables(self) -> list[str]:
         """Full names, sorted."""
@@ -213,7 +214,7 @@ class Warehouse:
 
     def drop_table(self, name: str) -> None:
         """Gone at once for new snapshots; its files go when no older one needs them (C41)."""
-        self.metastore.drop_table(full_name(name))
+        self.metastore.drop_table(table_name(name))
 
     def layout(self, record: TableRecord, txn: Begun) -> TableLayout:
         """Where a table lies, its partitions, and the files that the transaction may read."""

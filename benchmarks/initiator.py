@@ -23,8 +23,8 @@ from rich.console import Console
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.records import EntityDirectory, TableRecord
-from acid_platform.metastore.state import State, Table
-from acid_platform.metastore.store import Store
+from acid_platform.metastore.rules.state import State, Table
+from acid_platform.metastore.server.store import Store
 from acid_platform.services import initiator
 from acid_platform.snapshot.listing import FileEntry, Footer
 from acid_platform.snapshot.ranges import ColumnRange, RangeKind

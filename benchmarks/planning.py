@@ -26,11 +26,11 @@ from pyarrow import fs
 from rich.console import Console
 
 from acid_platform.clock import Moment
-from acid_platform.engine.arrow_read import arrow_scan
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_writer import AcidWriter, acid_schema

@@ -129,7 +129,7 @@ def _resident(process: psutil.Process) -> int:
 
 def reset(home: Path) -> None:
     """Stops the demo's metastore and removes what an earlier demo left below `home`."""
-    from acid_platform.metastore.client import Metastore
+    from acid_platform.metastore.client.metastore import Metastore
 
     metastore = home / "warehouse" / "_metastore"
     if metastore.exists():

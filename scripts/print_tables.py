@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from acid_platform.cli import main
+from acid_platform.cli.main import main
 from acid_platform.config import HONOURED, NO_EFFECT, REFUSED, TABLE_PROPERTIES
 from acid_platform.transactions import Operation
 from acid_platform.transactions.conflicts import CONFLICTING

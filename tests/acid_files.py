@@ -17,10 +17,10 @@ from pyarrow import orc
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine import compact
-from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.engine.open import Listings, TableLayout
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.types import parse_columns
+from acid_platform.reading.arrow_read import arrow_scan
+from acid_platform.reading.selection import Listings, TableLayout
 from acid_platform.snapshot import select
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.arrow_types import arrow_type

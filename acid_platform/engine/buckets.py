@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
-from acid_platform.layout.bucketing import bucket_ids
+from acid_platform.layout.bucketing import Bucketing, bucket_ids
 from acid_platform.layout.types import Column as TableColumn
 
 BUCKET_OF_ROW = "__bucket"
-
-
-@dataclass(frozen=True, slots=True)
-class Bucketing:
-    """CLUSTERED BY (columns) INTO `count` BUCKETS; `version` is the property bucketing_version."""
-
-    columns: tuple[str, ...]
-    count: int
-    version: int = 2
 
 
 def bucket_of_row(buckets: Bucketing, columns: Sequence[TableColumn]) -> Column:

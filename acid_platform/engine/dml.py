@@ -8,9 +8,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.buckets import place_by_hash
+from acid_platform.engine.char_varchar import struct_to_be_stored
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.known_columns import unknown_column
-from acid_platform.engine.limited import struct_to_be_stored
 from acid_platform.engine.query import Condition, run_query
 from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, ROW_ID_COLUMN, WRITE_ID
 from acid_platform.engine.scan import ROW_ID_STRUCT, ScanBuilder, TableScan
@@ -33,6 +32,7 @@ from acid_platform.errors import (
 )
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column as TableColumn
+from acid_platform.reading.known_columns import unknown_column
 
 NEW = "__new"
 """The new values of an updated or inserted row, as one struct."""

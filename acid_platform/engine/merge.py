@@ -16,17 +16,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.buckets import bucket_of_row
+from acid_platform.engine.char_varchar import struct_to_be_stored, to_be_stored
 from acid_platform.engine.dml import NEW, assigned, both_events, bucket_number, computed, writers
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.known_columns import unknown_column
-from acid_platform.engine.limited import struct_to_be_stored, to_be_stored
-from acid_platform.engine.predicates import columns_of
 from acid_platform.engine.row_keys import KEYS
 from acid_platform.engine.scan import ScanBuilder, TableScan
 from acid_platform.engine.types import spark_schema, spark_type
 from acid_platform.engine.write import DELETES, INSERTS, WriteTarget
 from acid_platform.errors import InvalidExpression, SourceRowsAmbiguous
 from acid_platform.layout.types import Column as TableColumn
+from acid_platform.reading.known_columns import unknown_column
+from acid_platform.reading.predicates import columns_of
 
 ROWS_PER_WRITER = 1_000_000
 _SOURCE_ROW, _CLAUSE, _PLACE, _KINDS = "__sid", "__clause", "__place", "__kinds"

@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine.failures import analysed, raise_as_ours
-from acid_platform.engine.incoming import column_of
+from acid_platform.engine.input_rows import column_of
 from acid_platform.engine.scan import TableScan, read_frame
 from acid_platform.errors import AcidError, InvalidExpression, UnknownColumn
 from acid_platform.layout.types import Column

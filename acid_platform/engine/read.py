@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine.failures import analysed, raise_as_ours
-from acid_platform.engine.known_columns import require_columns, require_names
 from acid_platform.engine.scan import TableScan, read_frame
+from acid_platform.reading.known_columns import require_columns, require_names
 
 
 def filtered(

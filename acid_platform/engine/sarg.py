@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
+from acid_platform.engine.cache import kept
+from acid_platform.engine.char_varchar import is_limited
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.limited import is_limited
-from acid_platform.engine.relations import kept
 from acid_platform.engine.row_keys import ROW_ID_COLUMN
 from acid_platform.engine.types import spark_schema
 from acid_platform.layout.types import Column

@@ -16,7 +16,6 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.deletes import DeleteBitmap, keys_frame
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.predicates import columns_of
 from acid_platform.engine.row_keys import (
     BUCKET,
     FILE_NAME_COLUMN,
@@ -40,6 +39,7 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import parse_bucket_file
 from acid_platform.layout.rowids import decode_bucket
 from acid_platform.layout.types import Column as TableColumn
+from acid_platform.reading.predicates import columns_of
 from acid_platform.snapshot.directory import AcidDirectory
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 from acid_platform.storage.deletes import DeleteKeys

@@ -19,10 +19,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from acid_platform.engine.cache import FILE_BYTES, kept
+from acid_platform.engine.char_varchar import as_read, is_limited, marked
 from acid_platform.engine.failures import NO_INSERT
 from acid_platform.engine.formats import read_plain
-from acid_platform.engine.limited import as_read, is_limited, marked
-from acid_platform.engine.relations import FILE_BYTES, kept
 from acid_platform.engine.row_keys import (
     BUCKET,
     FILE_NAME_COLUMN,

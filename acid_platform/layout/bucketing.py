@@ -7,6 +7,7 @@ Version 2 is Murmur3 with quirks of Hive's own, version 1 Java's hashCode; a tab
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,15 @@ _WHOLE = {"tinyint": (pa.int8(), ">i1"), "smallint": (pa.int16(), ">i2"),
 _TEXT = ("string", "varchar", "char", "binary")
 
 Hash = Callable[[pa.Array, HiveType], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Bucketing:
+    """CLUSTERED BY (columns) INTO `count` BUCKETS; `version` is the property bucketing_version."""
+
+    columns: tuple[str, ...]
+    count: int
+    version: int = 2
 
 
 def bucket_ids(

@@ -1,6 +1,7 @@
 """Transactions, write ids and locks, kept in DuckDB by one process."""
 
-from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
@@ -16,7 +17,6 @@ from acid_platform.metastore.records import (
     TableRecord,
     WriteReport,
 )
-from acid_platform.metastore.transaction import Transaction
 
 __all__ = [
     "BlockedCleaning", "CleaningTask", "ClientInfo", "CompactionTask", "EntityDirectory",

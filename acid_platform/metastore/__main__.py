@@ -17,9 +17,9 @@ import sys
 from pathlib import Path
 
 from acid_platform.errors import AcidError, MetastoreUnavailable
+from acid_platform.metastore.address import given_key
 from acid_platform.metastore.endpoint import Home, take_lock
-from acid_platform.metastore.target import given_key
-from acid_platform.metastore.turn import error_reply
+from acid_platform.metastore.rules.turn import error_reply
 
 
 def serve(home: Home, listen: str | None, ready: int | None) -> int:
@@ -28,7 +28,7 @@ def serve(home: Home, listen: str | None, ready: int | None) -> int:
         home.prepare()
         lock = take_lock(home)
         # DuckDB is loaded by the one process that will serve, not by those that lose the race.
-        from acid_platform.metastore.server import Server, install_signals
+        from acid_platform.metastore.server.server import Server, install_signals
 
         logging.basicConfig(
             filename=home.log, level=logging.INFO, format="%(asctime)s %(process)d %(message)s"

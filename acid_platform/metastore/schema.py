@@ -1,7 +1,7 @@
 """Tables of the metastore file, as people can read them (metastore.md section 4, P8).
 
-They are what the last fold of the journal (log.py) left: LIVE tables are rewritten, KEPT tables
-grow until their rows are older than the retention. They have no key, since one writer guarantees
+They are what the last fold of the journal left: LIVE tables are rewritten, KEPT tables grow until
+their rows are older than the retention. They have no key, since one writer guarantees
 uniqueness. RECORDED tables gain rows with each fold and lose those of directories that are gone.
 Columns are named after the fields they hold; JSON columns are text. Times are
 milliseconds UTC.
@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 VERSION = 10
+
+MADE = "backup_made"
+"""Key in `meta` of a backup: milliseconds UTC of the moment that it shows."""
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"

@@ -22,8 +22,8 @@ from acid_platform.errors import CompactionLost, CompactionRefused
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key
-from acid_platform.services.context import worker_id
 from acid_platform.services.worker import CompactionRun, job_entity, job_name
+from acid_platform.tables.context import worker_id
 from acid_platform.warehouse import Warehouse
 
 if TYPE_CHECKING:

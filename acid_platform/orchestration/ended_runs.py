@@ -12,7 +12,7 @@ import dagster as dg
 
 from acid_platform.clock import SystemClock
 from acid_platform.config import Settings
-from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import NO_HEARTBEAT
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.compaction import worker_prefix

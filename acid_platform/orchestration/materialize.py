@@ -20,12 +20,12 @@ from acid_platform.errors import (
     OutcomeUnknown,
     Transient,
 )
+from acid_platform.metastore.names import table_name
 from acid_platform.orchestration.checks import Finding, data_docs, evaluate
 from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partitions import PartitionExpr, Scope
 from acid_platform.orchestration.writing import ensure_table, write
-from acid_platform.snapshots import full_name
 from acid_platform.transaction import LentTransaction, Transaction
 from acid_platform.warehouse import Warehouse
 
@@ -187,7 +187,7 @@ def _by_table(produced: object, planned: Sequence[Planned]) -> Mapping[str, Any]
     if len(names) == 1:
         by_table: Mapping[str, Any] = dict.fromkeys(names, produced)
     elif produced is None or isinstance(produced, Mapping):
-        by_table = {full_name(name): one for name, one in (produced or {}).items()}
+        by_table = {table_name(name): one for name, one in (produced or {}).items()}
     else:
         raise InvalidDefinition(
             f"the body returned {type(produced).__name__}; it fills {', '.join(sorted(names))}, so"

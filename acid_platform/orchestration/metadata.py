@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import dagster as dg
 
 from acid_platform.layout.types import parse_columns
+from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import EntityState, TableRecord
-from acid_platform.snapshots import full_name
 
 STORAGE_KIND = "hive acid (orc)"
 
 
 def asset_key(table: str) -> dg.AssetKey:
     """The asset of table `db.t` is `db/t`; a name without a database is in `default`."""
-    return dg.AssetKey(full_name(table).split("."))
+    return dg.AssetKey(table_name(table).split("."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class TableDeclaration:
     properties: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", full_name(self.name))
+        object.__setattr__(self, "name", table_name(self.name))
 
     @property
     def key(self) -> dg.AssetKey:

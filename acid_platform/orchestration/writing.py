@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from acid_platform.engine.incoming import Rows, as_frame, column_names, columns_of_rows
+from acid_platform.engine.input_rows import Rows, as_frame, column_names, columns_of_rows
 from acid_platform.errors import InvalidDefinition, SourceRowsAmbiguous, UnknownColumn, WrongType
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partitions import Scope, literal

@@ -41,7 +41,7 @@ from acid_platform.transactions import (
 )
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client import Metastore
+    from acid_platform.metastore.client.metastore import Metastore
 
 
 @dataclass(frozen=True, slots=True)

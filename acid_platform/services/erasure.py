@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.cleaner import no_cleanup
 from acid_platform.compaction.states import CompactionKind, ErasureState
-from acid_platform.engine.arrow_predicates import arrow_predicate
-from acid_platform.engine.predicates import partition_condition
-from acid_platform.engine.search import FoundFile, Searched, search_files
 from acid_platform.errors import (
     AlreadyScheduled,
     CorruptFile,
@@ -28,13 +25,16 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.metastore.records import Holder
+from acid_platform.reading.arrow_predicates import arrow_predicate
+from acid_platform.reading.predicates import partition_condition
+from acid_platform.reading.search import FoundFile, Searched, search_files
 from acid_platform.services import cleaner, worker
 from acid_platform.services.cleaner import Explained, Fate
-from acid_platform.services.context import Context, columns_of_record, table_layout, worker_id
 from acid_platform.services.worker import Outcome
+from acid_platform.tables.context import Context, columns_of_record, table_layout, worker_id
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client import Metastore
+    from acid_platform.metastore.client.metastore import Metastore
 
 CLEANER_WAIT_SECONDS = 60.0
 """For another Cleaner that is in the middle of a cycle."""

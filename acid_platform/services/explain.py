@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from acid_platform.compaction.forecast import Forecast, forecast
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind, Layout
-from acid_platform.engine.open import select_compactable
+from acid_platform.reading.selection import select_compactable
 from acid_platform.services import cleaner, initiator
-from acid_platform.services.context import table_layout
+from acid_platform.tables.context import table_layout
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client import Metastore
+    from acid_platform.metastore.client.metastore import Metastore
 
 Row = dict[str, Any]
 

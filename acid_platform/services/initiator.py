@@ -24,11 +24,11 @@ from acid_platform.config import TABLE_PREFIX
 from acid_platform.errors import AcidError, AlreadyScheduled, NoSuchPartition, NoSuchTable
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore.records import EntityCounters
-from acid_platform.services.context import worker_id
 from acid_platform.services.lease import leading
+from acid_platform.tables.context import worker_id
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client import Metastore
+    from acid_platform.metastore.client.metastore import Metastore
 
 
 @dataclass(frozen=True, slots=True)

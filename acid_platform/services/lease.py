@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from acid_platform.services.context import worker_id
+from acid_platform.tables.context import worker_id
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client import Metastore
+    from acid_platform.metastore.client.metastore import Metastore
 
 
 @contextmanager

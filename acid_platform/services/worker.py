@@ -20,7 +20,6 @@ from acid_platform.config import Settings, setting
 from acid_platform.engine import compact
 from acid_platform.engine.compact import CompactionWork, StagedCompaction
 from acid_platform.engine.jobs import cancel, describe, tagged
-from acid_platform.engine.open import select_compactable
 from acid_platform.engine.write import Written
 from acid_platform.errors import (
     AcidError,
@@ -29,21 +28,22 @@ from acid_platform.errors import (
     CompactionRefused,
     TxnAborted,
 )
-from acid_platform.metastore.client import CompactionTransaction
+from acid_platform.metastore.client.metastore import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
-from acid_platform.services.context import (
+from acid_platform.reading.selection import select_compactable
+from acid_platform.services.explain import reported_rows
+from acid_platform.tables.context import (
     Context,
     columns_of_record,
     compression,
     worker_id,
 )
-from acid_platform.services.explain import reported_rows
 from acid_platform.transactions import Operation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acid_platform.metastore.client import Metastore
+    from acid_platform.metastore.client.metastore import Metastore
 
 _QUEUES = ("hive.compactor.job.queue", "mapreduce.job.queuename", "mapred.job.queue.name")
 _MOST_DELTAS = "hive.compactor.max.num.delta"

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
-from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord, ViewRecord
 
 

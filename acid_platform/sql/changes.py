@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from acid_platform.engine.known_columns import require_columns
 from acid_platform.errors import InvalidExpression, NoSuchPartition, WrongType
-from acid_platform.services.context import columns_of_record
+from acid_platform.reading.known_columns import require_columns
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
 from acid_platform.sql.partitions import fixed_values, matching
@@ -27,6 +26,7 @@ from acid_platform.sql.statements import (
     When,
 )
 from acid_platform.sql.views import expand
+from acid_platform.tables.context import columns_of_record
 
 if TYPE_CHECKING:
     from acid_platform.engine.dml import Where
@@ -72,7 +72,7 @@ class Changes:
                 return Done("TRUNCATE")
 
     def _insert(self, statement: Insert, record: TableRecord) -> int:
-        from acid_platform.engine.incoming import positioned
+        from acid_platform.engine.input_rows import positioned
 
         own, keys = columns_of_record(record)
         fixed, names = _places(statement, record)

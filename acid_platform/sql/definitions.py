@@ -11,7 +11,6 @@ from acid_platform.errors import (
     TableExists,
     UnsupportedStatement,
 )
-from acid_platform.services.declaration import refuse_property_change
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
@@ -32,6 +31,7 @@ from acid_platform.sql.statements import (
 )
 from acid_platform.sql.views import expand, stored_query, with_databases
 from acid_platform.table import autocommit
+from acid_platform.tables.declaration import refuse_property_change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from acid_platform.errors import NoSuchPartition
 from acid_platform.layout.partitions import as_written, parse_partition, partition_name
-from acid_platform.services.context import columns_of_record
+from acid_platform.tables.context import columns_of_record
 
 if TYPE_CHECKING:
     from acid_platform.layout.types import Column

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from acid_platform.engine import arrow_read  # noqa: F401  each actor is a fork: import it once
 from acid_platform.errors import AcidError
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.warehouse import Warehouse

@@ -8,8 +8,8 @@ from typing import Any
 from acid_platform.metastore import Transaction
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.records import PartitionRecord
-from acid_platform.services import context
 from acid_platform.storage.files import Files
+from acid_platform.tables import context
 from tests.acid_files import listed
 
 

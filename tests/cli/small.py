@@ -9,7 +9,7 @@ from pathlib import Path
 import pyorc
 from click.testing import CliRunner, Result
 
-from acid_platform.cli import main
+from acid_platform.cli.main import main
 from acid_platform.layout import schema
 from acid_platform.metastore import Metastore, WriteReport
 from acid_platform.transactions import Operation

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from acid_platform.cli import main
+from acid_platform.cli.doctor import stuck
+from acid_platform.cli.main import main
 from acid_platform.config import REGISTRY
-from acid_platform.doctor import stuck
 from acid_platform.metastore import ClientInfo, WriteReport
 from acid_platform.transactions import Operation
 from tests.cli.small import BUCKET, Small, write_delta
@@ -108,7 +108,7 @@ def test_the_shell_completes_names_of_tables(small: Small) -> None:
     words = {"COMP_WORDS": "acid fsck d", "COMP_CWORD": "2", "_ACID_COMPLETE": "bash_complete",
              "ACID_WAREHOUSE": str(small.path)}
     done = subprocess.run(
-        [sys.executable, "-c", "from acid_platform.cli import main; main(prog_name='acid')"],
+        [sys.executable, "-c", "from acid_platform.cli.main import main; main(prog_name='acid')"],
         env={**os.environ, "PYTHONPATH": str(ROOT), **words}, capture_output=True, text=True)
     assert done.stdout == "plain,db.t\n"
 
@@ -330,7 +330,7 @@ def test_a_service_stops_cleanly_at_a_signal(small: Small, number: signal.Signal
 
 def test_show_tables_imports_neither_spark_nor_dagster(small: Small) -> None:
     code = (
-        "import sys\nfrom acid_platform.cli import main\n"
+        "import sys\nfrom acid_platform.cli.main import main\n"
         f"main(['show', 'tables', '--warehouse', {str(small.path)!r}], standalone_mode=False)\n"
         "heavy = {'pyspark', 'dagster', 'duckdb', 'pandas', 'great_expectations', 'pyarrow'}\n"
         "print(sorted(heavy & set(sys.modules)))"

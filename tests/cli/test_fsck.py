@@ -20,9 +20,9 @@ from acid_platform.metastore import Metastore
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import fsck
 from acid_platform.services.fsck import Check, Severity
-from acid_platform.services.recovery import restore
 from acid_platform.snapshot.listing import Footer
 from acid_platform.snapshot.recorded import Contents
+from acid_platform.tables.recovery import restore
 from acid_platform.transactions import Operation
 from acid_platform.warehouse import Warehouse
 from tests.acid_files import contents_of

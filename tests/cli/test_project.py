@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 import acid_platform
+from acid_platform.cli.project import enter_project
 from acid_platform.location import Location
 from acid_platform.metastore import Metastore
-from acid_platform.project import enter_project
 from scripts.setup import Venv, write_command
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,8 +22,6 @@ from typing import Any
 
 from acid_platform.compaction import NothingToDo
 from acid_platform.engine import compact
-from acid_platform.engine.arrow_read import arrow_scan
-from acid_platform.engine.open import TableLayout
 from acid_platform.errors import (
     AcidError,
     AlreadyScheduled,
@@ -33,14 +31,16 @@ from acid_platform.errors import (
     WriteConflict,
 )
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
+from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.records import ClientInfo, TableRecord
-from acid_platform.metastore.transaction import Transaction
+from acid_platform.reading.arrow_read import arrow_scan
+from acid_platform.reading.selection import TableLayout
 from acid_platform.services import cleaner
-from acid_platform.services.context import table_layout
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage.files import Files
 from acid_platform.storage.nesting import finish_delete_file
 from acid_platform.storage.orc import finish_file
+from acid_platform.tables.context import table_layout
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import B1, AcidTable, P, contents_of

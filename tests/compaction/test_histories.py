@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from acid_platform.engine import compact
 from acid_platform.engine.open import open_scan
 from acid_platform.errors import AcidError, TxnAborted
-from acid_platform.metastore import cleaning
+from acid_platform.metastore.rules import cleaning
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage import rewrite
 from acid_platform.transactions import Operation

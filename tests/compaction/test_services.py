@@ -15,10 +15,10 @@ from acid_platform.compaction import EntitySize, LiveDirectory, entity_size
 from acid_platform.config import Settings
 from acid_platform.errors import AcidError, LeaseHeld, NoSuchPartition
 from acid_platform.metastore import Metastore
-from acid_platform.metastore.candidates import _bytes, live_size
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
-from acid_platform.metastore.visible import compactor_list
+from acid_platform.metastore.rules.candidates import _bytes, live_size
+from acid_platform.metastore.rules.snapshots import compactor_list
 from acid_platform.services import cleaner, initiator, worker
 from acid_platform.services.cleaner import Fate
 from acid_platform.services.initiator import Initiated

@@ -18,9 +18,9 @@ from typing import Any
 
 from acid_platform.clock import SystemClock
 from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.link import _value
 from acid_platform.metastore.endpoint import Endpoint, Home
-from acid_platform.metastore.keeper import Keeper, Request
-from acid_platform.metastore.rpc import _value
+from acid_platform.metastore.server.group_commit import Keeper, Request
 from acid_platform.warehouse import Warehouse
 from tests.crash.recording import Keep, Recording, everything, make, nothing, some
 from tests.crash.workload import put, rows_of

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import definitions
-from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from assets import flights_source
 from scripts import demo
 from scripts.demo_report import changes_of, minutes

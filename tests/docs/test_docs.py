@@ -18,7 +18,7 @@ from dagster._core.instance.config import dagster_instance_config_schema
 from pyspark.sql import SparkSession
 
 from acid_platform import orchestration
-from acid_platform.cli import main
+from acid_platform.cli.main import main
 from acid_platform.config import REGISTRY
 from acid_platform.location import Location
 from acid_platform.metastore import Metastore

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.engine.predicates import columns_of, may_match
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.types import parse_columns
+from acid_platform.reading.predicates import columns_of, may_match
 
 COLUMNS = parse_columns("m int, k string, d date")
 VALUES = ("3", "a", "2020-01-02")

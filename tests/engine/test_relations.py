@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.engine import relations
+from acid_platform.engine import cache
 from acid_platform.errors import CorruptFile
 from acid_platform.services import cleaner
 from acid_platform.table import Table
@@ -38,23 +38,23 @@ def filled(warehouse: Warehouse, number: int) -> Table:
 
 
 def test_files_are_resolved_once(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relations, "_kept", type(relations._kept)())
+    monkeypatch.setattr(cache, "_kept", type(cache._kept)())
     table = filled(warehouse, 10)
     assert values(table) == values(table) == [10, 10]
-    assert len(relations._kept) == 1
+    assert len(cache._kept) == 1
     table.insert(warehouse.spark.createDataFrame([(3, 30)], "id int, v int"))
     assert values(table) == [10, 10, 30]
-    assert len(relations._kept) == 2
+    assert len(cache._kept) == 2
     table.delete("id = 1")
-    before = len(relations._kept)
+    before = len(cache._kept)
     assert values(table) == values(table) == [10, 30]
-    assert len(relations._kept) == before + 1, "the frame is known, the test for deletes is new"
+    assert len(cache._kept) == before + 1, "the frame is known, the test for deletes is new"
     table.delete("id = 2")
     assert values(table) == [30]
-    monkeypatch.setattr(relations, "MAX_BYTES", 2 * relations.FILE_BYTES)
+    monkeypatch.setattr(cache, "MAX_BYTES", 2 * cache.FILE_BYTES)
     assert table.update({"v": "v + 1"}, "id = 3") == 1
     assert values(table) == [31]
-    assert sum(size for _, size in relations._kept.values()) <= relations.MAX_BYTES
+    assert sum(size for _, size in cache._kept.values()) <= cache.MAX_BYTES
 
 
 def test_a_table_made_anew_has_its_own_rows(warehouse: Warehouse) -> None:

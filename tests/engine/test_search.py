@@ -8,12 +8,12 @@ from pathlib import Path
 import pyorc
 import pytest
 
-from acid_platform.engine.search import FoundFile, Searched, search_files
 from acid_platform.errors import NoSuchPartition, UnknownColumn, UnsupportedStatement
 from acid_platform.location import Location
 from acid_platform.metastore import Metastore
-from acid_platform.services.context import table_layout
+from acid_platform.reading.search import FoundFile, Searched, search_files
 from acid_platform.services.erasure import ErasureRequest
+from acid_platform.tables.context import table_layout
 from tests.cli.small import BUCKET, Small, write_delta, write_events
 
 ANN = (7, "Ann")

@@ -112,7 +112,7 @@ def test_P6_a_commit_that_is_too_large_to_send(
     txn = warehouse.transaction()
     insert(txn, "db.t", ["a"])
     with monkeypatch.context() as small:
-        small.setattr("acid_platform.metastore.rpc.LARGEST_MESSAGE", 200)
+        small.setattr("acid_platform.metastore.client.link.LARGEST_MESSAGE", 200)
         with pytest.raises(Terminal, match="report fewer things"):
             txn.commit()
     assert_over(warehouse, txn)
@@ -128,7 +128,7 @@ def test_P3_a_commit_that_was_not_decided_can_be_repeated(
         raise MetastoreUnavailable("gone")
 
     with monkeypatch.context() as broken:
-        broken.setattr("acid_platform.metastore.rpc.Link.call", gone)
+        broken.setattr("acid_platform.metastore.client.link.Link.call", gone)
         with pytest.raises(MetastoreUnavailable):
             txn.commit()
     txn.commit()

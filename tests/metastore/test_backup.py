@@ -21,12 +21,13 @@ from acid_platform.errors import (
     NoSuchTxn,
 )
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
-from acid_platform.metastore import backup as module
-from acid_platform.metastore.backup import Highest, restore
+from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.store import Store
-from acid_platform.metastore.transaction import Transaction
-from acid_platform.services.recovery import highest_of
+from acid_platform.metastore.server import restore as module
+from acid_platform.metastore.server.restore import Highest
+from acid_platform.metastore.server.restore import restore_metastore as restore
+from acid_platform.metastore.server.store import Store
+from acid_platform.tables.recovery import highest_of
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from tests.cli.conftest import small
@@ -192,7 +193,7 @@ def test_restore_refuses_by_name(
         with pytest.raises(MetastoreInUse, match="is served by process"):
             restore(home, file, nothing, replace=True)
         end(metastore)
-    monkeypatch.setattr("acid_platform.metastore.start.START_SECONDS", 5)
+    monkeypatch.setattr("acid_platform.metastore.client.start.START_SECONDS", 5)
     with pytest.raises(BackupRefused, match="holds a metastore already"):
         restore(home, file, nothing)
     torn = tmp_path / "torn"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from acid_platform.errors import MetastoreIncompatible
-from acid_platform.metastore import blocks
-from acid_platform.metastore.machine import Machine
-from acid_platform.metastore.store import Store
-from acid_platform.metastore.turn import Event
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.rules.turn import Event
+from acid_platform.metastore.server import blocks
+from acid_platform.metastore.server.store import Store
 
 BLOCK = 3 * 4096
 """Where the first block begins, which holds metadata and has room."""

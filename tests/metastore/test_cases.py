@@ -20,7 +20,7 @@ from acid_platform.errors import (
     WriteConflict,
 )
 from acid_platform.metastore.records import LockRequest, WriteReport
-from acid_platform.metastore.visible import low_mark, txn_list, write_ids
+from acid_platform.metastore.rules.snapshots import low_mark, txn_list, write_ids
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.metastore.world import DELETE, INSERT, SELECT, UPDATE, E, R, Txn, W, World, X

@@ -14,11 +14,11 @@ from acid_platform.errors import (
     SnapshotExpired,
     WriteConflict,
 )
-from acid_platform.metastore import image
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.declared import directories
-from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.metastore.rules.declared import directories
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.server import state_rows
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, Txn, W, World
 
 
@@ -362,11 +362,11 @@ def test_P28_a_restart_keeps_all_of_it(parts: World) -> None:
     parts.create("u")
     replayed = Machine()
     replayed.replay(parts.events)
-    rows = json.loads(json.dumps(image.live_rows(parts.state)))
-    folded = Machine(image.restore(rows, image.counters(parts.state)))
+    rows = json.loads(json.dumps(state_rows.live_rows(parts.state)))
+    folded = Machine(state_rows.restore(rows, state_rows.counters(parts.state)))
     for machine in (parts.machine, replayed, folded):
         parts.machine = machine
         assert columns(parts, "t", reader) == ["id"] and columns(parts, "s") == ["id", "a"]
         assert partitions(parts, "u", reader) == ["p=1", "p=2"] and partitions(parts, "u") == []
         assert len(parts.call("views", txn=reader.id)["views"]) == 1
-        assert image.live_rows(machine.state) == image.live_rows(folded.state)
+        assert state_rows.live_rows(machine.state) == state_rows.live_rows(folded.state)

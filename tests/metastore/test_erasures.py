@@ -10,9 +10,9 @@ import pytest
 from acid_platform.compaction.states import ErasureState
 from acid_platform.errors import InvalidDefinition, NoSuchTable
 from acid_platform.metastore import Metastore
-from acid_platform.metastore.image import live_rows, restore
-from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import ErasureTask
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.server.state_rows import live_rows, restore
 from tests.metastore.processes import end
 
 WAITING, ERASED, WITHDRAWN = (

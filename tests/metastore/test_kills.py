@@ -30,10 +30,10 @@ from acid_platform.errors import (
     OutcomeUnknown,
 )
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
+from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.endpoint import Endpoint, Home
-from acid_platform.metastore.machine import Machine
-from acid_platform.metastore.rpc import Link
-from acid_platform.metastore.store import Store
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from benchmarks.metastore import fill
@@ -159,9 +159,9 @@ def test_P3_kills_under_eight_writers_lose_halve_and_double_nothing(
 _WRITE = """
 import os, sys
 from pathlib import Path
-from acid_platform.metastore.machine import Machine
-from acid_platform.metastore.store import Store
-from acid_platform.metastore.turn import Event
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.rules.turn import Event
 store = Store(Path(sys.argv[1]))
 machine = Machine(store.load()[0])
 for number in range(60):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from acid_platform import Warehouse
+from acid_platform.cli.rebuild import rebuild
 from acid_platform.errors import (
     ForeignLocation,
     InvalidDefinition,
@@ -26,15 +27,14 @@ from acid_platform.errors import (
 )
 from acid_platform.location import Location
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
-from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import CleaningTask
-from acid_platform.metastore.store import Store
-from acid_platform.metastore.turn import Event
-from acid_platform.rebuild import rebuild
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.rules.turn import Event
+from acid_platform.metastore.server.store import Store
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from acid_platform.services.joining import IDENTITY
-from acid_platform.services.recovery import restore
+from acid_platform.tables.joining import IDENTITY
+from acid_platform.tables.recovery import restore
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from tests.cli.small import Small, write_delta

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acid_platform.errors import MetastoreDamaged
-from acid_platform.metastore import log
-from acid_platform.metastore.log import Log, Record
+from acid_platform.metastore.server import journal
+from acid_platform.metastore.server.journal import Log, Record
 
-HEADER = log._HEADER_SIZE
+HEADER = journal._HEADER_SIZE
 BATCHES = [(2, '["a","b"]'), (1, '["' + "c" * 40 + '"]'), (3, '["d",1,2]'), (1, '["é"]'), (1, "[]")]
 
 
@@ -31,7 +31,7 @@ def texts(found: Log) -> list[str]:
 def written(path: Path, folds: int) -> tuple[bytes, str, int, list[int]]:
     """The bytes of a log with the batches, its identity, the last number that was folded before
     them, and where each of them ends. After folds there are older records behind them."""
-    identity = log.create(path)
+    identity = journal.create(path)
     made = Log(path, identity, 0)
     for number in range(folds):
         for _ in range(9):
@@ -98,7 +98,7 @@ def test_P3_a_torn_write_over_older_records_loses_only_itself(
 ) -> None:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "metastore.log"
-        identity, folded, kept = log.create(path), 0, list[str]()
+        identity, folded, kept = journal.create(path), 0, list[str]()
         made = Log(path, identity, folded)
         for number, size in enumerate(sizes):
             if chosen.draw(st.integers(0, 5)) == 0:
@@ -120,7 +120,7 @@ def test_P3_a_torn_write_over_older_records_loses_only_itself(
 
 
 def test_one_append_is_one_write_and_one_sync(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Log(path, log.create(path), 0)
+    made = Log(path, journal.create(path), 0)
     calls: list[str] = []
 
     def counting(name: str) -> None:
@@ -144,7 +144,7 @@ def test_one_append_is_one_write_and_one_sync(path: Path, monkeypatch: pytest.Mo
 
 
 def test_P3_after_a_fold_the_next_record_is_written_over_the_first(path: Path) -> None:
-    identity = log.create(path)
+    identity = journal.create(path)
     made = Log(path, identity, 0)
     for number in range(5):
         made.append(2, f"[{number}]")
@@ -162,7 +162,7 @@ def test_P3_after_a_fold_the_next_record_is_written_over_the_first(path: Path) -
 
 def test_P3_what_the_tables_have_is_skipped(path: Path) -> None:
     """Also if a fold was durable that seemed to fail, so that the journal went on."""
-    identity = log.create(path)
+    identity = journal.create(path)
     made = Log(path, identity, 0)
     for number in range(4):
         made.append(2, f"[{number}]")
@@ -180,8 +180,8 @@ def test_P3_what_the_tables_have_is_skipped(path: Path) -> None:
 
 
 def test_P3_a_long_log_gives_its_room_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_KEPT_SIZE", 1000)
-    made = Log(path, log.create(path), 0)
+    monkeypatch.setattr(journal, "_KEPT_SIZE", 1000)
+    made = Log(path, journal.create(path), 0)
     made.append(1, '["' + "x" * 2000 + '"]')
     made.rewind()
     assert path.stat().st_size == HEADER
@@ -205,7 +205,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 def test_P3_a_failed_append_is_taken_back(
     path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    identity = log.create(path)
+    identity = journal.create(path)
     made = Log(path, identity, 0)
     made.append(1, "[0]")
     size = path.stat().st_size
@@ -245,7 +245,7 @@ def test_P3_a_failed_append_is_taken_back(
 def test_P3_what_cannot_be_taken_back_is_learnt_by_opening_it_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    identity = log.create(path)
+    identity = journal.create(path)
     made = Log(path, identity, 0)
     fail(monkeypatch, "fdatasync", "ftruncate")
     with pytest.raises(OSError, match="Input/output error"):
@@ -264,15 +264,16 @@ def test_P3_what_cannot_be_taken_back_is_learnt_by_opening_it_again(
 
 
 def test_a_log_of_another_metastore_is_refused_by_name(path: Path, tmp_path: Path) -> None:
-    identity = log.create(path)
+    identity = journal.create(path)
     other = tmp_path / "other.log"
-    log.create(other)
+    journal.create(other)
     with pytest.raises(MetastoreDamaged, match=r"other.log is the log of another metastore file"):
         Log(other, identity, 0)
 
 
 def test_records_of_another_log_are_none(path: Path, tmp_path: Path) -> None:
-    made, other = log.create(path), log.create(tmp_path / "other.log", [Record(1, 1, "[1]")])
+    made = journal.create(path)
+    other = journal.create(tmp_path / "other.log", [Record(1, 1, "[1]")])
     foreign = Log(tmp_path / "other.log", other, 0)
     assert texts(foreign) == ["[1]"]
     foreign.close()
@@ -283,7 +284,7 @@ def test_records_of_another_log_are_none(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_change_by_another_program_is_refused_where_it_is_read(path: Path) -> None:
-    made = Log(path, log.create(path), 0)
+    made = Log(path, journal.create(path), 0)
     made.append(1, "[0]")
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(MetastoreDamaged, match="was changed at byte 63 by another program"):

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from acid_platform.errors import InvalidDefinition, SnapshotExpired
-from acid_platform.metastore import image
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.machine import Machine
-from acid_platform.metastore.manifest_table import Manifests
 from acid_platform.metastore.records import WriteReport
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server.manifest_table import Manifests
 from acid_platform.snapshot.listing import FileEntry, Footer
 from acid_platform.snapshot.recorded import Contents
 from tests.metastore.world import INSERT, Txn, World
@@ -109,7 +109,7 @@ def test_P26_files_are_known_after_a_fold_and_a_restart(world: World) -> None:
     later = insert(world, contents(70))
     wanted = {name: contents(100), later: contents(70)}
     assert files_of(world, world.read(["t"])) == [wanted]
-    image.forget_ended(world.state)
+    state_rows.forget_ended(world.state)
     assert later not in world.state.contents.get((1, None), {})
 
 

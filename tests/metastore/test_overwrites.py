@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from acid_platform.errors import WriteConflict
-from acid_platform.metastore import image
 from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.metastore.server import state_rows
 from tests.metastore.world import DELETE, INSERT, OVERWRITE, UPDATE, E, R, Txn, W, World, X
 
 IOW = LockRequest("t", X, OVERWRITE)
@@ -154,7 +154,7 @@ def test_P30_S2_an_insert_of_a_later_transaction_is_missed_though_it_came_first(
 def test_P30_P3_what_was_inserted_is_known_after_a_fold_and_after_a_crash(world: World) -> None:
     overwriter = world.begin()
     world.insert()
-    folded = image.restore(image.live_rows(world.state), image.counters(world.state))
+    folded = state_rows.restore(state_rows.live_rows(world.state), state_rows.counters(world.state))
     assert folded.inserts == world.state.inserts and folded.inserts
     replayed = World()
     replayed.machine.replay(world.events)

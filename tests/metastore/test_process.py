@@ -29,18 +29,11 @@ from acid_platform.errors import (
     OutcomeUnknown,
     TxnAborted,
 )
-from acid_platform.metastore import (
-    LockRequest,
-    Metastore,
-    Transaction,
-    WriteReport,
-    rpc,
-    start,
-    wire,
-)
+from acid_platform.metastore import LockRequest, Metastore, Transaction, WriteReport, wire
+from acid_platform.metastore.client import link, start
+from acid_platform.metastore.client.transaction import Heartbeats
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.places import Places
-from acid_platform.metastore.transaction import Heartbeats
 from acid_platform.metastore.wire import Channel
 from acid_platform.transactions import Operation, TxnType
 from acid_platform.transactions.locks import LockType
@@ -479,7 +472,7 @@ def test_P3_a_metastore_that_never_answers_is_not_waited_for(
 ) -> None:
     with Metastore.connect(tmp_path / "m") as client:
         pid = int(client.status()["pid"])
-        monkeypatch.setattr(rpc, "ANSWER_SECONDS", 0.2)
+        monkeypatch.setattr(link, "ANSWER_SECONDS", 0.2)
         monkeypatch.setattr(start, "START_SECONDS", 0.5)
         monkeypatch.setattr(wire, "GREETING_SECONDS", 1.0)
         os.kill(pid, signal.SIGSTOP)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError
-from acid_platform.metastore import image
-from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import LockRequest
-from acid_platform.metastore.state import State
-from acid_platform.metastore.store import Store
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.rules.state import State
+from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
 from tests.metastore.world import DELETE, INSERT, UPDATE, Txn, Waits, World
@@ -28,12 +28,12 @@ PARTITIONS = {"t": (None,), "u": ("p=1", "p=2")}
 
 def picture(state: State, *, over: bool = True) -> dict[str, Any]:
     """Everything that has to survive, in an order of its own."""
-    rows = image.live_rows(state)
+    rows = state_rows.live_rows(state)
     if over:
-        rows |= image.ended_rows(state)
+        rows |= state_rows.ended_rows(state)
     text = {name: sorted(json.dumps(one, sort_keys=True) for one in part)
             for name, part in rows.items()}
-    return {**text, "counters": image.counters(state)}
+    return {**text, "counters": state_rows.counters(state)}
 
 
 def prepared() -> World:
@@ -145,7 +145,7 @@ def test_P3_the_file_gives_back_the_state(
                 store.append(world.events[written:])
                 written = len(world.events)
                 store.fold(world.state, 0)
-                image.forget_ended(world.state)
+                state_rows.forget_ended(world.state)
         if written < len(world.events):
             store.append(world.events[written:])
         state, events = store.load()

@@ -16,8 +16,8 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.metastore.rules.machine import Machine
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, R, Txn, W, World, X

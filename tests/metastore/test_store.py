@@ -24,13 +24,12 @@ from acid_platform.errors import (
     MetastoreWriteFailed,
     UnsupportedStatement,
 )
-from acid_platform.metastore import Metastore, endpoint, image, schema
+from acid_platform.metastore import Metastore, endpoint, schema
 from acid_platform.metastore.endpoint import Home, take_lock
-from acid_platform.metastore.keeper import Keeper, Request
-from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import CompactionTask, ErasureTask, HistoryRow
-from acid_platform.metastore.server import Server
-from acid_platform.metastore.state import (
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.rules.snapshots import low_mark, snapshot
+from acid_platform.metastore.rules.state import (
     Component,
     Departed,
     Ended,
@@ -39,9 +38,11 @@ from acid_platform.metastore.state import (
     State,
     Txn,
 )
-from acid_platform.metastore.store import Store
-from acid_platform.metastore.turn import Event
-from acid_platform.metastore.visible import low_mark, snapshot
+from acid_platform.metastore.rules.turn import Event
+from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server.group_commit import Keeper, Request
+from acid_platform.metastore.server.server import Server
+from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import TxnState
 from tests.metastore.world import World
 
@@ -63,8 +64,8 @@ def test_P8_columns_are_the_fields(table: str, record: Any) -> None:
 
 
 def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
-    assert set(image.live_rows(State())) == set(schema.LIVE)
-    assert set(image.ended_rows(State())) == set(schema.KEPT)
+    assert set(state_rows.live_rows(State())) == set(schema.LIVE)
+    assert set(state_rows.ended_rows(State())) == set(schema.KEPT)
 
 
 def test_P8_from_nothing_to_the_newest_version(path: Path) -> None:
@@ -241,7 +242,7 @@ def test_P8_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(
     script = (
         "import os, sys; from pathlib import Path\n"
         "from acid_platform.metastore import schema\n"
-        "from acid_platform.metastore.store import Store\n"
+        "from acid_platform.metastore.server.store import Store\n"
         "old, path = int(sys.argv[2]), Path(sys.argv[1])\n"
         "class Crash:\n"
         "    def __iter__(self):\n"
@@ -298,7 +299,7 @@ def test_one_process_per_file(path: Path) -> None:
     held.append([Event("set", 1, {"name": "acid.read.lease.max", "value": "2h"})])
     script = (
         "import sys; from pathlib import Path\n"
-        "from acid_platform.metastore.store import Store\n"
+        "from acid_platform.metastore.server.store import Store\n"
         "Store(Path(sys.argv[1]))"
     )
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True,
@@ -350,7 +351,7 @@ def test_P3_outcomes_are_found_after_a_fold_and_forgotten_after_the_retention(pa
     assert store.past_txn(99) is None and store.past_outcome("request-99") is None
     (row,) = store.history(1)
     assert (row.write_id, row.directory) == (1, "delta_0000001_0000001_0000")
-    image.forget_ended(world.state)
+    state_rows.forget_ended(world.state)
     store.fold(world.state, now + 1)
     assert store.past_txn(txn.id) is None and store.past_outcome("request-3") is None
     assert len(store.history(1)) == 1
@@ -371,7 +372,7 @@ def test_a_fold_writes_of_long_tables_only_what_differs(
     written: dict[str, int] = {}
     write = store._write
 
-    def counting(name: str, columns: schema.Columns, rows: list[image.Row]) -> None:
+    def counting(name: str, columns: schema.Columns, rows: list[state_rows.Row]) -> None:
         written[name] = len(rows)
         write(name, columns, rows)
 
@@ -382,7 +383,7 @@ def test_a_fold_writes_of_long_tables_only_what_differs(
     assert written["directories"] == 2  # the base, and the delta above it
     assert written["txn_to_write_id"] == 2 and written["partitions"] == 0
     state, _ = store.load()
-    assert image.keyed(state) == image.keyed(world.state)
+    assert state_rows.keyed(state) == state_rows.keyed(world.state)
     store.close()
 
 
@@ -538,16 +539,18 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
     package = Path(schema.__file__).parents[1]
     texts = {str(one.relative_to(package)): one.read_text() for one in package.rglob("*.py")}
     connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
-    assert connecting == {"metastore/store.py", "metastore/backup.py", "storage/values.py"}
+    assert connecting == {"metastore/server/store.py", "metastore/server/restore.py",
+                          "metastore/client/backup.py", "storage/values.py"}
     used = re.findall(r"duckdb\.connect\(([^)]*)\)", texts["storage/values.py"])
     assert used == ['config={"threads": 1}'], "in memory"
     naming = {name for name, text in texts.items() if re.search(r"home\.database\b", text)}
-    assert naming == {"metastore/endpoint.py", "metastore/server.py", "metastore/backup.py"}
-    named = re.findall(r"(\w+)\([^()]*home\.database\b", texts["metastore/server.py"])
+    assert naming == {"metastore/endpoint.py", "metastore/server/server.py",
+                      "metastore/server/restore.py"}
+    named = re.findall(r"(\w+)\([^()]*home\.database\b", texts["metastore/server/server.py"])
     assert named == ["Keeper"]
-    assert re.findall(r"(\w+)\(database\b", texts["metastore/keeper.py"]) == ["Store"]
-    used = re.findall(r"duckdb\.connect\(str\((\w+)\)", texts["metastore/backup.py"])
-    assert sorted(used) == ["draft", "path"]
+    assert re.findall(r"(\w+)\(database\b", texts["metastore/server/group_commit.py"]) == ["Store"]
+    for name, used in (("server/restore.py", "path"), ("client/backup.py", "draft")):
+        assert re.findall(r"duckdb\.connect\(str\((\w+)\)", texts[f"metastore/{name}"]) == [used]
 
 
 def test_a_broken_request_harms_nobody_else(serving: Serving) -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from acid_platform.clock import LONGEST_LOOK_AWAY, ManualClock, SystemClock
 from acid_platform.errors import CompactionLost, LeaseHeld, LockTimeout, TooManyOpenTxns
-from acid_platform.metastore import image
+from acid_platform.metastore.client.transaction import Heartbeats, Transaction
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.keeper import Keeper
-from acid_platform.metastore.keeper import Request as Asked
-from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import LockRequest
-from acid_platform.metastore.transaction import Heartbeats, Transaction
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server.group_commit import Keeper
+from acid_platform.metastore.server.group_commit import Request as Asked
 from acid_platform.services import initiator
 from acid_platform.transactions import TxnType
 from tests.metastore.local import local_metastore
@@ -39,7 +39,8 @@ def state(world: World, txn: int) -> str:
 def reopened(world: World, folded: bool = False) -> None:
     """The metastore starts again, out of a fold or out of the events since the beginning."""
     if folded:
-        again = Machine(image.restore(image.live_rows(world.state), image.counters(world.state)))
+        rows, counters = state_rows.live_rows(world.state), state_rows.counters(world.state)
+        again = Machine(state_rows.restore(rows, counters))
     else:
         again = Machine()
         again.replay(world.events)

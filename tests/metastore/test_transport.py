@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from acid_platform.cli import main
+from acid_platform.cli.main import main
 from acid_platform.errors import (
     InvalidDefinition,
     MetastoreIncompatible,
@@ -24,9 +24,11 @@ from acid_platform.errors import (
     Terminal,
 )
 from acid_platform.location import Location
-from acid_platform.metastore import LockRequest, Metastore, peers, rpc, target, wire
-from acid_platform.metastore.counters import Histogram
+from acid_platform.metastore import LockRequest, Metastore, address, wire
+from acid_platform.metastore.client import link
 from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.server import connections
+from acid_platform.metastore.server.metrics import Histogram
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from tests.metastore.processes import end, gone, until
@@ -42,7 +44,7 @@ class Service:
         self.home = home
         command = [sys.executable, "-m", "acid_platform.metastore", "--dir", str(home), "--listen",
                    f"127.0.0.1:{port}"]
-        environment = {**os.environ, target.KEY: KEY}
+        environment = {**os.environ, address.KEY: KEY}
         self.process = subprocess.Popen(command, env=environment)
         until(self._published, 30)
         with Metastore.connect(home, autostart=False) as local:
@@ -75,8 +77,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(target.KEY_FILE, raising=False)
-    monkeypatch.setenv(target.KEY, KEY)
+    monkeypatch.delenv(address.KEY_FILE, raising=False)
+    monkeypatch.setenv(address.KEY, KEY)
 
 
 Connect = Callable[[], socket.socket]
@@ -136,11 +138,11 @@ def test_a_service_serves_over_tcp_what_it_serves_at_home(service: Service) -> N
 def test_a_key_may_be_in_a_file(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(target.KEY)
+    monkeypatch.delenv(address.KEY)
     with pytest.raises(MetastoreRefused, match="ACID_METASTORE_KEY"):
         Metastore.connect(service.uri)
     file = tmp_path / "key"
-    monkeypatch.setenv(target.KEY_FILE, str(file))
+    monkeypatch.setenv(address.KEY_FILE, str(file))
     with pytest.raises(MetastoreRefused, match="can't be read"):
         Metastore.connect(service.uri)
     file.write_text("short\n")
@@ -153,7 +155,7 @@ def test_a_key_may_be_in_a_file(
 def test_a_wrong_key_is_refused_and_named(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(target.KEY, KEY + "x")
+    monkeypatch.setenv(address.KEY, KEY + "x")
     with pytest.raises(MetastoreRefused, match="the key is wrong"):
         Metastore.connect(service.uri)
 
@@ -202,8 +204,8 @@ def test_an_address_that_is_none_is_refused(text: str) -> None:
 
 
 def test_addresses() -> None:
-    assert target.parse_address("[::1]:5") == ("::1", 5)
-    assert target.show_address("::1", 5) == "[::1]:5"
+    assert address.parse_address("[::1]:5") == ("::1", 5)
+    assert address.show_address("::1", 5) == "[::1]:5"
     place = Location.of("/w", "tcp://h:1")
     assert place.metastore == "tcp://h:1" and place.shared and place.made
 
@@ -329,7 +331,7 @@ def test_strangers_are_bounded_and_late_ones_dropped(
     raw: Connect, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = raw()
-    crowd = [raw() for _ in range(peers.MOST_STRANGERS)]
+    crowd = [raw() for _ in range(connections.MOST_STRANGERS)]
     assert ended(first)
     Metastore.connect(service.home).close()
     for peer in crowd:
@@ -337,10 +339,10 @@ def test_strangers_are_bounded_and_late_ones_dropped(
 
 
 def test_a_stranger_is_dropped_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "GREETING_SECONDS", 0.05)
-    monkeypatch.setattr(peers, "SLOW_READER_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "GREETING_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "SLOW_READER_SECONDS", 0.05)
     listener = socket.create_server(("127.0.0.1", 0))
-    served = peers.Peers([(listener, KEY.encode())])
+    served = connections.Peers([(listener, KEY.encode())])
     stranger = socket.create_connection(listener.getsockname())
     until(lambda: served.wait(0.01) == [] and served.any)
     until(lambda: served.wait(0.01) == [] and not served.any)
@@ -368,7 +370,7 @@ def test_P3_an_interrupted_call_never_gets_the_answer_of_another(
 def test_a_message_that_is_too_large_is_refused_here(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rpc, "LARGEST_MESSAGE", 1000)
+    monkeypatch.setattr(link, "LARGEST_MESSAGE", 1000)
     with Metastore.connect(service.home) as client:
         with pytest.raises(Terminal, match="takes 1,000; report fewer"):
             client.create_database("x" * 1000)

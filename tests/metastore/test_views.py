@@ -10,9 +10,9 @@ import pytest
 from acid_platform.clock import Moment
 from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.metastore import Metastore
-from acid_platform.metastore.image import live_rows, restore
-from acid_platform.metastore.machine import Machine
 from acid_platform.metastore.records import ViewRecord
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.server.state_rows import live_rows, restore
 
 VIEW = ("db.v", "SELECT id FROM db.t AS t", [("id", "int")])
 

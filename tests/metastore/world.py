@@ -8,7 +8,6 @@ from typing import Any
 from acid_platform import errors
 from acid_platform.clock import ManualClock
 from acid_platform.metastore.codec import decode, encode
-from acid_platform.metastore.machine import Handled, Machine
 from acid_platform.metastore.records import (
     CleaningTask,
     CompactionTask,
@@ -16,7 +15,8 @@ from acid_platform.metastore.records import (
     LockRequest,
     WriteReport,
 )
-from acid_platform.metastore.turn import Event
+from acid_platform.metastore.rules.machine import Handled, Machine
+from acid_platform.metastore.rules.turn import Event
 from acid_platform.transactions import (
     CompactorWriteIdList,
     Operation,

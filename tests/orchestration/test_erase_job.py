@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from acid_platform import definitions
-from acid_platform.cli import main
+from acid_platform.cli.main import main
 from acid_platform.compaction.states import ErasureState
 from acid_platform.orchestration.sensors import erasure_sensor
 from resources import SparkResource

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from acid_platform.metastore import write_set
-from acid_platform.metastore.declared import directories, seen_partitions
-from acid_platform.metastore.state import Component
-from acid_platform.metastore.state import Table as StateTable
+from acid_platform.metastore.rules import write_set
+from acid_platform.metastore.rules.declared import directories, seen_partitions
+from acid_platform.metastore.rules.state import Component
+from acid_platform.metastore.rules.state import Table as StateTable
 from acid_platform.transactions import Operation, TxnType, ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import claim
 from tests.simulation.disk import settled

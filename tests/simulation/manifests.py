@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.metastore.declared import directories
 from acid_platform.metastore.records import WriteReport
+from acid_platform.metastore.rules.declared import directories
 from acid_platform.snapshot.listing import FileEntry, Footer
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import Operation

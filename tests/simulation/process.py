@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from acid_platform.clock import ManualClock
-from acid_platform.metastore import image
-from acid_platform.metastore.machine import Handled, Machine
-from acid_platform.metastore.state import State
-from acid_platform.metastore.timers import touch
-from acid_platform.metastore.turn import Event
+from acid_platform.metastore.rules.machine import Handled, Machine
+from acid_platform.metastore.rules.state import State
+from acid_platform.metastore.rules.timers import touch
+from acid_platform.metastore.rules.turn import Event
+from acid_platform.metastore.server import state_rows
 from tests.simulation.storage import Storage
 
 Json = dict[str, Any]
@@ -89,7 +89,7 @@ class Process:
 
     def fold(self) -> None:
         self.store.fold(self.machine.state, NO_FORGETTING)
-        image.forget_ended(self.machine.state)
+        state_rows.forget_ended(self.machine.state)
 
     def outcome(self, request_id: str) -> Json:
         """What a client learns of an answer that it lost (P3)."""
@@ -103,8 +103,8 @@ class Process:
 
 def picture(state: State) -> Json:
     """Everything that has to survive a crash, in an order of its own."""
-    rows = image.live_rows(state) | image.ended_rows(state)
+    rows = state_rows.live_rows(state) | state_rows.ended_rows(state)
     text = {
         name: sorted(json.dumps(one, sort_keys=True) for one in part) for name, part in rows.items()
     }
-    return {**text, "counters": image.counters(state)}
+    return {**text, "counters": state_rows.counters(state)}

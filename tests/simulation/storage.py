@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from acid_platform.metastore import image
 from acid_platform.metastore.codec import decode
-from acid_platform.metastore.declared import directories
-from acid_platform.metastore.state import Ended, Outcome, State
-from acid_platform.metastore.turn import Event
+from acid_platform.metastore.rules.declared import directories
+from acid_platform.metastore.rules.state import Ended, Outcome, State
+from acid_platform.metastore.rules.turn import Event
+from acid_platform.metastore.server import state_rows
 
 
 class Storage(Protocol):
@@ -48,16 +48,16 @@ class MemoryStore:
         if not self._live:
             return State(), events
         rows, numbers = json.loads(self._live)
-        return image.restore(rows, numbers), events
+        return state_rows.restore(rows, numbers), events
 
     def fold(self, state: State, forget_before: int) -> None:
-        over = json.loads(json.dumps(image.ended_rows(state)))
+        over = json.loads(json.dumps(state_rows.ended_rows(state)))
         self._txns |= {row["txn_id"]: row for row in over["txns"]}
         self._outcomes |= {row["request_id"]: row for row in over["outcomes"]}
-        self._live = json.dumps([image.live_rows(state), image.counters(state)])
+        self._live = json.dumps([state_rows.live_rows(state), state_rows.counters(state)])
         self._recorded |= {
             (row["table_id"], row["partition"], row["directory"]): row["contents"]
-            for row in image.recorded_rows(state)}
+            for row in state_rows.recorded_rows(state)}
         self._recorded = {
             key: one for key, one in self._recorded.items()
             if key[2] in directories(state, key[:2])}

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from acid_platform.metastore.store import Store
+from acid_platform.metastore.server.store import Store
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.simulator import Failure, Simulation
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from IPython.core.interactiveshell import InteractiveShell
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.cli import main
+from acid_platform.cli.main import main
 from acid_platform.errors import (
     InvalidDefinition,
     InvalidExpression,

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from acid_platform.cli import main
+from acid_platform.cli.main import main
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 

@@ -15,16 +15,16 @@ from acid_platform.layout.names import (
     BaseName,
     parse_directory,
 )
-from acid_platform.metastore.client import Metastore, Transaction
+from acid_platform.metastore.client.metastore import Metastore, Transaction
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.services.fsck.content import EntityContents
 from acid_platform.services.fsck.findings import Check, Findings, WriteVersionFile
 from acid_platform.services.fsck.naming import readable_part
-from acid_platform.services.manifest import by_directory, entity_listing
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.snapshot.listing import EntityListing, FileEntry
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.files import Files
+from acid_platform.tables.manifests import by_directory, entity_listing
 
 _COPY = "restore it from a copy of the warehouse"
 

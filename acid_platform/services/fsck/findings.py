@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from acid_platform.layout.names import VERSION, VERSION_FILE
-from acid_platform.metastore.client import Metastore
+from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.storage.durability import sync
 from acid_platform.storage.files import Files
 

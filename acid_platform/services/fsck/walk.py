@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from acid_platform.errors import AcidError, NoSuchTable
 from acid_platform.layout.names import claims_to_be_acid, is_hidden, temporary_owner
 from acid_platform.layout.partitions import parse_partition
-from acid_platform.metastore.client import Metastore, Transaction
+from acid_platform.metastore.client.metastore import Metastore, Transaction
 from acid_platform.metastore.records import RecordedDirectory, TableRecord
 from acid_platform.services.fsck.entity import EntityLook, acid_name, span
 from acid_platform.services.fsck.findings import (
@@ -25,9 +25,9 @@ from acid_platform.services.fsck.findings import (
     ranges,
     sorted_findings,
 )
-from acid_platform.services.manifest import record_entity
 from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.files import Files
+from acid_platform.tables.manifests import record_entity
 
 Progress = Callable[[str, int, int], None]
 """Told before each entity: its name, how many are done, how many its table has."""

@@ -1,0 +1,181 @@
+"""What is wrong with an installation or a warehouse, as plain rows. Starts no Spark."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from acid_platform.config import REGISTRY, Settings
+from acid_platform.errors import AcidError, WarehouseNotWritable
+from acid_platform.location import Location
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.storage.files import Files
+from acid_platform.tables.joining import join
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check. `ok` False means that something has to be done; the text says what."""
+
+    check: str
+    ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Something that waits, why, and for whom."""
+
+    what: str
+    why: str
+    who: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`thresholds`: what the Initiator decides about each entity now, with its reason."""
+
+    checks: tuple[Finding, ...]
+    settings: tuple[Row, ...] = ()
+    thresholds: tuple[Row, ...] = ()
+    stuck: tuple[Stuck, ...] = ()
+
+    @property
+    def healthy(self) -> bool:
+        return all(one.ok for one in self.checks)
+
+    def as_json(self) -> Row:
+        return {
+            "healthy": self.healthy,
+            "checks": [asdict(one) for one in self.checks],
+            "stuck": [asdict(one) for one in self.stuck],
+            "thresholds": list(self.thresholds),
+            "settings": list(self.settings),
+        }
+
+
+def examine(place: Location) -> Report:
+    """Looks at Java, Python, the warehouse, its metastore and what waits there; changes nothing.
+
+    A metastore that is there but does not run is started, as any client would.
+    """
+    checks = [
+        Finding("python", True, f"{platform.python_version()} on {platform.system()}"),
+        _checked("java", _java),
+        _checked("warehouse", lambda: _warehouse(place)),
+    ]
+    if not place.made:
+        text = f"none in {place.metastore} yet; the first Warehouse.open makes it"
+        return Report((*checks, Finding("metastore", True, text)))
+    try:
+        metastore = join(place)
+    except AcidError as error:
+        return Report((*checks, Finding("metastore", False, str(error))))
+    with metastore:
+        return Report(
+            (*checks, _metastore(metastore)), tuple(settings_rows(metastore)),
+            tuple(_thresholds(metastore)), tuple(stuck(metastore, _now())),
+        )
+
+
+def _checked(name: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, True, check())
+    except AcidError as error:
+        return Finding(name, False, str(error))
+
+
+def _java() -> str:
+    from acid_platform.engine.session import java_version, require_java
+
+    java = require_java()
+    return f"{java} is Java {java_version(java)}"
+
+
+def _warehouse(place: Location) -> str:
+    from acid_platform.warehouse import require_writable
+
+    files, path = Files.of(place.warehouse)
+    if not files.exists(path):
+        above = next((one for one in Path(path).parents if one.exists()), Path("/"))
+        if files.local and not (above.is_dir() and os.access(above, os.W_OK)):
+            raise WarehouseNotWritable(
+                f"{place.warehouse} can't be made below {above}; choose another ACID_WAREHOUSE")
+        return f"{place.warehouse} does not exist yet; the first Warehouse.open makes it"
+    require_writable(files, path)
+    return f"{place.warehouse} can be written"
+
+
+def _metastore(metastore: Metastore) -> Finding:
+    status = metastore.status()
+    text = (f"process {status['pid']} serves {status['directory']}: {status['tables']} tables,"
+            f" {status['open']} open and {status['aborted']} aborted transactions,"
+            f" {status['waiting']} waiting locks, {status['commit_ms']} ms per commit")
+    failed = status["failed_writes"]
+    if failed:
+        text += f"; {failed} writes of its journal failed, see server.log there"
+    return Finding("metastore", not failed, text)
+
+
+def settings_rows(metastore: Metastore) -> Iterator[Row]:
+    """Every setting with its value, class and, unless honoured, why (P9)."""
+    values = metastore.settings()
+    for name, one in REGISTRY.items():
+        yield {
+            "setting": name, "value": values.get(name, one.default), "default": one.default,
+            "class": one.treatment.value, "allowed": one.allowed, "reason": one.reason,
+        }
+
+
+def _thresholds(metastore: Metastore) -> Iterator[Row]:
+    from acid_platform.services import initiator
+
+    for one in initiator.explain(metastore, _now()):
+        decision = one.decision
+        yield {
+            "table": one.table, "partition": one.partition or "",
+            "compaction": decision.kind.value if decision.kind else "none",
+            "rule": decision.rule, "reason": decision.reason,
+        }
+
+
+def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
+    """Cleanings, locks, compactions, erasures and foreign tables that wait, and for what."""
+    for one in metastore.cleaning_blocked():
+        where = f"{one.table} {one.partition or ''}".rstrip()
+        yield Stuck(f"cleaning of {where}", one.reason, ", ".join(map(str, one.holders)))
+    for record in metastore.tables():
+        if record.foreign:
+            yield Stuck(f"table {record.name}", f"read only: {record.location} may belong to the"
+                        " warehouse that this one is a copy of: `acid metastore take-over`")
+    for lock in metastore.locks():
+        if lock["lock_state"] == "WAITING":
+            resource = "/".join(filter(None, (lock["database"], lock["table"], lock["partition"])))
+            owner = f"transaction {lock['transaction_id']} of {lock['user']}@{lock['hostname']}"
+            why = lock["blocked_by"] or "about to go on"
+            yield Stuck(f"{lock['lock_type']} of {resource}", why, owner)
+    interval = Settings.of(metastore.settings()).integer("hive.compactor.check.interval")
+    for row in metastore.compactions():
+        name = f"compaction {row['compactionid']} of {row['dbname']}.{row['tabname']}"
+        if row["state"] == "initiated" and now_ms - row["enqueuetime"] > interval:
+            yield Stuck(name, "no Worker took it: run `acid run worker`, or switch on the"
+                              " compaction job")
+        elif row["state"] == "failed":
+            yield Stuck(name, f"failed: {row['errormessage']}", row["workerhost"])
+
+
+    for task in metastore.erasures():
+        if task.state.open:
+            yield Stuck(f"erasure {task.id} of {task.table}", task.answer or "nobody has tried it"
+                        " yet: switch on erasure_sensor, or run `acid erase`", task.user)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,242 @@
+"""The command line `acid` (api.md). Spark starts only for `sql`, `compact`, `erase` and
+`run worker`.
+
+Exit codes: 0, 1 when a command failed (one line on stderr says why), 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from acid_platform import __version__
+from acid_platform.cli.console import Failed, Group, Session, command, complete_tables
+from acid_platform.cli.files import ROWS, cat, fsck, ls, orcdump
+from acid_platform.cli.metastore import metastore
+from acid_platform.display import SHOWN
+from acid_platform.errors import AcidError
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.codec import encode
+
+if TYPE_CHECKING:
+    from acid_platform.cli.doctor import Report
+    from acid_platform.services.explain import Section
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="acid")
+def main() -> None:
+    """Hive ACID tables: look, query, compact, clean."""
+
+
+for _one in (ls, cat, orcdump, fsck, metastore):
+    main.add_command(_one)
+
+
+# --- looking ------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("what", type=click.Choice([one for one in SHOWN if one != "history"]))
+@command
+def show(session: Session, what: str) -> None:
+    """List transactions, locks, compactions, erasures or tables."""
+    with session.metastore() as metastore:
+        match what:
+            case "tables":
+                rows = [_table_row(metastore, record.name) for record in metastore.tables()]
+                rows.sort(key=lambda row: str(row["table"]))
+            case "transactions":
+                rows = metastore.transactions()
+            case "locks":
+                rows = metastore.locks()
+            case "erasures":
+                rows = [encode(one) for one in metastore.erasures()]
+            case _:
+                rows = metastore.compactions()
+    session.show(rows, SHOWN[what], empty=f"no {what}")
+
+
+def _table_row(metastore: Metastore, name: str) -> dict[str, Any]:
+    record = metastore.table(name)
+    columns = [f"{column} {kind}" for column, kind in record.columns]
+    keys = [f"{column} {kind}" for column, kind in record.partition_columns]
+    partitions = metastore.partitions(name) if record.partitioned else []
+    return {
+        "table": record.name, "columns": ", ".join(columns),
+        "partitioned_by": ", ".join(keys),
+        "partitions": f"{len(partitions)} by {', '.join(keys)}" if keys else "",
+        "location": record.location, "properties": record.properties,
+    }
+
+
+@main.command()
+@click.option("--settings/--no-settings", "with_settings", default=True, help="List all settings.")
+@command
+def doctor(session: Session, with_settings: bool) -> None:
+    """Check Java, the warehouse and its metastore; list settings, thresholds and what is stuck.
+
+    Exit code 1 if a check failed.
+    """
+    from acid_platform.cli.doctor import examine
+
+    report = examine(session.place)
+    if session.json:
+        session.say_json(report.as_json())
+    else:
+        _print_report(session, report, with_settings)
+    if not report.healthy:
+        raise Failed("; ".join(f"{one.check}: {one.text}" for one in report.checks if not one.ok))
+
+
+def _print_report(session: Session, report: Report, with_settings: bool) -> None:
+    if with_settings and report.settings:
+        session.show(report.settings, ("setting", "value", "class", "allowed"), "settings")
+    if report.thresholds:
+        session.show(report.thresholds, title="what the Initiator decides now")
+    session.show([asdict(one) for one in report.stuck], title="stuck")
+    session.show(
+        [{"check": one.check, "result": "ok" if one.ok else "BAD", "text": one.text}
+         for one in report.checks], title="checks")
+
+
+# --- working ------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("script")
+@click.option("--limit", type=click.IntRange(min=0), default=ROWS, show_default=True,
+              help="Rows to print as a table; 0 for all. JSON has all rows.")
+@command
+def sql(session: Session, script: str, limit: int) -> None:
+    """Run a SCRIPT of Hive's SQL: statements with semicolons between them.
+
+    Each answer is printed as its statement ends; with --json, one line each. The first error ends
+    the script and rolls back the transaction that it had begun.
+    """
+    from acid_platform.sql import Done
+    from acid_platform.sql.present import rows_of
+
+    with session.open() as warehouse:
+        try:
+            for _, answer in warehouse.session.steps(script):
+                found = rows_of(answer, None if session.json or not limit else limit)
+                if isinstance(answer, Done):
+                    session.say(asdict(answer), answer.message)
+                elif found is not None and session.json:
+                    session.say_json(found.rows)
+                elif found is not None and found.rows:
+                    session.render(found.listing())
+                else:
+                    click.echo("no rows")
+                if found is not None and found.cut:
+                    click.echo(f"the first {limit} rows; --limit 0 prints all", err=True)
+        except AcidError as error:
+            raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
+        if warehouse.session.in_transaction:
+            raise Failed("the script ends inside its transaction, which is rolled back; end it"
+                         " with COMMIT or ROLLBACK")
+
+
+@main.command()
+@click.argument("table", shell_complete=complete_tables)
+@click.argument("kind", type=click.Choice(["major", "minor"]))
+@click.option("--partition", metavar="NAME", help="Such as month=3; default each partition.")
+@click.option("--wait/--no-wait", default=False,
+              help="Do the work here and wait, or (default) leave it to a Worker.")
+@click.option("--explain", is_flag=True, help="Say what it would read, write and save.")
+@command
+def compact(
+    session: Session, table: str, kind: str, partition: str | None, wait: bool, explain: bool
+) -> None:
+    """Ask for a major or minor compaction of TABLE."""
+    with session.open() as warehouse:
+        if explain:
+            _print_sections(session, warehouse.table(table).explain_compaction(kind, partition))
+            return
+        with session.working(f"compacting {table}" if wait else ""):
+            rows = warehouse.table(table).compact(kind, partition, wait)
+    session.show(rows, SHOWN["compactions"])
+    if not (wait or session.json):
+        click.echo("queued; a Worker takes it: `acid run worker`, or Dagster's compaction job")
+
+
+@main.command()
+@click.argument("table", shell_complete=complete_tables)
+@click.option("--where", metavar="PREDICATE", required=True, help="Such as \"person_id = 42\".")
+@click.option("--partition", metavar="NAME", help="Such as month=3; default the whole table.")
+@click.option("--later", is_flag=True, help="Only record the request, for Dagster's sensor.")
+@command
+def erase(session: Session, table: str, where: str, partition: str | None, later: bool) -> None:
+    """Delete rows of TABLE for good: from every file, also those of old snapshots.
+
+    Deletes, compacts, cleans, then reads every file. Exit code 1 while some still hold such rows:
+    it says which, and who keeps them; run it again when they have ended.
+    """
+    if later:
+        with session.open() as warehouse:
+            number = warehouse.table(table).request_erasure(where, partition)
+        session.say({"erasure": number}, f"request {number}: Dagster's erasure_sensor sees to it;"
+                    " acid show erasures tells what became of it")
+        return
+    with session.open() as warehouse, session.working(f"erasing rows of {table}"):
+        result = warehouse.table(table).erase(where, partition)
+    if session.json:
+        session.say_json(result.as_json())
+    if not result.erased:
+        raise Failed(str(result))
+    if not session.json:
+        click.echo(str(result))
+
+
+@main.command()
+@click.argument("service", type=click.Choice(["initiator", "worker", "cleaner"]))
+@click.option("--once", is_flag=True, help="One cycle: a Worker works until the queue is empty.")
+@click.option("--explain", is_flag=True, help="Say what a cycle would do, and do nothing.")
+@command
+def run(session: Session, service: str, once: bool, explain: bool) -> None:
+    """Run the initiator, a worker or the cleaner without Dagster.
+
+    Runs at the intervals of the settings until SIGINT or SIGTERM, and then ends the cycle that is
+    going on first.
+    """
+    from acid_platform.cli.runner import Runner
+
+    with session.open() as warehouse:
+        runner = Runner(warehouse, service, session.say_json if session.json else None)
+        if explain:
+            _print_sections(session, runner.explain())
+        elif once:
+            runner.once()
+        else:
+            runner.forever()
+
+
+def _print_sections(session: Session, sections: Sequence[Section]) -> None:
+    if session.json:
+        session.say_json({one.title: one.rows for one in sections})
+        return
+    for one in sections:
+        session.show(one.rows, title=one.title, empty=one.empty)
+
+
+# --- the shell ----------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@command
+def completion(session: Session, shell: str) -> None:
+    """Print what makes SHELL complete commands, options and table names.
+
+    For example: `acid completion bash > ~/.local/share/bash-completion/completions/acid`.
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(main, {}, "acid", "_ACID_COMPLETE").source()
+    session.say({"shell": shell, "script": script}, script)

@@ -1,0 +1,271 @@
+"""`acid metastore`: the process behind a warehouse."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from acid_platform.cli.console import Group, Session, command
+from acid_platform.display.progress import progress
+from acid_platform.errors import (
+    InvalidDefinition,
+    MetastoreUnavailable,
+    NoSuchWarehouse,
+    RebuildRefused,
+)
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.client.start import start as start_process
+from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.server.metrics import prometheus
+from acid_platform.tables import joining
+
+STOP_SECONDS = 30.0
+
+
+@click.group(cls=Group)
+def metastore() -> None:
+    """The process that keeps transactions, write ids and locks."""
+
+
+@metastore.command()
+@click.option("--prometheus", "as_text", is_flag=True, help="Print counters as Prometheus reads.")
+@command
+def status(session: Session, as_text: bool) -> None:
+    """Whether it runs, and what it holds. Starts nothing."""
+    running = _running(session)
+    found = None
+    if running is not None:
+        with running:
+            found = running.status()
+    if as_text:
+        click.echo(prometheus(found), nl=False)
+    elif found is None:
+        _not_running(session)
+    elif session.json:
+        session.say_json({"running": True, **found})
+    else:
+        session.show([{"metastore": key, "value": _short(value)} for key, value in found.items()])
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return (f"{value['count']} times, p50 {value['p50_ms']:g} ms, p95 {value['p95_ms']:g} ms,"
+                f" p99 {value['p99_ms']:g} ms")
+    return str(value)
+
+
+@metastore.command()
+@click.option("--listen", metavar="HOST:PORT",
+              help="Serve other machines too; ends only when it is stopped.")
+@click.option("--empty", is_flag=True,
+              help="Make a new one also where tables are, which it will not know.")
+@command
+def start(session: Session, listen: str | None, empty: bool) -> None:
+    """Start it if it does not run; makes a warehouse's metastore if there is none."""
+    if session.place.shared:
+        raise InvalidDefinition(
+            f"{session.place.metastore} is a service: start it on its machine, with ACID_METASTORE"
+            " set to its directory there")
+    if empty and session.place.made:
+        raise RebuildRefused(f"{session.place.metastore} has a metastore already; --empty makes one"
+                             " where there is none")
+    if not session.place.made and not empty:
+        joining.require_new(session.place, joining.Mark.read(session.place.warehouse))
+    if listen:
+        start_process(Home(Path(session.place.metastore).resolve()), listen)
+    with joining.join(session.place, empty=empty) as client:
+        found = client.status()
+    if listen and not found["listen"]:
+        raise MetastoreUnavailable(
+            f"process {found['pid']} runs already and does not listen on {listen}; stop it first:"
+            " `acid metastore stop`")
+    at = f", listens on {found['listen']}" if found["listen"] else ""
+    session.say({"running": True, "pid": found["pid"], "listen": found["listen"]},
+                f"runs as process {found['pid']}{at}")
+
+
+@metastore.command()
+@command
+def stop(session: Session) -> None:
+    """Stop it and wait for its end. The next client starts it again, unless it is a service."""
+    running = _running(session)
+    if running is None:
+        _not_running(session)
+        return
+    pid = running.stop()
+    deadline = time.monotonic() + STOP_SECONDS
+    while _still_there(session, pid):
+        if time.monotonic() > deadline:
+            raise MetastoreUnavailable(
+                f"process {pid} was told to stop and still runs after {STOP_SECONDS:g} s; see"
+                f" server.log in {session.place.metastore}")
+        time.sleep(0.02)
+    session.say({"running": False, "pid": pid}, f"process {pid} has ended")
+
+
+def _still_there(session: Session, pid: int) -> bool:
+    """A service may run on another machine: there it is gone when nobody answers."""
+    import psutil
+
+    if not session.place.shared:
+        try:
+            return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
+    running = _running(session)
+    if running is not None:
+        running.close()
+    return running is not None
+
+
+@metastore.command("sql")
+@click.argument("query")
+@command
+def metastore_sql(session: Session, query: str) -> None:
+    """Run one SELECT over the metastore's own tables."""
+    with session.metastore() as client:
+        columns, rows = client.query(query)
+    session.show([dict(zip(columns, row, strict=True)) for row in rows], columns, empty="no rows")
+
+
+@metastore.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@command
+def backup(session: Session, file: str) -> None:
+    """Write all that is committed now to the new FILE, while others work."""
+    with session.metastore() as client:
+        made = client.backup(file)
+    session.say(
+        asdict(made), f"{made.path}: {made.rows} rows, {made.bytes} bytes, transactions up to"
+        f" {made.last_txn}")
+
+
+@metastore.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--replace", is_flag=True, help="Put a metastore that is there aside.")
+@click.option("--moved-from", metavar="ROOT", default="",
+              help="Where the warehouse was, for a backup of a version that recorded whole paths.")
+@command
+def restore(session: Session, file: str, replace: bool, moved_from: str) -> None:
+    """Make the warehouse's metastore from a backup FILE. It must not run.
+
+    The warehouse gets a new identity, and tables outside of its directory are read only until
+    `take-over`. Write ids above the backup's are in doubt: hidden, and their files kept, until
+    `resolve`.
+    """
+    from acid_platform.tables.recovery import restore as restore_file
+
+    _require_own(session, "restore")
+    done = restore_file(session.place, os.fspath(file), replace, moved_from)
+    if session.json:
+        session.say_json(asdict(done))
+        return
+    made = datetime.fromtimestamp(done.made / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    lines = [f"{done.directory}: {done.tables} tables as of {made}; the next transaction is"
+             f" {done.next_txn}"]
+    if done.open_txns:
+        lines.append(f"{done.open_txns} transactions were open in the backup; they are gone")
+    if done.kept:
+        lines.append(f"the old file is now {done.kept}")
+    if done.foreign:
+        lines.append(f"read only, as another warehouse may use their directories, until `acid"
+                     f" metastore take-over`: {', '.join(done.foreign)}")
+    for name, ids in done.doubtful.items():
+        lines.append(f"{name}: write ids {_ranges(ids)} are in doubt: hidden, and their files kept")
+    if done.doubtful:
+        lines.append("say what became of them: acid metastore resolve TABLE --committed IDS"
+                     " --aborted IDS")
+    click.echo("\n".join(lines))
+
+
+@metastore.command()
+@click.argument("table", required=False)
+@click.option("--committed", metavar="IDS", default="", help="Such as 7,9-12.")
+@click.option("--aborted", metavar="IDS", default="", help="Such as 8.")
+@command
+def resolve(session: Session, table: str | None, committed: str, aborted: str) -> None:
+    """Say what became of write ids that a restore left in doubt; without TABLE, list them."""
+    with session.metastore() as client:
+        if table:
+            client.resolve_doubtful(table, _ids(committed), _ids(aborted))
+        left = client.doubtful()
+    session.show([{"table": name, "in doubt": _ranges(ids)} for name, ids in left.items()],
+                 empty="no write id is in doubt")
+
+
+@metastore.command("take-over")
+@click.argument("table", required=False)
+@click.option("--moved-from", metavar="ROOT", default="",
+              help="Where the warehouse was, if an older version recorded whole paths.")
+@command
+def take_over(session: Session, table: str | None, moved_from: str) -> None:
+    """Write, compact and clean TABLE, or all, outside of a warehouse that is a copy.
+
+    They are read only in a copy of a warehouse, since the original may use their directories too:
+    only one of the two may write there.
+    """
+    with session.metastore() as client:
+        moved = client.relocate(moved_from) if moved_from else []
+        taken = client.take_over(table) if table or not moved_from else []
+    rows = [{"taken over": one} for one in (*taken, *moved)]
+    session.show(rows, empty="no table is read only")
+
+
+@metastore.command()
+@command
+def rebuild(session: Session) -> None:
+    """Make a new metastore out of the tables' directories, when there is no backup.
+
+    It says what the directories don't tell: which write ids were aborted, for example, count as
+    committed. Refused if there is a metastore.
+    """
+    from acid_platform.cli.rebuild import UNKNOWN
+    from acid_platform.cli.rebuild import rebuild as rebuild_from
+
+    _require_own(session, "rebuild")
+    with progress() as told:
+        found = rebuild_from(session.place, told)
+    if session.json:
+        session.say_json({"tables": [asdict(one) for one in found], "unknown": UNKNOWN})
+        return
+    session.show([asdict(one) for one in found], empty="no table was found")
+    click.echo("\n".join(["what the directories don't tell:", *(f"- {one}" for one in UNKNOWN)]))
+
+
+def _require_own(session: Session, what: str) -> None:
+    if session.place.shared:
+        raise InvalidDefinition(
+            f"{session.place.metastore} is a service: {what} on its machine, with ACID_METASTORE"
+            " set to its directory there")
+
+
+def _ids(text: str) -> list[int]:
+    found: list[int] = []
+    for part in filter(None, text.replace(" ", "").split(",")):
+        low, _, high = part.partition("-")
+        if not low.isdecimal() or (high and not high.isdecimal()):
+            raise click.BadParameter(f"{part!r} is no write id and no range such as 9-12")
+        found += range(int(low), int(high or low) + 1)
+    return found
+
+
+def _ranges(ids: list[tuple[int, int]]) -> str:
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ids)
+
+
+def _running(session: Session) -> Metastore | None:
+    try:
+        # Also of one that does not belong to the warehouse: it can be looked at, and stopped.
+        return Metastore.connect(session.existing().metastore, autostart=False)
+    except (MetastoreUnavailable, NoSuchWarehouse):
+        return None
+
+
+def _not_running(session: Session) -> None:
+    session.say({"running": False}, f"no metastore runs for {session.place.warehouse}")

@@ -1,0 +1,151 @@
+"""A new metastore out of the directories of a warehouse whose metastore was lost (P24, P31).
+
+Each directory `db.db/t` is adopted as the table `db.t`. Starts no Spark.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from acid_platform.errors import AcidError, InvalidDefinition, RebuildRefused
+from acid_platform.layout.names import is_hidden, parse_directory
+from acid_platform.layout.partitions import partition_segment
+from acid_platform.location import Location
+from acid_platform.storage.files import Files
+from acid_platform.table import Table
+from acid_platform.tables.adoption import Survey, survey
+from acid_platform.tables.joining import (
+    Mark,
+    join,
+    rebuilding,
+    refuse_other_home,
+    table_directories,
+)
+from acid_platform.warehouse import Warehouse
+
+UNKNOWN = (
+    "which write ids were aborted or still open: all that are found count as committed",
+    "which tables were dropped, and not yet cleaned: they are back; a renamed table has the name of"
+    " its directory",
+    "columns as they were declared: they are those of one data file; partition columns are int,"
+    " bigint, date or string by their values",
+    "buckets (CLUSTERED BY) and properties, such as orc.compress and compaction thresholds",
+    "tables outside of the warehouse, views, settings, history, erasure requests",
+)
+"""What the directories don't tell."""
+
+_INTEGER = re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_BUCKET = re.compile(r"bucket_\d+.*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A directory and what became of it. `note`: why it is no table, or what to look at."""
+
+    table: str
+    location: str
+    columns: str = ""
+    partitioned_by: str = ""
+    partitions: int = 0
+    highest_write_id: int = 0
+    note: str = ""
+
+
+def rebuild(
+    place: Location, progress: Callable[[str, int, int], None] = lambda what, done, total: None
+) -> list[Rebuilt]:
+    """Makes the metastore, with a new identity of the warehouse; goes on after an interruption.
+
+    Raises RebuildRefused if there is a metastore, WarehouseMismatch if it is elsewhere.
+    """
+    mark = Mark.read(place.warehouse)
+    if mark is not None:
+        refuse_other_home(place, mark)
+    unfinished = rebuilding(place)
+    if place.made and not unfinished.exists():
+        raise RebuildRefused(
+            f"{place.metastore} holds a metastore; to replace it, stop it and move its"
+            " metastore.duckdb and metastore.log away together")
+    found = list(table_directories(place.warehouse))
+    Path(place.metastore).mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished.touch(0o600)
+    done = []
+    with Warehouse(place.warehouse, join(place, empty=True)) as warehouse:
+        known = set(warehouse.tables())
+        for number, (database, table, location) in enumerate(found):
+            name = f"{database}.{table}".lower()
+            progress(name, number, len(found))
+            if name not in known:
+                done.append(_adopt(warehouse, name, location))
+    unfinished.unlink()
+    return done
+
+
+def _adopt(warehouse: Warehouse, name: str, location: str) -> Rebuilt:
+    try:
+        keys = _keys(location)
+        seen = survey(name, location, len(keys))
+        properties, note = _kind(seen)
+        with warnings.catch_warnings():  # that everything counts as committed is in UNKNOWN
+            warnings.simplefilter("ignore")
+            table = warehouse.adopt_table(
+                name, location, partitioned_by=[f"`{key}` {kind}" for key, kind in keys],
+                properties=properties)
+    except AcidError as error:
+        return Rebuilt(name, location, note=f"not a table yet: {error}")
+    return _told(table, seen, note)
+
+
+def _told(table: Table, seen: Survey, note: str) -> Rebuilt:
+    record = table.record
+    columns, keys = (", ".join(f"{one} {kind}" for one, kind in some)
+                     for some in (record.columns, record.partition_columns))
+    return Rebuilt(table.name, record.location, columns, keys, len(seen.partitions), seen.write_id,
+                   note)
+
+
+def _keys(location: str) -> list[tuple[str, str]]:
+    """Partition columns by the names of directories, and types that all their values have."""
+    files, root = Files.of(location)
+    keys: list[tuple[str, str]] = []
+    level = [root]
+    while True:
+        inside = [info for path in level for info in files.children(path)
+                  if not info.is_file and not is_hidden(info.base_name)]
+        pairs = [partition_segment(info.base_name) for info in inside]
+        names = {pair[0] for pair in pairs if pair}
+        if not inside or None in pairs or len(names) != 1:
+            return keys
+        keys.append((names.pop(), _type([pair[1] for pair in pairs if pair])))
+        level = [info.path for info in inside]
+
+
+def _type(values: list[str | None]) -> str:
+    given = [one for one in values if one is not None]
+    if given and all(_INTEGER.fullmatch(one) for one in given):
+        return "int" if all(-2**31 <= int(one) < 2**31 for one in given) else "bigint"
+    if given and all(_DATE.fullmatch(one) for one in given):
+        return "date"
+    return "string"
+
+
+def _kind(seen: Survey) -> tuple[dict[str, str], str]:
+    """Properties that the files themselves tell, and what to look at. Raises InvalidDefinition."""
+    if not seen.sample:
+        raise InvalidDefinition("there is no data file that tells its columns")
+    files, path = Files.of(seen.sample)
+    with files.system.open_input_file(path) as stream:
+        if bytes(stream.read(3)) != b"ORC":
+            raise InvalidDefinition(
+                f"{path} is no ORC file; adopt_table(name, location, schema=…, properties="
+                "{'transactional_properties': 'insert_only', 'acid.format': …})")
+    directory, _, name = path.rpartition("/")
+    if parse_directory(directory.rpartition("/")[2]) and not _BUCKET.fullmatch(name):
+        # No buckets: the rows in there have no identity.
+        return {"transactional_properties": "insert_only"}, "taken for insert-only"
+    return {}, ""

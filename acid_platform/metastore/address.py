@@ -1,0 +1,51 @@
+"""Addresses of metastores that run as services, and the key that their clients need (P10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from acid_platform.errors import InvalidDefinition, MetastoreRefused
+
+TCP = "tcp://"
+KEY, KEY_FILE = "ACID_METASTORE_KEY", "ACID_METASTORE_KEY_FILE"
+SHORTEST_KEY = 16
+
+
+def is_remote(where: str) -> bool:
+    return where.startswith(TCP)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`host:port` or `[::1]:port`. Raises InvalidDefinition."""
+    host, colon, port = text.rstrip("/").rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not colon or not bare or not port.isdecimal() or int(port) > 65535 or (
+        ":" in bare and not host.startswith("[")
+    ):
+        raise InvalidDefinition(f"{text!r} is no address: write host:port, or [address]:port")
+    return bare, int(port)
+
+
+def show_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def given_key(environment: Mapping[str, str]) -> bytes | None:
+    """The key that the environment holds or points to. Raises MetastoreRefused if it is no key."""
+    key = environment.get(KEY, "").strip()
+    source = KEY
+    if not key and environment.get(KEY_FILE):
+        source = f"{KEY_FILE} {environment[KEY_FILE]}"
+        try:
+            key = Path(environment[KEY_FILE]).read_text().strip()
+        except (OSError, ValueError) as error:
+            raise MetastoreRefused(f"{source} can't be read: {error}") from error
+    elif not key:
+        return None
+    if len(key) < SHORTEST_KEY:
+        raise MetastoreRefused(
+            f"{source} holds {len(key)} characters; a key needs {SHORTEST_KEY} or more, for example"
+            " what `openssl rand -hex 32` prints"
+        )
+    return key.encode()

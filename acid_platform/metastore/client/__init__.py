@@ -1,0 +1,1 @@
+"""How programs talk to the metastore: connections, transactions, heartbeats, backups."""

@@ -1,0 +1,210 @@
+"""One request and its answer, over a connection that may break (P3).
+
+A connection belongs to one process and one thread. After a break the client asks what became of
+its request, and sends it again only when the metastore has never seen it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import threading
+import time
+from typing import Any, Protocol
+
+from acid_platform.errors import (
+    AcidError,
+    MetastoreIncompatible,
+    MetastoreRefused,
+    MetastoreUnavailable,
+    MetastoreWriteFailed,
+    OutcomeUnknown,
+    Terminal,
+    WarehouseMoved,
+    error_class,
+)
+from acid_platform.metastore.client import start
+from acid_platform.metastore.client.target import Target
+from acid_platform.metastore.places import Places
+from acid_platform.metastore.wire import LARGEST_MESSAGE, Channel, Malformed, Refused
+
+Json = dict[str, Any]
+
+REPEATABLE = {
+    "tables", "table", "partitions", "databases", "settings", "transactions", "locks",
+    "compactions", "compaction", "entities", "cleaning", "txn_states", "outcome_of_txn",
+    "heartbeat", "heartbeat_one", "heartbeat_lock", "valid_write_ids", "allocate", "granted",
+    "outcome", "query", "history", "status", "stop", "backup_begin", "backup_end", "doubtful",
+    "moment",
+    "identity", "location", "identify", "placed", "relocate",
+}
+"""Requests that may be sent twice without harm."""
+
+ANSWER_SECONDS = 60.0
+"""A metastore that does not answer for so long is taken for gone, and asked again."""
+
+_TRANSIENT_ATTEMPTS = 3
+
+
+class Broken(Exception):
+    """The connection ended before the answer came."""
+
+
+class Caller(Protocol):
+    """What has calls: `Metastore`, whose calls are spread over several modules."""
+
+    places: Places
+
+    def _call(self, op: str, **args: Any) -> Json: ...
+
+
+class Link:
+    """Connections of this process to one metastore, and how to start it."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._per_thread = threading.local()
+
+    def call(self, op: str, **args: Any) -> Json:
+        """The answer. Raises the error that the metastore answered, MetastoreUnavailable,
+        OutcomeUnknown, MetastoreWriteFailed, Terminal for a message that is too large."""
+        request_id = secrets.token_hex(8)
+        message = json.dumps({"id": request_id, "op": op, "args": args}).encode()
+        if len(message) > LARGEST_MESSAGE:
+            raise Terminal(
+                f"{op} is a message of {len(message):,} bytes, and the metastore takes"
+                f" {LARGEST_MESSAGE:,}; report fewer things at once"
+            )
+        self._connection()
+        try:
+            answer = self._exchange(message, _patience(args))
+        except Broken as broken:
+            answer = self._recover(op, request_id, message, str(broken))
+        for _ in range(_TRANSIENT_ATTEMPTS):
+            if "ask" not in answer:
+                return _value(answer)
+            try:
+                kept = self._outcome(op, request_id)
+                if kept is None and not answer["transient"]:
+                    break
+                answer = kept or self._again(op, request_id, message)
+            except Broken as broken:
+                answer = self._recover(op, request_id, message, str(broken))
+        if "ask" not in answer:
+            return _value(answer)
+        kind = MetastoreUnavailable if answer["transient"] else MetastoreWriteFailed
+        raise kind(f"the metastore did not do {op}, nothing was changed: {answer['ask']}")
+
+    def close(self) -> None:
+        """Closes the connection of this thread."""
+        connection = getattr(self._per_thread, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._per_thread.connection = None
+
+    # --- after a break ----------------------------------------------------------------------
+
+    def _recover(self, op: str, request_id: str, message: bytes, why: str) -> Json:
+        deadline, pause = time.monotonic() + start.START_SECONDS, 0.005
+        while True:
+            self.close()
+            try:
+                self._connection()
+                kept = None if op in REPEATABLE else self._outcome(op, request_id)
+                return kept or self._again(op, request_id, message)
+            except (Broken, MetastoreUnavailable) as error:
+                why = str(error)
+            except (MetastoreRefused, MetastoreIncompatible) as error:
+                raise self._lost(op, str(error)) from error
+            except WarehouseMoved as error:
+                if op in REPEATABLE:
+                    raise
+                raise self._lost(op, str(error)) from error
+            if time.monotonic() > deadline or not self.target.patient:
+                raise self._lost(op, why)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.5)
+
+    def _lost(self, op: str, why: str) -> AcidError:
+        if op in REPEATABLE:
+            return MetastoreUnavailable(f"the metastore of {self.target} is gone: {why}")
+        return OutcomeUnknown(
+            f"the answer to {op} was lost and the metastore of {self.target} is gone ({why});"
+            " whether it was done is not known: ask outcome() when it is back"
+        )
+
+    def _outcome(self, op: str, request_id: str) -> Json | None:
+        """The answer that was kept, or None if the request is waiting or was never seen."""
+        question = {"id": secrets.token_hex(8), "op": "outcome", "args": {"request_id": request_id}}
+        self._connection()
+        answer = self._exchange(json.dumps(question).encode())
+        if "ask" in answer:
+            raise OutcomeUnknown(f"the metastore can't tell what became of {op}: {answer['ask']}")
+        found = _value(answer)
+        kept: Json | None = found.get("answer")
+        return kept
+
+    def _again(self, op: str, request_id: str, message: bytes) -> Json:
+        patience = _patience(json.loads(message)["args"])
+        self._connection()
+        return self._exchange(message, patience)
+
+    def _exchange(self, message: bytes, patience: float | None = None) -> Json:
+        """Raises Broken. Whatever interrupts it, a late answer never meets a later request."""
+        patience = ANSWER_SECONDS if patience is None else patience
+        try:
+            answer: Json = json.loads(self._connection().exchange(message, patience))
+            return answer
+        except (EOFError, OSError, Malformed) as error:
+            self.close()
+            raise Broken(f"{type(error).__name__}: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    # --- connections ------------------------------------------------------------------------
+
+    def _connection(self) -> Channel:
+        own = self._per_thread
+        if getattr(own, "pid", None) != os.getpid():
+            # After a fork the parent's connection is not ours; closing our copy does not end it.
+            self.close()
+            own.pid = os.getpid()
+        if getattr(own, "connection", None) is not None and own.connection.ended:
+            # Before anything is sent: of a warehouse that was moved nothing is in doubt.
+            self.target.require_same()
+        if getattr(own, "connection", None) is None:
+            own.connection = self._connect()
+        connection: Channel = own.connection
+        return connection
+
+    def _connect(self) -> Channel:
+        began = time.monotonic()
+        deadline, pause = began + start.START_SECONDS, 0.005
+        while True:
+            try:
+                return self.target.dial()
+            except (OSError, EOFError, Refused, Malformed) as error:
+                why = f"{type(error).__name__}: {error}"
+            if not self.target.startable or time.monotonic() > deadline:
+                raise MetastoreUnavailable(
+                    f"no metastore answers for {self.target} ({why}); {self.target.advice}"
+                )
+            # A client that was killed may leave its turn at starting to a child of its own.
+            self.target.start(alone=time.monotonic() - began < start.START_SECONDS / 2)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
+
+
+def _patience(args: Json) -> float:
+    """Seconds until a missing answer counts as a broken connection: locks may take their wait."""
+    return ANSWER_SECONDS + float(args.get("wait") or 0)
+
+
+def _value(answer: Json) -> Json:
+    if "error" in answer:
+        name, text = answer["error"]
+        raise error_class(name)(text)
+    value: Json = answer["value"]
+    return value

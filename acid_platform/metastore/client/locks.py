@@ -1,0 +1,47 @@
+"""The calls of a client about locks without a transaction, and write ids of several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from acid_platform.metastore.client.link import Caller
+from acid_platform.metastore.codec import encode
+from acid_platform.metastore.records import LockRequest
+
+Json = dict[str, Any]
+
+
+class LockCalls(Caller):
+    """Part of `Metastore`."""
+
+    def lock_alone(self, locks: Sequence[LockRequest], wait: float = 60.0) -> int:
+        """Locks that no transaction holds, all or none, within `wait` seconds; the lock's id.
+
+        Held until `unlock`, or until `heartbeat_lock` was not called for `hive.txn.timeout`: nobody
+        calls it by himself (T16, L12). Raises LockTimeout, NoSuchTable, ReadOnlyTxn for a lock that
+        would write.
+        """
+        answer = self._call("lock_alone", locks=[encode(one) for one in locks], wait=wait)
+        ext: int = answer["ext"]
+        return ext
+
+    def heartbeat_lock(self, lock_id: int) -> None:
+        """Keeps it for another timeout. Raises NoSuchLock once it is gone (L12)."""
+        self._call("heartbeat_lock", ext=lock_id)
+
+    def unlock(self, lock_id: int) -> None:
+        """Gives up a lock without a transaction, or a request that waits; none is no error.
+
+        Raises InvalidDefinition for what a transaction holds (L15).
+        """
+        self._call("unlock", ext=lock_id)
+
+    def allocate_many(self, table: str, txns: Sequence[int]) -> dict[int, int]:
+        """Write ids of one table, ascending with the ids of the transactions (T17 to T19).
+
+        All get new ones, or have them already. Raises TxnAborted, NoSuchTxn, ReadOnlyTxn,
+        InvalidDefinition; then none is allocated.
+        """
+        found = self._call("allocate_many", table=table, txns=list(txns))["write_ids"]
+        return {txn: write_id for txn, write_id in found}

@@ -1,0 +1,75 @@
+"""Starting a metastore process that outlives its starter."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from acid_platform.errors import MetastoreInUse, MetastoreUnavailable, error_class
+from acid_platform.metastore.endpoint import Home
+
+START_SECONDS = 30.0
+"""How long to wait for a metastore that is starting, or coming back."""
+
+
+def start(home: Home, listen: str | None = None, *, alone: bool = True) -> bool:
+    """Starts a metastore process; False if another is or was faster, which is fine.
+
+    Of many clients that find none only one starts it (`alone`): as many processes as clients would
+    keep the machine from starting any. Raises MetastoreIncompatible or MetastoreUnavailable if it
+    can't serve the directory.
+    """
+    home.prepare()
+    with open(os.open(home.starting, os.O_RDWR | os.O_CREAT, 0o600), "r+") as turn:
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if alone:
+                return False
+        try:
+            return _start(home, listen)
+        finally:
+            # Not left to the closing: a child forked meanwhile has a copy of the file.
+            fcntl.flock(turn, fcntl.LOCK_UN)
+
+
+def _start(home: Home, listen: str | None) -> bool:
+    root = Path(__file__).resolve().parents[2]
+    paths = [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    # -P: a file duckdb.py where the process starts is not DuckDB.
+    command = [sys.executable, "-P", "-m", "acid_platform.metastore", "--dir", str(home.path),
+               "--detach"]
+    command += ["--listen", listen] if listen else []
+    # Files, not pipes: a pipe ends only when every process that another thread of ours forked
+    # meanwhile has closed its copy, which may be never.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        try:
+            subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, check=False, cwd="/",
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, timeout=START_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise MetastoreUnavailable(
+                f"a metastore for {home.path} did not start in {START_SECONDS:.0f} s;"
+                f" see {home.log}"
+            ) from error
+        out.seek(0)
+        err.seek(0)
+        told, complaint = out.read(), err.read().strip()
+    try:
+        answer = json.loads(told)
+    except ValueError as error:
+        raise MetastoreUnavailable(
+            f"a metastore for {home.path} did not start: {complaint}; see {home.log}"
+        ) from error
+    if "error" not in answer:
+        return True
+    name, text = answer["error"]
+    if name == MetastoreInUse.__name__:
+        return False
+    raise error_class(name)(f"a metastore for {home.path} did not start: {text}")

@@ -1,0 +1,168 @@
+"""Which metastore a client talks to: one of a directory on this machine, or a service (P10).
+
+`tcp://host:port` names a service that somebody started; it is never started from here. Its key is
+ACID_METASTORE_KEY, or the content of the file that ACID_METASTORE_KEY_FILE names. A directory keeps
+its own key.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from acid_platform.errors import (
+    MetastoreIncompatible,
+    MetastoreRefused,
+    MetastoreUnavailable,
+    WarehouseMoved,
+)
+from acid_platform.metastore import wire
+from acid_platform.metastore.address import (
+    KEY,
+    KEY_FILE,
+    TCP,
+    given_key,
+    is_remote,
+    parse_address,
+    show_address,
+)
+from acid_platform.metastore.client.start import start
+from acid_platform.metastore.endpoint import Endpoint, Home
+
+
+class Target(Protocol):
+    """How to reach a metastore."""
+
+    @property
+    def startable(self) -> bool:
+        """Whether a client may start it."""
+
+    @property
+    def patient(self) -> bool:
+        """Whether a client whose connection broke waits for it to come back."""
+
+    def dial(self) -> wire.Channel:
+        """Raises OSError, EOFError, Refused, Malformed if none answers now, or an AcidError if
+        trying again is useless."""
+
+    def start(self, *, alone: bool = True) -> None:
+        """Starts it, unless (`alone`) another client is doing so.
+
+        Raises MetastoreIncompatible, MetastoreUnavailable.
+        """
+
+    def require_same(self) -> None:
+        """Raises WarehouseMoved if what was reached before is not there any more."""
+
+    @property
+    def advice(self) -> str:
+        """What a person does when none answers."""
+
+
+@dataclass(slots=True)
+class Local:
+    """The metastore of a directory, found by its `endpoint.json`.
+
+    Once it was reached it is the same for ever: its `authkey` goes with its directory.
+    """
+
+    home: Home
+    startable: bool
+    _key: bytes = field(default=b"", repr=False)
+
+    @property
+    def patient(self) -> bool:
+        return self.startable
+
+    def dial(self) -> wire.Channel:
+        self.require_same()
+        found = Endpoint.read(self.home)
+        # Of a copied or moved directory it may name the process of the first one.
+        if found is None or Path(found.address).name != self.home.socket().name:
+            raise FileNotFoundError("none is running")
+        key = self.home.authkey()
+        channel = wire.dial_unix(found.address, key)
+        self._key = key
+        return channel
+
+    def start(self, *, alone: bool = True) -> None:
+        self.require_same()
+        start(self.home, alone=alone)
+
+    def require_same(self) -> None:
+        """Raises WarehouseMoved: another metastore at this place would be a stranger's (P31)."""
+        if not self._key or self.home.unfinished.exists():
+            return
+        try:
+            same = self.home.made and self.home.read_authkey() == self._key
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise WarehouseMoved(
+                f"{self.home.path} does not hold the metastore any more that this handle was"
+                " opened with: the warehouse was moved, removed or replaced; open it where it is"
+                " now"
+            )
+
+    @property
+    def advice(self) -> str:
+        return f"start one with `python -m acid_platform.metastore --dir {self.home.path}`"
+
+    def __str__(self) -> str:
+        return str(self.home.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A metastore that was started as a service."""
+
+    host: str
+    port: int
+    key: bytes = field(repr=False)
+    startable: bool = False
+    patient: bool = True
+
+    def dial(self) -> wire.Channel:
+        try:
+            return wire.dial_tcp(self.host, self.port, self.key)
+        except wire.Refused as error:
+            raise MetastoreRefused(
+                f"the metastore at {self} refuses this client: {error}; {KEY} or {KEY_FILE} must"
+                " hold the key that the service was started with"
+            ) from error
+        except wire.Malformed as error:
+            raise MetastoreIncompatible(f"no metastore listens at {self}: {error}") from error
+
+    def start(self, *, alone: bool = True) -> None:
+        raise MetastoreUnavailable(f"the metastore at {self} is a service: {self.advice}")
+
+    def require_same(self) -> None:
+        """A service has one address, wherever its directory is."""
+
+    @property
+    def advice(self) -> str:
+        return (f"start it on its machine with `python -m acid_platform.metastore --dir DIR"
+                f" --listen {show_address(self.host, self.port)}`")
+
+    def __str__(self) -> str:
+        return TCP + show_address(self.host, self.port)
+
+
+def find(where: str | os.PathLike[str], *, autostart: bool) -> Target:
+    """The target of a directory, or of `tcp://host:port`.
+
+    Raises InvalidDefinition, MetastoreRefused without a key.
+    """
+    text = os.fspath(where)
+    if not is_remote(text):
+        return Local(Home(Path(text).resolve()), autostart)
+    host, port = parse_address(text.removeprefix(TCP))
+    key = given_key(os.environ)
+    if key is None:
+        raise MetastoreRefused(
+            f"{text} asks for a key: set {KEY}, or {KEY_FILE} to a file that holds it (`authkey` in"
+            " the metastore's directory, unless the service was given another)"
+        )
+    return Remote(host, port, key)

@@ -1,0 +1,377 @@
+"""A transaction as its owner holds it, and the heartbeats that keep it alive (T9, P7, P12)."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from acid_platform.errors import (
+    AcidError,
+    MetastoreUnavailable,
+    MetastoreWriteFailed,
+    NoSuchTxn,
+    SnapshotExpired,
+    Terminal,
+    TxnAborted,
+)
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.names import table_name
+from acid_platform.metastore.records import (
+    CompactionTask,
+    LockRequest,
+    PartitionRecord,
+    RecordedDirectory,
+    TableRecord,
+    ViewRecord,
+    WriteReport,
+)
+from acid_platform.transactions import (
+    CompactorWriteIdList,
+    Operation,
+    TxnType,
+    ValidTxnList,
+    ValidWriteIdList,
+)
+from acid_platform.transactions.locks import LockType
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.link import Link
+    from acid_platform.metastore.places import Places
+
+Json = dict[str, Any]
+
+UNDECIDED = (MetastoreUnavailable, MetastoreWriteFailed)
+"""Errors after which a transaction is as open as before: its commit was not decided."""
+
+
+class Transaction:
+    """An open transaction. As a context manager it commits at the end, or aborts on an exception.
+
+    `valid_txns` is its snapshot, fixed for its life (S4); `write_ids` are those it was given, by
+    table; `stale` says that something conflicting was committed between its opening and its locks,
+    so that a single statement had better begin again (T40). `lost_overwrite` says why an overwrite
+    of what was locked last can't commit any more, if so (P30).
+    """
+
+    def __init__(
+        self, link: Link, beats: Heartbeats, kind: TxnType, answer: Json, places: Places
+    ) -> None:
+        self._link, self._beats, self._places = link, beats, places
+        self.id: int = answer["txn"]
+        self.kind = kind
+        self.write_ids: dict[str, int] = {}
+        self.stale = False
+        self.lost_overwrite = ""
+        self.ended = False
+        self.lost: str | None = None
+        """Why the metastore aborted it, once a heartbeat has learnt that."""
+        self._lists: dict[str, ValidWriteIdList] = {}
+        self._callbacks: list[Callable[[str], None]] = []
+        self.valid_txns = ValidTxnList.parse(answer["valid_txns"])
+        self._learn(answer)
+        beats.add(self)
+
+    def _learn(self, answer: Json) -> None:
+        self.write_ids.update(answer["write_ids"])
+        self.stale = self.stale or answer["stale"]
+        self.lost_overwrite = answer["lost_overwrite"]
+        for name, text in answer["lists"].items():
+            self._lists.setdefault(name, ValidWriteIdList.parse(text))
+        self._beats.learn(answer["interval"])
+
+    def lock(
+        self,
+        requests: Sequence[LockRequest] | str,
+        lock: LockType | str = LockType.SHARED_READ,
+        *,
+        operation: Operation | None = None,
+        partition: str | None = None,
+        wait: float = 60.0,
+        zero_wait: bool | None = False,
+    ) -> Self:
+        """Acquires all of the locks, or raises LockTimeout after `wait` seconds.
+
+        `lock("db.t", "SHARED_WRITE", partition=None)` asks for one. Without an operation the lock's
+        strictest counts (T27). `zero_wait=None` follows Hive: a blocked read is refused at once
+        (L10). Also raises TxnAborted, SnapshotExpired, NoSuchTable.
+        """
+        if isinstance(requests, str):
+            kind = LockType.parse(lock) if isinstance(lock, str) else lock
+            requests = [LockRequest(requests, kind, operation, partition)]
+        self._learn(self._link.call(
+            "lock", txn=self.id, locks=[encode(one) for one in requests], wait=wait,
+            zero_wait=zero_wait,
+        ))
+        return self
+
+    def valid_write_ids(self, table: str) -> ValidWriteIdList:
+        """What it sees of the table; the same list for its whole life, its own write id valid.
+
+        The first call for a table keeps the Cleaner from its files. Raises SnapshotExpired.
+        """
+        name = table_name(table)
+        if name not in self._lists:
+            answer = self._link.call("valid_write_ids", txn=self.id, table=name)
+            self._lists[name] = ValidWriteIdList.parse(answer["list"])
+        own = self.write_ids.get(name)
+        return self._lists[name] if own is None else self._lists[name].seeing(own)
+
+    def table(self, name: str) -> TableRecord:
+        """As its snapshot sees the table, whatever others declared since (P28).
+
+        Raises NoSuchTable, SnapshotExpired, TxnAborted.
+        """
+        answer = self._link.call("table", name=name, txn=self.id)
+        return self._places.table(decode(TableRecord, answer["table"]))
+
+    def partition_records(self, name: str) -> list[PartitionRecord]:
+        """The partitions that its snapshot sees, with their floors (P22, P28)."""
+        found = self._link.call("partitions", name=name, txn=self.id)["partitions"]
+        return [decode(PartitionRecord, one) for one in found]
+
+    def partitions(self, name: str) -> list[str]:
+        return [one.name for one in self.partition_records(name)]
+
+    def views(self) -> list[ViewRecord]:
+        """As its snapshot sees them (P28)."""
+        return [decode(ViewRecord, one)
+                for one in self._link.call("views", txn=self.id)["views"]]
+
+    def manifest(
+        self, table: str, partitions: Sequence[str | None]
+    ) -> list[list[RecordedDirectory]]:
+        """Of each partition (None: the unpartitioned table) the directories that are recorded,
+        which is more than the snapshot sees (P26).
+
+        Answered only while the transaction is open, and so while the Cleaner has left what its
+        snapshot needs (P29). Raises SnapshotExpired, TxnAborted, NoSuchTxn, NoSuchTable.
+        """
+        answer = self._link.call(
+            "manifest", txn=self.id, table=table_name(table), partitions=list(partitions))
+        return [[decode(RecordedDirectory, one) for one in entity]
+                for entity in answer["entities"]]
+
+    def allocate_write_id(self, table: str) -> int:
+        """Its write id in the table, the same however often it is asked (T17 to T19)."""
+        name = table_name(table)
+        if name not in self.write_ids:
+            answer = self._link.call("allocate", txn=self.id, table=name)
+            self.write_ids[name] = answer["write_id"]
+        return self.write_ids[name]
+
+    def heartbeat(self, read: bool = False) -> None:
+        """Raises TxnAborted, SnapshotExpired or NoSuchTxn if it is no longer open (T7, P4).
+
+        `read` says that the snapshot is being read: its lease runs from now (P12).
+        """
+        answer = self._link.call("heartbeat_one", txn=self.id, read=read)
+        self._beats.learn(answer["interval"])
+
+    def touch(self) -> None:
+        """The same as `heartbeat(read=True)`."""
+        self.heartbeat(read=True)
+
+    def check(self) -> None:
+        """Raises SnapshotExpired (of a lease) or TxnAborted unless it is open now.
+
+        If it is, no file of its snapshot was removed until now: whatever was read of them is whole
+        (P29). A process that was stopped for longer than `hive.txn.timeout` learns it here.
+        """
+        try:
+            self.touch()
+        except NoSuchTxn as error:
+            if self.kind is not TxnType.READ_ONLY:
+                raise
+            raise SnapshotExpired(
+                f"read lease {self.id} is over: its block has ended, or it is long past; take a new"
+                " snapshot, or call read() again") from error
+
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """A block that resolves or reads files of the snapshot, and then `check`.
+
+        An error of the block is raised as SnapshotExpired or TxnAborted if that is the cause: files
+        that the snapshot needs may be gone then.
+        """
+        try:
+            yield
+        except Exception as error:
+            with suppress(MetastoreUnavailable, NoSuchTxn):
+                try:
+                    self.check()
+                except (SnapshotExpired, TxnAborted) as over:
+                    raise over from error
+            raise
+        self.check()
+
+    def commit(
+        self, writes: Sequence[WriteReport] = (),
+        columns: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    ) -> None:
+        """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
+
+        `columns` are added to their tables in the same moment; DeclarationChanged if others added
+        them with another type (P28). A commit that is refused ends the transaction, whatever the
+        error: it is aborted and holds no lock. Only after MetastoreUnavailable and
+        MetastoreWriteFailed, when nothing was decided, it is still open: commit again, or abort.
+        """
+        added = {name: [list(one) for one in new] for name, new in (columns or {}).items()}
+        try:
+            self._link.call("commit", txn=self.id, writes=[encode(one) for one in writes],
+                            columns=added)
+        except UNDECIDED:
+            raise
+        except AcidError as refused:
+            if type(refused) is Terminal:
+                self._abort_after(refused)  # its reports make too large a message: it was not sent
+            self.forget()
+            raise
+        self.forget()
+
+    def abort(self, reason: str = "") -> None:
+        """No error if it was aborted already; NoSuchTxn if it was committed (T12)."""
+        self.forget()
+        self._link.call("abort", txn=self.id, reason=reason)
+
+    def forget(self) -> None:
+        """Ends the heartbeats, without ending the transaction in the metastore."""
+        self.ended = True
+        self._beats.remove(self)
+
+    def when_lost(self, callback: Callable[[str], None]) -> None:
+        """Calls back in the heartbeat's thread, with the reason, if the metastore aborts it (P4).
+        """
+        self._callbacks.append(callback)
+
+    def found_lost(self, reason: str) -> None:
+        self.lost = reason
+        self.forget()
+        for callback in self._callbacks:
+            callback(reason)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.ended:
+            return
+        if error is None:
+            try:
+                self.commit()
+            except AcidError as refused:
+                self._abort_after(refused)
+                raise
+        else:
+            self._abort_after(error)
+
+    def _abort_after(self, error: BaseException) -> None:
+        if self.ended:
+            return
+        try:
+            self.abort(f"{type(error).__name__}: {error}")
+        except AcidError as second:
+            error.add_note(f"aborting transaction {self.id} failed too: {second}")
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id} {self.kind.name}{' ended' if self.ended else ''}>"
+
+
+class CompactionTransaction(Transaction):
+    """The transaction of a compaction task (C28). `valid_txns` has itself as open."""
+
+    def __init__(self, link: Link, beats: Heartbeats, answer: Json, places: Places) -> None:
+        self.task = decode(CompactionTask, answer["task"])
+        listed = ValidWriteIdList.parse(answer["compactor_list"])
+        self.compactor_list: CompactorWriteIdList = listed.for_compactor()
+        super().__init__(link, beats, TxnType.COMPACTION, answer, places)
+
+
+class Heartbeats:
+    """Keeps the open transactions of this process alive (T8, T9).
+
+    As many threads as `hive.txn.heartbeat.threadpool.size` at most, each for its share of the
+    transactions, started when there is one. A transaction that nobody holds any more gets no beat.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.interval = 150.0
+        """Seconds, as the metastore tells with each answer about a transaction."""
+        self.threads = 5
+        self.reset()
+
+    def reset(self) -> None:
+        """Also after a fork: the parent's transactions are not ours."""
+        self._guard = threading.Condition()
+        """Of what follows; notified when the interval changes, and at the end."""
+        self._shares: dict[int, weakref.WeakValueDictionary[int, Transaction]] = {}
+        self._closed = False
+
+    def learn(self, milliseconds: int) -> None:
+        """The interval from now on, also of the beats that are waited for already (P29)."""
+        if self.interval != milliseconds / 1000:
+            with self._guard:
+                self.interval = milliseconds / 1000
+                self._guard.notify_all()
+
+    def add(self, txn: Transaction) -> None:
+        slot = txn.id % self.threads
+        with self._guard:
+            share = self._shares.get(slot)
+            if share is None:
+                share = self._shares[slot] = weakref.WeakValueDictionary()
+                threading.Thread(target=self._beat, args=(slot,), daemon=True,
+                                 name=f"heartbeat-{slot}").start()
+            share[txn.id] = txn
+
+    def remove(self, txn: Transaction) -> None:
+        with self._guard:
+            for share in self._shares.values():
+                share.pop(txn.id, None)
+
+    def close(self) -> None:
+        with self._guard:
+            self._closed = True
+            self._guard.notify_all()
+
+    def _due(self, last: float) -> bool:
+        """Waits until an interval has passed since the last beat; False at the end."""
+        with self._guard:
+            while not self._closed:
+                left = last + self.interval - time.monotonic()
+                if left <= 0:
+                    return True
+                self._guard.wait(left)
+        return False
+
+    def _beat(self, slot: int) -> None:
+        last = time.monotonic()
+        while self._due(last):
+            last = time.monotonic()
+            try:
+                self._beat_once(slot)
+            except AcidError:
+                # The next beat tries again; until the timeout has passed nothing is lost.
+                continue
+        self._link.close()
+
+    def _beat_once(self, slot: int) -> None:
+        # Holds no reference beyond this call: a transaction that nobody else holds may end.
+        with self._guard:
+            open_now = dict(self._shares[slot])
+        if not open_now:
+            return
+        answer = self._link.call("heartbeat", txns=list(open_now))
+        self.learn(answer["interval"])
+        for txn_id in (*answer["aborted"], *answer["unknown"]):
+            if not open_now[txn_id].ended:
+                reason = f"transaction {txn_id} is no longer open in the metastore"
+                open_now[txn_id].found_lost(reason)

@@ -1,0 +1,191 @@
+"""What an Initiator asks: the next candidates with their counters, and whose turn it is.
+
+Nothing is listed and no directory travels: one entity costs some hundred bytes, however many deltas
+it has (C1 to C4, C10, C13, P8, P9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from acid_platform.compaction.initiator import EntitySize, LiveDirectory, entity_size
+from acid_platform.compaction.states import CompactionState
+from acid_platform.errors import AcidError, LeaseHeld
+from acid_platform.metastore.codec import encode
+from acid_platform.metastore.records import EntityCounters, EntityDirectory, PastCompaction
+from acid_platform.metastore.rules.cleaning import aborted_rows
+from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
+from acid_platform.metastore.rules.state import Component, Entity, ServiceLease, State, Table
+from acid_platform.metastore.rules.timers import patience
+from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.transactions import CompactorWriteIdList
+
+_AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)
+_ORDER = (
+    CompactionState.WORKING, CompactionState.INITIATED, CompactionState.READY_FOR_CLEANING,
+)
+
+
+# --- leases -------------------------------------------------------------------------------------
+
+
+def hold(turn: Turn, args: Body) -> dict[str, Any]:
+    """Takes or renews the lease of a service. Raises LeaseHeld while another holder lives (P9).
+
+    A holder that says nothing for `hive.txn.timeout` has died.
+    """
+    service, holder = args["service"], args["holder"]
+    lease = turn.state.leases.get(service)
+    timeout = patience(turn.state, lease.renewed) if lease else 0
+    if lease and lease.holder != holder and turn.steady - lease.renewed <= timeout:
+        raise LeaseHeld(
+            f"{lease.holder} runs a cycle of the {service}; one at a time: wait for its end, or"
+            f" {timeout / 1000:g} s if it has died"
+        )
+    turn.state.leases[service] = ServiceLease(holder, turn.steady)
+    return {}
+
+
+def release(turn: Turn, args: Body) -> dict[str, Any]:
+    """Gives the lease up; nothing happens if another has it by now."""
+    lease = turn.state.leases.get(args["service"])
+    if lease and lease.holder == args["holder"]:
+        del turn.state.leases[args["service"]]
+    return {}
+
+
+# --- candidates ---------------------------------------------------------------------------------
+
+
+def candidates(turn: Turn, args: Body) -> dict[str, Any]:
+    """The next `hive.compactor.fetch.size` candidates behind `after`, and where to go on (C3).
+
+    All entities if `since` is 0, or before this metastore's memory begins; else those changed since
+    then, those with aborted transactions, and those whose latest compaction failed or did not
+    initiate (C1).
+    """
+    state, after = turn.state, args["after"]
+    since = args["since"] if args["since"] >= state.awake else 0
+    most = state.settings.integer("hive.compactor.fetch.size")
+    aborted = aborted_rows(state)
+    rows: list[EntityCounters] = []
+    last: Entity | None = None
+    more = False
+    queued = _queued(state)
+    txns = txn_list(state)
+    listed: dict[int, CompactorWriteIdList] = {}
+    for table, entity in _entities(state, aborted, after[0] if after else 0):
+        if after is not None and _key(entity) <= tuple(after):
+            continue
+        if not _asked(state, entity, since, entity in aborted):
+            continue
+        if len(rows) == most:
+            more = True
+            break
+        write_ids = listed.get(entity[0])
+        if write_ids is None:
+            write_ids = listed[entity[0]] = compactor_list(state, table, txns)
+        rows.append(_counters(state, table, entity, write_ids, aborted.get(entity, ()),
+                              queued.get(entity)))
+        last = entity
+    return {
+        "candidates": [encode(one) for one in rows],
+        "after": list(_key(last)) if more and last else None,
+    }
+
+
+def _key(entity: Entity) -> tuple[int, str]:
+    return entity[0], entity[1] or ""
+
+
+def _entities(
+    state: State, aborted: Collection[Entity], first: int
+) -> Iterator[tuple[Table, Entity]]:
+    """Of tables from this id on and partitions that exist, in a fixed order (C4, C10)."""
+    for table_id in sorted(one for one in state.tables if one >= first):
+        table = state.tables[table_id]
+        if table.record.foreign:
+            continue
+        if table.record.partitioned and (table_id, None) in aborted:
+            yield table, (table_id, None)
+        for entity in sorted(table.entities(), key=_key):
+            yield table, entity
+
+
+def _asked(state: State, entity: Entity, since: int, aborted: bool) -> bool:
+    if not since or aborted or state.changed.get(entity, 0) >= since:
+        return True
+    past = state.past.get(entity, [])
+    return bool(past) and past[-1].state in _AGAIN
+
+
+def _queued(state: State) -> dict[Entity, CompactionState]:
+    found: dict[Entity, CompactionState] = {}
+    for row in state.queue.values():
+        if "location" not in row.properties:
+            entity = row.table_id, row.partition
+            known = found.get(entity, row.state)
+            found[entity] = min(known, row.state, key=_ORDER.index)
+    return found
+
+
+def _counters(
+    state: State, table: Table, entity: Entity, write_ids: CompactorWriteIdList,
+    aborted: Collection[Component], queued: CompactionState | None,
+) -> EntityCounters:
+    known = state.directories.get(entity, {}).values()
+    size, error = EntitySize(), ""
+    try:
+        size = live_size(known, write_ids)
+    except AcidError as found:  # C23: one broken entity does not stop the cycle
+        error = f"{type(found).__name__}: {found}"
+    live = {one.deletes for one in known if not one.base and not one.obsolete}
+    oldest = min((state.txns[row.txn_id].started for row in aborted), default=0)
+    past = tuple(PastCompaction(row.state, row.enqueued)
+                 for row in reversed(state.past.get(entity, [])))
+    return EntityCounters(
+        table.record.name, entity[1], table.record.partitioned, table.record.properties, size,
+        len(live) == 2, len(aborted), oldest, queued, past, error,
+    )
+
+
+def live_size(
+    known: Collection[EntityDirectory], write_ids: CompactorWriteIdList
+) -> EntitySize:
+    """As `entity_size`, by what is noted at each commit: a hundred times as fast.
+
+    What is obsolete for all who see every commit is so for the compactor too, unless a directory
+    holds writes on both sides of its high watermark, or a base lies above it. Raises as
+    `entity_size` does.
+    """
+    high = write_ids.high_watermark
+    base = original = deltas = count = 0
+    has_base = old_base = False
+    for one in known:
+        if one.high > high:
+            if one.base or one.low <= high:
+                return entity_size([LiveDirectory(it.name, _bytes(it)) for it in known], write_ids)
+            continue
+        if one.obsolete and not one.base:
+            continue
+        if one.base:
+            old_base |= one.obsolete
+            if not one.obsolete:
+                has_base, base = True, _bytes(one)
+        elif one.name:
+            deltas += one.bytes
+            count += 1
+        else:
+            original += one.bytes
+    return EntitySize(base, original, deltas, count, has_base, old_base)
+
+
+def _bytes(one: EntityDirectory) -> int:
+    """A base without a row has a file (P32), and yet nothing that deltas could be compared with."""
+    return 0 if one.base and one.txn and not one.rows else one.bytes
+
+
+HANDLERS = {
+    "candidates": candidates, "hold_service": hold, "release_service": release,
+}

@@ -1,0 +1,294 @@
+"""How transactions end: commit with its conflict check, abort, drop (T10 to T39, P2, P6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
+    OverwriteThenWrite,
+    TxnAborted,
+    WriteConflict,
+)
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.records import EntityDirectory, HistoryRow, WriteReport
+from acid_platform.metastore.rules import locking, write_set
+from acid_platform.metastore.rules.declared import unchanged, widened
+from acid_platform.metastore.rules.state import (
+    Component,
+    Departed,
+    Ended,
+    Entity,
+    Outcome,
+    State,
+    Txn,
+)
+from acid_platform.metastore.rules.tables import drop, normal_partition, register_partitions
+from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.txns import require_open
+from acid_platform.transactions import Operation, TxnState, TxnType
+from acid_platform.transactions.conflicts import Committed
+
+
+def commit(turn: Turn, args: Body) -> dict[str, Any]:
+    """First committer wins (T30 to T38, P6, P30). To commit again is no error (T10).
+
+    `columns` are added to their tables in the same moment (P28). A commit that is refused aborts
+    the transaction: WriteConflict, OverwriteThenWrite, DeclarationChanged, InvalidDefinition,
+    NoSuchTable, NoSuchPartition, MalformedName. Raises TxnAborted and NoSuchTxn if it is not open,
+    InvalidDefinition for one that compacts, which stays open.
+    """
+    past = None if args["txn"] in turn.state.txns else turn.ended(args["txn"])
+    if past is not None and past.state is TxnState.COMMITTED:
+        return {"state": "c", "commit_id": past.commit_id}
+    txn = require_open(turn, args["txn"])
+    if txn.kind is TxnType.COMPACTION:
+        raise InvalidDefinition(f"transaction {txn.txn_id} compacts: commit_compaction ends it")
+    reports = [decode(WriteReport, one) for one in args["writes"]]
+    try:
+        components, placed = _touched(turn.state, txn, reports)
+        wider = [widened(turn.state, txn, name, [(one, kind) for one, kind in columns])
+                 for name, columns in args.get("columns", {}).items()]
+        found = write_set.conflict(turn.state, txn, components)
+        if found is not None:
+            raise WriteConflict(write_set.describe(turn.state, *found))
+        for record in wider:
+            if record is not None:
+                turn.record("altered", table=encode(record))
+        return finish(turn, txn, components, placed)
+    except AcidError as refused:
+        conflict = "write conflict on " if isinstance(refused, WriteConflict) else ""
+        end(turn, txn.txn_id, f"{conflict}{refused}")
+        raise type(refused)(
+            f"{refused}; transaction {txn.txn_id} was aborted, begin again"
+        ) from refused
+
+
+def drop_and_commit(turn: Turn, args: Body) -> dict[str, Any]:
+    """DROP TABLE or DROP PARTITION under an EXCLUSIVE lock, and the commit, in one turn (P22)."""
+    txn = require_open(turn, args["txn"])
+    if turn.state.components.get(txn.txn_id) or txn.wrote:
+        raise InvalidDefinition(f"transaction {txn.txn_id} has writes; drop in one of its own")
+    drop(turn, args)
+    return finish(turn, txn, [], [])
+
+
+Placed = tuple[int, str | None, WriteReport]
+
+
+def finish(
+    turn: Turn, txn: Txn, components: Sequence[Component], placed: Sequence[Placed]
+) -> dict[str, Any]:
+    """Records the commit of an open transaction whose conflicts were checked."""
+    commit_id = turn.state.last_txn
+    changes = [
+        encode(Committed(
+            one.table_id, one.partition, one.operation, txn.txn_id, commit_id, one.write_id,
+        ))
+        for one in components if one.operation.changes
+    ]
+    directories = [
+        [table_id, partition, encode(EntityDirectory.of(one, txn.txn_id)), one.contents_text]
+        for table_id, partition, one in placed
+    ]
+    written = [
+        encode(HistoryRow(
+            table_id, turn.state.name_of(table_id), partition,
+            turn.state.tables[table_id].by_txn.get(txn.txn_id, 0), one.operation, one.directory,
+            one.rows, one.bytes, one.files, one.overwrite, txn.txn_id, txn.user, txn.run_id,
+            turn.now,
+        ))
+        for table_id, partition, one in placed
+    ]
+    leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed meanwhile"))
+    turn.record(
+        "commit", txn=txn.txn_id, commit_id=commit_id, write_set=changes,
+        directories=directories, written=written,
+    )
+    return {"state": "c", "commit_id": commit_id}
+
+
+def _touched(
+    state: State, txn: Txn, reports: Sequence[WriteReport]
+) -> tuple[list[Component], list[Placed]]:
+    """What was really touched: reports replace the row of a dynamic lock (T26, T27, T38)."""
+    locked = state.components.get(txn.txn_id, [])
+    final = [one for one in locked if not one.dynamic]
+    placed: list[Placed] = []
+    for report in reports:
+        table = unchanged(state, txn, report.table)
+        table_id, partition = table.record.table_id, report.partition
+        if partition is not None or table.record.partitioned:
+            partition = normal_partition(table, partition or "")
+        cover = [
+            one for one in locked
+            if one.table_id == table_id and (one.dynamic or one.partition == partition)
+        ]
+        if not cover:
+            raise InvalidDefinition(
+                f"transaction {txn.txn_id} reports a write of {table.record.name}"
+                f" {partition or ''} without a write lock there; lock it first"
+            )
+        operation = Operation.OVERWRITE if report.overwrite else report.operation
+        one = Component(txn.txn_id, table_id, partition, operation, cover[0].write_id)
+        if one not in final:
+            final.append(one)
+        placed.append((table_id, partition, report))
+    _check_overwrites(state, txn, placed)
+    overwritten = {(table_id, partition) for table_id, partition, one in placed if one.overwrite}
+    return [_as_done(one, overwritten) for one in final], placed
+
+
+def _as_done(one: Component, overwritten: set[Entity]) -> Component:
+    """A lock for an overwrite that was not made counts as an update, like others (T38)."""
+    if one.operation is Operation.OVERWRITE and (one.table_id, one.partition) not in overwritten:
+        return replace(one, operation=Operation.UPDATE)
+    return one
+
+
+def _check_overwrites(state: State, txn: Txn, placed: Sequence[Placed]) -> None:
+    """P6: an entity that was overwritten has nothing else of the same transaction."""
+    for table_id, partition, report in placed:
+        others = [one for key, name, one in placed if (key, name) == (table_id, partition)]
+        if report.overwrite and len(others) > 1:
+            raise OverwriteThenWrite(
+                f"transaction {txn.txn_id} overwrote {state.name_of(table_id)} {partition or ''}"
+                " and wrote it again; commit between the two"
+            )
+
+
+def abort(turn: Turn, args: Body) -> dict[str, Any]:
+    """Of an aborted transaction no error; of a committed one NoSuchTxn (T11, T12)."""
+    txn = turn.state.txns.get(args["txn"])
+    past = None if txn else turn.ended(args["txn"])
+    if (txn and not txn.is_open) or (past and past.state is TxnState.ABORTED):
+        return {"state": "a"}
+    txn = require_open(turn, args["txn"])
+    end(turn, txn.txn_id, args["reason"] or "aborted by its owner")
+    return {"state": "a"}
+
+
+def abort_many(turn: Turn, args: Body) -> dict[str, Any]:
+    """ABORT TRANSACTIONS: those that are open; the others are skipped without an error (T12)."""
+    live = [one for one in args["txns"] if one in turn.state.txns]
+    done = [one for one in live if turn.state.txns[one].is_open]
+    for txn_id in done:
+        end(turn, txn_id, args["reason"] or "ABORT TRANSACTIONS")
+    return {"aborted": done, "message": f"aborted {len(done)} of {len(args['txns'])}"}
+
+
+def end(turn: Turn, txn_id: int, reason: str) -> None:
+    """Aborts an open transaction; a lock request that still waits is answered."""
+    error = TxnAborted(f"transaction {txn_id} was aborted: {reason}; begin again")
+    leave_waits(turn, txn_id, error)
+    turn.record("abort", txn=txn_id, reason=reason)
+
+
+def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
+    for ext in list(turn.state.locks_by_txn.get(txn_id, ())):
+        entry = turn.state.locks[ext]
+        if not entry.acquired:
+            locking.end_wait(turn, entry, error)
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+def _commit(state: State, at: int, body: Body) -> None:
+    txn_id = body["txn"]
+    for row in body["write_set"]:
+        write_set.add(state, write_set.from_event(row))
+    for table_id, partition, directory, *contents in body["directories"]:
+        if partition is not None:
+            register_partitions(state, state.tables[table_id], [partition])
+        place(state, at, (table_id, partition), decode(EntityDirectory, directory), *contents)
+    for row in body["written"]:
+        written = decode(HistoryRow, row)
+        state.written.append(written)
+        if written.operation is Operation.INSERT and not written.overwrite:
+            # Not in `write_set`: an insert costs the journal no more than it did.
+            write_set.add(state, Committed(
+                written.table_id, written.partition, Operation.INSERT, txn_id, body["commit_id"],
+                written.write_id,
+            ))
+    state.components.pop(txn_id, None)
+    close(state, at, txn_id, TxnState.COMMITTED, "", body["commit_id"])
+
+
+def place(
+    state: State, at: int, entity: Entity, new: EntityDirectory, contents: str | None = None
+) -> None:
+    """Adds a directory with its files to its entity; those that it shadows become obsolete, or it
+    does."""
+    state.changed[entity] = state.next_moment
+    if contents is not None:
+        state.contents.setdefault(entity, {})[new.name] = contents
+    elif not new.recorded:
+        state.unrecorded.add(entity)
+    known = state.directories.setdefault(entity, {})
+    # What lies wholly below a new delta has nothing to do with it.
+    near = [one for one in known.values() if new.base or one.high >= new.low]
+    for other in near:
+        if new.shadows(other):
+            known[other.name] = other.as_obsolete()
+        elif other.shadows(new) and not other.obsolete:
+            new = new.as_obsolete()
+    known[new.name] = new
+
+
+def _abort(state: State, at: int, body: Body) -> None:
+    txn = state.txns[body["txn"]]
+    for table_id in txn.wrote:
+        table = state.known_table(table_id)
+        if table is not None:
+            table.aborted.add(table.by_txn[txn.txn_id])
+            # The write id held back what a compaction may merge, in every entity of the table.
+            if not table.dropped:
+                state.changed |= dict.fromkeys(table.entities(), state.next_moment)
+    left = [one for one in state.components.get(txn.txn_id, ()) if one.table_id in state.tables]
+    if left:
+        state.components[txn.txn_id] = left
+    else:
+        state.components.pop(txn.txn_id, None)
+    close(state, at, txn.txn_id, TxnState.ABORTED, body["reason"], 0)
+
+
+def close(
+    state: State, at: int, txn_id: int, end_state: TxnState, reason: str, commit_id: int
+) -> None:
+    """Ends a transaction; an aborted one stays while it has components (T11, T46)."""
+    txn = state.txns[txn_id]
+    for ext in list(state.locks_by_txn.get(txn_id, ())):
+        locking.remove_lock(state, ext)
+    state.heartbeats.pop(txn_id, None)
+    state.reads.pop(txn_id, None)
+    state.ended[txn_id] = Ended(
+        txn_id, end_state, txn.kind, txn.started, at, commit_id, txn.user, txn.host, txn.agent,
+        txn.run_id, txn.description, reason,
+    )
+    if end_state is TxnState.ABORTED and txn_id in state.components:
+        state.txns[txn_id] = replace(
+            txn, state=end_state, ended=at, reason=reason, snapshot=None, taken=0,
+            closed=state.moment(),
+        )
+        return
+    del state.txns[txn_id]
+    if txn.kind is not TxnType.READ_ONLY:
+        moment = state.moment()
+        state.departed.append(Departed(txn_id, moment, moment))
+
+
+def _replied(state: State, at: int, body: Body) -> None:
+    state.outcomes[body["request_id"]] = Outcome(
+        body["request_id"], body["txn"], body["op"], body["reply"], at
+    )
+
+
+APPLY = {"commit": _commit, "abort": _abort, "replied": _replied}
+
+HANDLERS = {
+    "commit": commit, "abort": abort, "abort_many": abort_many, "drop": drop_and_commit,
+}

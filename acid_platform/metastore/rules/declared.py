@@ -1,0 +1,194 @@
+"""What a snapshot sees of the declarations: tables, columns, properties, partitions, views (P28).
+
+Each declaration is valid from one moment to another, and a snapshot has a moment. What nobody can
+see any more is forgotten at the next purge, with the directories of dropped tables and partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from acid_platform.errors import DeclarationChanged, NoSuchTable
+from acid_platform.layout.formats import FileFormat
+from acid_platform.metastore.names import table_name
+from acid_platform.metastore.records import PartitionRecord, TableRecord, ViewRecord
+from acid_platform.metastore.rules.snapshots import first_snapshot
+from acid_platform.metastore.rules.state import EntityDirectories, State, Table, Txn
+from acid_platform.transactions import TxnType
+
+Columns = Sequence[tuple[str, str]]
+
+
+def moment_of(state: State, txn: Txn | None) -> int:
+    """Of its snapshot; without one it sees the newest."""
+    return txn.taken if txn is not None and txn.taken else state.next_moment
+
+
+def seen_table(state: State, txn: Txn | None, name: str) -> tuple[Table, TableRecord]:
+    """What the name means to a transaction, and how the table is declared there.
+
+    A table that came after the snapshot is there for a writer, who may have made it for himself;
+    nobody else's rows are in it. Raises NoSuchTable.
+    """
+    moment = moment_of(state, txn)
+    if txn is None or moment == state.next_moment:
+        table = state.table(name)
+        return table, table.record
+    full = table_name(name)
+    for table in _candidates(state, full):
+        record = table.at(moment)
+        if record is not None and record.name == full:
+            return table, record
+    newest = state.table(full)
+    if txn.kind is TxnType.DEFAULT and newest.at(moment) is None:
+        return newest, newest.record
+    raise NoSuchTable(
+        f"there was no table {full} when transaction {txn.txn_id} took its snapshot; begin again"
+    )
+
+
+def _candidates(state: State, full: str) -> Iterator[Table]:
+    """Tables that may have had the name, the present bearer first."""
+    bearer = state.names.get(full)
+    if bearer is not None:
+        yield state.tables[bearer]
+    yield from state.dropped_tables.values()
+    yield from state.tables.values()
+
+
+def seen_partitions(
+    state: State, txn: Txn | None, table: Table
+) -> list[PartitionRecord]:
+    """By name."""
+    moment = moment_of(state, txn)
+    if table.at(moment) is None:
+        moment = state.next_moment  # it came after the snapshot
+    every = (*table.partitions.values(), *table.dropped_partitions)
+    return sorted((one for one in every if one.there_at(moment)), key=lambda one: one.name)
+
+
+def seen_views(state: State, txn: Txn | None) -> list[ViewRecord]:
+    moment = moment_of(state, txn)
+    now = [one for one in state.views.values() if one.version <= moment]
+    return now + [
+        one.view for one in state.earlier_views if one.view.version <= moment < one.until
+    ]
+
+
+def directories(state: State, entity: tuple[int, str | None]) -> EntityDirectories:
+    """All that a snapshot may need of an entity: lists and floors say which it sees (P22)."""
+    dropped = state.dropped_directories.get(entity)
+    known = state.directories.get(entity, {})
+    return {**dropped, **known} if dropped else known
+
+
+# --- changes against what was read ----------------------------------------------------------------
+
+
+def unchanged(state: State, txn: Txn, name: str, columns: bool = True) -> Table:
+    """The table that a transaction locks or writes: the same as in its snapshot.
+
+    More columns at the end are no harm: rows without them have NULL there. Raises
+    DeclarationChanged, NoSuchTable.
+    """
+    if not txn.taken:
+        return state.table(name)
+    table, record = seen_table(state, txn, name)
+    since = f"since transaction {txn.txn_id} took its snapshot; begin again"
+    if table.dropped:
+        again = " and made again" if record.name in state.names else ""
+        raise DeclarationChanged(f"{record.name} was dropped{again} {since}")
+    if table.record.name != record.name:
+        raise DeclarationChanged(f"{record.name} was renamed to {table.record.name} {since}")
+    if columns and table.record.columns[: len(record.columns)] != record.columns:
+        raise DeclarationChanged(f"the columns of {record.name} were changed {since}")
+    return table
+
+
+def require_version(record: TableRecord, read: Sequence[int] | None) -> None:
+    """`read`: table id and version that a change was worked out from. Raises DeclarationChanged."""
+    if read is not None and tuple(read) != (record.table_id, record.version):
+        raise DeclarationChanged(
+            f"{record.name} was altered or made again since it was read; read it again")
+
+
+def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | None:
+    """The table with the columns that a transaction adds at its commit; None if all are there.
+
+    Raises DeclarationChanged for one that others added with another type, and for any of others
+    where files know their columns by position.
+    """
+    table = unchanged(state, txn, name)
+    record, known = table.record, dict(table.record.columns)
+    for column, kind in added:
+        if known.get(column, kind) != kind:
+            raise DeclarationChanged(
+                f"transaction {txn.txn_id} adds {column} {kind} to {record.name}, which has got"
+                f" {column} {known[column]} meanwhile; begin again")
+    new = tuple((column, kind) for column, kind in added if column not in known)
+    _, before = seen_table(state, txn, name)
+    others = record.columns[len(before.columns):]
+    if FileFormat.of(record.properties).by_position and others != tuple(added)[: len(others)]:
+        raise DeclarationChanged(
+            f"{record.name} has got {', '.join(one for one, _ in others)} meanwhile, and its files"
+            f" know columns by their position; begin transaction {txn.txn_id} again")
+    return replace(record, columns=(*record.columns, *new)) if new else None
+
+
+# --- what nobody sees any more --------------------------------------------------------------------
+
+
+def outlived(state: State) -> bool:
+    """Whether `forget` has something to forget."""
+    changed = [table for table in state.tables.values()
+               if table.earlier or table.dropped_partitions]
+    if not (changed or state.dropped_tables or state.earlier_views):
+        return False
+    ends = _Ends(state)
+    return (
+        any(one.until <= ends.oldest for one in state.earlier_views)
+        or any(one.until <= ends.oldest for table in changed for one in table.earlier)
+        or any(ends.partitions(table) for table in changed)
+        or any(ends.table(table) for table in state.dropped_tables.values())
+    )
+
+
+def forget(state: State) -> None:
+    """Removes what no open snapshot sees, and of what was dropped only what was cleaned (C41)."""
+    ends = _Ends(state)
+    state.earlier_views = [one for one in state.earlier_views if one.until > ends.oldest]
+    for table_id, table in state.tables.items():
+        table.earlier = [one for one in table.earlier if one.until > ends.oldest]
+        over = ends.partitions(table)
+        if over:
+            table.dropped_partitions = [
+                one for one in table.dropped_partitions if one.name not in over]
+            for name in over:
+                state.dropped_directories.pop((table_id, name), None)
+    for table_id, table in list(state.dropped_tables.items()):
+        if ends.table(table):
+            del state.dropped_tables[table_id]
+            for entity in [one for one in state.dropped_directories if one[0] == table_id]:
+                del state.dropped_directories[entity]
+
+
+class _Ends:
+    """Which drops every open snapshot sees and the Cleaner has done with (P22)."""
+
+    def __init__(self, state: State) -> None:
+        self.oldest = first_snapshot(state)(0)
+        self._removing: dict[int, set[str | None]] = {}
+        for row in state.queue.values():
+            if "location" in row.properties:
+                self._removing.setdefault(row.table_id, set()).add(row.partition)
+
+    def table(self, table: Table) -> bool:
+        return table.dropped <= self.oldest and table.record.table_id not in self._removing
+
+    def partitions(self, table: Table) -> set[str]:
+        """Partitions whose last drop is over: their directories go together."""
+        last = {one.name: one.dropped for one in table.dropped_partitions}
+        removing = self._removing.get(table.record.table_id, ())
+        return {name for name, dropped in last.items()
+                if dropped <= self.oldest and name not in removing}

@@ -1,0 +1,18 @@
+"""Tables whose files may belong to another warehouse: they are only read (P31)."""
+
+from __future__ import annotations
+
+from acid_platform.errors import ForeignLocation
+from acid_platform.metastore.rules.state import Table
+
+
+def refuse_foreign(table: Table, what: str) -> None:
+    """Raises ForeignLocation."""
+    if table.record.foreign:
+        raise ForeignLocation(f"{table.record.name}: {what} is refused, {why(table)}")
+
+
+def why(table: Table) -> str:
+    """For messages, with the next step."""
+    return (f"as {table.record.location} may belong to the warehouse that this one is a copy of;"
+            f" `acid metastore take-over {table.record.name}` if it does not any more")

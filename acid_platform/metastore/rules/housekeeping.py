@@ -1,0 +1,253 @@
+"""What happens by itself: the reaper, lease ends, lock waits, purges (T13 to T16, T43 to T45, C57).
+
+Runs inside the metastore, always (P2). `Schedule` says when each part is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.config import Settings
+from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask
+from acid_platform.metastore.rules import locking, write_set
+from acid_platform.metastore.rules.commits import end
+from acid_platform.metastore.rules.declared import forget, outlived
+from acid_platform.metastore.rules.snapshots import first_snapshot, low_mark
+from acid_platform.metastore.rules.state import Departed, Entity, State, Table
+from acid_platform.metastore.rules.timers import NEVER, dead, patience, silent
+from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.transactions import Operation, TxnType
+
+
+@dataclass(slots=True)
+class Schedule:
+    """When each part ran last, by the steady clock (P29).
+
+    The settings are read at every tick, so that a shorter interval counts at once.
+    """
+
+    started: int = NEVER
+    reaped: int = NEVER
+    purged: int = NEVER
+    history: int = NEVER
+
+    def reaps(self, settings: Settings, now: int) -> bool:
+        """The reaper waits for its start delay, so that clients can come back first (T13)."""
+        start = self.started + settings.integer("hive.timedout.txn.reaper.start")
+        return now >= max(
+            start, self.reaped + settings.integer("hive.timedout.txn.reaper.interval"))
+
+
+def tick(turn: Turn, last: Schedule) -> None:
+    """Does what is due."""
+    settings, now = turn.state.settings, turn.steady
+    locking.expire_waits(turn)
+    end_leases(turn)
+    if last.reaps(settings, now):
+        reap(turn)
+        last.reaped = now
+    if now >= last.purged + settings.integer("hive.writeset.reaper.interval"):
+        purge(turn)
+        last.purged = now
+    if now >= last.history + settings.integer("hive.compactor.history.reaper.interval"):
+        if any(True for _ in surplus(turn.state, turn.now)):
+            turn.record("history_purged")
+        last.history = now
+
+
+def reap(turn: Turn) -> None:
+    """Aborts transactions without a heartbeat for the timeout; until then they live (T13, T15)."""
+    beats = turn.state.heartbeats
+    for txn_id in dead(turn.state, beats):
+        timeout = patience(turn.state, beats[txn_id])
+        end(turn, txn_id, f"{NO_HEARTBEAT} for {timeout / 1000:g} s")
+    locking.expire_alone(turn)
+    longest = turn.state.longest_timeout
+    if longest and turn.steady - turn.state.timers.shortened > longest:
+        turn.record("timeout_known")
+
+
+def end_leases(turn: Turn) -> None:
+    """A read lease ends `acid.read.lease.max` after its last read (P12)."""
+    most = turn.state.settings.integer("acid.read.lease.max")
+    for txn_id in silent(turn.state.reads, turn.steady - most):
+        end(turn, txn_id, f"no read for {most / 1000:g} s (acid.read.lease.max)")
+
+
+# --- purges -------------------------------------------------------------------------------------
+
+
+def purge(turn: Turn) -> None:
+    """Forgets what no open snapshot, writer or file can need any more (T43 to T45, P4)."""
+    state = turn.state
+    low, writers = low_mark(state), _min_writer(state)
+    needed = (
+        any(row.commit_id < writers for row in write_set.every_row(state))
+        or any(row.txn_id < low for table in state.tables.values() for row in table.writes)
+        or any(not state.components.get(txn.txn_id) for txn in state.aborted_txns())
+        or any(_forgettable(state, table, low) for table in state.tables.values())
+        or any(_outlived(state, txn.txn_id, low) for txn in state.aborted_txns())
+        or len(_still_seen(state)) < len(state.departed)
+        or outlived(state)
+    )
+    if needed:
+        turn.record("purged", low=low, writers=writers)
+
+
+def _min_writer(state: State) -> int:
+    """Lowest open transaction that can conflict, or the next id."""
+    return min(
+        (txn.txn_id for txn in state.open_txns() if txn.kind is TxnType.DEFAULT),
+        default=state.next_txn,
+    )
+
+
+def _forgettable(state: State, table: Table, low: int) -> set[int]:
+    """Aborted write ids that every entity's base hides from whoever may still read (P4)."""
+    entities = table.entities()
+    if not table.aborted or not entities or _dropping(state, table):
+        return set()
+    top = min(_safe_base(state, entity, low) for entity in entities)
+    mapped = {row.write_id for row in table.writes}
+    waiting = {
+        one.write_id
+        for txn in state.aborted_txns() for one in state.components.get(txn.txn_id, ())
+        if one.table_id == table.record.table_id
+    }
+    # New partitions take the highest forgotten id as floor: nothing below may still be written.
+    unsettled = [row.write_id - 1 for row in table.writes if row.txn_id >= low]
+    top = min(top, *unsettled) if unsettled else top
+    return {one for one in table.aborted if one <= top} - mapped - waiting
+
+
+def _dropping(state: State, table: Table) -> bool:
+    """Whether snapshots from before the drop of a partition may still read its files (P22)."""
+    return any(
+        row.table_id == table.record.table_id and "location" in row.properties
+        for row in state.queue.values()
+    )
+
+
+def _safe_base(state: State, entity: Entity, low: int) -> int:
+    """Highest write id of a base that all open snapshots see; -1 without one."""
+    return max(
+        (one.high for one in state.directories.get(entity, {}).values()
+         if one.base and one.txn < low),
+        default=-1,
+    )
+
+
+def _outlived(state: State, txn_id: int, low: int) -> bool:
+    """Whether a later base hides what an aborted compaction could still publish (P4).
+
+    It has to hide it from those too who are open and take their snapshot only when they are granted
+    their locks.
+    """
+    return any(
+        one.cleaned and _safe_base(state, (one.table_id, one.partition), low) > one.write_id
+        for one in state.components.get(txn_id, ()) if one.operation is Operation.COMPACT
+    )
+
+
+def _purged(state: State, at: int, body: Body) -> None:
+    low, writers = body["low"], body["writers"]
+    write_set.purge(state, writers)
+    for table in state.tables.values():
+        gone = [row for row in table.writes if row.txn_id < low]
+        if gone:
+            table.purged = max(table.purged, *(row.write_id for row in gone))
+            table.writes = [row for row in table.writes if row.txn_id >= low]
+            for row in gone:
+                del table.by_txn[row.txn_id]
+            _settle_floors(table)
+        forgotten = _forgettable(state, table, low)
+        if forgotten:
+            table.aborted -= forgotten
+            table.forgotten = max(table.forgotten, *forgotten)
+    for txn in list(state.aborted_txns()):
+        if _outlived(state, txn.txn_id, low):
+            state.components[txn.txn_id] = [
+                one for one in state.components[txn.txn_id]
+                if not one.cleaned
+                or _safe_base(state, (one.table_id, one.partition), low) <= one.write_id
+            ]
+        if not state.components.get(txn.txn_id):
+            state.components.pop(txn.txn_id, None)
+            del state.txns[txn.txn_id]
+            state.departed.append(Departed(txn.txn_id, txn.closed, state.moment()))
+    state.departed = _still_seen(state)
+    forget(state)
+
+
+def _settle_floors(table: Table) -> None:
+    """Of the drops of a partition that every open snapshot sees, the last one counts (P22)."""
+    mapped = {row.write_id for row in table.writes}
+    for name, floors in table.floors.items():
+        if len(floors) > 1:
+            settled = [one for one in floors if one not in mapped]
+            table.floors[name] = tuple(settled[-1:]) + tuple(one for one in floors if one in mapped)
+
+
+def _still_seen(state: State) -> list[Departed]:
+    """Of the writers that have gone, those in the snapshot of an open transaction (S4)."""
+    first = first_snapshot(state)
+    return [one for one in state.departed if first(one.txn_id) < one.gone]
+
+
+# --- history ------------------------------------------------------------------------------------
+
+_KEPT = {
+    CompactionState.SUCCEEDED: "succeeded",
+    CompactionState.FAILED: "failed",
+    CompactionState.REFUSED: "refused",
+    CompactionState.DID_NOT_INITIATE: "did.not.initiate",
+    CompactionState.ABORTED: "did.not.initiate",
+}
+
+
+def surplus(state: State, now: int) -> Iterator[CompactionTask]:
+    """History rows to delete: beyond the newest of their state, or outdated by a success (C57)."""
+    settings = state.settings
+    oldest = now - settings.integer("hive.compactor.history.retention.timeout")
+    keep = {
+        one: settings.integer(f"hive.compactor.history.retention.{name}")
+        for one, name in _KEPT.items()
+    }
+    least = settings.integer("hive.compactor.initiator.failed.compacts.threshold")
+    keep[CompactionState.FAILED] = max(keep[CompactionState.FAILED], least)
+    for (table_id, _), rows in state.past.items():
+        seen = dict.fromkeys(CompactionState, 0)
+        later: set[CompactionKind] = set()
+        for row in reversed(rows):
+            seen[row.state] += 1
+            outdated = row.state is not CompactionState.SUCCEEDED and (
+                CompactionKind.MAJOR in later or row.kind in later
+            )
+            if seen[row.state] > keep[row.state] or (
+                row.ended < oldest and (outdated or table_id not in state.tables)
+            ):
+                yield row
+            if row.state is CompactionState.SUCCEEDED:
+                later.add(row.kind)
+
+
+def _history_purged(state: State, at: int, body: Body) -> None:
+    gone = {row.id for row in surplus(state, at)}
+    for entity, rows in list(state.past.items()):
+        kept = [row for row in rows if row.id not in gone]
+        if kept:
+            state.past[entity] = kept
+        else:
+            del state.past[entity]
+
+
+def _timeout_known(state: State, at: int, body: Body) -> None:
+    """Whoever lives has heard of the shorter timeout by now (P29)."""
+    state.longest_timeout = 0
+
+
+APPLY = {
+    "purged": _purged, "history_purged": _history_purged, "timeout_known": _timeout_known,
+}

@@ -1,0 +1,183 @@
+"""Whose the files are: the warehouse's identity, and locations outside of its root (P31).
+
+A location that begins with `/` or has a scheme is external: another warehouse may use it too. In a
+copy of a metastore, by a restore or of its files, external locations are foreign: nothing there is
+written, compacted or removed until somebody takes them over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from acid_platform.compaction.states import CompactionState
+from acid_platform.metastore.places import below, is_relative
+from acid_platform.metastore.records import CompactionTask
+from acid_platform.metastore.rules.compactions import to_history
+from acid_platform.metastore.rules.state import Identity, State
+from acid_platform.metastore.rules.turn import Body, Turn
+
+# --- decisions ----------------------------------------------------------------------------------
+
+
+def identity(turn: Turn, args: Body) -> dict[str, Any]:
+    """The identity, if there is one; whether the root has it; whether `relocate` has work to do."""
+    known = turn.state.identity
+    return {
+        "id": known.id if known else None, "placed": bool(known and known.placed),
+        "inside": any(_inside(one, args["roots"]) is not None for one in _locations(turn.state)),
+    }
+
+
+def identify(turn: Turn, args: Body) -> dict[str, Any]:
+    """Gives a metastore without an identity the proposed one, and answers which it has.
+
+    A table of an older version at `/elsewhere/db.db/t`, where no root of this warehouse is, was
+    made in another one: it becomes foreign.
+    """
+    if turn.state.identity is None:
+        relocate(turn, args)
+        foreign = [key for key, one in turn.state.tables.items()
+                   if _in_another_root(one.record.name, one.record.location)]
+        kept = [row.id for row in turn.state.queue.values()
+                if _in_another_root(row.table, row.properties.get("location", ""))]
+        turn.record("identified", id=args["id"], foreign=foreign, kept=kept)
+    return identity(turn, args)
+
+
+def placed(turn: Turn, args: Body) -> dict[str, Any]:
+    """The root carries the identity from now on."""
+    known = turn.state.identity
+    if known is not None and known.id == args["id"] and not known.placed:
+        turn.record("placed")
+    return {}
+
+
+def relocate(turn: Turn, args: Body) -> dict[str, Any]:
+    """Locations below one of `roots` become relative; does nothing the second time."""
+    inside = [one for one in _locations(turn.state) if _inside(one, args["roots"]) is not None]
+    if inside:
+        turn.record("relocated", roots=args["roots"])
+    return {"moved": sorted(inside)}
+
+
+def take_over(turn: Turn, args: Body) -> dict[str, Any]:
+    """The foreign table, or all of them (None), may be written again. Raises NoSuchTable."""
+    every = turn.state.tables.values() if args["name"] is None else [
+        turn.state.table(args["name"])]
+    taken = [one.record for one in every if one.record.foreign]
+    if taken:
+        turn.record("taken_over", tables=[one.table_id for one in taken])
+    return {"tables": sorted(one.name for one in taken)}
+
+
+def location(turn: Turn, args: Body) -> dict[str, Any]:
+    """`dropped`: up to which write id files there wait for the Cleaner after a drop, or None."""
+    waiting = (row.highest_write_id for row in turn.state.queue.values()
+               if row.properties.get("location") == args["location"])
+    return {"dropped": max(waiting, default=None)}
+
+
+def copied(turn: Turn) -> None:
+    """The metastore's files are a copy of others: what lies outside the warehouse is foreign."""
+    if any(not is_relative(one) for one in _locations(turn.state)):
+        turn.record("copied")
+
+
+def _in_another_root(table: str, place: str) -> bool:
+    own = "/{}.db/{}/".format(*table.split(".", 1))
+    return not is_relative(place) and own in f"{place}/"
+
+
+def _locations(state: State) -> Iterable[str]:
+    yield from (one.record.location for one in state.tables.values())
+    yield from state.locations
+    yield from (row.properties["location"] for row in state.queue.values()
+                if "location" in row.properties)
+
+
+def _inside(place: str, roots: Sequence[str]) -> str | None:
+    return next((found for root in roots if (found := below(place, root)) is not None), None)
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+def _identified(state: State, at: int, body: Body) -> None:
+    state.identity = Identity(body["id"])
+    _mark(state, body["foreign"], True)
+    _keep_files(state, at, [state.queue[one] for one in body["kept"]])
+
+
+def _placed(state: State, at: int, body: Body) -> None:
+    assert state.identity is not None
+    state.identity = replace(state.identity, placed=True)
+
+
+def _relocated(state: State, at: int, body: Body) -> None:
+    make_relative(state, body["roots"])
+
+
+def make_relative(state: State, roots: Sequence[str]) -> None:
+    """Of tables, of drops that wait for the Cleaner, and of the floors that drops left."""
+    for table in (*state.tables.values(), *state.dropped_tables.values()):
+        inside = _inside(table.record.location, roots)
+        if inside is not None:
+            table.record = replace(table.record, location=inside, foreign=False)
+            table.earlier = [
+                replace(one, record=replace(one.record, location=inside, foreign=False))
+                for one in table.earlier]
+    for row in list(state.queue.values()):
+        inside = _inside(row.properties.get("location", ""), roots)
+        if inside is not None:
+            state.queue[row.id] = replace(row, properties={**row.properties, "location": inside})
+    floors: dict[str, int] = {}
+    for place, floor in state.locations.items():
+        inside = _inside(place, roots)
+        name = place if inside is None else inside
+        floors[name] = max(floors.get(name, 0), floor)
+    state.locations = floors
+
+
+def _copied(state: State, at: int, body: Body) -> None:
+    disown(state, at)
+
+
+def disown(state: State, at: int) -> None:
+    """Every external location is foreign, and the files of dropped tables there stay."""
+    outside = [key for key, one in state.tables.items() if not is_relative(one.record.location)]
+    _mark(state, outside, True)
+    _keep_files(state, at, [row for row in state.queue.values()
+                            if not is_relative(row.properties.get("location", ""))])
+
+
+def _keep_files(state: State, at: int, drops: Sequence[CompactionTask]) -> None:
+    for row in drops:
+        to_history(state, replace(
+            row, state=CompactionState.REFUSED, ended=at,
+            error="the files of the dropped table may belong to another warehouse, and stay"))
+
+
+def _taken_over(state: State, at: int, body: Body) -> None:
+    _mark(state, body["tables"], False)
+    for table_id in body["tables"]:  # the Initiator has not looked at them while they were foreign
+        state.changed |= dict.fromkeys(state.tables[table_id].entities(), state.next_moment)
+
+
+def _mark(state: State, tables: Iterable[int], foreign: bool) -> None:
+    for table_id in tables:
+        table = state.tables[table_id]
+        table.record = replace(table.record, foreign=foreign)
+
+
+APPLY = {
+    "identified": _identified, "placed": _placed, "relocated": _relocated, "copied": _copied,
+    "taken_over": _taken_over,
+}
+
+HANDLERS = {
+    "identify": identify, "placed": placed, "relocate": relocate, "take_over": take_over,
+}
+
+READS = {"identity": identity, "location": location}

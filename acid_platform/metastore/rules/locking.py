@@ -1,0 +1,443 @@
+"""The lock queue: first come, first served, all components of a request or none (L1 to L16).
+
+A lock without a transaction (transaction id 0) is held until it is unlocked or has no heartbeat for
+the timeout (T16); it competes with all others, also of its own client (L5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from acid_platform.errors import (
+    AcidError,
+    DeclarationChanged,
+    InvalidDefinition,
+    LockNotAcquired,
+    LockTimeout,
+    NoSuchLock,
+    NoSuchTable,
+    ReadOnlyTxn,
+    SnapshotExpired,
+)
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.names import table_name
+from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.rules import write_set
+from acid_platform.metastore.rules.declared import unchanged
+from acid_platform.metastore.rules.foreign import refuse_foreign
+from acid_platform.metastore.rules.state import (
+    Component,
+    LockEntry,
+    State,
+    Table,
+    Txn,
+    WriteIdRow,
+)
+from acid_platform.metastore.rules.tables import normal_partition
+from acid_platform.metastore.rules.timers import dead, patience, touch
+from acid_platform.metastore.rules.turn import Body, Parked, Turn, error_reply
+from acid_platform.transactions import Operation, TxnState, TxnType
+from acid_platform.transactions.locks import (
+    WAITS,
+    LockComponent,
+    LockType,
+    blocked_by,
+    zero_wait_reads,
+)
+
+_STRICTEST = {
+    LockType.SHARED_READ: Operation.SELECT, LockType.SHARED_WRITE: Operation.UPDATE,
+    LockType.EXCL_WRITE: Operation.UPDATE, LockType.EXCLUSIVE: Operation.SELECT,
+}
+"""The operation of a request that names none (T27); EXCLUSIVE alone is for DDL."""
+
+
+def enqueue(turn: Turn, txn: Txn, args: Body, *, begun: bool) -> None:
+    """Adds a lock request of an open transaction, and grants it if nothing is in the way.
+
+    Raises Parked when it has to wait, LockNotAcquired for a zero-wait request (L10), LockTimeout
+    for one that may not wait, SnapshotExpired, ReadOnlyTxn, ForeignLocation, NoSuchTable,
+    NoSuchPartition.
+    """
+    requests = [decode(LockRequest, one) for one in args["locks"]]
+    components, touches = _resolve(turn.state, txn, requests)
+    entry = LockEntry(
+        ext=turn.state.next_lock, txn_id=txn.txn_id, acquired=False, components=components,
+        touches=touches, request_id=turn.request_id, begun=begun, requested=turn.now,
+        deadline=turn.now + round(args["wait"] * 1000), tables=_tables(turn.state, requests),
+    )
+    blocked = first_block(turn.state, entry)
+    if blocked:
+        component, reason = blocked
+        zero_wait = args["zero_wait"]
+        if zero_wait is None:
+            zero_wait = zero_wait_reads(turn.state.settings.lock_settings)
+        if zero_wait and component.lock is LockType.SHARED_READ:
+            raise LockNotAcquired(f"{reason}, and a read does not queue (L10); try again later")
+        if entry.deadline <= turn.now:
+            raise LockTimeout(f"{reason}, and no wait was allowed; try again, or wait longer")
+    # An insert may go on where old files are gone, but then it must not read them later.
+    needs = [name for name, one in entry.tables.items()
+             if may_read(txn, turn.state.tables[one])]
+    turn.record("lock", **encode(entry), needs=needs)
+    if blocked:
+        raise Parked
+    grant(turn, entry)
+
+
+def _tables(state: State, requests: list[LockRequest]) -> dict[str, int]:
+    named = (one.table for one in requests if not one.table.endswith(".*"))
+    return {table_name(name): state.table(name).record.table_id for name in named}
+
+
+def _resolve(
+    state: State, txn: Txn, requests: list[LockRequest]
+) -> tuple[tuple[LockComponent, ...], tuple[Component, ...]]:
+    """The locks, and what the transaction will touch (T23 to T26)."""
+    if not requests:
+        raise InvalidDefinition(f"transaction {txn.txn_id} asks for no lock; name a table")
+    components: list[LockComponent] = []
+    touches: dict[tuple[int, str | None, Operation | None], Component] = {}
+    for request in requests:
+        operation = request.operation or _STRICTEST[request.lock]
+        if request.table.endswith(".*"):
+            db = request.table.removesuffix(".*").lower()
+            components.append(LockComponent(db, None, None, request.lock))
+            continue
+        table = unchanged(state, txn, request.table, operation.writes)
+        partition = request.partition
+        if partition is not None:
+            partition = normal_partition(table, partition)
+        if operation.writes and txn.kind is not TxnType.DEFAULT:
+            raise ReadOnlyTxn(
+                f"transaction {txn.txn_id} is {txn.kind.name}; begin a writing one for"
+                f" {operation.name} of {table.record.name}"
+            )
+        if operation is not Operation.INSERT and request.lock is not LockType.EXCLUSIVE:
+            check_files(txn, table)
+        if operation.writes:
+            refuse_foreign(table, operation.name)
+        db, _, short = table.record.name.partition(".")
+        components.append(LockComponent(db, short, partition, request.lock, operation))
+        if operation.writes:
+            _touch(touches, txn, table, replace(request, partition=partition), operation)
+    return tuple(components), tuple(touches.values())
+
+
+def _touch(
+    touches: dict[tuple[int, str | None, Operation | None], Component],
+    txn: Txn, table: Table, request: LockRequest, operation: Operation,
+) -> None:
+    table_id = table.record.table_id
+    dynamic = request.partition is None and (table.record.partitioned or request.dynamic)
+    one = Component(txn.txn_id, table_id, request.partition, operation, 0, dynamic)
+    if not dynamic:
+        touches[table_id, request.partition, operation] = one
+        return
+    # One row for the whole table, the strictest operation wins (T26).
+    known = touches.get((table_id, None, None))
+    asked = {operation, known.operation if known else operation}
+    if Operation.OVERWRITE in asked:
+        one = replace(one, operation=Operation.OVERWRITE)
+    elif any(other.changes for other in asked):
+        one = replace(one, operation=Operation.UPDATE)
+    touches[table_id, None, None] = one
+
+
+def may_read(txn: Txn, table: Table) -> bool:
+    """Whether the Cleaner has left all files that the transaction's snapshot may need (P11)."""
+    asked = txn.all_tables or table.record.table_id in txn.needs.values()
+    return asked or txn.txn_id >= table.cleaned_upto
+
+
+def check_files(txn: Txn, table: Table) -> None:
+    """Raises SnapshotExpired: it asks for the table for the first time after a cleaning (P11)."""
+    if not may_read(txn, table):
+        raise SnapshotExpired(
+            f"transaction {txn.txn_id} first asks for {table.record.name} after the Cleaner removed"
+            " files that its snapshot may need; begin again"
+        )
+
+
+def first_block(state: State, entry: LockEntry) -> tuple[LockComponent, str] | None:
+    """The first component that must wait, and why: smaller ids only, waiting or not (L2, L3, L5).
+    """
+    for component in entry.components:
+        for other in _rivals(state, component):
+            if other.ext >= entry.ext or 0 != other.txn_id == entry.txn_id:
+                continue
+            for existing in other.components:
+                if reason := blocked_by(component, existing):
+                    return component, f"{reason} (lock {other.ext}, transaction {other.txn_id})"
+    return None
+
+
+def _rivals(state: State, component: LockComponent) -> Iterator[LockEntry]:
+    if component.table is None:
+        yield from state.locks.values()
+        return
+    for kind in reversed(LockType):
+        if WAITS[component.lock, kind]:
+            for name in (component.db, f"{component.db}.{component.table}"):
+                yield from state.locks_by_name.get((name, kind), {}).values()
+
+
+def grant(turn: Turn, entry: LockEntry) -> None:
+    """Acquires, allocates the write ids in this order (P6), takes the snapshot if first (S4)."""
+    state, new = turn.state, {}
+    for one in entry.touches:
+        table = state.tables[one.table_id]
+        if entry.txn_id not in table.by_txn and one.table_id not in new:
+            new[one.table_id] = table.next_write_id
+    turn.record("grant", ext=entry.ext, write_ids=[[key, value] for key, value in new.items()])
+
+
+def settle(turn: Turn) -> None:
+    """Grants every waiting request that nothing blocks any more, in the order of their ids."""
+    for ext in list(turn.state.waiting.values()):
+        entry = turn.state.locks.get(ext)
+        if entry is None:
+            continue
+        refused = _changed_meanwhile(turn.state, entry)
+        if refused is not None:
+            end_wait(turn, entry, refused)
+            if entry.begun:
+                turn.record("abort", txn=entry.txn_id, reason=str(refused))
+        elif first_block(turn.state, entry) is None:
+            grant(turn, entry)
+            reply = {"value": {"txn": entry.txn_id, "ext": entry.ext}}
+            turn.answer_parked(entry.request_id, entry.txn_id, _op(entry), reply)
+
+
+def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
+    """Why the tables are no longer what they were when the request came (P28)."""
+    txn = state.txns.get(entry.txn_id)
+    written = {one.table_id for one in entry.touches}
+    for name, table_id in entry.tables.items():
+        if state.names.get(name) != table_id:
+            what = "renamed" if table_id in state.tables else "dropped"
+            return NoSuchTable(f"{name} was {what} while the lock waited")
+        try:
+            if txn is not None:
+                unchanged(state, txn, name, table_id in written)
+        except DeclarationChanged as error:
+            return error
+    return None
+
+
+def expire_waits(turn: Turn) -> None:
+    """Ends requests whose wait is over (L11); one that opened its transaction aborts it."""
+    for ext in list(turn.state.waiting.values()):
+        entry = turn.state.locks.get(ext)
+        if entry is None or turn.state.timers.wait_ends[ext] > turn.steady:
+            continue
+        blocked = first_block(turn.state, entry)
+        reason = blocked[1] if blocked else "it was about to be granted"
+        waited = (entry.deadline - entry.requested) / 1000
+        error = LockTimeout(f"no lock within {waited:g} s: {reason}; try again, or wait longer")
+        end_wait(turn, entry, error)
+        if entry.begun:
+            turn.record("abort", txn=entry.txn_id, reason="lock acquisition timed out")
+
+
+def end_wait(turn: Turn, entry: LockEntry, error: AcidError) -> None:
+    """Takes a waiting request out and answers its client with the error (L15)."""
+    turn.record("unlock", ext=entry.ext)
+    turn.answer_parked(entry.request_id, entry.txn_id, _op(entry), error_reply(error))
+
+
+def _op(entry: LockEntry) -> str:
+    """The request that asked for it."""
+    if not entry.txn_id:
+        return "lock_alone"
+    return "begin" if entry.begun else "lock"
+
+
+# --- locks without a transaction --------------------------------------------------------------
+
+
+def lock_alone(turn: Turn, args: Body) -> dict[str, Any]:
+    """Locks that no transaction holds, for what is done outside of one; nothing may be written.
+
+    Waits like others, but is never refused for a wait of zero only because it reads (L10). The
+    answer's `ext` is for `heartbeat_lock` and `unlock`. Raises what `enqueue` raises.
+    """
+    nobody = Txn(0, TxnType.READ_ONLY, TxnState.OPEN, turn.now, all_tables=True)
+    enqueue(turn, nobody, {**args, "zero_wait": False}, begun=False)
+    return {"txn": 0, "ext": turn.state.next_lock - 1}
+
+
+def heartbeat_lock(turn: Turn, args: Body) -> dict[str, Any]:
+    """Keeps a lock without a transaction for another timeout (L12). Raises NoSuchLock."""
+    entry = turn.state.locks.get(args["ext"])
+    if entry is None or entry.txn_id:
+        raise NoSuchLock(f"there is no lock {args['ext']} without a transaction; lock again")
+    touch(turn.state.lock_beats, entry.ext, turn.steady)
+    return {}
+
+
+def unlock(turn: Turn, args: Body) -> dict[str, Any]:
+    """Gives up a lock without a transaction, or any request that waits; an unknown id is no error.
+
+    Raises InvalidDefinition for what a transaction holds: that ends with it (L15).
+    """
+    entry = turn.state.locks.get(args["ext"])
+    if entry is None:
+        return {}
+    if entry.txn_id and entry.acquired:
+        raise InvalidDefinition(
+            f"unlock of lock {entry.ext} is not permitted: transaction {entry.txn_id} holds it to"
+            " its end; commit or abort"
+        )
+    if entry.acquired:
+        turn.record("unlock", ext=entry.ext)
+    else:
+        end_wait(turn, entry, LockNotAcquired(f"lock request {entry.ext} was withdrawn"))
+        if entry.begun:
+            turn.record("abort", txn=entry.txn_id, reason="its lock request was withdrawn")
+    return {}
+
+
+def expire_alone(turn: Turn) -> None:
+    """T16: locks without a transaction and without a heartbeat for the timeout are removed."""
+    for ext in dead(turn.state, turn.state.lock_beats):
+        entry = turn.state.locks[ext]
+        timeout = patience(turn.state, turn.state.lock_beats[ext])
+        if entry.acquired:
+            turn.record("unlock", ext=ext)
+        else:
+            error = LockTimeout(f"lock {ext} had no heartbeat for {timeout / 1000:g} s")
+            end_wait(turn, entry, error)
+
+
+def stale(state: State, txn: Txn, entry: LockEntry) -> bool:
+    """Whether something that conflicts was committed after the transaction opened (T40)."""
+    return write_set.conflict(state, txn, entry.touches) is not None
+
+
+def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
+    """Why an overwrite of what was locked can't commit any more, or nothing (P30).
+
+    Of dynamic partitions only the commit knows which are overwritten.
+    """
+    sure = [one for one in entry.touches
+            if one.operation is Operation.OVERWRITE and not one.dynamic]
+    found = write_set.conflict(state, txn, sure)
+    return write_set.describe(state, *found) if found else ""
+
+
+def describe(entry: LockEntry, turn: Turn) -> list[dict[str, Any]]:
+    """SHOW LOCKS: one row per component, with Hive's columns."""
+    state = turn.state
+    blocked = None if entry.acquired else first_block(state, entry)
+    txn = state.txns.get(entry.txn_id)
+    beat = (state.heartbeats if txn else state.lock_beats).get(entry.txn_id or entry.ext)
+    return [
+        {
+            "lockid": f"{entry.ext}.{number}",
+            "database": one.db,
+            "table": one.table,
+            "partition": one.partition,
+            "lock_state": "ACQUIRED" if entry.acquired else "WAITING",
+            "blocked_by": blocked[1] if blocked else None,
+            "lock_type": one.lock.name,
+            "transaction_id": entry.txn_id,
+            "last_heartbeat": None if beat is None else turn.wall(beat),
+            "acquired_at": entry.acquired_at or None,
+            "user": txn.user if txn else "",
+            "hostname": txn.host if txn else "",
+            "agent_info": txn.agent if txn else "",
+        }
+        for number, one in enumerate(entry.components, 1)
+    ]
+
+
+# --- effects ----------------------------------------------------------------------------------
+
+
+def _lock(state: State, at: int, body: Body) -> None:
+    entry = decode(LockEntry, body)
+    state.next_lock = entry.ext + 1
+    add_lock(state, entry)
+    if not entry.txn_id:
+        state.lock_beats[entry.ext] = state.timers.now
+        return
+    txn = state.txns[entry.txn_id]
+    needs = {name: entry.tables[name] for name in body["needs"]} | txn.needs
+    state.txns[txn.txn_id] = replace(txn, needs=needs)
+
+
+def add_lock(state: State, entry: LockEntry) -> None:
+    state.locks[entry.ext] = entry
+    state.locks_by_txn.setdefault(entry.txn_id, []).append(entry.ext)
+    if not entry.acquired:
+        state.waiting[entry.request_id] = entry.ext
+        wait = entry.deadline - entry.requested
+        state.timers.wait_ends[entry.ext] = state.timers.now + wait
+    for name in _names(entry):
+        state.locks_by_name.setdefault(name, {})[entry.ext] = entry
+
+
+def _names(entry: LockEntry) -> set[tuple[str, LockType]]:
+    return {(one.db if one.table is None else f"{one.db}.{one.table}", one.lock)
+            for one in entry.components}
+
+
+def remove_lock(state: State, ext: int) -> None:
+    entry = state.locks.pop(ext)
+    state.lock_beats.pop(ext, None)
+    state.timers.wait_ends.pop(ext, None)
+    if not entry.acquired:
+        del state.waiting[entry.request_id]
+    for name in _names(entry):
+        del state.locks_by_name[name][ext]
+        if not state.locks_by_name[name]:
+            del state.locks_by_name[name]
+    left = [one for one in state.locks_by_txn[entry.txn_id] if one != ext]
+    if left:
+        state.locks_by_txn[entry.txn_id] = left
+    else:
+        del state.locks_by_txn[entry.txn_id]
+
+
+def _grant(state: State, at: int, body: Body) -> None:
+    waiting = state.locks[body["ext"]]
+    for table_id, write_id in body["write_ids"]:
+        add_write_id(state, table_id, waiting.txn_id, write_id)
+    touches = tuple(
+        replace(one, write_id=state.tables[one.table_id].by_txn[one.txn_id])
+        for one in waiting.touches
+    )
+    entry = replace(waiting, acquired=True, acquired_at=at, touches=touches)
+    state.locks[entry.ext] = entry
+    del state.waiting[entry.request_id]
+    del state.timers.wait_ends[entry.ext]
+    for name in _names(entry):
+        state.locks_by_name[name][entry.ext] = entry
+    if not entry.txn_id:
+        return
+    known = state.components.setdefault(entry.txn_id, [])
+    known.extend(one for one in touches if one not in known)
+    txn = state.txns[entry.txn_id]
+    if not txn.has_snapshot:
+        state.txns[txn.txn_id] = replace(txn, taken=state.moment())
+
+
+def add_write_id(state: State, table_id: int, txn_id: int, write_id: int) -> None:
+    table = state.tables[table_id]
+    table.next_write_id = write_id + 1
+    table.writes.append(WriteIdRow(write_id, txn_id, state.last_txn))
+    table.by_txn[txn_id] = write_id
+    txn = state.txns[txn_id]
+    state.txns[txn_id] = replace(txn, wrote=(*txn.wrote, table_id))
+
+
+def _unlock(state: State, at: int, body: Body) -> None:
+    remove_lock(state, body["ext"])
+
+
+APPLY = {"lock": _lock, "grant": _grant, "unlock": _unlock}
+
+HANDLERS = {"lock_alone": lock_alone, "heartbeat_lock": heartbeat_lock, "unlock": unlock}

@@ -1,0 +1,130 @@
+"""Which files a snapshot may read: what commits recorded, not what lies in a directory (P26).
+
+A reader gets every directory that is recorded of its entities, and selects by its lists which of
+them it sees. It gets them only while its transaction is open: as long as that is so, the Cleaner
+has removed nothing that its snapshot needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from acid_platform.errors import InvalidDefinition
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, WriteReport
+from acid_platform.metastore.rules import locking
+from acid_platform.metastore.rules.declared import directories, seen_table
+from acid_platform.metastore.rules.state import Entity, State
+from acid_platform.metastore.rules.timers import touch
+from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.txns import require_open
+from acid_platform.transactions import TxnType
+
+# --- decisions ----------------------------------------------------------------------------------
+
+
+def manifest(turn: Turn, args: Body) -> dict[str, Any]:
+    """Directories with their files of some partitions of a table, [None] if it has none, as the
+    transaction's snapshot knows the table (P28).
+
+    Raises SnapshotExpired, TxnAborted, NoSuchTxn: then files may be gone already. NoSuchTable.
+    """
+    txn = require_open(turn, args["txn"])
+    table, _ = seen_table(turn.state, txn, args["table"])
+    locking.check_files(txn, table)
+    if txn.kind is TxnType.READ_ONLY:
+        touch(turn.state.reads, txn.txn_id, turn.steady)
+    return {"entities": _recorded(turn, table.record.table_id, args["partitions"])}
+
+
+def recorded_now(turn: Turn, args: Body) -> dict[str, Any]:
+    """The same without a transaction, for services that look after tables. Raises NoSuchTable."""
+    table = turn.state.table(args["table"])
+    return {"entities": _recorded(turn, table.record.table_id, args["partitions"])}
+
+
+def _recorded(turn: Turn, table_id: int, partitions: list[str | None]) -> list[list[Any]]:
+    state = turn.state
+    lacking = [
+        partition for partition in partitions
+        if any(one.recorded and name not in state.contents.get((table_id, partition), {})
+               for name, one in directories(state, (table_id, partition)).items())
+    ]
+    older = turn.past.recorded(table_id, lacking) if lacking else {}
+    found = []
+    for partition in partitions:
+        known = directories(state, (table_id, partition))
+        fresh = state.contents.get((table_id, partition), {})
+        found.append([
+            encode(RecordedDirectory(
+                one, fresh.get(name) or older.get((partition, name)) if one.recorded else None))
+            for name, one in known.items()
+        ])
+    return found
+
+
+def unrecorded(turn: Turn, args: Body) -> dict[str, Any]:
+    """Entities of which some directory's files are not recorded: of warehouses that an older
+    version made."""
+    state = turn.state
+    found = []
+    for table_id, partition in sorted(state.unrecorded, key=str):
+        known = state.directories.get((table_id, partition), {})
+        names = [name for name, one in known.items() if not one.recorded]
+        if names and table_id in state.tables:
+            found.append([state.tables[table_id].record.name, partition, names])
+    return {"entities": found}
+
+
+def record(turn: Turn, args: Body) -> dict[str, Any]:
+    """Takes down the files of directories that are known already, and were not recorded.
+
+    A directory that is gone, or recorded by now, is left alone: two who look see the same files.
+    Raises NoSuchTable, InvalidDefinition when the files are not those that the commit counted.
+    """
+    table = turn.state.table(args["table"])
+    entity: Entity = (table.record.table_id, args["partition"])
+    known = turn.state.directories.get(entity, {})
+    fresh = []
+    for report in (decode(WriteReport, one) for one in args["directories"]):
+        one = known.get(report.directory)
+        if one is None or one.recorded or report.contents is None:
+            continue
+        if one.txn and (one.files, one.bytes) != (report.files, report.bytes):
+            raise InvalidDefinition(
+                f"{table.record.name} {args['partition'] or ''} {one.name}: its commit counted"
+                f" {one.files} files of {one.bytes} bytes, and {report.files} of {report.bytes}"
+                " are there; restore it from a copy of the warehouse"
+            )
+        fresh.append([
+            encode(replace(one, recorded=True, compacted=report.compacted,
+                           versioned=report.versioned)),
+            str(report.contents),
+        ])
+    if fresh:
+        turn.record("recorded", table_id=entity[0], partition=entity[1], directories=fresh)
+    return {"recorded": len(fresh)}
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+def _record(state: State, at: int, body: Body) -> None:
+    entity: Entity = (body["table_id"], body["partition"])
+    known = state.directories.setdefault(entity, {})
+    for encoded, contents in body["directories"]:
+        one = decode(EntityDirectory, encoded)
+        # A compaction may have made it obsolete between the look and now; that stays.
+        known[one.name] = replace(
+            known[one.name], recorded=True, compacted=one.compacted, versioned=one.versioned)
+        state.contents.setdefault(entity, {})[one.name] = contents
+    if all(one.recorded for one in known.values()):
+        state.unrecorded.discard(entity)
+
+
+APPLY = {"recorded": _record}
+
+READS = {"manifest": manifest, "recorded_now": recorded_now, "unrecorded": unrecorded}
+
+HANDLERS = {"record_files": record}

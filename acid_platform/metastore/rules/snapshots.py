@@ -1,0 +1,129 @@
+"""What a transaction sees: transaction lists, write id lists, watermarks (S rules, P4, P5, C41)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+
+from acid_platform.metastore.rules.state import State, Table, Txn
+from acid_platform.transactions import (
+    CompactorWriteIdList,
+    TxnType,
+    ValidTxnList,
+    ValidWriteIdList,
+)
+
+
+def txn_list(state: State) -> ValidTxnList:
+    """The list now; READ_ONLY transactions are left out (S1)."""
+    return _list_at(state, state.next_moment)
+
+
+def snapshot(state: State, txn: Txn) -> ValidTxnList | None:
+    """The list as an open transaction saw it when it took its snapshot, if it has (S2, S4).
+
+    It is found anew from who was open at that moment: a list in each transaction would take the
+    square of their number.
+    """
+    if txn.taken:
+        return _list_at(state, txn.taken).for_reader(txn.txn_id)
+    return txn.snapshot
+
+
+def _list_at(state: State, moment: int) -> ValidTxnList:
+    opened: list[int] = []
+    aborted: list[int] = []
+    for txn in state.txns.values():
+        if txn.kind is not TxnType.READ_ONLY:
+            (opened if txn.is_open or txn.closed > moment else aborted).append(txn.txn_id)
+    for one in reversed(state.departed):
+        if one.gone <= moment:
+            break
+        (opened if one.closed > moment else aborted).append(one.txn_id)
+    return ValidTxnList.of(state.last_txn, opened, aborted)
+
+
+def first_snapshot(state: State) -> Callable[[int], int]:
+    """Of the open transactions above an id, the moment of the first snapshot."""
+    takers = sorted((txn.txn_id, txn.taken) for txn in state.open_txns() if txn.taken)
+    ids = [txn_id for txn_id, _ in takers]
+    moments = (state.next_moment, *(taken for _, taken in reversed(takers)))
+    firsts = [*accumulate(moments, min)][::-1]
+    return lambda txn_id: firsts[bisect_right(ids, txn_id)]
+
+
+def write_ids(table: Table, txns: ValidTxnList) -> ValidWriteIdList:
+    """The write ids of a table that belong to the transactions in the list (S7 to S9, P4, P5)."""
+    high, above = table.purged, []
+    for row in reversed(table.writes):
+        if row.txn_id <= txns.high_watermark:
+            high = max(high, row.write_id)
+        else:
+            above.append(row.write_id)
+        # Below this row no transaction above the watermark existed yet.
+        if row.last_txn <= txns.high_watermark:
+            break
+    by_txn = table.by_txn
+    aborted = {one for one in table.aborted if one <= high}
+    aborted.update(by_txn[txn] for txn in txns.aborted if txn in by_txn and by_txn[txn] <= high)
+    hidden = {by_txn[txn] for txn in txns.open if txn in by_txn and by_txn[txn] <= high}
+    hidden.update(one for one in above if one < high)
+    hidden.update(one for one in table.doubtful if one <= high)
+    return ValidWriteIdList.of(table.record.name, high, hidden - aborted, aborted)
+
+
+def compactor_list(state: State, table: Table, txns: ValidTxnList | None = None
+                   ) -> CompactorWriteIdList:
+    """What a compaction of the table may merge (S16); without a list, as of now (me = 0)."""
+    return write_ids(table, txns or txn_list(state)).for_compactor()
+
+
+def low_mark(state: State) -> int:
+    """All transactions below it have ended in every snapshot that is open (T45)."""
+    first = first_snapshot(state)
+    marks = [state.next_txn]
+    for txn in state.txns.values():
+        if txn.is_open or first(txn.txn_id) < txn.closed:
+            marks.append(txn.txn_id)
+        if txn.snapshot is not None:
+            marks.append(txn.snapshot.min_open)
+    marks += [one.txn_id for one in state.departed if first(one.txn_id) < one.closed]
+    return min(marks)
+
+
+def holders(state: State, table_id: int, below: int) -> list[Txn]:
+    """Open transactions under `below` that may need old files of the table (C41, C42).
+
+    With `acid.cleaner.watermark=global` every open transaction counts, else those that asked for
+    the table.
+    """
+    everyone = state.settings.text("acid.cleaner.watermark") == "global"
+    return [
+        txn for txn in state.open_txns()
+        if txn.txn_id < below and (everyone or txn.all_tables or table_id in txn.needs.values())
+    ]
+
+
+def cleaner_lists(
+    state: State, table: Table, watermark: int, highest_write_id: int
+) -> tuple[ValidTxnList, ValidWriteIdList]:
+    """The Cleaner's lists (S17): only what every open snapshot of the table sees counts as valid.
+
+    `watermark` is the lowest transaction whose snapshot has to be spared. Compactions that
+    committed but are not yet seen by all are excepted as open. Aborted write ids above
+    `highest_write_id` stay in the list, so that their directories can go (C46).
+    """
+    high = watermark - 1
+    unsafe = {
+        row.txn_id for row in state.queue.values()
+        if row.table_id == table.record.table_id and row.txn_id and row.next_txn_id > watermark
+    }
+    opened = {txn.txn_id for txn in state.open_txns() if txn.txn_id <= high} | unsafe
+    aborted = {txn.txn_id for txn in state.aborted_txns() if txn.txn_id <= high}
+    txns = ValidTxnList.of(high, (one for one in opened if one <= high), aborted)
+    listed = write_ids(table, txns)
+    top = min(listed.high_watermark, highest_write_id)
+    return txns, ValidWriteIdList.of(
+        listed.table, top, (one for one in listed.open if one <= top), table.aborted
+    )

@@ -1,0 +1,377 @@
+"""What the metastore keeps in memory, and nothing else: no decision, no clock, no I/O.
+
+`State` changes only by events (turn.py), apart from heartbeats, read times and the leases of
+services. Those, and all timers, count by the steady clock and are not kept over a restart: every
+open transaction gets one fresh timeout (P7, timers.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from acid_platform.config import Settings
+from acid_platform.errors import NoSuchTable
+from acid_platform.metastore.names import table_name
+from acid_platform.metastore.records import (
+    CompactionTask,
+    EntityDirectory,
+    ErasureTask,
+    HistoryRow,
+    PartitionRecord,
+    TableRecord,
+    ViewRecord,
+)
+from acid_platform.metastore.rules.timers import NEVER, Timers
+from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList
+from acid_platform.transactions.conflicts import Committed
+from acid_platform.transactions.locks import LockComponent, LockType
+
+Entity = tuple[int, str | None]
+"""Table id and partition (None: unpartitioned, or dynamic partitions not yet known)."""
+
+EntityDirectories = dict[str, EntityDirectory]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteIdRow:
+    """A write id and its transaction; `last_txn` was the highest transaction id by then."""
+
+    write_id: int
+    txn_id: int
+    last_txn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """How a table was declared until the moment of a change (P28)."""
+
+    record: TableRecord
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierView:
+    """A view until the moment at which it was replaced or dropped (P28)."""
+
+    view: ViewRecord
+    until: int
+
+
+@dataclass(slots=True)
+class Table:
+    """A table's declaration and counters."""
+
+    record: TableRecord
+    next_write_id: int = 1
+    purged: int = 0
+    """Highest write id whose mapping was purged (P5)."""
+    forgotten: int = 0
+    """Highest aborted write id that was forgotten (P4): the floor of new partitions."""
+    cleaned_upto: int = 0
+    """Transactions below it that never asked for this table may miss files (P11)."""
+    writes: list[WriteIdRow] = field(default_factory=list)
+    """Mapping of write ids to transactions, ascending by write id, without purged rows."""
+    by_txn: dict[int, int] = field(default_factory=dict)
+    aborted: set[int] = field(default_factory=set)
+    """Aborted write ids that a file may still carry (P4)."""
+    doubtful: set[int] = field(default_factory=set)
+    """Write ids given after the backup that was restored: hidden until they are resolved (P24)."""
+    partitions: dict[str, PartitionRecord] = field(default_factory=dict)
+    floors: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Highest write ids when a partition of this name was dropped, ascending (P22)."""
+    earlier: list[Earlier] = field(default_factory=list)
+    """Declarations that an open snapshot may still see, oldest first (P28)."""
+    dropped_partitions: list[PartitionRecord] = field(default_factory=list)
+    """The same of partitions."""
+    dropped: int = 0
+    """Moment of its drop."""
+
+    def at(self, moment: int) -> TableRecord | None:
+        """As a snapshot of this moment sees it, if it was there (P28)."""
+        if self.dropped and self.dropped <= moment:
+            return None
+        if self.record.version <= moment:
+            return self.record
+        return next((one.record for one in self.earlier
+                     if one.record.version <= moment < one.until), None)
+
+    @property
+    def last_write_id(self) -> int:
+        return self.next_write_id - 1
+
+    def entities(self) -> list[Entity]:
+        table_id = self.record.table_id
+        if self.record.partitioned:
+            return [(table_id, name) for name in self.partitions]
+        return [(table_id, None)]
+
+
+@dataclass(frozen=True, slots=True)
+class Txn:
+    """A transaction that is open, or aborted with data that the Cleaner has not removed (T46).
+
+    A change is another value, so that a fold sees what differs from the last one.
+    """
+
+    txn_id: int
+    kind: TxnType
+    state: TxnState
+    started: int
+    user: str = ""
+    host: str = ""
+    agent: str = ""
+    run_id: str = ""
+    description: str = ""
+    all_tables: bool = False
+    needs: dict[str, int] = field(default_factory=dict)
+    """Tables whose files it may read, by the name it asked with: the Cleaner waits (C41)."""
+    wrote: tuple[int, ...] = ()
+    """Tables in which it has a write id."""
+    taken: int = 0
+    """Moment of its snapshot; 0 while it has none."""
+    closed: int = 0
+    """Moment of its abort."""
+    snapshot: ValidTxnList | None = None
+    """Of one that was open when its file had schema version 2: the list itself."""
+    ended: int = 0
+    reason: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is TxnState.OPEN
+
+    @property
+    def has_snapshot(self) -> bool:
+        return self.taken > 0 or self.snapshot is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """A writer that `txns` no longer has, but perhaps a snapshot (S4): it was open before the
+    moment `closed`, and aborted with data not yet cleaned from then until `gone`."""
+
+    txn_id: int
+    closed: int
+    gone: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A transaction that has ended, as it is kept for `outcome` (P3)."""
+
+    txn_id: int
+    state: TxnState
+    kind: TxnType
+    started: int
+    ended: int
+    commit_id: int
+    user: str
+    host: str
+    agent: str
+    run_id: str
+    description: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The reply to a mutating request (P3)."""
+
+    request_id: str
+    txn_id: int
+    op: str
+    reply: dict[str, Any]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """What a transaction touches (TXN_COMPONENTS, T24); `write_id` 0 while it waits for locks."""
+
+    txn_id: int
+    table_id: int
+    partition: str | None
+    operation: Operation
+    write_id: int = 0
+    dynamic: bool = False
+    cleaned: bool = False
+    """Its files are gone, but a late one of an aborted compaction could still appear (P4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockEntry:
+    """One lock request: all of its components are granted together or wait together (L3)."""
+
+    ext: int
+    txn_id: int
+    acquired: bool
+    components: tuple[LockComponent, ...]
+    touches: tuple[Component, ...]
+    request_id: str
+    begun: bool
+    """The request opened the transaction, so that a timeout aborts it."""
+    requested: int
+    deadline: int
+    """When the wait is over if the wall clock is not moved; the timer counts (timers.py)."""
+    tables: dict[str, int]
+    """What the names meant when the request came."""
+    acquired_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """After how many failures, and when, to clean again."""
+
+    attempts: int
+    at: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLease:
+    """Who runs the cycle of a service, and when it last said so by the steady clock (P9)."""
+
+    holder: str
+    renewed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Of the warehouse; `placed`: its root carries it (P31)."""
+
+    id: str
+    placed: bool = False
+
+
+@dataclass(slots=True)
+class Gauge:
+    """How many transactions are open, as last counted (T2), when by the steady clock."""
+
+    open: int = 0
+    counted_at: int = NEVER
+    refusing: bool = False
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that the metastore knows."""
+
+    settings: Settings = field(default_factory=Settings.of)
+    identity: Identity | None = None
+    next_txn: int = 1
+    next_lock: int = 1
+    next_table: int = 1
+    next_compaction: int = 1
+    next_moment: int = 1
+    """Counts snapshots, ends of writers and declarations, which tells which came first."""
+    longest_timeout: int = 0
+    """Milliseconds: a `hive.txn.timeout` of before that clients may not know to be over (P29)."""
+    databases: dict[str, int] = field(default_factory=lambda: {"default": 0})
+    tables: dict[int, Table] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
+    dropped_tables: dict[int, Table] = field(default_factory=dict)
+    """Until no open snapshot is older, and the Cleaner has removed the files (P22, P28)."""
+    views: dict[str, ViewRecord] = field(default_factory=dict)
+    earlier_views: list[EarlierView] = field(default_factory=list)
+    locations: dict[str, int] = field(default_factory=dict)
+    """Of dropped tables and partitions the highest write id that their files may have (P22)."""
+    txns: dict[int, Txn] = field(default_factory=dict)
+    departed: list[Departed] = field(default_factory=list)
+    """Ascending by `gone`."""
+    components: dict[int, list[Component]] = field(default_factory=dict)
+    write_set: dict[int, dict[str | None, list[Committed]]] = field(default_factory=dict)
+    """Committed updates, deletes and overwrites, by table and partition."""
+    inserts: dict[int, dict[str | None, list[Committed]]] = field(default_factory=dict)
+    """The last committed inserts, at most two of an entity (P30)."""
+    locks: dict[int, LockEntry] = field(default_factory=dict)
+    locks_by_name: dict[tuple[str, LockType], dict[int, LockEntry]] = field(default_factory=dict)
+    """By the name of the database or table, and how it is locked."""
+    locks_by_txn: dict[int, list[int]] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    """Lock requests that are not granted: request id to lock id, in the order of the queue."""
+    queue: dict[int, CompactionTask] = field(default_factory=dict)
+    past: dict[Entity, list[CompactionTask]] = field(default_factory=dict)
+    """History of compactions per entity, oldest first."""
+    erasures: dict[int, ErasureTask] = field(default_factory=dict)
+    directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
+    dropped_directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
+    """Of dropped tables and partitions, for as long as these are kept (P28)."""
+    contents: dict[Entity, dict[str, str]] = field(default_factory=dict)
+    """Files of directories by the directory's name, recorded since the last fold; those of older
+    ones are in the store (P26)."""
+    unrecorded: set[Entity] = field(default_factory=set)
+    """Entities with directories whose files an older version did not record."""
+    cleaning: dict[Entity, int] = field(default_factory=dict)
+    """Entities that a Cleaner works on, since when by the wall clock (P21)."""
+    retries: dict[Entity, Retry] = field(default_factory=dict)
+    """Cleanings of aborted transactions that wait (C54)."""
+    changed: dict[Entity, int] = field(default_factory=dict)
+    """The moment when an entity last gained a directory or lost an open write: since `awake`, if at
+    all (C1)."""
+    awake: int = 0
+    """The moment when this memory was made of the file."""
+
+    ended: dict[int, Ended] = field(default_factory=dict)
+    """Since the last fold, like `outcomes` and `written`; older ones are in the store."""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    written: list[HistoryRow] = field(default_factory=list)
+
+    timers: Timers = field(default_factory=Timers)
+    heartbeats: dict[int, int] = field(default_factory=dict)
+    """Of each open transaction the last one; who is silent longest comes first."""
+    lock_beats: dict[int, int] = field(default_factory=dict)
+    """Of locks without a transaction, by their id (T16)."""
+    reads: dict[int, int] = field(default_factory=dict)
+    """Of each open READ_ONLY transaction the last one; who read longest ago comes first."""
+    leases: dict[str, ServiceLease] = field(default_factory=dict)
+    gauge: Gauge = field(default_factory=Gauge)
+
+    @property
+    def last_txn(self) -> int:
+        return self.next_txn - 1
+
+    def moment(self) -> int:
+        """The next moment, which nothing else has."""
+        self.next_moment += 1
+        return self.next_moment - 1
+
+    def open_txns(self) -> Iterator[Txn]:
+        return (txn for txn in self.txns.values() if txn.is_open)
+
+    def aborted_txns(self) -> Iterator[Txn]:
+        return (txn for txn in self.txns.values() if not txn.is_open)
+
+    def table(self, name: str) -> Table:
+        """Raises NoSuchTable."""
+        table_id = self.names.get(table_name(name))
+        if table_id is None:
+            near = get_close_matches(table_name(name), self.names, 2)
+            hint = f"did you mean {' or '.join(near)}?" if near else "create it, or see tables()"
+            raise NoSuchTable(f"there is no table {table_name(name)}; {hint}")
+        return self.tables[table_id]
+
+    def known_table(self, table_id: int) -> Table | None:
+        """Also one that was dropped, while snapshots may see it (P28)."""
+        return self.tables.get(table_id) or self.dropped_tables.get(table_id)
+
+    def known_tables(self) -> Iterator[Table]:
+        yield from self.tables.values()
+        yield from self.dropped_tables.values()
+
+    def name_of(self, table_id: int) -> str:
+        table = self.known_table(table_id)
+        return table.record.name if table else f"#{table_id}"
+
+
+def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending, disjoint ranges that hold exactly these ids."""
+    found: list[tuple[int, int]] = []
+    for one in sorted(ids):
+        if found and found[-1][1] == one - 1:
+            found[-1] = (found[-1][0], one)
+        else:
+            found.append((one, one))
+    return found

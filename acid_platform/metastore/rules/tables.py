@@ -1,0 +1,425 @@
+"""Databases, tables, partitions and settings: what is declared (P8, P22, P24)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.errors import (
+    InvalidDefinition,
+    LockNotAcquired,
+    NoSuchPartition,
+    NoSuchTable,
+    TableExists,
+    Terminal,
+)
+from acid_platform.layout.declared import refuse_path_trouble
+from acid_platform.layout.partitions import parse_partition, partition_name
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.names import table_name
+from acid_platform.metastore.records import (
+    CompactionTask,
+    EntityDirectory,
+    PartitionRecord,
+    TableRecord,
+    WriteReport,
+)
+from acid_platform.metastore.rules import write_set
+from acid_platform.metastore.rules.declared import require_version
+from acid_platform.metastore.rules.foreign import refuse_foreign
+from acid_platform.metastore.rules.state import (
+    Component,
+    Earlier,
+    Entity,
+    State,
+    Table,
+)
+from acid_platform.metastore.rules.timers import patience
+from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.transactions import Operation
+from acid_platform.transactions.conflicts import Committed
+from acid_platform.transactions.locks import LockType
+
+# --- decisions --------------------------------------------------------------------------------
+
+
+def set_value(turn: Turn, args: Body) -> dict[str, Any]:
+    """Answers the interval of heartbeats from now on. Raises SettingRefused."""
+    turn.state.settings.with_value(args["name"], args["value"])
+    turn.record("set", name=args["name"], value=args["value"])
+    return {"heartbeat": turn.state.settings.heartbeat_interval}
+
+
+def create_database(turn: Turn, args: Body) -> dict[str, Any]:
+    name = args["name"].lower()
+    if name in turn.state.databases:
+        if args["if_not_exists"]:
+            return {}
+        raise TableExists(f"database {name} exists; use if_not_exists, or another name")
+    refuse_path_trouble("the name of a database", name)
+    if "." in name:
+        raise InvalidDefinition(f"the name of a database {name!r} holds a dot; take another name")
+    turn.record("database", name=name)
+    return {}
+
+
+def drop_database(turn: Turn, args: Body) -> dict[str, Any]:
+    name = args["name"].lower()
+    if name not in turn.state.databases:
+        raise NoSuchTable(f"there is no database {name}; see databases()")
+    known = (*turn.state.names, *turn.state.views)
+    inside = sorted(one for one in known if one.startswith(f"{name}."))
+    if name == "default" or inside:
+        what = "is always there" if name == "default" else f"holds {', '.join(inside)}; drop them"
+        raise InvalidDefinition(f"database {name} can't be dropped: it {what}")
+    turn.record("database_dropped", name=name)
+    return {}
+
+
+def create_table(turn: Turn, args: Body, adopted: bool = False) -> dict[str, Any]:
+    """Raises TableExists, InvalidDefinition, LockNotAcquired while the location is being removed.
+    """
+    record = decode(TableRecord, {"table_id": 0, **args["table"]})
+    name = table_name(record.name)
+    if name in turn.state.names:
+        if args["if_not_exists"]:
+            return {"table": encode(turn.state.table(name).record)}
+        raise TableExists(f"table {name} exists; use if_not_exists, or another name")
+    _refuse_view(turn.state, name)
+    _check_declaration(turn.state, name, record)
+    _check_cleaning(turn, record.location)
+    floor = 0 if adopted else turn.state.locations.get(record.location, 0)
+    record = replace(
+        record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
+    )
+    turn.record("table", table=encode(record))
+    return {"table": encode(turn.state.tables[record.table_id].record)}
+
+
+def adopt_table(turn: Turn, args: Body) -> dict[str, Any]:
+    """Registers a directory that is there, and seeds the counters above what it holds (P24).
+
+    `write_id` and `txn_id` are the highest ids found; `aborted` are the write ids that the given
+    snapshot excludes. Raises TableExists, InvalidDefinition.
+    """
+    where = args["table"]["location"]
+    if any(row.properties.get("location") == where for row in turn.state.queue.values()):
+        raise LockNotAcquired(f"{where} is still to be removed after the drop of a table: the"
+                              " Cleaner would take the files; move them elsewhere and adopt them")
+    answer = create_table(turn, {"table": args["table"], "if_not_exists": False}, adopted=True)
+    table_id = answer["table"]["table_id"]
+    reports = [decode(WriteReport, one) for one in args["directories"]]
+    partitions = {*args["partitions"], *(one.partition for one in reports if one.partition)}
+    turn.record(
+        "adopted",
+        table_id=table_id,
+        write_id=args["write_id"],
+        txn_id=args["txn_id"],
+        aborted=args["aborted"],
+        partitions=sorted(partitions),
+        directories=[
+            [one.partition, encode(EntityDirectory.of(one, 0)), one.contents_text]
+            for one in reports
+        ],
+    )
+    return answer
+
+
+def _refuse_view(state: State, name: str) -> None:
+    if name in state.views:
+        raise TableExists(f"{name} is a view; drop it, or use another name")
+
+
+def _check_declaration(state: State, name: str, record: TableRecord) -> None:
+    db, _, short = name.partition(".")
+    if db not in state.databases:
+        raise InvalidDefinition(f"there is no database {db}; create_database({db!r}) first")
+    if not short or "." in short or not record.location:
+        raise InvalidDefinition(f"{name!r} needs a name of the form db.table and a location")
+    refuse_path_trouble("the name of a table", short)
+    columns = _check_columns(name, record)
+    unknown = [one for one in record.bucket_columns if one.lower() not in columns]
+    if unknown or bool(record.bucket_columns) != (record.bucket_count > 0):
+        raise InvalidDefinition(
+            f"{name}: buckets need columns of the table and a number of at least 1"
+            f" (columns {list(record.bucket_columns)}, number {record.bucket_count})"
+        )
+    for other in state.tables.values():
+        if other.record.location == record.location:
+            raise InvalidDefinition(
+                f"{name}: {record.location} is the location of {other.record.name}"
+            )
+
+
+def _check_cleaning(turn: Turn, location: str) -> None:
+    """A Cleaner that is removing a dropped table there would take the new one's files too (P22)."""
+    for row in turn.state.queue.values():
+        if row.properties.get("location") == location and being_cleaned(
+            turn.state, (row.table_id, row.partition)
+        ):
+            raise LockNotAcquired(
+                f"{location} is being removed after the drop of {row.table}; try again in a moment"
+            )
+
+
+def being_cleaned(state: State, entity: Entity) -> bool:
+    """Whether a Cleaner is at work there; one that died is waited for one transaction timeout."""
+    started = state.timers.cleaned_since.get(entity)
+    return started is not None and state.timers.now - started < patience(state, started)
+
+
+def _check_columns(name: str, record: TableRecord) -> list[str]:
+    columns = [one.lower() for one, _ in (*record.columns, *record.partition_columns)]
+    if not record.columns or len(set(columns)) < len(columns):
+        raise InvalidDefinition(f"{name} needs columns, each with a name of its own: {columns}")
+    for column in columns:
+        refuse_path_trouble(f"{name}: the name of a column", column)
+    return columns
+
+
+def alter_table(turn: Turn, args: Body) -> dict[str, Any]:
+    """A property of None is removed; `read` is the table id and version that the change was made
+    for, if it matters (P28).
+
+    Raises NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged.
+    """
+    record = turn.state.table(args["name"]).record
+    require_version(record, args.get("read"))
+    if args["rename"] is not None:
+        name = table_name(args["rename"])
+        if name in turn.state.names:
+            raise TableExists(f"{record.name} can't become {name}: that table exists")
+        _refuse_view(turn.state, name)
+        if name.partition(".")[0] not in turn.state.databases:
+            raise InvalidDefinition(f"{record.name} can't become {name}: no such database")
+        if "." in name.partition(".")[2]:
+            raise InvalidDefinition(f"{record.name} can't become {name!r}: it is no db.table")
+        refuse_path_trouble("the name of a table", name.partition(".")[2])
+        record = replace(record, name=name)
+    if args["columns"] is not None:
+        record = replace(record, columns=tuple((one, kind) for one, kind in args["columns"]))
+        _check_columns(record.name, record)
+    if args["properties"] is not None:
+        merged = {**record.properties, **args["properties"]}
+        kept = {key: value for key, value in merged.items() if value is not None}
+        record = replace(record, properties=kept)
+    turn.record("altered", table=encode(record))
+    return {"table": encode(turn.state.tables[record.table_id].record)}
+
+
+def add_partitions(turn: Turn, args: Body) -> dict[str, Any]:
+    """Registers partitions; those that exist are left alone. Raises NoSuchPartition."""
+    table = turn.state.table(args["name"])
+    names = [normal_partition(table, one) for one in args["partitions"]]
+    new = [one for one in dict.fromkeys(names) if one not in table.partitions]
+    if new:
+        turn.record("partitions", table_id=table.record.table_id, names=new)
+    return {"added": new}
+
+
+def normal_partition(table: Table, name: str) -> str:
+    """The partition with lower case keys (T24). Raises NoSuchPartition if the columns differ."""
+    columns = tuple(one for one, _ in table.record.partition_columns)
+    found = _normal(name, columns)
+    if found is None:
+        raise NoSuchPartition(
+            f"{name!r} is no partition of {table.record.name}, which is partitioned by"
+            f" {list(columns) or 'nothing'}"
+        )
+    return found
+
+
+@lru_cache(4096)
+def _normal(name: str, columns: tuple[str, ...]) -> str | None:
+    """Asked twice in every transaction, mostly for the same partitions."""
+    values = parse_partition(name, list(columns)) if columns else None
+    return None if values is None else partition_name(dict(zip(columns, values, strict=True)))
+
+
+def drop(turn: Turn, args: Body) -> None:
+    """Takes a table or partition out; the Cleaner removes the files under C41 (P22). Those of a
+    foreign table stay (P31).
+
+    The drop of a partition takes a write id: who sees that one sees nothing at or below it. The
+    caller commits the transaction. Raises NoSuchTable, NoSuchPartition, ForeignLocation, Terminal
+    without lock.
+    """
+    state, txn_id = turn.state, args["txn"]
+    table = state.table(args["name"])
+    partition = args["partition"]
+    if partition is not None:
+        refuse_foreign(table, "DROP PARTITION")
+        partition = normal_partition(table, partition)
+        if partition not in table.partitions:
+            raise NoSuchPartition(f"{table.record.name} has no partition {partition}")
+    held = [
+        component
+        for ext in state.locks_by_txn.get(txn_id, [])
+        if state.locks[ext].acquired
+        for component in state.locks[ext].components
+    ]
+    if not any(
+        f"{one.db}.{one.table}" == table.record.name
+        and one.lock is LockType.EXCLUSIVE
+        and one.partition in (None, partition)
+        for one in held
+    ):
+        raise Terminal(f"transaction {txn_id} drops {table.record.name} without EXCLUSIVE lock")
+    if partition is not None:
+        turn.record(
+            "write_id", txn=txn_id, table_id=table.record.table_id,
+            write_id=table.next_write_id, needs=[],
+        )
+    location = table.record.location
+    row = CompactionTask(
+        id=state.next_compaction, table=table.record.name, table_id=table.record.table_id,
+        partition=partition, kind=CompactionKind.MAJOR, state=CompactionState.READY_FOR_CLEANING,
+        properties={"location": location if partition is None else f"{location}/{partition}"},
+        enqueued=turn.now, txn_id=txn_id, next_txn_id=state.next_txn,
+        highest_write_id=table.last_write_id, commit_time=turn.now,
+    )
+    turn.record("dropped", row=encode(row), commit_id=state.last_txn)
+
+
+# --- effects ----------------------------------------------------------------------------------
+
+
+def _set(state: State, at: int, body: Body) -> None:
+    before = state.settings.integer("hive.txn.timeout")
+    state.settings = state.settings.with_value(body["name"], body["value"])
+    told = next(state.open_txns(), None) or state.locks or state.cleaning
+    if told and state.settings.integer("hive.txn.timeout") < before:
+        state.longest_timeout = max(state.longest_timeout, before)
+        state.timers.shortened = state.timers.now
+
+
+def _database(state: State, at: int, body: Body) -> None:
+    state.databases[body["name"]] = at
+
+
+def _database_dropped(state: State, at: int, body: Body) -> None:
+    del state.databases[body["name"]]
+
+
+def _table(state: State, at: int, body: Body) -> None:
+    record = replace(decode(TableRecord, body["table"]), version=state.moment())
+    state.next_table = record.table_id + 1
+    state.tables[record.table_id] = Table(
+        record, next_write_id=record.floor + 1, purged=record.floor
+    )
+    state.names[record.name] = record.table_id
+
+
+def _altered(state: State, at: int, body: Body) -> None:
+    record = replace(decode(TableRecord, body["table"]), version=state.moment())
+    table = state.tables[record.table_id]
+    del state.names[table.record.name]
+    state.names[record.name] = record.table_id
+    table.earlier.append(Earlier(table.record, record.version))
+    table.record = record
+    for row in state.queue.values():
+        # A Worker goes by the name; what is to be removed after a drop goes by its location.
+        if row.table_id == record.table_id and "location" not in row.properties:
+            state.queue[row.id] = replace(row, table=record.name)
+    # Thresholds are properties (C22).
+    state.changed |= dict.fromkeys(table.entities(), state.next_moment)
+
+
+def _adopted(state: State, at: int, body: Body) -> None:
+    table = state.tables[body["table_id"]]
+    state.next_txn = max(state.next_txn, body["txn_id"] + 1)
+    table.next_write_id = max(table.next_write_id, body["write_id"] + 1)
+    table.purged = table.last_write_id
+    table.aborted.update(body["aborted"])
+    register_partitions(state, table, body["partitions"])
+    for partition, directory, *contents in body["directories"]:
+        one, entity = decode(EntityDirectory, directory), (body["table_id"], partition)
+        state.directories.setdefault(entity, {})[one.name] = one
+        if contents and contents[0] is not None:
+            state.contents.setdefault(entity, {})[one.name] = contents[0]
+        else:
+            state.unrecorded.add(entity)
+    state.changed |= dict.fromkeys(table.entities(), state.next_moment)
+
+
+def _partitions(state: State, at: int, body: Body) -> None:
+    register_partitions(state, state.tables[body["table_id"]], body["names"])
+
+
+def register_partitions(state: State, table: Table, names: list[str]) -> None:
+    """A new partition sees nothing of write ids that were forgotten or dropped (P4, P22).
+
+    Of ids forgotten before the last drop only the drop matters: whoever does not see that one reads
+    the partition of then, and its own floors.
+    """
+    new = [name for name in names if name not in table.partitions]
+    if new:
+        added = state.moment()
+        for name in new:
+            floors = table.floors.get(name, ())
+            if table.forgotten > max(floors, default=0):
+                floors = (*floors, table.forgotten)
+            table.partitions[name] = PartitionRecord(name, floors, added)
+
+
+def _dropped(state: State, at: int, body: Body) -> None:
+    row = decode(CompactionTask, body["row"])
+    table, location = state.tables[row.table_id], row.properties["location"]
+    if not table.record.foreign:
+        state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
+    if row.partition is None:
+        del state.tables[row.table_id], state.names[table.record.name]
+        state.dropped_tables[row.table_id] = table
+        table.dropped = state.moment()
+        write_set.forget_table(state, row.table_id)
+    else:
+        # Created again it sees nothing of before; a writer with an older write id has to conflict.
+        former = table.partitions.pop(row.partition)
+        table.dropped_partitions.append(replace(former, dropped=state.moment()))
+        table.floors[row.partition] = (*former.floors, row.highest_write_id)
+        write_set.put_drop(state, Committed(
+            row.table_id, row.partition, Operation.OVERWRITE, row.txn_id, body["commit_id"],
+            row.highest_write_id,
+        ))
+
+    def gone(table_id: int, partition: str | None) -> bool:
+        return table_id == row.table_id and row.partition in (None, partition)
+
+    for entity in [one for one in state.directories if gone(*one)]:
+        # Older snapshots need them until they end (P28).
+        kept = state.dropped_directories.setdefault(entity, {})
+        kept.update(state.directories.pop(entity))
+    state.past = {key: one for key, one in state.past.items() if not gone(*key)}
+    state.queue = {
+        key: one for key, one in state.queue.items()
+        if "location" in one.properties or not gone(one.table_id, one.partition)
+    }
+    for txn_id, components in list(state.components.items()):
+        state.components[txn_id] = [one for one in components if not _of(one, row)]
+    state.next_compaction = row.id + 1
+    if not table.record.foreign:  # else its files stay, whoever's they are (P31)
+        state.queue[row.id] = row
+        since = {**state.timers.row_since, row.id: state.timers.now}
+        state.timers.row_since = {key: one for key, one in since.items() if key in state.queue}
+
+
+def _of(component: Component, row: CompactionTask) -> bool:
+    same = component.table_id == row.table_id
+    whole = row.partition is None
+    return same and (whole or component.partition == row.partition) and (
+        component.operation is not Operation.COMPACT or whole
+    )
+
+
+APPLY = {
+    "set": _set, "database": _database, "database_dropped": _database_dropped, "table": _table,
+    "altered": _altered, "adopted": _adopted, "partitions": _partitions, "dropped": _dropped,
+}
+
+HANDLERS = {
+    "set": set_value, "create_database": create_database, "drop_database": drop_database,
+    "create_table": create_table, "adopt_table": adopt_table, "alter_table": alter_table,
+    "add_partitions": add_partitions,
+}

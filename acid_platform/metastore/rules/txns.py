@@ -1,0 +1,297 @@
+"""Transactions while they are open: begin, locks, snapshots, heartbeats (T1 to T22, P12)."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
+    NoSuchTxn,
+    ReadOnlyTxn,
+    SnapshotExpired,
+    TooManyOpenTxns,
+    TxnAborted,
+    UnsupportedStatement,
+)
+from acid_platform.metastore.names import table_name
+from acid_platform.metastore.records import ClientInfo
+from acid_platform.metastore.rules import locking
+from acid_platform.metastore.rules.declared import seen_table, unchanged
+from acid_platform.metastore.rules.snapshots import snapshot, write_ids
+from acid_platform.metastore.rules.state import State, Txn
+from acid_platform.metastore.rules.timers import touch
+from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.transactions import TxnState, TxnType
+
+_INFO = tuple(one.name for one in fields(ClientInfo))
+
+# --- open and list ------------------------------------------------------------------------------
+
+
+def begin(turn: Turn, args: Body) -> dict[str, Any]:
+    """Opens, locks, allocates write ids and takes the snapshot in one turn.
+
+    `tables` (READ_ONLY) are those that the snapshot will be asked for; None means all, an empty
+    list that each is registered when it is asked for. Raises TooManyOpenTxns (T2) and what
+    `locking.enqueue` raises, after aborting the transaction.
+    """
+    check_limit(turn.state, turn.steady, 1)
+    txn = open_txn(turn, kind_of(args["kind"]), args["info"], args["tables"] is None)
+    try:
+        if args["locks"]:
+            locking.enqueue(turn, txn, args, begun=True)
+        else:
+            needs = {
+                table_name(name): turn.state.table(name).record.table_id
+                for name in args["tables"] or ()
+            }
+            turn.record("snapshot", txn=txn.txn_id, needs=needs)
+    except AcidError as error:
+        turn.record("abort", txn=txn.txn_id, reason=str(error))
+        raise
+    return {"txn": txn.txn_id, "ext": turn.state.next_lock - 1 if args["locks"] else 0}
+
+
+def open_batch(turn: Turn, args: Body) -> dict[str, Any]:
+    """Several at once, at most `hive.txn.max.open.batch` of them (T1): use the ids of the answer.
+    """
+    wanted = args["count"]
+    if wanted <= 0:
+        raise InvalidDefinition(f"{wanted} transactions can't be opened; ask for at least 1")
+    count = min(wanted, turn.state.settings.integer("hive.txn.max.open.batch"))
+    check_limit(turn.state, turn.steady, count)
+    ids = []
+    for _ in range(count):
+        txn = open_txn(turn, kind_of(args["kind"]), args["info"], False)
+        turn.record("snapshot", txn=txn.txn_id, needs={})
+        ids.append(txn.txn_id)
+    return {"txns": ids}
+
+
+def check_limit(state: State, now: int, count: int) -> None:
+    """T2: refused from the limit on until the count is below 90 % of it."""
+    limit = state.settings.integer("hive.max.open.txns")
+    interval = state.settings.integer("hive.count.open.txns.interval")
+    gauge = state.gauge
+    if now - gauge.counted_at >= interval:
+        gauge.open, gauge.counted_at = len(state.heartbeats), now
+        if gauge.open >= limit:
+            gauge.refusing = True
+        elif gauge.open < limit * 0.9:
+            gauge.refusing = False
+    if gauge.refusing:
+        raise TooManyOpenTxns(
+            f"{gauge.open} transactions are open (limit {limit}); {count} more are accepted below"
+            f" {limit * 0.9:g}: end some, see SHOW TRANSACTIONS"
+        )
+
+
+_NOT_BUILT = {
+    1: "REPL_CREATED", 3: "MATER_VIEW_REBUILD", 5: "SOFT_DELETE", 6: "REBALANCE_COMPACTION",
+}
+"""Hive's other types, by their number."""
+
+
+def kind_of(number: int) -> TxnType:
+    """What a client may begin. Raises UnsupportedStatement for the types that are not built (P1),
+    and for COMPACTION, which a Worker begins with its task (C28)."""
+    if number in (TxnType.DEFAULT.value, TxnType.READ_ONLY.value):
+        return TxnType(number)
+    name = "COMPACTION" if number == TxnType.COMPACTION.value else _NOT_BUILT.get(number, "unknown")
+    raise UnsupportedStatement(
+        f"a transaction of type {name} ({number}) can't be begun here; begin DEFAULT or READ_ONLY"
+    )
+
+
+def open_txn(turn: Turn, kind: TxnType, info: Body, all_tables: bool) -> Txn:
+    txn_id = turn.state.next_txn
+    known = {key: str(value) for key, value in info.items() if key in _INFO}
+    turn.record("open", txn=txn_id, kind=kind.value, all_tables=all_tables, **known)
+    return turn.state.txns[txn_id]
+
+
+def lock(turn: Turn, args: Body) -> dict[str, Any]:
+    txn = require_open(turn, args["txn"])
+    locking.enqueue(turn, txn, args, begun=False)
+    return {"txn": txn.txn_id, "ext": turn.state.next_lock - 1}
+
+
+def granted(state: State, reply: Body) -> dict[str, Any]:
+    """What the client of `begin` and `lock` learns, rebuilt whenever it asks again."""
+    txn = state.txns.get(reply["txn"])
+    seen = snapshot(state, txn) if txn is not None and txn.is_open else None
+    if txn is None or seen is None:
+        raise NoSuchTxn(f"transaction {reply['txn']} has ended; ask for its outcome")
+    entry = state.locks.get(reply["ext"])
+    written = [state.tables[one] for one in txn.wrote if one in state.tables]
+    needed = ((name, state.known_table(one)) for name, one in txn.needs.items())
+    ids = {table.record.name: table.by_txn[txn.txn_id] for table in written}
+    lists = {
+        name: str(write_ids(table, seen)) for name, table in needed if table is not None
+    }
+    return {
+        "txn": txn.txn_id,
+        "valid_txns": str(seen),
+        "write_ids": ids,
+        "lists": lists,
+        "stale": bool(entry and locking.stale(state, txn, entry)),
+        "lost_overwrite": locking.lost_overwrite(state, txn, entry) if entry else "",
+        "interval": state.settings.heartbeat_interval,
+    }
+
+
+def granted_now(turn: Turn, args: Body) -> dict[str, Any]:
+    """What `begin` answers, of a transaction that is open."""
+    require_open(turn, args["txn"])
+    return granted(turn.state, {"txn": args["txn"], "ext": 0})
+
+
+def valid_write_ids(turn: Turn, args: Body) -> dict[str, Any]:
+    """The list of one table under the transaction's snapshot; registers the need (P12).
+
+    Raises SnapshotExpired, NoSuchTable, TxnAborted.
+    """
+    txn = require_open(turn, args["txn"])
+    table, record = seen_table(turn.state, txn, args["table"])
+    locking.check_files(txn, table)
+    name, table_id = record.name, record.table_id
+    if not txn.has_snapshot or (not txn.all_tables and name not in txn.needs):
+        turn.record("snapshot", txn=txn.txn_id, needs={name: table_id})
+    if txn.kind is TxnType.READ_ONLY:
+        touch(turn.state.reads, txn.txn_id, turn.steady)
+    seen = snapshot(turn.state, turn.state.txns[txn.txn_id])
+    assert seen is not None
+    return {"list": str(write_ids(table, seen)), "write_id": table.by_txn.get(txn.txn_id)}
+
+
+def allocate(turn: Turn, args: Body) -> dict[str, Any]:
+    """The write id of the table for this transaction: one, however often it is asked (T17 to T19).
+    """
+    txn = require_open(turn, args["txn"])
+    if txn.kind is not TxnType.DEFAULT:
+        raise ReadOnlyTxn(f"transaction {txn.txn_id} is {txn.kind.name}: it gets no write id (T17)")
+    table = unchanged(turn.state, txn, args["table"])
+    write_id = table.by_txn.get(txn.txn_id)
+    if write_id is None:
+        write_id = table.next_write_id
+        turn.record(
+            "write_id", txn=txn.txn_id, table_id=table.record.table_id, write_id=write_id,
+            needs=[table.record.name] if locking.may_read(txn, table) else [],
+        )
+    return {"write_id": write_id}
+
+
+def allocate_many(turn: Turn, args: Body) -> dict[str, Any]:
+    """Write ids of one table for several transactions, ascending with their ids (T17 to T19).
+
+    All of them get new ones, or all have them already. Raises TxnAborted, NoSuchTxn, ReadOnlyTxn
+    and InvalidDefinition, and then allocates none.
+    """
+    table = turn.state.table(args["table"])
+    ids = sorted(set(args["txns"]))
+    ended = [one for one in ids if one not in turn.state.txns or not turn.state.txns[one].is_open]
+    for one in ended:
+        try:
+            require_open(turn, one)
+        except AcidError as error:
+            raise type(error)(f"transactions {ended} are not open (T17): {error}") from error
+    txns = [turn.state.txns[one] for one in ids]
+    bad = [txn.txn_id for txn in txns if txn.kind is not TxnType.DEFAULT]
+    if bad:
+        raise ReadOnlyTxn(f"transactions {bad} get no write id of {table.record.name} (T17)")
+    for txn in txns:
+        unchanged(turn.state, txn, args["table"])
+    have = [txn.txn_id for txn in txns if txn.txn_id in table.by_txn]
+    if have and len(have) < len(txns):
+        raise InvalidDefinition(
+            f"transactions {have} have write ids of {table.record.name} and the others none (T18);"
+            " ask for either"
+        )
+    for txn in txns:
+        allocate(turn, {"txn": txn.txn_id, "table": args["table"]})
+    return {"write_ids": [[txn.txn_id, table.by_txn[txn.txn_id]] for txn in txns]}
+
+
+# --- alive or not -------------------------------------------------------------------------------
+
+
+def require_open(turn: Turn, txn_id: int) -> Txn:
+    """The open transaction. Raises TxnAborted, SnapshotExpired (a lease), NoSuchTxn (T7)."""
+    txn = turn.state.txns.get(txn_id)
+    if txn is not None and txn.is_open:
+        return txn
+    if txn is not None:
+        raise TxnAborted(f"transaction {txn_id} was aborted: {txn.reason}; begin again")
+    past = turn.ended(txn_id)
+    if past is None:
+        raise NoSuchTxn(f"there is no transaction {txn_id}; begin one")
+    if past.state is TxnState.COMMITTED:
+        raise NoSuchTxn(f"transaction {txn_id} is already committed; begin another")
+    if past.kind is TxnType.READ_ONLY:
+        raise SnapshotExpired(f"read lease {txn_id} has ended: {past.reason}; call read() again")
+    raise TxnAborted(f"transaction {txn_id} was aborted: {past.reason}; begin again")
+
+
+def heartbeat(turn: Turn, args: Body) -> dict[str, Any]:
+    """Never raises: which ids were aborted, which are unknown or committed; the rest live (T8)."""
+    aborted, unknown = [], []
+    for txn_id in args["txns"]:
+        txn = turn.state.txns.get(txn_id)
+        past = None if txn else turn.ended(txn_id)
+        if txn and txn.is_open:
+            touch(turn.state.heartbeats, txn_id, turn.steady)
+        elif txn or (past and past.state is TxnState.ABORTED):
+            aborted.append(txn_id)
+        else:
+            unknown.append(txn_id)
+    interval = turn.state.settings.heartbeat_interval
+    return {"aborted": aborted, "unknown": unknown, "interval": interval}
+
+
+def heartbeat_one(turn: Turn, args: Body) -> dict[str, Any]:
+    """Raises TxnAborted, SnapshotExpired, NoSuchTxn (T7). `read` marks a use of the lease (P12)."""
+    txn = require_open(turn, args["txn"])
+    touch(turn.state.heartbeats, txn.txn_id, turn.steady)
+    if args["read"] and txn.kind is TxnType.READ_ONLY:
+        touch(turn.state.reads, txn.txn_id, turn.steady)
+    return {"interval": turn.state.settings.heartbeat_interval}
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+def _open(state: State, at: int, body: Body) -> None:
+    txn_id = body["txn"]
+    info = {key: body[key] for key in _INFO if key in body}
+    state.txns[txn_id] = Txn(
+        txn_id, TxnType(body["kind"]), TxnState.OPEN, at, all_tables=body["all_tables"], **info
+    )
+    state.next_txn = txn_id + 1
+    touch(state.heartbeats, txn_id, state.timers.now)
+    if state.txns[txn_id].kind is TxnType.READ_ONLY:
+        touch(state.reads, txn_id, state.timers.now)
+
+
+def _snapshot(state: State, at: int, body: Body) -> None:
+    txn = state.txns[body["txn"]]
+    taken = txn.taken if txn.has_snapshot else state.moment()
+    state.txns[txn.txn_id] = replace(txn, taken=taken, needs=txn.needs | body["needs"])
+
+
+def _write_id(state: State, at: int, body: Body) -> None:
+    locking.add_write_id(state, body["table_id"], body["txn"], body["write_id"])
+    txn = state.txns[body["txn"]]
+    needs = {name: body["table_id"] for name in body["needs"]} | txn.needs
+    state.txns[txn.txn_id] = replace(txn, needs=needs)
+
+
+APPLY = {"open": _open, "snapshot": _snapshot, "write_id": _write_id}
+
+HANDLERS = {
+    "begin": begin, "open_batch": open_batch, "lock": lock, "allocate": allocate,
+    "allocate_many": allocate_many,
+    "granted": granted_now,
+    "valid_write_ids": valid_write_ids, "heartbeat": heartbeat, "heartbeat_one": heartbeat_one,
+}

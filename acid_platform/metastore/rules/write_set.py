@@ -1,0 +1,123 @@
+"""What commits have done, for as long as a later one may conflict with it (T30 to T44, P6, P30).
+
+`State.write_set` has updates, deletes and overwrites, `State.inserts` the inserts. Only overwrites
+conflict with inserts, and to them the last insert of an entity says as much as all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
+
+from acid_platform.metastore.codec import decode
+from acid_platform.metastore.rules.snapshots import snapshot
+from acid_platform.metastore.rules.state import Component, Entity, State, Txn
+from acid_platform.transactions import Operation, ValidTxnList
+from acid_platform.transactions.conflicts import Committed, Touched, conflicts
+
+
+def conflict(
+    state: State, txn: Txn, touches: Iterable[Component]
+) -> tuple[Entity, str] | None:
+    """The first entity in which the transaction may not commit these touches, and why, or None.
+
+    A dynamic touch stands for every partition of its table. What the transaction's snapshot sees
+    conflicts with no overwrite (P30), and under `hive.txn.xlock.write` with nothing (T35).
+    """
+    serial = state.settings.flag("hive.txn.xlock.write")
+    seen: ValidTxnList | None = None
+    for one in touches:
+        for theirs in _rows(state, one):
+            partition = theirs.partition if one.dynamic else one.partition
+            mine = Touched(one.table_id, partition, one.operation, one.txn_id, one.write_id)
+            reason = conflicts(mine, theirs)
+            if reason is None:
+                continue
+            if serial or one.operation is Operation.OVERWRITE:
+                seen = seen or snapshot(state, txn)
+                if seen is not None and seen.is_valid(theirs.txn_id):
+                    continue
+            return (one.table_id, partition), reason
+    return None
+
+
+def describe(state: State, entity: Entity, reason: str) -> str:
+    """Table, partition and the reason of a conflict, for messages."""
+    table_id, partition = entity
+    return f"{state.name_of(table_id)} {partition or ''}".rstrip() + f": {reason}"
+
+
+def _rows(state: State, one: Component) -> Iterator[Committed]:
+    for by_table in (state.write_set, state.inserts):
+        by_partition = by_table.get(one.table_id)
+        if by_partition is None:
+            continue
+        if one.dynamic:
+            for rows in by_partition.values():
+                yield from rows
+        else:
+            yield from by_partition.get(one.partition, ())
+
+
+def every_row(state: State) -> Iterator[Committed]:
+    """What a fold writes, and `restore` takes."""
+    for by_table in (state.write_set, state.inserts):
+        for by_partition in by_table.values():
+            for rows in by_partition.values():
+                yield from rows
+
+
+def from_event(row: dict[str, Any]) -> Committed:
+    """A row of a journaled commit. Before version 9 of the schema an overwrite was an update with
+    a flag."""
+    one = decode(Committed, row)
+    return replace(one, operation=Operation.OVERWRITE) if row.get("overwrite") else one
+
+
+def restore(state: State, row: Committed) -> None:
+    """Puts back a row that was there."""
+    by_table = state.inserts if row.operation is Operation.INSERT else state.write_set
+    by_table.setdefault(row.table_id, {}).setdefault(row.partition, []).append(row)
+
+
+def add(state: State, row: Committed) -> None:
+    """Notes what was committed just now.
+
+    Of an entity's inserts two are kept: the last one, and the one of the highest transaction. A
+    snapshot that sees both sees all of them: what it misses was committed after it was taken, or
+    has a higher transaction id than its own (S2).
+    """
+    if row.operation is Operation.INSERT:
+        by_partition = state.inserts.setdefault(row.table_id, {})
+        above = [one for one in by_partition.get(row.partition, ()) if one.txn_id > row.txn_id]
+        highest = [max(above, key=attrgetter("txn_id"))] if above else []
+        by_partition[row.partition] = [*highest, row]
+        return
+    restore(state, row)
+
+
+def put_drop(state: State, row: Committed) -> None:
+    """Notes that a partition was dropped, with all that was done to it before (P22)."""
+    state.write_set.setdefault(row.table_id, {})[row.partition] = [row]
+    state.inserts.get(row.table_id, {}).pop(row.partition, None)
+
+
+def forget_table(state: State, table_id: int) -> None:
+    state.write_set.pop(table_id, None)
+    state.inserts.pop(table_id, None)
+
+
+def purge(state: State, writers: int) -> None:
+    """Forgets what no open writer overlaps; `writers` is the oldest one's id (T44)."""
+    for by_table in (state.write_set, state.inserts):
+        for table_id, by_partition in list(by_table.items()):
+            kept = {
+                partition: left for partition, rows in by_partition.items()
+                if (left := [row for row in rows if row.commit_id >= writers])
+            }
+            if kept:
+                by_table[table_id] = kept
+            else:
+                del by_table[table_id]

@@ -1,0 +1,1 @@
+"""The metastore process: connections, the journal, and the DuckDB file."""

@@ -1,0 +1,318 @@
+"""The state machine and its file: nothing is answered before it is durable (P3).
+
+A round of requests is decided in memory, its events are made durable with one append to the log,
+and only then come the answers. If the append fails, memory is rebuilt from the files, and every
+client of the round is told to ask for the outcome.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acid_platform.clock import Clock, Moment
+from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
+from acid_platform.metastore.codec import encode
+from acid_platform.metastore.rules.machine import READS, Machine
+from acid_platform.metastore.rules.state import State
+from acid_platform.metastore.rules.timers import touch
+from acid_platform.metastore.rules.turn import Event, Reply, error_reply
+from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server.metrics import Counters
+from acid_platform.metastore.server.store import Error, Store
+
+_LOG = logging.getLogger("acid_platform.metastore")
+_WRONG_ARGUMENTS = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asks; sent again it keeps its id."""
+
+    id: str
+    op: str
+    args: Json
+
+
+class BadRequest(Exception):
+    """A request that the rules can't even refuse: an argument is missing, or of another type."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request.op)
+        self.request = request
+
+
+class Keeper:
+    """Opens the files. Raises MetastoreInUse, MetastoreIncompatible, MetastoreDamaged, OSError."""
+
+    def __init__(self, database: Path, clock: Clock) -> None:
+        self.store = Store(database)
+        self.epoch = self.store.next_epoch()
+        self.counters = Counters()
+        self._clock = clock
+        self._started = clock.moment()
+        self._ahead = False
+        self._since_fold = 0
+        self._folded_at = time.monotonic()
+        self.machine = self._load()
+        self._notice_copy()
+
+    @property
+    def state(self) -> State:
+        return self.machine.state
+
+    # --- requests ---------------------------------------------------------------------------
+
+    def answer_reads(self, requests: Sequence[Request]) -> tuple[list[Reply], list[Request]]:
+        """Answers what changes nothing that is kept, and leaves the rest for a round.
+
+        Between two rounds memory is durable: no such answer tells of what may yet be lost.
+        """
+        now, replies, left = self._clock.moment(), list[Reply](), list[Request]()
+        for one in requests:
+            if one.op in READS:
+                try:
+                    replies += self.machine.handle(one.op, one.args, one.id, now).replies
+                except _WRONG_ARGUMENTS as error:
+                    replies.append(self._bad(one, error))
+                except Exception as error:
+                    replies += self._fail([one], error)
+            else:
+                left.append(one)
+        self.counters.requests += len(replies)
+        return replies, left
+
+    def round(self, requests: Sequence[Request], due: Container[str] | None) -> list[Reply]:
+        """One group commit, and the answers. `due`: what is due by itself is done too; these
+        requests, if they wait for a lock, have a client that is still connected."""
+        now = self._clock.moment()
+        refused: list[Reply] = []
+        while True:
+            try:
+                replies = self._decide(requests, now, due)
+                break
+            except BadRequest as bad:
+                self._forget_round(now)
+                refused.append(self._bad(bad.request, bad.__cause__))
+                requests = [one for one in requests if one is not bad.request]
+            except Exception as error:
+                return refused + self._fail(requests, error)
+        self.counters.requests += len(requests)
+        replies += [Reply(one.id, self._own(one)) for one in requests if one.op in _OWN]
+        return refused + replies
+
+    def _decide(
+        self, requests: Sequence[Request], now: Moment, due: Container[str] | None
+    ) -> list[Reply]:
+        """The answers, once they are durable. Raises BadRequest, and whatever a write raises."""
+        events: list[Event] = []
+        replies: list[Reply] = []
+        for one in requests:
+            if one.op in _OWN:
+                continue
+            try:
+                handled = self.machine.handle(one.op, one.args, one.id, now)
+            except _WRONG_ARGUMENTS as error:
+                raise BadRequest(one) from error
+            events += handled.events
+            replies += handled.replies
+        if due is not None:
+            self._keep_waiting_alive(now.steady, due)
+            handled = self.machine.tick(now)
+            events += handled.events
+            replies += handled.replies
+        if self._folds_soon():
+            events += self.machine.purge(now).events
+        if events:
+            self._write(events)
+        return replies
+
+    def _bad(self, request: Request, error: BaseException | None) -> Reply:
+        self.counters.bad_requests += 1
+        _LOG.warning("a bad request: %s", request.op, exc_info=error)
+        text = f"{request.op} is called in a way that this metastore does not know:"
+        said = InvalidDefinition(f"{text} {error!r}; nothing was changed")
+        return Reply(request.id, error_reply(said))
+
+    def _keep_waiting_alive(self, now: int, connected: Container[str]) -> None:
+        """A client that waits for a lock is alive while its connection is (L12)."""
+        state = self.state
+        for request_id, ext in state.waiting.items():
+            if request_id in connected:
+                txn_id = state.locks[ext].txn_id
+                touch(state.heartbeats if txn_id else state.lock_beats, txn_id or ext, now)
+
+    def _write(self, events: list[Event]) -> None:
+        started = time.perf_counter()
+        self.store.append(events)
+        self.counters.writing.add(time.perf_counter() - started)
+        self.counters.batches += 1
+        self.counters.events += len(events)
+        self._since_fold += len(events)
+
+    # --- memory as the file has it ------------------------------------------------------------
+
+    def _load(self) -> Machine:
+        """Raises what `Store.load` raises."""
+        state, events = self.store.load()
+        machine = Machine(state, self.store)
+        machine.replay(events)
+        machine.wake(self._clock.moment())
+        return machine
+
+    def _notice_copy(self) -> None:
+        """Of files that were copied the original may live (P31)."""
+        known, found = self.store.ground, self.store.ground_now
+        if known is not None and not known.holds(found):
+            events = self.machine.copied(self._clock.moment()).events
+            if events:
+                _LOG.warning("%s is a copy of %s: external locations are read only until `acid"
+                             " metastore take-over`", found.path, known.path)
+                self._write(events)
+        if known != found:
+            self.store.ground = found
+
+    def _forget_round(self, now: Moment) -> None:
+        """Nothing was written: memory becomes what the file holds, who lives stays alive."""
+        known = self.state
+        state, events = self.store.load()
+        fresh = Machine(state)
+        fresh.replay(events)
+        fresh.wake(now)
+        for mine, theirs in ((state.heartbeats, known.heartbeats), (state.reads, known.reads)):
+            # First who is silent longest; who ended in the lost round alone counts as new.
+            new = ((one, now.steady) for one in mine if one not in theirs)
+            for txn, at in (*theirs.items(), *new):
+                if txn in mine:
+                    touch(mine, txn, at)
+        self.machine.state = state
+
+    def _fail(self, requests: Sequence[Request], error: Exception) -> list[Reply]:
+        """Memory may be ahead of the file, or behind it: only the file counts (P3)."""
+        self.counters.failed_writes += 1
+        _LOG.error("a round of %d requests failed", len(requests), exc_info=error)
+        self._ahead = True
+        self.store.reopen()
+        self.machine = self._load()
+        self._ahead = False
+        answer = {"ask": str(error), "transient": self.state.settings.transient(str(error))}
+        return [Reply(one.id, answer) for one in requests]
+
+    # --- folds --------------------------------------------------------------------------------
+
+    def fold_if_due(self) -> None:
+        if not self._since_fold:
+            return
+        late = 1000 * (time.monotonic() - self._folded_at) >= (
+            self.state.settings.integer("acid.metastore.fold.interval"))
+        if late or self._folds_soon():
+            try:
+                self.fold()
+            except (Error, OSError):
+                _LOG.exception("fold failed; the journal goes on")
+                self.counters.failed_folds += 1
+                self._folded_at = time.monotonic()
+
+    def _folds_soon(self) -> bool:
+        limit = self.state.settings.integer("acid.metastore.fold.transactions")
+        return len(self.state.ended) >= limit
+
+    def fold(self) -> None:
+        """Brings the tables of the file up to date. Raises Error; then the journal goes on."""
+        started = time.perf_counter()
+        keep = self.state.settings.integer("acid.outcome.retention")
+        self.store.fold(self.state, self._oldest_kept(keep))
+        state_rows.forget_ended(self.state)
+        self._since_fold, self._folded_at = 0, time.monotonic()
+        self.store.checkpoint()
+        self.counters.folds += 1
+        self.counters.folding.add(time.perf_counter() - started)
+
+    def _oldest_kept(self, keep: int) -> int:
+        """Before when what is over may be forgotten. A wall clock that was set forward since the
+        start does not count: somebody may still ask what became of his request (P3, P29)."""
+        now = self._clock.moment()
+        return min(now.wall, self._started.wall + now.steady - self._started.steady) - keep
+
+    def close(self) -> None:
+        try:
+            if not self._ahead:
+                self.fold()
+        except (Error, OSError):
+            _LOG.exception("the last fold failed; the next start replays the journal")
+        self.store.close()
+
+    # --- requests about the file rather than the state ------------------------------------------
+
+    def _own(self, request: Request) -> Json:
+        op, args = request.op, request.args
+        try:
+            return {"value": _OWN[op](self, args)}
+        except AcidError as error:
+            return error_reply(error)
+        except _WRONG_ARGUMENTS as error:
+            return error_reply(InvalidDefinition(f"{op} lacks an argument, or has a wrong one:"
+                                                 f" {error!r}"))
+        except (Error, OSError) as error:
+            return error_reply(MetastoreUnavailable(f"the metastore can't use its file: {error}"))
+
+    def outcome(self, args: Json) -> Json:
+        """What became of a request (P3): `done` with its answer, `waiting`, or `unseen`."""
+        request_id = args["request_id"]
+        if self.machine.waits(request_id):
+            return {"seen": "waiting"}
+        kept = self.state.outcomes.get(request_id) or self.store.past_outcome(request_id)
+        if kept is None:
+            return {"seen": "unseen"}
+        return {"seen": "done", "answer": self.machine.expand(kept.op, kept.reply)}
+
+    def query(self, args: Json) -> Json:
+        """One SELECT over the tables, which are brought up to date first."""
+        self.fold()
+        columns, rows = self.store.query(args["sql"])
+        return {"columns": columns, "rows": [[_plain(one) for one in row] for row in rows]}
+
+    def history(self, args: Json) -> Json:
+        record = self.state.table(args["name"]).record
+        late = [one for one in self.state.written if one.table_id == record.table_id]
+        every = (*self.store.history(record.table_id), *late)
+        return {
+            "rows": [{**encode(one), "operation": one.operation.name.lower()} for one in every]
+        }
+
+    def backup_begin(self, args: Json) -> Json:
+        """Begins a backup of what holds now."""
+        self.fold()
+        made = self.store.export()
+        return {"token": made.token, "meta": made.meta, "rows": made.rows}
+
+    def backup_part(self, args: Json) -> Json:
+        """Raises MetastoreUnavailable if the backup is not going on any more."""
+        made = self.store.exported(args["token"])
+        if made is None:
+            raise MetastoreUnavailable(
+                "the backup was interrupted: the metastore started again, or another backup began;"
+                " begin it again"
+            )
+        return {"part": made.part(args["table"], args["part"])}
+
+    def backup_end(self, args: Json) -> Json:
+        self.store.end_exports()
+        return {}
+
+
+_OWN = {
+    "outcome": Keeper.outcome, "query": Keeper.query, "history": Keeper.history,
+    "backup_begin": Keeper.backup_begin, "backup_part": Keeper.backup_part,
+    "backup_end": Keeper.backup_end,
+}
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str | None) else str(value)

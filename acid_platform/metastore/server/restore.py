@@ -1,0 +1,207 @@
+"""A metastore made from a backup (P24, P31)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import duckdb
+
+from acid_platform.clock import Moment
+from acid_platform.disk import sync_path
+from acid_platform.errors import BackupRefused
+from acid_platform.metastore.codec import encode
+from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
+from acid_platform.metastore.records import EntityDirectory, TableRecord, WriteReport
+from acid_platform.metastore.rules.identity import make_relative
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.rules.state import State
+from acid_platform.metastore.rules.turn import Event
+from acid_platform.metastore.schema import MADE
+from acid_platform.metastore.server import blocks, journal
+from acid_platform.metastore.server.store import GROUND, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What lies in one entity: the names of its directories, and the files of those that the backup
+    does not know (P26)."""
+
+    partition: str | None
+    names: tuple[str, ...]
+    unknown: tuple[WriteReport, ...] = ()
+
+
+Known = Callable[[str | None], Collection[str]]
+"""The names of an entity's directories that the backup has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Highest:
+    """The highest ids that the directories of a table carry, and what lies there."""
+
+    write_id: int = 0
+    txn_id: int = 0
+    present: tuple[Present, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did."""
+
+    directory: str
+    made: int
+    """The moment that the backup shows, milliseconds UTC."""
+    tables: int
+    doubtful: dict[str, list[tuple[int, int]]]
+    """Ranges of write ids by table that no snapshot shows until they are resolved."""
+    open_txns: int
+    """Transactions that were open in the backup; they are gone."""
+    next_txn: int
+    kept: str
+    """Where the file that was replaced is now; empty if there was none."""
+    identity: str
+    """Of the warehouse from now on."""
+    foreign: tuple[str, ...]
+    """Tables outside of the warehouse: read only until they are taken over (P31)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The warehouse that a restore makes a metastore for (P31). `identity` is new; `roots`: where
+    the tables are that belong to it."""
+
+    identity: str
+    roots: tuple[str, ...] = ()
+    accept: Callable[[str | None], object] = lambda identity: None
+    """Is told the backup's identity, and may raise; nothing was changed by then."""
+    settle: Callable[[], object] = lambda: None
+    """Gives the root the new identity; until it is done the restore counts as interrupted."""
+
+
+def restore_metastore(
+    home: Home, file: str | os.PathLike[str], highest: Callable[[TableRecord, Known], Highest],
+    replace: bool = False, owner: Owner | None = None,
+) -> Restored:
+    """Makes the directory's metastore from a backup; `highest` looks into the tables' directories.
+
+    What is made is another warehouse than that of the backup: it has an identity of its own, and
+    does not touch what lies outside of its root (P31). Raises MetastoreInUse while one runs there,
+    BackupRefused if there is one and `replace` is False or the file is no backup,
+    MetastoreIncompatible for a newer schema.
+    """
+    path = Path(file).absolute()
+    made = _made(path)
+    owner = owner or Owner(uuid.uuid4().hex)
+    home.prepare()
+    refuse_network_file_system(home)
+    with take_lock(home):
+        if (home.database.exists() or home.unfinished.exists()) and not replace:
+            raise BackupRefused(
+                f"{home.path} holds a metastore already; restore into another directory, or replace"
+                " it (--replace keeps the old file beside the new one)"
+            )
+        draft = home.path / f"restore.{os.getpid()}.duckdb"
+        try:
+            shutil.copyfile(path, draft)
+            draft.chmod(0o600)
+            opened, state = _advance(draft, highest, owner)
+            # Until it is gone no metastore starts here: half of a restore is none.
+            home.unfinished.touch(0o600)
+            kept = _put_aside(home)
+            os.rename(draft, home.database)
+            sync_path(home.path)
+            owner.settle()
+            home.unfinished.unlink()
+            sync_path(home.path)
+        finally:
+            for one in (draft, _wal(draft), journal.beside(draft), blocks.beside(draft)):
+                with suppress(FileNotFoundError):
+                    one.unlink()
+    return Restored(
+        str(home.path), made, len(state.tables),
+        Machine(state).handle("doubtful", {}, "", Moment(0, 0)).replies[0].value["value"]["tables"],
+        opened, state.next_txn, kept, owner.identity,
+        tuple(sorted(one.record.name for one in state.tables.values() if one.record.foreign)),
+    )
+
+
+def _made(path: Path) -> int:
+    """When the backup was made. Raises BackupRefused."""
+    if not path.is_file():
+        raise BackupRefused(f"{path} is no file; name one that `acid metastore backup` wrote")
+    try:
+        with duckdb.connect(str(path), read_only=True) as source:
+            rows = source.execute("SELECT value FROM meta WHERE key = $1", [MADE]).fetchall()
+    except duckdb.Error as error:
+        raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
+    if not rows:
+        raise BackupRefused(f"{path} was not written by `acid metastore backup`; a metastore's own"
+                            " file is never copied, since its log may hold the rest of it")
+    return int(rows[0][0])
+
+
+def _advance(
+    draft: Path, highest: Callable[[TableRecord, Known], Highest], owner: Owner
+) -> tuple[int, State]:
+    """Counters above everything that the tables' directories carry (P24)."""
+    store = Store(draft)
+    try:
+        state, events = store.load()
+        machine = Machine(state)
+        machine.replay(events)
+        owner.accept(state.identity.id if state.identity else None)
+        make_relative(state, owner.roots)
+        opened = sum(1 for _ in state.open_txns())
+        found = {
+            table_id: highest(one.record, partial(_known, state, table_id))
+            for table_id, one in state.tables.items()
+        }
+        now = time.time_ns() // 1_000_000
+        event = Event("restored", now, {
+            "tables": [[table_id, one.write_id] for table_id, one in found.items()],
+            "txn_id": max((one.txn_id for one in found.values()), default=0),
+            "identity": owner.identity, "roots": owner.roots,
+            "present": [
+                [table_id, entity.partition, list(entity.names),
+                 [[encode(EntityDirectory.of(report, 0)), report.contents_text]
+                  for report in entity.unknown]]
+                for table_id, one in found.items() for entity in one.present
+            ],
+        })
+        machine.replay([event])
+        store.fold(state, 0)
+        store.forget_meta(MADE)
+        store.forget_meta(GROUND)
+        store.checkpoint()
+    finally:
+        store.close()
+    sync_path(draft)
+    return opened, state
+
+
+def _known(state: State, table_id: int, partition: str | None) -> Collection[str]:
+    return state.directories.get((table_id, partition), {})
+
+
+def _put_aside(home: Home) -> str:
+    """The old file and its logs move together: each is worthless without the others."""
+    if not home.database.exists():
+        return ""
+    kept = home.path / f"replaced-{time.time_ns() // 1_000_000}.duckdb"
+    os.rename(home.database, kept)
+    for beside in (_wal, journal.beside, blocks.beside):
+        with suppress(FileNotFoundError):
+            os.rename(beside(home.database), beside(kept))
+    return str(kept)
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(path.name + ".wal")

@@ -1,0 +1,264 @@
+"""The metastore process: one thread that owns the state and the file (P1, P2, P7).
+
+Each round takes all requests that are there. What changes nothing is answered at once; what came
+meanwhile joins the others, which are decided and written together (group_commit.py).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import psutil
+
+from acid_platform.clock import Clock, SystemClock
+from acid_platform.errors import MetastoreIncompatible, MetastoreUnavailable, WarehouseMoved
+from acid_platform.metastore.address import parse_address, show_address
+from acid_platform.metastore.endpoint import (
+    Endpoint,
+    Home,
+    refuse_network_file_system,
+)
+from acid_platform.metastore.rules.turn import Reply, error_reply
+from acid_platform.metastore.server.connections import Peer, Peers
+from acid_platform.metastore.server.group_commit import Keeper, Request
+from acid_platform.metastore.server.metrics import histogram
+from acid_platform.metastore.wire import PROTOCOL
+
+_LOG = logging.getLogger("acid_platform.metastore")
+_TICK_SECONDS = 0.2
+_FIRST_CLIENT_SECONDS = 10.0
+_LONGEST_REQUEST_ID = 64
+_OWN = ("status", "stop")
+_ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+Json = dict[str, Any]
+
+
+class Server:
+    """Serves one metastore directory, whose lock the caller holds. `run` returns when it stops."""
+
+    def __init__(
+        self, home: Home, clock: Clock | None = None,
+        service: tuple[str, bytes] | None = None,
+    ) -> None:
+        """`service` is a TCP address `host:port` to listen on too, and the key of its clients."""
+        refuse_network_file_system(home)
+        if home.unfinished.exists():
+            raise MetastoreIncompatible(
+                f"a restore into {home.path} was interrupted; run `acid metastore restore FILE"
+                " --replace` again"
+            )
+        self._home = home
+        self._place = _inodes(home)
+        self.moved = False
+        """Whether `run` ended because the directory is not at its path any more (P31)."""
+        self.keeper = Keeper(home.database, clock or SystemClock())
+        self._waiting: dict[str, Peer] = {}
+        self._stopping = False
+        self._ticked = time.monotonic()
+        # Somebody started it in order to come.
+        self._idle_since = self._ticked + _FIRST_CLIENT_SECONDS
+        self._address = str(home.socket())
+        self._service = ""
+        listeners = [(self._bind(), home.authkey())]
+        if service:
+            listener = _listen(service[0])
+            self._service = show_address(*listener.getsockname()[:2])
+            listeners.append((listener, service[1]))
+        self._peers = Peers(listeners)
+        Endpoint(self._address, os.getpid(), self.keeper.epoch, PROTOCOL).publish(home)
+
+    def run(self) -> None:
+        _LOG.info("epoch %d serves %s %s", self.keeper.epoch, self._address, self._service)
+        try:
+            while not self._stopping:
+                ticked = self._round()
+                if self.moved or (ticked and self._idle()):
+                    break
+        finally:
+            self._close()
+
+    def stop(self, *_: Any) -> None:
+        """Ends `run` after the round that is going on; safe in a signal handler."""
+        self._peers.ring()
+        self._stopping = True
+
+    def _bind(self) -> socket.socket:
+        # The name appears only when the socket listens, and replaces that of a dead process.
+        draft = f"{self._address}.{os.getpid() % 1_000_000}"
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(draft)
+        os.chmod(draft, 0o600)
+        listener.listen(128)
+        self._socket = os.stat(draft).st_ino
+        os.rename(draft, self._address)
+        return listener
+
+    # --- one round ----------------------------------------------------------------------------
+
+    def _round(self) -> bool:
+        """Handles what has come; True if it also did what is due by itself.
+
+        Before anything is done it looks whether its directory is still there, so that nothing is
+        written at a path where another warehouse may be by now.
+        """
+        requests = self._receive(_TICK_SECONDS)
+        self.moved = _inodes(self._home) != self._place
+        if self.moved:
+            self._send(Reply(one.id, error_reply(self._moved_away())) for one in requests)
+            return True
+        replies, requests = self.keeper.answer_reads(requests)
+        if replies:
+            self._send(replies)
+        requests += self._receive(0)
+        due = time.monotonic() - self._ticked >= _TICK_SECONDS / 2
+        if due:
+            self._waiting = {one: peer for one, peer in self._waiting.items() if not peer.closed}
+        if requests or due:
+            others = [one for one in requests if one.op not in _OWN]
+            self._send(self.keeper.round(others, self._waiting if due else None))
+            self._send(self._own(one) for one in requests if one.op in _OWN)
+            self.moved = _inodes(self._home) != self._place
+            if not self.moved:
+                self.keeper.fold_if_due()
+        if due:
+            self._ticked = time.monotonic()
+        return due
+
+    def _receive(self, seconds: float) -> list[Request]:
+        requests = []
+        for peer, payload in self._peers.wait(seconds):
+            try:
+                request = _request(payload)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                self._peers.drop(peer, f"a message that is no request: {error!r:.200}")
+            else:
+                self._waiting[request.id] = peer
+                requests.append(request)
+        return requests
+
+    def _send(self, replies: Iterable[Reply]) -> None:
+        for one in replies:
+            peer = self._waiting.pop(one.request_id, None)
+            if peer is not None:
+                self._peers.send(peer, _ENCODE(one.value).encode())
+
+    def _own(self, request: Request) -> Reply:
+        if request.op == "status":
+            return Reply(request.id, {"value": self.status()})
+        self.stop()
+        return Reply(request.id, {"value": {"pid": os.getpid()}})
+
+    def status(self) -> Json:
+        keeper = self.keeper
+        state, done = keeper.state, keeper.counters
+        return {
+            "pid": os.getpid(),
+            "epoch": keeper.epoch,
+            "directory": str(self._home.path),
+            "address": self._address,
+            "listen": self._service,
+            "clients": self._peers.known,
+            "open": sum(1 for _ in state.open_txns()),
+            "aborted": sum(1 for _ in state.aborted_txns()),
+            "waiting": len(state.waiting),
+            "tables": len(state.tables),
+            "last_txn": state.last_txn,
+            "doubtful": sum(len(one.doubtful) for one in state.tables.values()),
+            "journal": keeper.store.journal_length,
+            "requests": done.requests,
+            "commits": done.batches,
+            "events": done.events,
+            "commit_ms": round(1000 * done.writing.total / max(done.batches, 1), 3),
+            "write_latency": histogram(done.writing),
+            "folds": done.folds,
+            "fold_latency": histogram(done.folding),
+            "failed_writes": done.failed_writes,
+            "failed_folds": done.failed_folds,
+            "bad_requests": done.bad_requests,
+            "refused": self._peers.refused,
+            "cpu_seconds": time.process_time(),
+            "resident_bytes": psutil.Process().memory_info().rss,
+        }
+
+    # --- its life -----------------------------------------------------------------------------
+
+    def _idle(self) -> bool:
+        """Nobody is connected, nothing is open, and that for long enough. A service stays."""
+        busy = self._service or self._peers.any or next(self.keeper.state.open_txns(), None)
+        if busy:
+            self._idle_since = time.monotonic()
+            return False
+        most = self.keeper.state.settings.integer("acid.metastore.idle.exit") / 1000
+        return time.monotonic() - self._idle_since > most
+
+    def _moved_away(self) -> WarehouseMoved:
+        return WarehouseMoved(
+            f"{self._home.path} was moved, removed or replaced: nothing was done; open the"
+            " warehouse where it is now")
+
+    def _close(self) -> None:
+        self._stopping = True
+        self.moved = self.moved or _inodes(self._home) != self._place
+        with suppress(FileNotFoundError):
+            if os.stat(self._address).st_ino == self._socket:
+                os.unlink(self._address)
+        if self.moved:
+            # The log, which went with the directory, has every commit. DuckDB would write and
+            # remove its own log by its old path: so this is an end like a crash's.
+            self._peers.close()
+            _LOG.warning("epoch %d ends: %s", self.keeper.epoch, self._moved_away())
+            return
+        with suppress(FileNotFoundError):
+            os.unlink(self._home.endpoint)
+        # Before the last fold: whoever waits for a handshake looks for another process.
+        self._peers.close()
+        self.keeper.close()
+        _LOG.info("epoch %d ends", self.keeper.epoch)
+
+
+def _inodes(home: Home) -> list[tuple[int, int]] | None:
+    """What the directory's path and its lock name; None if there is nothing."""
+    try:
+        found = [os.stat(one) for one in (home.path, home.lock)]
+    except OSError:
+        return None
+    return [(one.st_dev, one.st_ino) for one in found]
+
+
+def _request(payload: bytes) -> Request:
+    """Raises ValueError, KeyError, TypeError, RecursionError if the bytes are no request."""
+    said = json.loads(payload.decode())
+    request_id, op, args = said["id"], said["op"], said["args"]
+    if not (isinstance(request_id, str) and isinstance(op, str) and isinstance(args, dict)):
+        raise TypeError("id and op are texts, args is an object")
+    if len(request_id) > _LONGEST_REQUEST_ID:
+        raise ValueError("the id is too long")
+    return Request(request_id, op, args)
+
+
+def _listen(address: str) -> socket.socket:
+    """Raises MetastoreUnavailable, InvalidDefinition."""
+    host, port = parse_address(address)
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise MetastoreUnavailable(f"the metastore can't listen on {address}: {error}") from error
+
+
+def install_signals(server: Server) -> None:
+    """SIGTERM stops cleanly; the terminal's signals are for its clients."""
+    signal.signal(signal.SIGTERM, server.stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,0 +1,290 @@
+"""The state as rows of the LIVE tables, and back: what a fold writes and a start reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Any
+
+from acid_platform.compaction.states import CompactionState
+from acid_platform.config import Settings
+from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.records import (
+    CompactionTask,
+    EntityDirectory,
+    ErasureTask,
+    PartitionRecord,
+    TableRecord,
+    ViewRecord,
+)
+from acid_platform.metastore.rules import write_set
+from acid_platform.metastore.rules.declared import directories
+from acid_platform.metastore.rules.locking import add_lock
+from acid_platform.metastore.rules.state import (
+    Component,
+    Departed,
+    Earlier,
+    EarlierView,
+    Entity,
+    EntityDirectories,
+    Identity,
+    LockEntry,
+    Retry,
+    State,
+    Table,
+    Txn,
+    WriteIdRow,
+    ranges,
+)
+from acid_platform.transactions.conflicts import Committed
+
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+
+_QUEUED = {
+    one.value for one in (
+        CompactionState.INITIATED, CompactionState.WORKING, CompactionState.READY_FOR_CLEANING,
+    )
+}
+
+
+COUNTERS = (
+    "next_txn", "next_lock", "next_table", "next_compaction", "next_moment", "longest_timeout")
+"""Numbers of the whole state; those that are called next are never used twice."""
+
+
+def counters(state: State) -> dict[str, int]:
+    return {name: getattr(state, name) for name in COUNTERS}
+
+
+_ENTITY = ("table_id", "partition")
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "settings": ("name",),
+    "identity": ("id",),
+    "databases": ("name",),
+    "tables": ("table_id",),
+    "dropped_tables": ("table_id",),
+    "earlier_tables": ("table_id", "version"),
+    "views": ("name",),
+    "earlier_views": ("name", "version"),
+    "locations": ("location",),
+    "partitions": ("table_id", "name"),
+    "dropped_partitions": ("table_id", "name", "dropped"),
+    "open_txns": ("txn_id",),
+    "departed_txns": ("txn_id",),
+    "txn_components": (
+        "txn_id", *_ENTITY, "operation", "write_id", "dynamic", "cleaned"),
+    "txn_to_write_id": ("table_id", "write_id"),
+    "write_set": (*_ENTITY, "operation", "txn_id"),
+    "locks": ("ext",),
+    "compactions": ("id",),
+    "erasures": ("id",),
+    "directories": (*_ENTITY, "name"),
+    "dropped_directories": (*_ENTITY, "name"),
+    "cleaning": _ENTITY,
+    "retries": _ENTITY,
+}
+"""What tells the rows of a live table apart."""
+
+Keyed = dict[str, dict[tuple[Any, ...], Any]]
+
+
+def keyed(state: State) -> Keyed:
+    """The rows of the live tables, or the records that they are made of. A record never changes:
+    another value is another record."""
+    known = [(table.record.table_id, table) for table in state.known_tables()]
+    past = (row for rows in state.past.values() for row in rows)
+    return {
+        "settings": {
+            (name,): {"value": value} for name, value in state.settings.overrides.items()
+        },
+        "identity": {(one.id,): one for one in (state.identity,) if one},
+        "databases": {(name,): {"created": at} for name, at in state.databases.items()},
+        "tables": {(key,): _table_row(table) for key, table in state.tables.items()},
+        "dropped_tables": {
+            (key,): {**_table_row(table), "dropped": table.dropped}
+            for key, table in state.dropped_tables.items()
+        },
+        "earlier_tables": {
+            (table_id, one.record.version): {**encode(one.record), "until": one.until}
+            for table_id, table in known for one in table.earlier
+        },
+        "views": {(name,): one for name, one in state.views.items()},
+        "earlier_views": {
+            (one.view.name, one.view.version): {**encode(one.view), "until": one.until}
+            for one in state.earlier_views
+        },
+        "locations": {(name,): {"floor": floor} for name, floor in state.locations.items()},
+        "partitions": {
+            (table_id, name): one for table_id, table in known
+            for name, one in table.partitions.items()
+        },
+        "dropped_partitions": {
+            (table_id, one.name, one.dropped): one
+            for table_id, table in known for one in table.dropped_partitions
+        },
+        "open_txns": {(txn_id,): one for txn_id, one in state.txns.items()},
+        "departed_txns": {(one.txn_id,): one for one in state.departed},
+        "txn_components": {
+            (one.txn_id, one.table_id, one.partition, one.operation.value, one.write_id,
+             one.dynamic, one.cleaned): one
+            for rows in state.components.values() for one in rows
+        },
+        "txn_to_write_id": {
+            (table_id, row.write_id): row for table_id, table in known for row in table.writes
+        },
+        "write_set": {
+            (row.table_id, row.partition, row.operation.value, row.txn_id): row
+            for row in write_set.every_row(state)
+        },
+        "locks": {(one.ext,): one for one in state.locks.values()},
+        "compactions": {(one.id,): one for one in (*state.queue.values(), *past)},
+        "erasures": {(one.id,): one for one in state.erasures.values()},
+        "directories": _directories(state.directories),
+        "dropped_directories": _directories(state.dropped_directories),
+        "cleaning": {entity: {"started": started} for entity, started in state.cleaning.items()},
+        "retries": dict(state.retries),
+    }
+
+
+def _directories(known: dict[Entity, EntityDirectories]) -> dict[tuple[Any, ...], EntityDirectory]:
+    return {(*entity, name): one for entity, found in known.items() for name, one in found.items()}
+
+
+def _table_row(one: Table) -> Row:
+    return {
+        **encode(one.record), "next_write_id": one.next_write_id, "purged": one.purged,
+        "forgotten": one.forgotten, "cleaned_upto": one.cleaned_upto,
+        "aborted": ranges(one.aborted), "floors": dict(one.floors),
+        "doubtful": ranges(one.doubtful),
+    }
+
+
+def keyed_row(table: str, key: tuple[Any, ...], one: Any) -> Row:
+    return {
+        **dict(zip(KEYS[table], key, strict=True)),
+        **(one if isinstance(one, dict) else encode(one)),
+    }
+
+
+def live_rows(state: State) -> Rows:
+    """Everything but counters, heartbeats and what is already over."""
+    return {
+        name: [keyed_row(name, key, one) for key, one in records.items()]
+        for name, records in keyed(state).items()
+    }
+
+
+def ended_rows(state: State) -> Rows:
+    """What is over since the last fold, for the KEPT tables."""
+    return {
+        "txns": _encoded(state.ended.values()),
+        "outcomes": _encoded(state.outcomes.values()),
+        "writes": _encoded(state.written),
+    }
+
+
+def recorded_rows(state: State) -> list[Row]:
+    """Files of directories that were recorded since the last fold and are still there (P26)."""
+    return [
+        {"table_id": table_id, "partition": partition, "directory": name, "contents": contents}
+        for (table_id, partition), known in state.contents.items()
+        for name, contents in known.items()
+        if name in directories(state, (table_id, partition))
+    ]
+
+
+def forget_ended(state: State) -> None:
+    """After a fold: the KEPT and RECORDED tables have it."""
+    state.ended, state.outcomes, state.written, state.contents = {}, {}, [], {}
+
+
+def _encoded(records: Iterable[Any]) -> list[Row]:
+    return [encode(one) for one in records]
+
+
+def restore(rows: Rows, numbers: dict[str, int]) -> State:
+    """The state whose `live_rows` and `counters` these are."""
+    state = State(
+        settings=Settings.of({row["name"]: row["value"] for row in rows["settings"]}),
+        databases={row["name"]: row["created"] for row in rows["databases"]},
+        locations={row["location"]: row["floor"] for row in rows["locations"]},
+    )
+    for row in rows["identity"]:
+        state.identity = decode(Identity, row)
+    for name, number in numbers.items():
+        setattr(state, name, number)
+    _restore_declarations(state, rows)
+    _restore_txns(state, rows)
+    _restore_compactions(state, rows)
+    return state
+
+
+def _restore_declarations(state: State, rows: Rows) -> None:
+    for name, known in (("tables", state.tables), ("dropped_tables", state.dropped_tables)):
+        for row in sorted(rows[name], key=itemgetter("table_id")):
+            known[row["table_id"]] = Table(
+                decode(TableRecord, row), row["next_write_id"], row["purged"], row["forgotten"],
+                row["cleaned_upto"], aborted=_ids(row["aborted"]), doubtful=_ids(row["doubtful"]),
+                floors={name: tuple(floors) for name, floors in row["floors"].items()},
+                dropped=row.get("dropped", 0),
+            )
+    state.names = {table.record.name: key for key, table in state.tables.items()}
+    every = state.tables | state.dropped_tables
+    for row in sorted(rows["earlier_tables"], key=itemgetter("until")):
+        every[row["table_id"]].earlier.append(Earlier(decode(TableRecord, row), row["until"]))
+    for row in rows["partitions"]:
+        every[row["table_id"]].partitions[row["name"]] = decode(PartitionRecord, row)
+    for row in sorted(rows["dropped_partitions"], key=itemgetter("dropped")):
+        every[row["table_id"]].dropped_partitions.append(decode(PartitionRecord, row))
+    for row in rows["txn_to_write_id"]:
+        table, pair = every[row["table_id"]], decode(WriteIdRow, row)
+        table.writes.append(pair)
+        table.by_txn[pair.txn_id] = pair.write_id
+    for row in rows["views"]:
+        state.views[row["name"]] = decode(ViewRecord, row)
+    for row in sorted(rows["earlier_views"], key=itemgetter("until")):
+        state.earlier_views.append(EarlierView(decode(ViewRecord, row), row["until"]))
+
+
+def _ids(found: list[list[int]]) -> set[int]:
+    return {one for low, high in found for one in range(low, high + 1)}
+
+
+def _restore_txns(state: State, rows: Rows) -> None:
+    for row in sorted(rows["open_txns"], key=itemgetter("txn_id")):
+        txn = decode(Txn, row)
+        state.txns[txn.txn_id] = txn
+    departed = [decode(Departed, row) for row in rows["departed_txns"]]
+    state.departed = sorted(departed, key=lambda one: one.gone)
+    for row in rows["txn_components"]:
+        component = decode(Component, row)
+        state.components.setdefault(component.txn_id, []).append(component)
+    for row in rows["write_set"]:
+        write_set.restore(state, decode(Committed, row))
+    for row in sorted(rows["locks"], key=itemgetter("ext")):
+        add_lock(state, decode(LockEntry, row))
+
+
+def _restore_compactions(state: State, rows: Rows) -> None:
+    for row in rows["compactions"]:
+        task = decode(CompactionTask, row)
+        if row["state"] in _QUEUED:
+            state.queue[task.id] = task
+        else:
+            state.past.setdefault((task.table_id, task.partition), []).append(task)
+    state.queue = dict(sorted(state.queue.items()))
+    for row in sorted(rows["erasures"], key=itemgetter("id")):
+        state.erasures[row["id"]] = decode(ErasureTask, row)
+    for name, every in (("directories", state.directories),
+                        ("dropped_directories", state.dropped_directories)):
+        for row in rows[name]:
+            known = every.setdefault((row["table_id"], row["partition"]), {})
+            known[row["name"]] = decode(EntityDirectory, row)
+            if not row["recorded"]:
+                state.unrecorded.add((row["table_id"], row["partition"]))
+    for row in rows["cleaning"]:
+        state.cleaning[row["table_id"], row["partition"]] = row["started"]
+    for row in rows["retries"]:
+        state.retries[row["table_id"], row["partition"]] = decode(Retry, row)

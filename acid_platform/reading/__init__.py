@@ -1,0 +1,1 @@
+"""Reading without Spark: which files a predicate needs, and Arrow batches from them."""

@@ -1,0 +1,56 @@
+"""`to_arrow`: a table at a snapshot as a pyarrow Table, without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from acid_platform.errors import UnknownColumn
+from acid_platform.reading.arrow_predicates import arrow_predicate
+from acid_platform.reading.file_pruning import pruned
+from acid_platform.reading.selection import TableLayout, select_entities
+from acid_platform.snapshot.directory import AcidDirectory
+from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.arrow_types import arrow_type, partition_value
+from acid_platform.storage.entity import open_entity
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+_THREADS = 8
+
+
+def arrow_scan(
+    table: TableLayout, write_ids: ValidWriteIdList, txns: ValidTxnList,
+    columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False,
+) -> ArrowScan:
+    """The scan that `to_arrow` runs: same rows as `read`, in the order of the files.
+
+    Raises UnknownColumn, InvalidExpression, UnsupportedStatement (a predicate that only Spark
+    evaluates), NotEnoughHistory, MalformedName, UnsupportedLayout, CorruptFile.
+    """
+    known = (*table.columns, *table.partition_columns)
+    names = [column.name for column in known]
+    wanted = tuple(names if columns is None else (name.lower() for name in columns))
+    for name in wanted:
+        if name not in names:
+            raise UnknownColumn(f"{table.name} has no column {name!r}; its columns are"
+                                f" {', '.join(names)}")
+    predicate = arrow_predicate(where, known, table.name) if where is not None else None
+    selected = select_entities(table, write_ids, txns, where)
+
+    def entity(item: tuple[str, AcidDirectory]) -> EntityRead:
+        name, directory = item
+        sources, deletes = open_entity(
+            table.files, directory, write_ids, table.name,
+            lambda found: pruned(found, where, table.columns))
+        values = {
+            column.name: pa.scalar(partition_value(text, column.type), arrow_type(column.type))
+            for column, text in zip(table.partition_columns, table.values(name), strict=True)
+        }
+        return EntityRead(sources, deletes, values)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        entities = tuple(pool.map(entity, selected.items()))
+    return ArrowScan(table.files, table.columns, table.partition_columns, entities, write_ids,
+                     wanted, predicate, row_id, table.format)

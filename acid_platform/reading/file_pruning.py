@@ -1,0 +1,146 @@
+"""Which files of a snapshot can hold a row that a predicate accepts: by recorded ranges (P26).
+
+Only what is certain prunes: comparisons of a column with a literal of its own kind, and what AND,
+OR, IN, BETWEEN and IS NULL make of them. Everything else may hold. Starts no Spark.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from sqlglot import exp
+
+from acid_platform.layout.types import Column
+from acid_platform.reading.predicates import parse
+from acid_platform.snapshot.ranges import ColumnRange, RangeKind
+from acid_platform.snapshot.sources import EntitySources
+
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "decimal")
+_KINDS: dict[RangeKind, tuple[str, ...]] = {
+    RangeKind.INTEGER: _NUMBERS, RangeKind.DECIMAL: ("decimal",), RangeKind.DATE: ("date",),
+    RangeKind.TEXT: ("string", "varchar"),
+}
+"""The declared types as which a file's values are compared like those of its own type."""
+_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
+
+Bound = int | Decimal | str
+
+
+def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column]) -> EntitySources:
+    """Without the insert files in which no row satisfies `where`; `columns` are the table's."""
+    if where is None or not any(one.ranges for one in sources.inserts):
+        return sources
+    node = parse(where)
+    kinds = {column.name: column.type.kind for column in columns}
+    return replace(sources, inserts=tuple(
+        one for one in sources.inserts if _may_hold(node, _Ranges(one.ranges, kinds))))
+
+
+class _Ranges:
+    """The ranges of one file, for columns whose declared type compares as the file's does."""
+
+    def __init__(self, known: Mapping[str, ColumnRange], kinds: Mapping[str, str]) -> None:
+        self._known, self._kinds = known, kinds
+
+    def any(self, node: exp.Expr) -> ColumnRange | None:
+        """Of a column, whatever its type: its NULLs are known."""
+        # `s.a` is a field of a struct, whatever columns there are.
+        if not isinstance(node, exp.Column) or node.table or (
+                node.name.lower() not in self._kinds):
+            return None
+        return self._known.get(node.name.lower())
+
+    def comparable(self, node: exp.Expr) -> ColumnRange | None:
+        found = self.any(node)
+        if found is None or not found.values:
+            return found
+        kind = self._kinds[node.name.lower()]
+        return found if kind in _KINDS.get(found.kind, ()) else None
+
+
+def _may_hold(node: exp.Expr, ranges: _Ranges) -> bool:
+    """Whether some row of the file may make the expression true."""
+    match node:
+        case exp.Paren():
+            return _may_hold(node.this, ranges)
+        case exp.And():
+            return _may_hold(node.left, ranges) and _may_hold(node.right, ranges)
+        case exp.Or():
+            return _may_hold(node.left, ranges) or _may_hold(node.right, ranges)
+        case exp.In() if node.expressions and not node.args.get("query"):
+            return any(_compared(exp.EQ, node.this, one, ranges) for one in node.expressions)
+        case exp.Between():
+            return (_compared(exp.GTE, node.this, node.args["low"], ranges)
+                    and _compared(exp.LTE, node.this, node.args["high"], ranges))
+        case exp.Is() if isinstance(node.expression, exp.Null):
+            known = ranges.any(node.this)
+            return known is None or known.nulls > 0
+        case exp.Not() if isinstance(node.this, exp.Is) and isinstance(
+                node.this.expression, exp.Null):
+            known = ranges.any(node.this.this)
+            return known is None or known.values
+        case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            if isinstance(node.left, exp.Column):
+                return _compared(type(node), node.left, node.right, ranges)
+            return _compared(_TURNED[type(node)], node.right, node.left, ranges)
+    return True
+
+
+def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges: _Ranges) -> bool:
+    known = ranges.comparable(column)
+    if known is None:
+        return True
+    if not known.values:  # NULL compares with nothing
+        return False
+    value = _literal(literal, known.kind)
+    if value is None:
+        return True
+    above_low = known.low is None or _at_most(known.low, value)
+    below_high = known.high is None or _at_most(value, known.high)
+    if kind is exp.EQ:
+        return above_low and below_high
+    if kind is exp.LTE:
+        return above_low
+    if kind is exp.GTE:
+        return below_high
+    if kind is exp.LT:
+        return above_low and known.low != value
+    return below_high and known.high != value
+
+
+def _at_most(one: Bound, other: Bound) -> bool:
+    return one <= other  # type: ignore[operator]
+
+
+def _literal(node: exp.Expr, kind: RangeKind) -> Bound | None:
+    """The literal as a bound of this kind; None if it is no literal of it."""
+    sign = ""
+    while isinstance(node, exp.Neg | exp.Paren):
+        if isinstance(node, exp.Neg):
+            sign = "" if sign else "-"
+        node = node.this
+    if kind in (RangeKind.INTEGER, RangeKind.DECIMAL):
+        if not isinstance(node, exp.Literal) or node.is_string or not re.fullmatch(
+                r"\d+(\.\d+)?", node.this):
+            return None
+        return Decimal(f"{sign}{node.this}")
+    if sign:
+        return None
+    if kind is RangeKind.DATE:
+        if isinstance(node, exp.Cast) and node.to.is_type(exp.DataType.Type.DATE):
+            node = node.this
+        text = node.this if isinstance(node, exp.Literal) and node.is_string else ""
+        if not _DAY.fullmatch(text):
+            return None
+        try:
+            return datetime.date.fromisoformat(text).toordinal() - _FIRST_DAY
+        except ValueError:
+            return None
+    return node.this if isinstance(node, exp.Literal) and node.is_string else None

@@ -1,0 +1,60 @@
+"""Names that are no columns, found from the table's record: before a lock is taken or Spark starts.
+
+Whatever this module can't tell is left to Spark, which knows every name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from sqlglot import exp
+
+from acid_platform.errors import InvalidExpression, UnknownColumn
+from acid_platform.layout.types import Column
+from acid_platform.reading.predicates import parse
+
+_WORDS = {
+    "current_date", "current_time", "current_timestamp", "current_timezone", "current_user",
+    "current_catalog", "current_database", "current_schema", "localtimestamp", "localtime",
+    "session_user", "user", "now", "row__id", "input__file__name", "_metadata"}
+_UNITS = {
+    "year", "yearofweek", "quarter", "month", "week", "day", "dayofyear", "dayofweek", "hour",
+    "minute", "second", "millisecond", "microsecond"}
+
+
+def require_columns(names: Iterable[str], columns: Sequence[Column], table: str) -> None:
+    """Raises UnknownColumn for the first name that the table does not have, in whatever case."""
+    known = {column.name for column in columns}
+    for name in names:
+        if name.lower() not in known:
+            raise unknown_column(name, table, columns)
+
+
+def require_names(text: str, columns: Sequence[Column], table: str) -> None:
+    """Of a SQL expression over the rows of one table. Raises UnknownColumn."""
+    with suppress(InvalidExpression):  # Spark may know better
+        require_columns(plain_names(parse(text)), columns, table)
+
+
+def plain_names(tree: exp.Expr) -> list[str]:
+    """The names without a qualifier that have to be columns; none where that can't be told."""
+    if tree.find(exp.Select, exp.Lambda, exp.Star):
+        return []
+    return [column.name for column in tree.find_all(exp.Column)
+            if len(column.parts) == 1 and not is_word(column)]
+
+
+def is_word(column: exp.Column) -> bool:
+    """Whether the name has a meaning of its own in SQL: CURRENT_DATE, or the unit in a call."""
+    name = column.name.lower()
+    return name in _WORDS or (name in _UNITS and isinstance(column.parent, exp.Func))
+
+
+def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownColumn:
+    known = [column.name for column in columns]
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return UnknownColumn(
+        f"{table} has no column {name!r}; its columns are {', '.join(known)}{hint}")

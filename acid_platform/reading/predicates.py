@@ -1,0 +1,215 @@
+"""What a predicate tells before Spark sees a row: its columns, and which partitions can match.
+
+Parsed with sqlglot. Pruning is conservative: whatever this module does not understand keeps the
+partition, so it can only save work, never change a result.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from acid_platform.errors import InvalidExpression
+from acid_platform.layout.partitions import partition_segment
+from acid_platform.layout.types import INTEGRAL, Column
+from acid_platform.reading import literals
+from acid_platform.storage.arrow_types import partition_value
+
+_UNKNOWN = object()
+_BARE = (*INTEGRAL, "float", "double", "decimal", "boolean")
+"""Kinds whose literals have no quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A whole number or a decimal, and the digits of its type."""
+
+    value: Decimal
+    digits: literals.Digits
+
+    @property
+    def beyond_bigint(self) -> bool:
+        return literals.beyond_bigint(self.value)
+
+    def negated(self) -> _Number:
+        return _Number(self.value.copy_negate(), self.digits)
+
+
+def parse(text: str) -> exp.Expr:
+    """Raises InvalidExpression."""
+    try:
+        parsed = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+    except SqlglotError as error:
+        raise InvalidExpression(f"{text!r} is not a SQL condition{_where(error)}; write it as"
+                                " after WHERE") from error
+    return parsed
+
+
+def _where(error: SqlglotError) -> str:
+    """The word at which the parser gave up; its own text names Python classes."""
+    for one in getattr(error, "errors", ()):
+        return f": it can't be read from {one['highlight']!r} on"
+    return ": a quote or a comment does not end"
+
+
+def columns_of(text: str) -> frozenset[str] | None:
+    """Lower-case names of the columns that an expression may read; None: can't tell, so all."""
+    parsed = parse(text)
+    if parsed.find(exp.Star, exp.Select, exp.Lambda):
+        return None
+    return frozenset(part.name.lower() for column in parsed.find_all(exp.Column)
+                     for part in column.parts)
+
+
+def partition_condition(name: str, columns: Sequence[Column]) -> str:
+    """`month=3/day=__HIVE_DEFAULT_PARTITION__` → `` `month` = 3 AND `day` IS NULL ``.
+
+    The name may leave out columns at its end.
+    """
+    terms = []
+    for segment, column in zip(name.split("/"), columns, strict=False):
+        _, value = partition_segment(segment) or ("", None)
+        if value is None:
+            terms.append(f"`{column.name}` IS NULL")
+            continue
+        quoted = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        prefix = {"date": "DATE ", "timestamp": "TIMESTAMP "}.get(column.type.kind, "")
+        terms.append(f"`{column.name}` = "
+                     + (value if column.type.kind in _BARE else f"{prefix}{quoted}"))
+    return " AND ".join(terms)
+
+
+def typed(value: str | None, column: Column) -> object:
+    """A partition value as it compares in SQL: NULL where the text is no value of the type."""
+    if column.type.kind not in (*INTEGRAL, "decimal", "date", "string"):
+        return _UNKNOWN
+    found = partition_value(value, column.type)
+    digits = literals.digits_of_type(column.type)
+    return found if found is None or digits is None else _Number(Decimal(found), digits)
+
+
+def may_match(
+    where: str | None, columns: Sequence[Column], values: Sequence[str | None]
+) -> bool:
+    """Whether rows of a partition with these values can satisfy `where`."""
+    if where is None:
+        return True
+    row = {column.name: typed(value, column)
+           for column, value in zip(columns, values, strict=True)}
+    return _truth(parse(where), row) is not False
+
+
+def _truth(node: exp.Expr, row: Mapping[str, object]) -> bool | None:
+    """True, False (also for SQL's NULL: such a row is not selected), or None for unknown."""
+    match node:
+        case exp.Paren():
+            return _truth(node.this, row)
+        case exp.And():
+            left, right = _truth(node.left, row), _truth(node.right, row)
+            if left is False or right is False:
+                return False
+            return None if left is None or right is None else True
+        case exp.Or():
+            left, right = _truth(node.left, row), _truth(node.right, row)
+            if left or right:
+                return True
+            return None if left is None or right is None else False
+        case exp.In() if node.expressions and not node.args.get("query"):
+            return _one_of(node, row)
+        case exp.Between():
+            low = _compare(exp.GTE, node.this, node.args["low"], row)
+            high = _compare(exp.LTE, node.this, node.args["high"], row)
+            if low is False or high is False:
+                return False
+            return None if low is None or high is None else True
+        case exp.Is() if isinstance(node.expression, exp.Null):
+            value = _value(node.this, row)
+            return None if value is _UNKNOWN else value is None
+        case exp.Boolean():
+            return bool(node.this)
+        case exp.Binary() if type(node) in _COMPARISONS:
+            return _compare(type(node), node.left, node.right, row)
+    return None
+
+
+_COMPARISONS: dict[type, Callable[[object, object], bool]] = {
+    exp.EQ: lambda a, b: a == b,
+    exp.NEQ: lambda a, b: a != b,
+    exp.LT: lambda a, b: a < b,  # type: ignore[operator]
+    exp.LTE: lambda a, b: a <= b,  # type: ignore[operator]
+    exp.GT: lambda a, b: a > b,  # type: ignore[operator]
+    exp.GTE: lambda a, b: a >= b,  # type: ignore[operator]
+}
+
+
+def _compare(
+    kind: type, left: exp.Expr, right: exp.Expr, row: Mapping[str, object]
+) -> bool | None:
+    a, b = _value(left, row), _value(right, row)
+    if a is _UNKNOWN or b is _UNKNOWN:
+        return None
+    if a is None or b is None:
+        # Spark takes `id < 1e20`, written out, for true, before it sees that an id is NULL.
+        beyond = any(isinstance(one, _Number) and one.beyond_bigint for one in (a, b))
+        return None if beyond else False
+    if isinstance(a, datetime.date) and isinstance(b, str):
+        b = _date(b)
+    if isinstance(b, datetime.date) and isinstance(a, str):
+        a = _date(a)
+    if isinstance(a, _Number) and isinstance(b, _Number):
+        if not literals.compared_exactly([a.digits, b.digits]):
+            return None
+        a, b = a.value, b.value
+    return _COMPARISONS[kind](a, b) if type(a) is type(b) else None
+
+
+def _one_of(node: exp.In, row: Mapping[str, object]) -> bool | None:
+    numbers = [value for one in (node.this, *node.expressions)
+               if isinstance(value := _value(one, row), _Number)]
+    if not literals.compared_exactly(one.digits for one in numbers):
+        return None  # Spark compares all of them in one common type
+    found = [_compare(exp.EQ, node.this, one, row) for one in node.expressions]
+    return True if True in found else None if None in found else False
+
+
+def _date(text: str) -> object:
+    try:
+        return literals.date(text, text)
+    except InvalidExpression:
+        return _UNKNOWN
+
+
+def _number(text: str) -> object:
+    """A literal; of a double unknown, since Spark compares it with a whole number as a double."""
+    try:
+        value = literals.number(text)
+    except InvalidExpression:
+        return _UNKNOWN
+    if isinstance(value, float):
+        return _UNKNOWN
+    exact = Decimal(value)
+    return _Number(exact, literals.digits_of_value(exact))
+
+
+def _value(node: exp.Expr, row: Mapping[str, object]) -> object:
+    match node:
+        case exp.Paren():
+            return _value(node.this, row)
+        case exp.Null():
+            return None
+        case exp.Literal():
+            return node.this if node.is_string else _number(node.this)
+        case exp.Neg():
+            inner = _value(node.this, row)
+            return inner.negated() if isinstance(inner, _Number) else _UNKNOWN
+        case exp.Cast() if node.to.this == exp.DType.DATE and isinstance(node.this, exp.Literal):
+            return _date(node.this.this)
+        case exp.Column() if not node.table:
+            return row.get(node.name.lower(), _UNKNOWN)
+    return _UNKNOWN

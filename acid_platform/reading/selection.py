@@ -1,0 +1,97 @@
+"""What a read looks at: partitions pruned, then the directories of each selected (P26).
+
+Which files there are is what the metastore recorded for the snapshot. Order matters: both lists
+are taken before the files are asked for, so that a compaction which ends meanwhile is invisible
+and its inputs are still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from acid_platform.compaction.plan import watermark
+from acid_platform.errors import CorruptFile
+from acid_platform.layout.bucketing import Bucketing
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.partitions import parse_partition
+from acid_platform.layout.types import Column
+from acid_platform.reading.predicates import may_match
+from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
+from acid_platform.snapshot.listing import EntityListing
+from acid_platform.storage.files import Files
+from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
+
+Listings = Callable[[Sequence[str]], list[EntityListing]]
+"""The files of some partitions of one table, in their order; '' is the unpartitioned table."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """What a scan needs to know of a table. `partitions`: name → floor write ids (P22)."""
+
+    name: str
+    files: Files
+    path: str
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    partitions: Mapping[str, tuple[int, ...]]
+    listings: Listings
+    """What may be read: the files that commits recorded (P26)."""
+    floor: int = 0
+    insert_only: bool = False
+    """Files in the table's own format, without ACID columns (storage.md section 9)."""
+    format: FileFormat = ORC
+    buckets: Bucketing | None = None
+
+    def values(self, partition: str) -> tuple[str | None, ...]:
+        """Raises CorruptFile when a registered partition does not have the table's columns."""
+        if not self.partition_columns:
+            return ()
+        values = parse_partition(partition, [column.name for column in self.partition_columns])
+        if values is None:
+            raise CorruptFile(f"{self.path}/{partition} does not have the partition columns"
+                              f" of {self.name}")
+        return values
+
+    def place(self, partition: str) -> str:
+        """The path of a partition's directory, or of the table's."""
+        return f"{self.path}/{partition}".rstrip("/")
+
+
+def select_entities(
+    table: TableLayout, write_ids: ValidWriteIdList, txns: ValidTxnList,
+    where: str | None = None, only: str | None = None,
+) -> dict[str, AcidDirectory]:
+    """What the snapshot sees of each partition that `where` leaves; '' if unpartitioned.
+
+    `only` is the name of the one partition to look at.
+
+    Raises NotEnoughHistory, MalformedName, UnsupportedLayout, CorruptFile.
+    """
+    names = [
+        name for name in (sorted(table.partitions) if table.partition_columns else [""])
+        if only in (None, name) and may_match(where, table.partition_columns, table.values(name))
+    ]
+    listings = table.listings(names)
+    return {
+        name: select(listing, write_ids, txns,
+                     floor=highest_floor(write_ids, table.floor, *table.partitions.get(name, ())),
+                     insert_only=table.insert_only)
+        for name, listing in zip(names, listings, strict=True)
+    }
+
+
+def select_compactable(
+    table: TableLayout, write_ids: CompactorWriteIdList, txns: ValidTxnList, partition: str
+) -> tuple[AcidDirectory, CompactorWriteIdList]:
+    """What a compaction of the partition may merge, and the list that says so (C28).
+
+    Raises what `select_entities` raises.
+    """
+    while True:
+        seen = select_entities(table, write_ids, txns, only=partition)[partition]
+        high = watermark(seen, write_ids)
+        if high == write_ids.high_watermark:
+            return seen, write_ids
+        write_ids = write_ids.capped(high).for_compactor()

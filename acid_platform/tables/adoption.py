@@ -1,0 +1,196 @@
+"""What is found in the directory of a table that others have written (P24), and in one that a new
+table is to have (P31). Starts no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+from acid_platform.errors import CorruptFile, InvalidDefinition, MalformedName
+from acid_platform.layout.formats import is_insert_only
+from acid_platform.layout.names import BaseName, is_hidden, parse_directory
+from acid_platform.layout.types import Column, parse_type
+from acid_platform.metastore.places import absolute
+from acid_platform.metastore.records import TableRecord, WriteReport
+from acid_platform.snapshot.directory import select
+from acid_platform.snapshot.listing import EntityListing, FileEntry
+from acid_platform.snapshot.sources import SourceKind, entity_sources
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import orc_schema
+from acid_platform.storage.sources import is_acid
+from acid_platform.tables.manifests import Progress, surveyed
+from acid_platform.tables.recovery import highest_ids
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.metastore import Metastore
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Partitions and directories of a table on disk, and the highest ids in their names."""
+
+    partitions: tuple[str, ...]
+    directories: tuple[WriteReport, ...]
+    write_id: int
+    txn_id: int
+    sample: str
+    """Path of one data file, or empty."""
+    listings: tuple[EntityListing, ...] = ()
+    """Of the table or of its partitions, in their order."""
+
+    def aborted(self, snapshot: ValidWriteIdList | None) -> frozenset[int]:
+        """Write ids that never count: those that the snapshot does not see, as aborted for ever."""
+        if snapshot is None:
+            return frozenset()
+        later = range(snapshot.high_watermark + 1, self.write_id + 1)
+        return frozenset({*snapshot.open, *snapshot.aborted, *later})
+
+
+def survey(
+    table: str, location: str, depth: int, properties: Mapping[str, str] | None = None,
+    progress: Progress = lambda *_: None,
+) -> Survey:
+    """Looks through `depth` levels of partition directories, and into the footer of each file.
+
+    `properties` are those of the table: they tell in which format its files are. Raises
+    InvalidDefinition where nothing is there, MalformedName, CorruptFile.
+    """
+    files, root = Files.of(location)
+    if not files.is_directory(root):
+        raise InvalidDefinition(f"{table}: there is no directory {location}")
+    names = files.partition_directories(root, depth)
+    listings = files.entities([f"{root}/{name}".rstrip("/") for name in names])
+    properties = dict(properties or {})
+    record = TableRecord(0, table, location, (), properties=properties)
+    reports: list[WriteReport] = []
+    sample = ""
+    for number, (name, listing) in enumerate(zip(names, listings, strict=True)):
+        progress(f"{table} {name}".rstrip(), number, len(names))
+        for report in surveyed(files, record, name or None, listing):
+            reports.append(report)
+            assert report.contents is not None
+            if not report.directory.startswith("delete_"):
+                first = next((one for one in report.contents.files
+                              if one.size and not is_hidden(one.name)), None)
+                sample = (f"{listing.location}/{first.below(report.directory).path}"
+                          if first else sample)
+    partitions = tuple(names) if depth else ()
+    highest = highest_ids(location, depth)
+    return Survey(partitions, tuple(reports), highest.write_id, highest.txn_id, sample,
+                  tuple(listings))
+
+
+def require_readable(
+    found: Survey, snapshot: ValidWriteIdList | None, properties: Mapping[str, str] | None
+) -> None:
+    """Refuses a table of which nobody could read `snapshot` rightly; None: all that is found.
+
+    Once the table is adopted a reader looks into records and no more into directories (P26): this
+    is where strange files and those at a wrong place are noticed. Raises MalformedName,
+    UnsupportedLayout, CorruptFile.
+    """
+    write_ids = ValidWriteIdList.of("", found.write_id, aborted=found.aborted(snapshot))
+    recorded: dict[str | None, dict[str, FileEntry]] = {}
+    for report in found.directories:
+        assert report.contents is not None
+        recorded.setdefault(report.partition, {}).update(
+            (entry.path, entry)
+            for entry in (one.below(report.directory) for one in report.contents.files))
+    partitions = found.partitions or (None,) * len(found.listings)
+    for partition, listing in zip(partitions, found.listings, strict=True):
+        # Old history may be gone: that is told to whoever asks for it, as by the Cleaner's lists.
+        directory = select(listing, write_ids, ValidTxnList.everything(), cleaning=True,
+                           insert_only=is_insert_only(dict(properties or {})))
+        known = recorded.get(partition, {})
+        footers = {path: one.footer for path, one in known.items() if one.footer}
+        lengths = {path: one.length for path, one in known.items() if one.length is not None}
+        sources = entity_sources(directory, footers, lengths)
+        for source in (*sources.inserts, *sources.deletes):
+            path = source.path.removeprefix(f"{listing.location}/")
+            if source.kind is SourceKind.ACID and not footers[path].acid:
+                raise CorruptFile(f"{source.path} lacks the six ACID columns; restore it, or move"
+                                  " it out of the table")
+
+
+def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
+    """Where a table that is to be created lies: where it is wanted, else in the first of `db.db/t`,
+    `db.db/t_2`, `db.db/t_3`, … that no table has.
+
+    Raises InvalidDefinition if that holds data, other than that of a dropped table which the
+    Cleaner is about to remove, and as `refuse_overlap`.
+    """
+    places = {one.name: one.location for one in metastore.tables()}
+    if table in places:  # the metastore refuses it, or answers the one that is there
+        return places[table]
+    if wanted is None:
+        database, _, short = table.partition(".")
+        default = f"{metastore.places.root}/{database}.db/{short}"
+        taken = set(places.values())
+        names = (default if number == 1 else f"{default}_{number}" for number in count(1))
+        where = next(one for one in names if one not in taken)
+    else:
+        where = absolute(wanted)
+    refuse_overlap(metastore, table, where)
+    files, root = Files.of(where)
+    data = _data_above(files, root, metastore.dropped_below(where))
+    if data is None or table in (one.name for one in metastore.tables()):  # made meanwhile
+        return where
+    raise InvalidDefinition(
+        f"{table}: {where} holds data, such as {data}, which a new table would mix with its own:"
+        f" `adopt_table({table!r}, {where!r})` makes a table of it; or move it away, or give"
+        " another location")
+
+
+def refuse_overlap(metastore: Metastore, table: str, where: str) -> None:
+    """A directory around the warehouse or another table, or inside of one, would be removed with
+    it. Raises InvalidDefinition."""
+    root = metastore.places.root
+    if f"{root}/".startswith(f"{where}/"):
+        raise InvalidDefinition(f"{table}: {where} encloses the warehouse {root}, which would be"
+                                " removed with the table; give it a directory of its own")
+    for other in metastore.tables():
+        longer, shorter = f"{where}/", f"{other.location}/"
+        if other.name != table and longer != shorter and (
+                longer.startswith(shorter) or shorter.startswith(longer)):
+            raise InvalidDefinition(f"{table}: {where} and {other.location}, where {other.name} is,"
+                                    " enclose each other; give it a directory of its own")
+
+
+def _data_above(files: Files, path: str, floor: int | None) -> str | None:
+    """An ACID directory or a data file that is not one of write ids up to `floor`, if any."""
+    for info in files.children(path):
+        if is_hidden(info.base_name):
+            continue
+        name = None
+        with suppress(MalformedName):
+            name = parse_directory(info.base_name)
+        if name is not None:
+            high = name.write_id if isinstance(name, BaseName) else name.high
+            found = info.path if floor is None or high > floor else None
+        elif info.is_file:
+            found = info.path if floor is None else None
+        else:
+            found = _data_above(files, info.path, floor)
+        if found is not None:
+            return str(found)
+    return None
+
+
+def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
+    """The table's columns as one of its ORC files has them. Raises InvalidDefinition, CorruptFile.
+    """
+    if not path:
+        raise InvalidDefinition(f"{table}: there is no data file to take the columns from; give"
+                                " schema='id int, …'")
+    fields = parse_type(orc_schema(files, path)).children
+    if is_acid([name for name, _ in fields]):
+        fields = fields[5][1].children
+    columns = tuple(Column(name, kind) for name, kind in fields)
+    if all(column.name.startswith("_col") for column in columns):
+        raise InvalidDefinition(f"{path} names no columns ({columns[0].name}, …); give"
+                                " schema='id int, …' in their order")
+    return columns

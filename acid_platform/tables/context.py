@@ -1,0 +1,93 @@
+"""What the services need of a warehouse; Spark starts only where work is really done."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from acid_platform.layout.bucketing import Bucketing
+from acid_platform.layout.formats import FileFormat, is_insert_only
+from acid_platform.layout.types import Column, parse_type
+from acid_platform.metastore.records import ClientInfo, PartitionRecord, TableRecord
+from acid_platform.reading.selection import TableLayout
+from acid_platform.snapshot.listing import EntityListing
+from acid_platform.storage.files import Files
+from acid_platform.tables.manifests import recorded_listings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from acid_platform.metastore.client.metastore import Metastore, Transaction
+
+Layouts = Callable[["TableRecord", "Transaction"], TableLayout]
+"""`Context.layout`."""
+
+DEFAULT_COMPRESSION = "zlib"
+"""Hive's default, which every Hive, Trino and Impala can read; `orc.compress` overrides it."""
+
+
+class Context(Protocol):
+    """A warehouse as engine and services see it."""
+
+    @property
+    def spark(self) -> SparkSession: ...
+
+    @property
+    def metastore(self) -> Metastore: ...
+
+    def layout(self, record: TableRecord, txn: Transaction) -> TableLayout: ...
+
+    def info(self) -> ClientInfo: ...
+
+
+def compression(record: TableRecord) -> str:
+    """`orc.compress` of the table as Spark and Arrow spell it."""
+    value = record.properties.get("orc.compress", DEFAULT_COMPRESSION).lower()
+    return "uncompressed" if value == "none" else value
+
+
+def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """Table columns and partition columns as typed values."""
+    return (tuple(Column(name, parse_type(kind)) for name, kind in record.columns),
+            tuple(Column(name, parse_type(kind)) for name, kind in record.partition_columns))
+
+
+def table_layout(
+    metastore: Metastore, record: TableRecord, txn: Transaction | None
+) -> TableLayout:
+    """Where a table lies, the partitions that the snapshot of `txn` sees with their floors (P22,
+    P28), and the files that it may read (P26); None for who looks at the directories themselves.
+    """
+    files, path = Files.of(record.location)
+    columns, partition_columns = columns_of_record(record)
+    if not record.partitioned:
+        found: Sequence[PartitionRecord] = ()
+    elif txn is None:
+        found = metastore.partition_records(record.name)
+    else:
+        found = txn.partition_records(record.name)
+    floors = {one.name: one.floors for one in found}
+    return TableLayout(record.name, files, path, columns, partition_columns, floors,
+                       recorded_listings(metastore, record, txn) if txn else _no_snapshot,
+                       record.floor, is_insert_only(record.properties),
+                       FileFormat.of(record.properties), bucketing(record))
+
+
+def _no_snapshot(partitions: Sequence[str]) -> list[EntityListing]:
+    raise AssertionError("this layout was made without a snapshot: it can't be read")
+
+
+def bucketing(record: TableRecord) -> Bucketing | None:
+    """CLUSTERED BY of the table; Hive's version is 1 where the property is absent."""
+    if not record.bucket_count:
+        return None
+    version = int(record.properties.get("bucketing_version", "1"))
+    return Bucketing(record.bucket_columns, record.bucket_count, version)
+
+
+def worker_id() -> str:
+    """`host-pid.thread`: unique among the workers that live at one time (C26)."""
+    return f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident() % 100_000}"

@@ -1,0 +1,209 @@
+"""The files that a snapshot may read, from what the metastore recorded (P26).
+
+Directories that an older version committed without a record of their files are looked into once, by
+whoever comes first; what is found has to be what their commits counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from acid_platform.errors import CorruptFile, InvalidDefinition, MalformedName
+from acid_platform.layout.formats import FileFormat, is_insert_only
+from acid_platform.layout.names import (
+    FLUSH_LENGTH_SUFFIX,
+    DeltaName,
+    is_hidden,
+    original_bucket,
+    parse_bucket_file,
+    parse_directory,
+)
+from acid_platform.metastore.records import RecordedDirectory, TableRecord, WriteReport
+from acid_platform.snapshot.listing import EntityListing, FileEntry, Footer
+from acid_platform.snapshot.recorded import Contents
+from acid_platform.snapshot.sources import flush_length
+from acid_platform.storage.files import Files
+from acid_platform.storage.recorded import recorded_file
+from acid_platform.transactions import Operation
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.metastore import Metastore, Transaction
+
+Progress = Callable[[str, int, int], None]
+"""Told before each table: its name, how many are done, how many there are."""
+_THREADS = 8
+
+
+def recorded_listings(
+    metastore: Metastore, record: TableRecord, txn: Transaction
+) -> Callable[[Sequence[str]], list[EntityListing]]:
+    """What the snapshot of `txn` may read of the table's partitions ('' if it has none).
+
+    The answer raises SnapshotExpired or TxnAborted once the transaction has ended, and CorruptFile
+    for a directory of an older version that is gone.
+    """
+
+    def listings(partitions: Sequence[str]) -> list[EntityListing]:
+        names = [one or None for one in partitions]
+        found = txn.manifest(record.name, names)
+        lacking = [name for name, known in zip(names, found, strict=True) if _lacks(known)]
+        if lacking:
+            for name in lacking:
+                record_entity(metastore, record, name)
+            found = txn.manifest(record.name, names)
+        _, root = Files.of(record.location)
+        return [entity_listing(f"{root}/{name}".rstrip("/"), known)
+                for name, known in zip(partitions, found, strict=True)]
+
+    return listings
+
+
+def _lacks(known: Iterable[RecordedDirectory]) -> bool:
+    return any(not one.directory.recorded for one in known)
+
+
+def entity_listing(location: str, known: Sequence[RecordedDirectory]) -> EntityListing:
+    """The recorded files of one entity. Raises CorruptFile."""
+    parts = []
+    for one in known:
+        directory = one.directory
+        if one.contents is None:
+            if not directory.obsolete:
+                raise CorruptFile(
+                    f"{location}/{directory.name}: write id {directory.high} committed it, and it"
+                    " is not there; restore it from a copy of the warehouse")
+            continue
+        parts.append(directory_listing(location, directory.name, Contents.parse(one.contents),
+                                       directory.compacted, directory.versioned,
+                                       adopted=not directory.txn))
+    return EntityListing(location, ()).joined(parts)
+
+
+def directory_listing(
+    location: str, name: str, contents: Contents, compacted: bool = False, versioned: bool = True,
+    adopted: bool = False,
+) -> EntityListing:
+    """One directory with its files; '' holds the original files of an entity."""
+    return EntityListing(
+        location, tuple(file.below(name) for file in contents.files), (name,) if name else (),
+        {name: "compacted"} if compacted else {}, frozenset({name} if versioned else ()),
+        frozenset({name} if adopted else ()))
+
+
+# --- what an older version left ---------------------------------------------------------------
+
+
+def record_everything(metastore: Metastore, progress: Progress = lambda *_: None) -> int:
+    """Looks into all directories whose files are not recorded; answers how many they were.
+
+    Damage is not told here, but to whoever reads the table. Raises MetastoreUnavailable.
+    """
+    found = metastore.unrecorded()
+    records = {one.name: one for one in metastore.tables()} if found else {}
+    done = 0
+    for number, (table, partition, names) in enumerate(found):
+        progress(f"{table} {partition or ''}".rstrip(), number, len(found))
+        if table in records:
+            try:
+                record_entity(metastore, records[table], partition)
+            except (CorruptFile, InvalidDefinition):
+                continue
+            done += len(names)
+    return done
+
+
+def record_entity(metastore: Metastore, record: TableRecord, partition: str | None) -> None:
+    """Takes down the files of an entity's directories that lack a record.
+
+    Raises CorruptFile for a file that can't be read, or where the files are not those that the
+    commit counted.
+    """
+    files, root = Files.of(record.location)
+    listing = files.entity(f"{root}/{partition or ''}".rstrip("/"))
+    (known,) = metastore.recorded(record.name, [partition])
+    wanted = {one.directory.name for one in known if not one.directory.recorded}
+    reports = surveyed(files, record, partition, listing, wanted)
+    try:
+        metastore.record_files(record.name, partition, reports)
+    except InvalidDefinition as error:
+        raise CorruptFile(str(error)) from error
+
+
+def surveyed(
+    files: Files, record: TableRecord, partition: str | None, listing: EntityListing,
+    only: Container[str] | None = None,
+) -> list[WriteReport]:
+    """A report of each directory that lies in an entity, or of those among `only`, by the footers
+    of its files; '' stands for original files. Raises MalformedName, CorruptFile."""
+    stored, plain = FileFormat.of(record.properties), is_insert_only(record.properties)
+    reports = []
+    for name, entries in sorted(by_directory(listing).items()):
+        if only is not None and name not in only:
+            continue
+        parsed = parse_directory(name) if name else None
+        deletes = isinstance(parsed, DeltaName) and parsed.deletes
+        contents = _looked_into(files, listing.location, name, entries, stored, plain, deletes)
+        reports.append(WriteReport.of(
+            record.name, partition, Operation.INSERT, name, contents,
+            compacted=listing.data_formats.get(name) == "compacted",
+            versioned=name in listing.versioned))
+    return reports
+
+
+def by_directory(listing: EntityListing) -> dict[str, list[FileEntry]]:
+    """ACID directories of one entity with their files, whose paths stay relative to the entity; ''
+    stands for its original files, if there are any. Raises MalformedName."""
+
+    def is_acid(child: str) -> bool:
+        return parse_directory(child, f"{listing.location}/{child}") is not None
+
+    found: dict[str, list[FileEntry]] = {
+        name: [] for name in listing.directories if not is_hidden(name) and is_acid(name)}
+    for entry in listing.files:
+        child, slash, _ = entry.path.partition("/")
+        if not is_hidden(child):
+            found.setdefault(child if slash and is_acid(child) else "", []).append(entry)
+    return found
+
+
+def without_malformed(listing: EntityListing) -> EntityListing:
+    """The listing without directories whose names only look like ACID ones."""
+
+    def is_malformed(child: str) -> bool:
+        try:
+            parse_directory(child)
+        except MalformedName:
+            return True
+        return False
+
+    bad = {one for one in listing.directories if is_malformed(one)}
+    return replace(
+        listing, directories=tuple(one for one in listing.directories if one not in bad),
+        files=tuple(one for one in listing.files if one.path.partition("/")[0] not in bad))
+
+
+def _looked_into(
+    files: Files, location: str, directory: str, entries: Sequence[FileEntry], stored: FileFormat,
+    plain: bool, deletes: bool,
+) -> Contents:
+    sides = {one.path.removesuffix(FLUSH_LENGTH_SUFFIX): one for one in entries
+             if one.path.endswith(FLUSH_LENGTH_SUFFIX)}
+    prefix = f"{directory}/" if directory else ""
+
+    def look(entry: FileEntry) -> FileEntry:
+        path, name = f"{location}/{entry.path}", entry.path.removeprefix(prefix)
+        known = plain or parse_bucket_file(entry.name) or original_bucket(entry.name) is not None
+        if not entry.size or not known:  # whoever reads the directory refuses a strange name
+            return FileEntry(name, entry.size, Footer(0, not plain and bool(known)))
+        side = sides.get(entry.path)
+        length = None if side is None else flush_length(files.read(f"{location}/{side.path}"))
+        if plain and stored.name not in ("orc", "parquet"):
+            return FileEntry(name, entry.size, Footer(-1, False))
+        return recorded_file(files, path, name, stored, deletes, length=length)
+
+    data = [one for one in entries if not one.path.endswith(FLUSH_LENGTH_SUFFIX)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return Contents(tuple(pool.map(look, data)))

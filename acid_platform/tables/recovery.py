@@ -1,0 +1,95 @@
+"""A metastore that is restored: what the tables' directories tell about the ids that were given out
+(P24), and whose warehouse it becomes (P31). Starts no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from acid_platform.errors import MalformedName, WarehouseMismatch
+from acid_platform.layout.names import BaseName, parse_directory, temporary_owner
+from acid_platform.location import Location
+from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.places import Places, absolute
+from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.server.restore import (
+    Highest,
+    Known,
+    Owner,
+    Present,
+    Restored,
+    restore_metastore,
+)
+from acid_platform.storage.files import Files
+from acid_platform.tables.joining import IDENTITY, Mark, new_mark, refuse_other_home
+from acid_platform.tables.manifests import by_directory, surveyed, without_malformed
+
+
+def highest_ids(location: str, depth: int) -> Highest:
+    """The highest write id and transaction id in the names of a table's directories.
+
+    `depth` is the number of partition columns. Names that follow no grammar tell nothing; fsck is
+    who complains about them.
+    """
+    write_id = txn_id = 0
+    for name in _directories(location, depth):
+        txn_id = max(txn_id, temporary_owner(name) or 0)
+        with suppress(MalformedName):
+            found = parse_directory(name)
+            if found is not None:
+                high = found.write_id if isinstance(found, BaseName) else found.high
+                write_id, txn_id = max(write_id, high), max(txn_id, found.visibility)
+    return Highest(write_id, txn_id)
+
+
+def highest_of(record: TableRecord, known: Known = lambda partition: ()) -> Highest:
+    """The same of a table that the metastore knows, and the files of directories that are not among
+    the `known` ones of an entity. Raises CorruptFile."""
+    depth = len(record.partition_columns)
+    found = highest_ids(record.location, depth)
+    files, root = Files.of(record.location)
+    present = []
+    for name in files.partition_directories(root, depth) if depth else [""]:
+        listing = without_malformed(files.entity(f"{root}/{name}".rstrip("/")))
+        names = by_directory(listing)
+        unknown = {one for one in names if one not in known(name or None)}
+        fresh = surveyed(files, record, name or None, listing, unknown) if unknown else []
+        present.append(Present(name or None, tuple(sorted(names)), tuple(fresh)))
+    return Highest(found.write_id, found.txn_id, tuple(present))
+
+
+def restore(
+    place: Location, file: str, replace: bool = False, moved_from: str = ""
+) -> Restored:
+    """Makes the warehouse's metastore from a backup; root and metastore get a new identity.
+
+    Raises BackupRefused, WarehouseMismatch if the root is another warehouse's than the backup's, or
+    has its metastore elsewhere, and what restore_metastore raises.
+    """
+    mark = Mark.read(place.warehouse)
+    if mark is not None:
+        refuse_other_home(place, mark)
+    new, places = new_mark(place), Places(place.warehouse)
+    roots = (*places.spellings, absolute(moved_from)) if moved_from else places.spellings
+
+    def accept(identity: str | None) -> None:
+        if mark is not None and identity is not None and mark.identity != identity:
+            raise WarehouseMismatch(
+                f"{place.warehouse} is the warehouse {mark.identity}, and {file} is a backup of"
+                f" {identity}; restore into a copy of that one's directories, or remove"
+                f" {IDENTITY} if the tables' directories are its own")
+
+    return restore_metastore(
+        Home(Path(place.metastore).resolve()), file,
+        lambda record, known: highest_of(places.table(record), known), replace,
+        Owner(new.identity, roots, accept, lambda: new.replace(place.warehouse)))
+
+
+def _directories(location: str, depth: int) -> Iterator[str]:
+    files, root = Files.of(location)
+    for partition in files.partition_directories(root, depth):
+        for info in files.children(f"{root}/{partition}".rstrip("/")):
+            yield info.base_name
+    if depth:
+        yield from files.temporaries(root)
