@@ -163,8 +163,14 @@ chaos: setup ## kills, stalls, damage and DDL: no read may be wrong (SEED=, ARGS
 check: lint types layers ## lint, types and layers
 
 .PHONY: lint
-lint: packages ## ruff
+lint: packages ## ruff: faults and layout
 	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check --quiet . || { echo "lint: run make format" >&2; exit 1; }
+
+.PHONY: format
+format: packages ## lay the code out, sort imports
+	@$(PY) -m ruff check --fix --select I .
+	@$(PY) -m ruff format .
 
 .PHONY: types
 types: packages ## mypy, strict

@@ -26,8 +26,7 @@ class Moment:
 
 
 class Clock(Protocol):
-    def moment(self) -> Moment:
-        ...
+    def moment(self) -> Moment: ...
 
 
 class SystemClock:

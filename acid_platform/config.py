@@ -36,8 +36,17 @@ class Treatment(Enum):
 Value = bool | int | float | str
 
 _UNITS = {
-    "ms": 1, "msec": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000,
-    "h": 3_600_000, "hour": 3_600_000, "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
+    "ms": 1,
+    "msec": 1,
+    "s": 1000,
+    "sec": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+    "d": 86_400_000,
+    "day": 86_400_000,
+    "days": 86_400_000,
 }
 _NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)\s*([a-z]*)")
 _BOOLS = {"true": True, "false": False}
@@ -197,16 +206,31 @@ _ACCEPTED: tuple[tuple[str, Kind, str, str, str], ...] = (
     ("hive.txn.use.minhistorylevel", _B, "true", "", _ONE_LOOP),
     ("hive.txn.use.minhistorywriteid", _B, "false", "", "acid.cleaner.watermark chooses (C42)"),
     ("hive.metastore.housekeeping.threads.on", _B, "true", "", "housekeeping always runs (P2)"),
-    ("hive.metastore.txn.store.impl", _X, f"{_HIVE}.metastore.txn.CompactionTxnHandler", "",
-     "the store is the metastore's DuckDB file"),
+    (
+        "hive.metastore.txn.store.impl",
+        _X,
+        f"{_HIVE}.metastore.txn.CompactionTxnHandler",
+        "",
+        "the store is the metastore's DuckDB file",
+    ),
     ("hive.repl.txn.timeout", _T, "11d", "d", _NO_REPLICATION),
-    ("hive.lock.manager", _X, f"{_HIVE}.ql.lockmgr.zookeeper.ZooKeeperHiveLockManager", "",
-     "not used with DbTxnManager"),
+    (
+        "hive.lock.manager",
+        _X,
+        f"{_HIVE}.ql.lockmgr.zookeeper.ZooKeeperHiveLockManager",
+        "",
+        "not used with DbTxnManager",
+    ),
     ("hive.lock.numretries", _N, "100", "", _NO_LOCK_POLL),
     ("hive.unlock.numretries", _N, "10", "", _NO_LOCK_POLL),
     ("hive.lock.sleep.between.retries", _T, "60s", "s", _NO_LOCK_POLL),
-    ("hive.txn.manager.dump.lock.state.on.acquire.timeout", _B, "false", "",
-     "a LockTimeout always names the lock that blocks"),
+    (
+        "hive.txn.manager.dump.lock.state.on.acquire.timeout",
+        _B,
+        "false",
+        "",
+        "a LockTimeout always names the lock that blocks",
+    ),
     ("hive.txn.strict.locking.mode", _B, "true", "", _ALL_ACID),
     ("hive.txn.ext.locking.enabled", _B, "false", "", _ALL_ACID),
     ("hive.txn.nonacid.read.locks", _B, "true", "", _ALL_ACID),
@@ -282,8 +306,13 @@ REFUSED: tuple[Setting, ...] = tuple(
 REGISTRY: dict[str, Setting] = {one.name: one for one in (*HONOURED, *NO_EFFECT, *REFUSED)}
 
 TABLE_PROPERTIES = (
-    "transactional", "transactional_properties", "NO_AUTO_COMPACTION", "NO_CLEANUP",
-    "acid.layout", "compactor.*", "compactorthreshold.*",
+    "transactional",
+    "transactional_properties",
+    "NO_AUTO_COMPACTION",
+    "NO_CLEANUP",
+    "acid.layout",
+    "compactor.*",
+    "compactorthreshold.*",
 )
 """Properties of a table that the platform reads (C5, C22, C44, P23)."""
 

@@ -39,8 +39,14 @@ def defs() -> dg.Definitions:
         assets=assets,
         asset_checks=checks,
         jobs=[*jobs, compaction_job, cleaning_job, erase],
-        sensors=[initiator_sensor, cleaner_sensor, erasure_sensor,
-                 abort_failed_runs, abort_canceled_runs, fail_lost_runs],
+        sensors=[
+            initiator_sensor,
+            cleaner_sensor,
+            erasure_sensor,
+            abort_failed_runs,
+            abort_canceled_runs,
+            fail_lost_runs,
+        ],
         resources={
             "warehouse": WarehouseResource(),
             "spark": SparkResource(),
@@ -58,7 +64,12 @@ def _project() -> tuple[Any, Any, list[Any]]:
         if missing.name != "assets":  # an import inside assets has failed: that is no absence
             raise
         return [], [], []
-    modules = [importlib.import_module(f"assets.{one.name}")
-               for one in pkgutil.iter_modules(assets.__path__)]
-    return (dg.load_assets_from_modules(modules), dg.load_asset_checks_from_modules(modules),
-            [job for one in modules for job in getattr(one, "JOBS", ())])
+    modules = [
+        importlib.import_module(f"assets.{one.name}")
+        for one in pkgutil.iter_modules(assets.__path__)
+    ]
+    return (
+        dg.load_assets_from_modules(modules),
+        dg.load_asset_checks_from_modules(modules),
+        [job for one in modules for job in getattr(one, "JOBS", ())],
+    )

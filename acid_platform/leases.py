@@ -29,7 +29,9 @@ class Leases:
     """Fresh snapshots, each held until `release`, or until its one result is made. Thread-safe."""
 
     def __init__(
-        self, metastore: Metastore, layout: Layouts,
+        self,
+        metastore: Metastore,
+        layout: Layouts,
         info: Callable[[], ClientInfo],
     ) -> None:
         self._metastore, self._layout, self._info = metastore, layout, info
@@ -66,12 +68,20 @@ class Leases:
             record, lease = read.table(table), read.lease
             (scan,) = read.scans([(record, None)])
             layout = self._layout(record, lease)
-            return TableSnapshot(record.name, scan.write_ids, lease.valid_txns,
-                                 select_entities(layout, scan.write_ids, lease.valid_txns))
+            return TableSnapshot(
+                record.name,
+                scan.write_ids,
+                lease.valid_txns,
+                select_entities(layout, scan.write_ids, lease.valid_txns),
+            )
 
     def rows(
-        self, table: str, columns: Sequence[str] | None, where: str | None,
-        explicit: ValidWriteIdList | None = None, row_id: bool = False,
+        self,
+        table: str,
+        columns: Sequence[str] | None,
+        where: str | None,
+        explicit: ValidWriteIdList | None = None,
+        row_id: bool = False,
     ) -> pa.Table:
         """Live rows at a fresh snapshot, whose lease ends here: the result needs no file more."""
         with self._arrow_scan(table, columns, where, explicit, row_id) as scan:
@@ -97,8 +107,12 @@ class Leases:
 
     @contextmanager
     def _arrow_scan(
-        self, table: str, columns: Sequence[str] | None, where: str | None,
-        explicit: ValidWriteIdList | None = None, row_id: bool = False,
+        self,
+        table: str,
+        columns: Sequence[str] | None,
+        where: str | None,
+        explicit: ValidWriteIdList | None = None,
+        row_id: bool = False,
     ) -> Iterator[ArrowScan]:
         lease = self._open(table)
         with _ended_on_error(lease), lease.checked():
@@ -139,15 +153,17 @@ class FreshRead:
         return self.lease.views()
 
     def scans(
-        self, wanted: Sequence[tuple[TableRecord, str | None]],
+        self,
+        wanted: Sequence[tuple[TableRecord, str | None]],
         explicit: ValidWriteIdList | None = None,
     ) -> list[TableScan]:
         """Scans of several tables; `where` prunes partitions. Raises SnapshotExpired."""
         names = sorted({record.name for record, _ in wanted})
         lists = {name: explicit or self.lease.valid_write_ids(name) for name in names}
         scans = [
-            open_scan(self._layout(record, self.lease), lists[record.name],
-                      self.lease.valid_txns, where)
+            open_scan(
+                self._layout(record, self.lease), lists[record.name], self.lease.valid_txns, where
+            )
             for record, where in wanted
         ]
         self.opened += scans
@@ -171,8 +187,8 @@ def _ended_on_error(lease: Lease) -> Iterator[None]:
 
 def _same_files(some: list[TableScan], others: list[TableScan]) -> bool:
     return len(some) == len(others) and all(
-        one.location == other.location and [
-            (entity.partition, entity.directory) for entity in one.entities
-        ] == [(entity.partition, entity.directory) for entity in other.entities]
+        one.location == other.location
+        and [(entity.partition, entity.directory) for entity in one.entities]
+        == [(entity.partition, entity.directory) for entity in other.entities]
         for one, other in zip(some, others, strict=True)
     )

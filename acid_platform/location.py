@@ -42,7 +42,8 @@ class Location:
         if not where:
             raise InvalidDefinition(
                 "no warehouse is named: pass its path, set ACID_WAREHOUSE, or call `acid` in a"
-                " project's directory, where it takes var/warehouse")
+                " project's directory, where it takes var/warehouse"
+            )
         local = "://" not in where or where.startswith("file:")
         if local:
             where = str(Path(where.removeprefix("file://")).expanduser().absolute())

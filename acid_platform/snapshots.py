@@ -67,8 +67,10 @@ class Snapshot:
         try:
             record = self._lease.table(table_name(name))
         except NoSuchTxn as error:
-            raise SnapshotExpired(f"{name}: the block of this snapshot has ended; take a new one by"
-                                  " Warehouse.snapshot") from error
+            raise SnapshotExpired(
+                f"{name}: the block of this snapshot has ended; take a new one by"
+                " Warehouse.snapshot"
+            ) from error
         return SnapshotTable(self._warehouse, self._lease, record)
 
     def close(self) -> None:
@@ -79,7 +81,9 @@ class Snapshot:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: types.TracebackType | None,
     ) -> None:
         self.close()
@@ -101,8 +105,9 @@ class SnapshotTable:
         with self._lease.checked():
             write_ids, layout = self._seen()
             scan = open_scan(layout, write_ids, self._lease.valid_txns, where)
-        return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id,
-                        self._record.name)
+        return filtered(
+            lambda: self._warehouse.spark, scan, columns, where, row_id, self._record.name
+        )
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
@@ -111,8 +116,11 @@ class SnapshotTable:
         with self._lease.checked():
             write_ids, layout = self._seen()
             return arrow_scan(
-                layout, write_ids, self._lease.valid_txns, columns, where, row_id).table()
+                layout, write_ids, self._lease.valid_txns, columns, where, row_id
+            ).table()
 
     def _seen(self) -> tuple[ValidWriteIdList, TableLayout]:
-        return (self._lease.valid_write_ids(self._record.name),
-                self._warehouse.layout(self._record, self._lease))
+        return (
+            self._lease.valid_write_ids(self._record.name),
+            self._warehouse.layout(self._record, self._lease),
+        )

@@ -90,9 +90,7 @@ class Statements:
         """Those that the snapshot sees, and those written here."""
         return sorted(self.layout(self.table(name)).partitions)
 
-    def lock(
-        self, record: TableRecord, statement: Statement, partition: str | None = None
-    ) -> None:
+    def lock(self, record: TableRecord, statement: Statement, partition: str | None = None) -> None:
         """Raises LockTimeout, TxnAborted, and SnapshotOutdated or WriteConflict where the statement
         can't be committed any more (T40, P30)."""
         lock, operation = lock_of(statement, self._lock_settings)
@@ -105,7 +103,8 @@ class Statements:
         if self._restart_if_stale:
             if self.begun.stale:
                 raise SnapshotOutdated(
-                    f"transaction {self.id} waited for a lock and missed a commit", self._held)
+                    f"transaction {self.id} waited for a lock and missed a commit", self._held
+                )
         elif reason := self.begun.lost_overwrite:
             self.begun.abort(f"write conflict on {reason}")
             raise WriteConflict(f"{reason}; transaction {self.id} was aborted, begin again")
@@ -131,10 +130,17 @@ class Statements:
         number = self._number
         self._number += 1  # a failed statement's id is not used again (P19)
         return WriteTarget(
-            layout.files, layout.path, layout.columns,
-            tuple(column.name for column in layout.partition_columns), self.id,
-            self.begun.write_ids[record.name], number, compression(record),
-            self.begun.heartbeat, layout.buckets, layout.format if layout.insert_only else None,
+            layout.files,
+            layout.path,
+            layout.columns,
+            tuple(column.name for column in layout.partition_columns),
+            self.id,
+            self.begun.write_ids[record.name],
+            number,
+            compression(record),
+            self.begun.heartbeat,
+            layout.buckets,
+            layout.format if layout.insert_only else None,
         )
 
     @contextmanager
@@ -150,12 +156,16 @@ class Statements:
                 yield target
         except Exception as error:
             if self.begun.lost and not isinstance(error, TxnAborted):
-                raise TxnAborted(f"{self.begun.lost}; its Spark jobs were cancelled, begin again"
-                                 ) from error
+                raise TxnAborted(
+                    f"{self.begun.lost}; its Spark jobs were cancelled, begin again"
+                ) from error
             raise
 
     def record(
-        self, record: TableRecord, operation: Operation, written: Sequence[Written],
+        self,
+        record: TableRecord,
+        operation: Operation,
+        written: Sequence[Written],
         overwrite: bool = False,
     ) -> int:
         for one in written:
@@ -164,9 +174,16 @@ class Statements:
                 raise self._overwritten_before(*entity)
             if overwrite:
                 self._overwritten.add(entity)
-            self.reports.append(WriteReport.of(
-                record.name, one.partition or None, operation, one.directory, one.contents,
-                overwrite))
+            self.reports.append(
+                WriteReport.of(
+                    record.name,
+                    one.partition or None,
+                    operation,
+                    one.directory,
+                    one.contents,
+                    overwrite,
+                )
+            )
         return sum(one.rows for one in written if not one.deletes)
 
     def count(self, table: str, **rows: int) -> None:
@@ -197,8 +214,11 @@ def with_own(layout: TableLayout, reports: Sequence[WriteReport]) -> TableLayout
 
     def listings(partitions: Sequence[str]) -> list[EntityListing]:
         return [
-            listing.joined(directory_listing(listing.location, one.directory, one.contents)
-                           for one in mine if one.partition == (name or None) and one.contents)
+            listing.joined(
+                directory_listing(listing.location, one.directory, one.contents)
+                for one in mine
+                if one.partition == (name or None) and one.contents
+            )
             for name, listing in zip(partitions, layout.listings(partitions), strict=True)
         ]
 

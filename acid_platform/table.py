@@ -83,8 +83,11 @@ class Table:
     # --- reading -------------------------------------------------------------------------------
 
     def read(
-        self, columns: Sequence[str] | None = None, where: str | None = None,
-        snapshot: ValidWriteIdList | str | None = None, row_id: bool = False,
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        snapshot: ValidWriteIdList | str | None = None,
+        row_id: bool = False,
     ) -> DataFrame:
         """Committed rows, as of now or of a write id list; `row_id` adds the column row__id.
 
@@ -97,8 +100,11 @@ class Table:
         return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
-        self, columns: Sequence[str] | None = None, where: str | None = None,
-        snapshot: ValidWriteIdList | str | None = None, row_id: bool = False,
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        snapshot: ValidWriteIdList | str | None = None,
+        row_id: bool = False,
     ) -> pa.Table:
         """The rows of `read` as a pyarrow Table, without a JVM: for notebooks and small tables.
 
@@ -154,7 +160,10 @@ class Table:
         return self._autocommit(lambda table: table.delete(where))
 
     def merge(
-        self, source: Rows, on: str, when_matched_update: Mapping[str, str] | None = None,
+        self,
+        source: Rows,
+        on: str,
+        when_matched_update: Mapping[str, str] | None = None,
         when_matched_delete: str | None = None,
         when_not_matched_insert: Mapping[str, str] | Literal["*"] | None = None,
         clauses: Sequence[MergeClause] | None = None,
@@ -169,9 +178,16 @@ class Table:
         Raises SourceRowsAmbiguous when several source rows change one row, PartitionColumnUpdate,
         BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression, WriteConflict.
         """
-        return self._autocommit(lambda table: table.merge(
-            source, on, when_matched_update, when_matched_delete, when_not_matched_insert,
-            clauses))
+        return self._autocommit(
+            lambda table: table.merge(
+                source,
+                on,
+                when_matched_update,
+                when_matched_delete,
+                when_not_matched_insert,
+                clauses,
+            )
+        )
 
     def erase(self, where: str, partition: Mapping[str, Any] | str | None = None) -> Erasure:
         """Delete rows for good: no file, not even of an old snapshot, holds them afterwards.
@@ -189,9 +205,7 @@ class Table:
         removed = erasure.clean(metastore, request)
         return erasure.prove(metastore, request, deleted, outcomes, removed)
 
-    def request_erasure(
-        self, where: str, partition: Mapping[str, Any] | str | None = None
-    ) -> int:
+    def request_erasure(self, where: str, partition: Mapping[str, Any] | str | None = None) -> int:
         """Record that these rows have to be erased: Dagster's `erasure_sensor` sees to it.
 
         Nothing is deleted yet. Answers the request's id, as `acid show erasures` lists it; the same
@@ -200,7 +214,8 @@ class Table:
         warehouse = self._warehouse
         wanted = ErasureRequest.of(warehouse.metastore, self.name, where, partition)
         return warehouse.metastore.request_erasure(
-            wanted.table, wanted.condition, warehouse.info().user)
+            wanted.table, wanted.condition, warehouse.info().user
+        )
 
     def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
         """Remove all rows, or those of one partition. Raises NoSuchPartition, WriteConflict."""
@@ -214,18 +229,18 @@ class Table:
         """
         self._alter_columns(lambda record: widened(record, columns).columns)
 
-    def _alter_columns(
-        self, columns: Callable[[TableRecord], Sequence[tuple[str, str]]]
-    ) -> None:
+    def _alter_columns(self, columns: Callable[[TableRecord], Sequence[tuple[str, str]]]) -> None:
         """Works the columns out again when others altered the table meanwhile (P28)."""
         for _ in range(_ATTEMPTS):
             record = self.record
             with suppress(DeclarationChanged):
                 self._warehouse.metastore.alter_table(
-                    self._name, columns=columns(record), read=record)
+                    self._name, columns=columns(record), read=record
+                )
                 return
         raise DeclarationChanged(
-            f"{self._name}: others altered it during each of {_ATTEMPTS} attempts; try again")
+            f"{self._name}: others altered it during each of {_ATTEMPTS} attempts; try again"
+        )
 
     def change_column(self, old: str, column: str, after: str | None = None) -> None:
         """`change_column("id", "id bigint")`: a wider type, or another place.
@@ -245,7 +260,8 @@ class Table:
                 raise InvalidDefinition(
                     f"{self.name} has rows, whose files know {old} by its name or place: every"
                     " reader, Hive too, would find NULL or another column there; CREATE VIEW with"
-                    " the new name, or CREATE TABLE … AS SELECT")
+                    " the new name, or CREATE TABLE … AS SELECT"
+                )
             return columns
 
         with self._alone():
@@ -255,12 +271,15 @@ class Table:
         """Whether files may match their columns by position, as Hive's original files do."""
         if FileFormat.of(record.properties).by_position:
             return True
-        return any(not one.name for entity in self._warehouse.metastore.entities()
-                   if entity.table == record.name for one in entity.directories)
+        return any(
+            not one.name
+            for entity in self._warehouse.metastore.entities()
+            if entity.table == record.name
+            for one in entity.directories
+        )
 
     def rename(self, name: str) -> Table:
-        """Under another name, its files stay. Raises TableExists, InvalidDefinition, LockTimeout.
-        """
+        """Renames it; its files stay. Raises TableExists, InvalidDefinition, LockTimeout."""
         with self._alone():
             record = self._warehouse.metastore.alter_table(self._name, rename=table_name(name))
         return Table(self._warehouse, record.name)
@@ -272,8 +291,7 @@ class Table:
 
     def drop_partition(self, partition: Mapping[str, Any] | str) -> None:
         """Gone at once for new snapshots; files go when no older one needs them (P22)."""
-        values = partition_values(
-            partition, self.partition_columns, self.name, self.partitions())
+        values = partition_values(partition, self.partition_columns, self.name, self.partitions())
         self._warehouse.metastore.drop_partition(self._name, partition_name(values))
 
     def compact(
@@ -294,7 +312,8 @@ class Table:
         """What `compact` would read and write, and after how many scans it pays back."""
         wanted, targets = self._compactions(kind, partition)
         return explain_compactions(
-            self._warehouse.metastore, [Wish(self._name, one, wanted) for one in targets])
+            self._warehouse.metastore, [Wish(self._name, one, wanted) for one in targets]
+        )
 
     def _compactions(
         self, kind: str, partition: Mapping[str, Any] | str | None
@@ -304,10 +323,12 @@ class Table:
             wanted = CompactionKind(kind.lower())
         except ValueError:
             raise CompactionRefused(
-                f"{kind!r} is no kind of compaction; choose 'minor' or 'major'") from None
+                f"{kind!r} is no kind of compaction; choose 'minor' or 'major'"
+            ) from None
         if partition is not None:
             values = partition_values(
-                partition, self.partition_columns, self.name, self.partitions())
+                partition, self.partition_columns, self.name, self.partitions()
+            )
             return wanted, [partition_name(values)]
         return wanted, list(self.partitions()) if self.partition_columns else [None]
 

@@ -56,7 +56,10 @@ class Transaction:
     """
 
     def __init__(
-        self, context: Context, begun: Begun, restart_if_stale: bool = False,
+        self,
+        context: Context,
+        begun: Begun,
+        restart_if_stale: bool = False,
         held: Sequence[LockRequest] = (),
     ) -> None:
         self._work = Statements(context, begun, restart_if_stale, held)
@@ -105,8 +108,7 @@ class Transaction:
         self._work.begun.heartbeat()
 
     def when_lost(self, callback: Callable[[str], None]) -> None:
-        """Calls back with the reason, in another thread, if the metastore aborts it meanwhile (P4).
-        """
+        """Calls `callback` with the reason, in another thread, if the metastore aborts it (P4)."""
         self._work.begun.when_lost(callback)
 
     def commit(self) -> None:
@@ -138,7 +140,9 @@ class Transaction:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: types.TracebackType | None,
     ) -> None:
         try:
@@ -172,7 +176,8 @@ class LentTransaction(Transaction):
     def _not_ours(self, what: str) -> InvalidDefinition:
         return InvalidDefinition(
             f"transaction {self.id} is ended by whoever began it, after the checks: don't {what}"
-            " it; write with txn.table(…), and raise to have it aborted")
+            " it; write with txn.table(…), and raise to have it aborted"
+        )
 
 
 class TransactionTable:
@@ -238,8 +243,11 @@ class TransactionTable:
         with self._work.next(self._record, self._layout()) as target:
             frame = conform(self._spark, rows, self.all_columns, self.name, fixed)
             written = write_statement(
-                insert_events(frame, target, self._columns), target, overwrite=True,
-                empty_partitions=empty)
+                insert_events(frame, target, self._columns),
+                target,
+                overwrite=True,
+                empty_partitions=empty,
+            )
         count = self._work.record(self._record, Operation.UPDATE, written, overwrite=True)
         self._work.count(self.name, overwritten=count)
         return count
@@ -253,8 +261,9 @@ class TransactionTable:
         layout = self._layout()
         partitions = sorted(layout.partitions) if self._partition_columns else [""]
         if partition is not None:
-            name = partition_name(partition_values(
-                partition, self._partition_columns, self.name, partitions))
+            name = partition_name(
+                partition_values(partition, self._partition_columns, self.name, partitions)
+            )
             if name not in partitions:
                 raise NoSuchPartition(f"{self.name} has no partition {name}")
             partitions = [name]
@@ -263,17 +272,23 @@ class TransactionTable:
         self._work.record(self._record, Operation.UPDATE, written, overwrite=True)
 
     def merge(
-        self, source: Rows, on: str, when_matched_update: Mapping[str, str] | None = None,
+        self,
+        source: Rows,
+        on: str,
+        when_matched_update: Mapping[str, str] | None = None,
         when_matched_delete: str | None = None,
         when_not_matched_insert: Mapping[str, str] | Literal["*"] | None = None,
-        clauses: Sequence[MergeClause] | None = None, aliases: tuple[str, str] = ("t", "s"),
+        clauses: Sequence[MergeClause] | None = None,
+        aliases: tuple[str, str] = ("t", "s"),
     ) -> MergeCounts:
         """MERGE INTO this table `t` USING `source` `s` ON `on`; see Table.merge.
 
         `aliases`: other names for the table and the source.
         """
-        chosen = [*(clauses or ()), *merge_clauses(
-            when_matched_update, when_matched_delete, when_not_matched_insert)]
+        chosen = [
+            *(clauses or ()),
+            *merge_clauses(when_matched_update, when_matched_delete, when_not_matched_insert),
+        ]
         only_inserts = all(one.action is MergeAction.INSERT for one in chosen)
         self._refuse_insert_only("MERGE")
         self._require_writable()
@@ -283,12 +298,14 @@ class TransactionTable:
         with self._work.next(self._record, self._layout()) as target:
             frame = as_frame(self._spark, source, self.all_columns, self.name)
             events, counts = Merge(
-                self._spark, scan, target, self.name, on, chosen, *aliases).events(frame)
+                self._spark, scan, target, self.name, on, chosen, *aliases
+            ).events(frame)
             written = write_statement(events, target)
         operation = Operation.INSERT if only_inserts else Operation.UPDATE
         self._work.record(self._record, operation, written)
-        self._work.count(self.name, inserted=counts.inserted, updated=counts.updated,
-                         deleted=counts.deleted)
+        self._work.count(
+            self.name, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted
+        )
         return counts
 
     def _require_writable(self) -> None:
@@ -296,7 +313,8 @@ class TransactionTable:
             if column.type.kind in UNNAMED:
                 raise UnsupportedStatement(
                     f"{self.name} is partitioned by {column}, whose directories are read but not"
-                    " named here; write with Hive, or copy into a table partitioned by a string")
+                    " named here; write with Hive, or copy into a table partitioned by a string"
+                )
 
     def _require_predicate(self, where: Where) -> None:
         if isinstance(where, str):
@@ -306,7 +324,8 @@ class TransactionTable:
         if is_insert_only(self._record.properties):
             raise UnsupportedStatement(
                 f"{statement} needs rows with an identity, and {self.name} is insert-only:"
-                " overwrite its partitions, or make a table without transactional_properties")
+                " overwrite its partitions, or make a table without transactional_properties"
+            )
 
     def update(self, assignments: Mapping[str, str], where: Where = None) -> int:
         """Set columns to SQL expressions over the row where the predicate holds.
@@ -317,8 +336,9 @@ class TransactionTable:
         self._refuse_insert_only("UPDATE")
         self._require_writable()
         keys = {column.name for column in self._partition_columns}
-        require_columns((name for name in assignments if name.lower() not in keys),
-                        self._columns, self.name)
+        require_columns(
+            (name for name in assignments if name.lower() not in keys), self._columns, self.name
+        )
         for text in assignments.values():
             require_names(text, self.all_columns, self.name)
         self._require_predicate(where)
@@ -350,7 +370,7 @@ class TransactionTable:
     def add_columns(self, columns: str) -> None:
         """As Table.add_columns; others see the columns when the transaction commits."""
         wide = widened(self._record, columns)
-        new = wide.columns[len(self._record.columns):]
+        new = wide.columns[len(self._record.columns) :]
         self._work.added_columns.setdefault(self.name, []).extend(new)
         self._record = self._work.records[self.name] = wide
         self._columns, _ = columns_of_record(wide)

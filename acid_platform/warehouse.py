@@ -64,7 +64,10 @@ class Warehouse:
     """
 
     def __init__(
-        self, location: str, metastore: Metastore, spark: SparkSession | None = None,
+        self,
+        location: str,
+        metastore: Metastore,
+        spark: SparkSession | None = None,
         run_id: str = "",
     ) -> None:
         self._files, self._path = Files.of(location)
@@ -79,8 +82,11 @@ class Warehouse:
 
     @classmethod
     def open(
-        cls, location: str | os.PathLike[str] | None = None, spark: SparkSession | None = None,
-        metastore: str | None = None, run_id: str = "",
+        cls,
+        location: str | os.PathLike[str] | None = None,
+        spark: SparkSession | None = None,
+        metastore: str | None = None,
+        run_id: str = "",
         settings: Mapping[str, str] | None = None,
     ) -> Warehouse:
         """Join the warehouse at a path or URI, or make it; its metastore is started if none runs.
@@ -125,17 +131,22 @@ class Warehouse:
                 from acid_platform.engine import session
                 from acid_platform.engine.failures import install_expiry
 
-                self._spark = (session.check_session(self._given) if self._given
-                               else session.start_session())
+                self._spark = (
+                    session.check_session(self._given) if self._given else session.start_session()
+                )
                 install_expiry(self._spark)
             return self._spark
 
     # --- tables --------------------------------------------------------------------------------
 
     def create_table(
-        self, name: str, columns: str, partitioned_by: Sequence[str] = (),
+        self,
+        name: str,
+        columns: str,
+        partitioned_by: Sequence[str] = (),
         clustered_by: tuple[Sequence[str], int] | None = None,
-        properties: Mapping[str, str] | None = None, if_not_exists: bool = False,
+        properties: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
         location: str | None = None,
     ) -> Table:
         """`create_table("db.t", "id int, v string", partitioned_by=["month int"])`.
@@ -148,17 +159,22 @@ class Warehouse:
         """
         full = table_name(name)
         declared = Declaration.of(
-            full, parse_columns(columns), partitioned_by, clustered_by, properties)
+            full, parse_columns(columns), partitioned_by, clustered_by, properties
+        )
         self.metastore.create_database(full.partition(".")[0], if_not_exists=True)
         where = new_location(self.metastore, full, location)
         make_root(*Files.of(where))  # before anybody can commit into it (P27)
         record = self.metastore.create_table(
-            full, where, *declared.arguments, if_not_exists=if_not_exists)
+            full, where, *declared.arguments, if_not_exists=if_not_exists
+        )
         make_root(*Files.of(record.location))
         return Table(self, record.name)
 
     def adopt_table(
-        self, name: str, location: str | os.PathLike[str], schema: str | None = None,
+        self,
+        name: str,
+        location: str | os.PathLike[str],
+        schema: str | None = None,
         partitioned_by: Sequence[str] = (),
         clustered_by: tuple[Sequence[str], int] | None = None,
         snapshot: ValidWriteIdList | str | None = None,
@@ -181,27 +197,37 @@ class Warehouse:
         with progress() as told:
             found = survey(full, where, len(partitioned_by), properties, told)
         files, root = Files.of(where)
-        columns = (columns_of_file(files, found.sample, full) if schema is None
-                   else parse_columns(schema))
+        columns = (
+            columns_of_file(files, found.sample, full) if schema is None else parse_columns(schema)
+        )
         declared = Declaration.of(
-            full, columns, partitioned_by, clustered_by, properties, written_before=True)
+            full, columns, partitioned_by, clustered_by, properties, written_before=True
+        )
         keys = [one.name for one in declared.partition_columns]
         for partition in found.partitions:
             if parse_partition(partition, keys) is None:
                 raise InvalidDefinition(
-                    f"{full}: {root}/{partition} is no partition of {', '.join(keys)}")
+                    f"{full}: {root}/{partition} is no partition of {', '.join(keys)}"
+                )
         seen = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
         require_readable(found, seen, properties)
         self.metastore.create_database(full.partition(".")[0], if_not_exists=True)
         record = self.metastore.adopt_table(
-            full, where, *declared.arguments,
-            write_id=found.write_id, txn_id=found.txn_id, aborted=found.aborted(seen),
-            partitions=found.partitions, directories=found.directories)
+            full,
+            where,
+            *declared.arguments,
+            write_id=found.write_id,
+            txn_id=found.txn_id,
+            aborted=found.aborted(seen),
+            partitions=found.partitions,
+            directories=found.directories,
+        )
         if seen is None and found.write_id:
             warnings.warn(
                 f"{full}: write ids 1 to {found.write_id} were found and count as committed; if"
                 " some were open or aborted, drop the table and adopt it with snapshot=",
-                stacklevel=2)
+                stacklevel=2,
+            )
         return Table(self, record.name)
 
     def table(self, name: str) -> Table:
@@ -252,8 +278,11 @@ class Warehouse:
         refused: AlreadyScheduled | None = None
         for partition in partitions:
             try:
-                wanted.append(self.metastore.request_compaction(
-                    table, partition, kind.value, initiator=worker_id()))
+                wanted.append(
+                    self.metastore.request_compaction(
+                        table, partition, kind.value, initiator=worker_id()
+                    )
+                )
             except AlreadyScheduled as error:
                 refused = error
         if refused and not wanted:
@@ -265,7 +294,8 @@ class Warehouse:
                 time.sleep(0.2)
             elif outcome.state == "failed" and outcome.task.id in waiting:
                 raise CompactionFailed(
-                    f"compaction {outcome.task.id} of {table} failed: {outcome.reason}")
+                    f"compaction {outcome.task.id} of {table} failed: {outcome.reason}"
+                )
             waiting = {one for one in waiting if not self.metastore.compaction_done(one)}
         return [row for row in self.metastore.compactions() if row["compactionid"] in wanted]
 

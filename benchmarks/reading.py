@@ -31,8 +31,11 @@ def flat_queries(flat: DataFrame, rows: int) -> dict[str, Callable[[], object]]:
     return {
         QUERIES[0]: flat.count,
         QUERIES[1]: lambda: flat.agg(F.sum("quantity")).collect(),
-        QUERIES[2]: lambda: flat.filter(f"orderkey between {low} and {low + 1000}").agg(
-            F.count("*"), F.sum("extendedprice")).collect(),
+        QUERIES[2]: lambda: (
+            flat.filter(f"orderkey between {low} and {low + 1000}")
+            .agg(F.count("*"), F.sum("extendedprice"))
+            .collect()
+        ),
         QUERIES[3]: lambda: flat.agg(*(F.max(name) for name in NAMES)).collect(),
     }
 
@@ -42,8 +45,11 @@ def acid_queries(table: Table, rows: int) -> dict[str, Callable[[], object]]:
     return {
         QUERIES[0]: table.count,
         QUERIES[1]: lambda: table.read().agg(F.sum("quantity")).collect(),
-        QUERIES[2]: lambda: table.read(where=f"orderkey between {low} and {low + 1000}").agg(
-            F.count("*"), F.sum("extendedprice")).collect(),
+        QUERIES[2]: lambda: (
+            table.read(where=f"orderkey between {low} and {low + 1000}")
+            .agg(F.count("*"), F.sum("extendedprice"))
+            .collect()
+        ),
         QUERIES[3]: lambda: table.read().agg(*(F.max(name) for name in NAMES)).collect(),
     }
 
@@ -56,8 +62,11 @@ def steps(warehouse: Warehouse, table: Table, rows: int) -> Mapping[str, Callabl
         table.delete(f"orderkey % {rows // 40} = {number}")
 
     def insert(number: int) -> None:
-        table.insert(lineitem(spark, max(1, rows // 40_000), seed=100 + number).withColumn(
-            "orderkey", F.col("orderkey") + rows * number))
+        table.insert(
+            lineitem(spark, max(1, rows // 40_000), seed=100 + number).withColumn(
+                "orderkey", F.col("orderkey") + rows * number
+            )
+        )
 
     def four_more(change: Callable[[int], None]) -> None:
         for number in range(2, 6):
@@ -90,13 +99,20 @@ def run(rows: int, rounds: int) -> dict[str, dict[str, dict[str, float]]]:
             change()
             measured[step] = {}
             for query in QUERIES:
-                taken = alternated({"flat": flat_queries(flat, rows)[query],
-                                    "acid": acid_queries(table, rows)[query]}, rounds)
+                taken = alternated(
+                    {
+                        "flat": flat_queries(flat, rows)[query],
+                        "acid": acid_queries(table, rows)[query],
+                    },
+                    rounds,
+                )
                 times = {name: median(values) for name, values in taken.items()}
                 measured[step][query] = times
-                console.print(f"{step:24s} {query:22s} flat {times['flat']:.3f} s,"
-                              f" acid {times['acid']:.3f} s,"
-                              f" ratio {times['acid'] / times['flat']:.2f}")
+                console.print(
+                    f"{step:24s} {query:22s} flat {times['flat']:.3f} s,"
+                    f" acid {times['acid']:.3f} s,"
+                    f" ratio {times['acid'] / times['flat']:.2f}"
+                )
         warehouse.release()
     return measured
 
@@ -107,9 +123,13 @@ def show(measured: Mapping[str, Mapping[str, Mapping[str, float]]]) -> RichTable
     for query in QUERIES:
         table.add_column(query, justify="right")
     for step, queries in measured.items():
-        table.add_row(step, *(
-            f"{times['acid'] / times['flat']:.2f} ({times['acid']:.2f} s)"
-            for times in queries.values()))
+        table.add_row(
+            step,
+            *(
+                f"{times['acid'] / times['flat']:.2f} ({times['acid']:.2f} s)"
+                for times in queries.values()
+            ),
+        )
     return table
 
 
@@ -122,11 +142,18 @@ def main(argv: list[str] | None = None) -> int:
     measured = run(chosen.rows, chosen.rounds)
     Console().print(show(measured))
     today = datetime.date.today().isoformat()
-    save(chosen.out / f"{today}-reading.json", {
-        "machine": machine(), "rows": chosen.rows, "rounds": chosen.rounds, "seconds": measured})
-    chart(chosen.out / f"{today}-reading.svg", "Read time over plain ORC", {
-        step: {query: times["acid"] / times["flat"] for query, times in queries.items()}
-        for step, queries in measured.items()})
+    save(
+        chosen.out / f"{today}-reading.json",
+        {"machine": machine(), "rows": chosen.rows, "rounds": chosen.rounds, "seconds": measured},
+    )
+    chart(
+        chosen.out / f"{today}-reading.svg",
+        "Read time over plain ORC",
+        {
+            step: {query: times["acid"] / times["flat"] for query, times in queries.items()}
+            for step, queries in measured.items()
+        },
+    )
     return 0
 
 

@@ -12,8 +12,12 @@ from typing import Any
 
 def machine() -> dict[str, Any]:
     """What a reader must know of the machine; the load when the run ended."""
-    return {"cores": os.cpu_count(), "python": platform.python_version(),
-            "system": platform.system(), "load": round(os.getloadavg()[0], 1)}
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "load": round(os.getloadavg()[0], 1),
+    }
 
 
 def save(path: Path, content: Mapping[str, Any]) -> None:
@@ -33,8 +37,12 @@ def chart(path: Path, title: str, ratios: Mapping[str, Mapping[str, float]]) -> 
     figure, axes = pyplot.subplots(figsize=(10, 4.5))
     width = 0.8 / len(names)
     for number, name in enumerate(names):
-        axes.bar([i + number * width for i in range(len(groups))],
-                 [ratios[group][name] for group in groups], width, label=name)
+        axes.bar(
+            [i + number * width for i in range(len(groups))],
+            [ratios[group][name] for group in groups],
+            width,
+            label=name,
+        )
     axes.axhline(1, color="grey", linewidth=1)
     axes.set_xticks([i + 0.4 - width / 2 for i in range(len(groups))], groups)
     axes.set_ylabel("times")

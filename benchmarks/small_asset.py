@@ -16,6 +16,8 @@ def small() -> pd.DataFrame:
 
 
 defs = dg.Definitions(
-    assets=[small], executor=dg.in_process_executor,
+    assets=[small],
+    executor=dg.in_process_executor,
     jobs=[dg.define_asset_job(JOB, [small])],
-    resources={"warehouse": WarehouseResource(), "spark": SparkResource()})
+    resources={"warehouse": WarehouseResource(), "spark": SparkResource()},
+)

@@ -46,14 +46,21 @@ def statements(warehouse: Warehouse, rows: int) -> dict[str, tuple[Callable[[], 
     return {
         "INSERT": (lambda: table.insert(lineitem(spark, rows)), rows),
         "SELECT max of all columns": (
-            lambda: table.read().agg(*(F.max(name) for name in NAMES)).collect(), rows),
+            lambda: table.read().agg(*(F.max(name) for name in NAMES)).collect(),
+            rows,
+        ),
         "UPDATE 1 %": (lambda: table.update(PRICE, "orderkey % 100 = 17"), rows),
         "UPDATE 30 %": (lambda: table.update(PRICE, "orderkey % 100 between 20 and 49"), rows),
         "DELETE 7 %": (lambda: table.delete("orderkey % 100 between 1 and 7"), left),
-        "MERGE 2 %": (lambda: table.merge(
-            source, "t.orderkey = s.orderkey",
-            when_matched_update={"extendedprice": "s.extendedprice"},
-            when_not_matched_insert="*"), left + new),
+        "MERGE 2 %": (
+            lambda: table.merge(
+                source,
+                "t.orderkey = s.orderkey",
+                when_matched_update={"extendedprice": "s.extendedprice"},
+                when_not_matched_insert="*",
+            ),
+            left + new,
+        ),
         "minor compaction": (lambda: compact("minor"), left + new),
         "major compaction": (lambda: compact("major"), left + new),
         "INSERT OVERWRITE": (lambda: table.overwrite(table.read()), left + new),
@@ -62,8 +69,11 @@ def statements(warehouse: Warehouse, rows: int) -> dict[str, tuple[Callable[[], 
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.statements", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.statements",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--rows", type=int, default=30_000_000, help="a multiple of 100")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
@@ -78,8 +88,12 @@ def main(argv: list[str] | None = None) -> int:
             seconds = time.perf_counter() - started
             counted = table.count()
             wrong += counted != left
-            found[name] = {"seconds": round(seconds, 1), **peak.as_json(), "rows": counted,
-                           "rows expected": left}
+            found[name] = {
+                "seconds": round(seconds, 1),
+                **peak.as_json(),
+                "rows": counted,
+                "rows expected": left,
+            }
             console.print(f"{name}: {found[name]}")
             warehouse.release()
     shown = RichTable(title=f"{rows:,} rows: peak memory in MB")
@@ -89,8 +103,10 @@ def main(argv: list[str] | None = None) -> int:
     for name, one in found.items():
         shown.add_row(name, *(f"{one[column]:,}" for column in columns))
     console.print(shown)
-    save(chosen.out / f"{datetime.date.today().isoformat()}-memory.json", {
-        "machine": machine(), "rows": rows, "statements": found})
+    save(
+        chosen.out / f"{datetime.date.today().isoformat()}-memory.json",
+        {"machine": machine(), "rows": rows, "statements": found},
+    )
     return 1 if wrong else 0
 
 

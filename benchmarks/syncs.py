@@ -26,8 +26,19 @@ def count_syncs(process: psutil.Process, work: Callable[[], None]) -> tuple[str,
         return "write calls of /proc/PID/io", process.io_counters().write_count - before
     with tempfile.NamedTemporaryFile("r") as found:
         tracer = subprocess.Popen(
-            ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o", found.name, "-p",
-             str(process.pid)], stderr=subprocess.DEVNULL)
+            [
+                "strace",
+                "-f",
+                "-qq",
+                "-e",
+                "trace=fsync,fdatasync",
+                "-o",
+                found.name,
+                "-p",
+                str(process.pid),
+            ],
+            stderr=subprocess.DEVNULL,
+        )
         try:
             _until_traced(process)
             work()

@@ -34,9 +34,12 @@ def keep_short(home: Path, stop: Any) -> None:
             for cleaning in metastore.ready_to_clean():
                 with suppress(AcidError):  # somebody opened the table meanwhile
                     gone = [
-                        one.name for entity in metastore.entities(cleaning.table)
+                        one.name
+                        for entity in metastore.entities(cleaning.table)
                         if entity.partition == cleaning.partition
-                        for one in entity.directories if one.obsolete]
+                        for one in entity.directories
+                        if one.obsolete
+                    ]
                     metastore.mark_cleaned(metastore.start_cleaning(cleaning), gone=gone)
 
 

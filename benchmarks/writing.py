@@ -43,9 +43,11 @@ def changes(source: DataFrame) -> dict[str, Callable[[TransactionTable], object]
         "DELETE 1 row": lambda t: t.delete("orderkey = 4242"),
         "DELETE 5 %": lambda t: t.delete("orderkey % 20 = 7"),
         "MERGE 3 %": lambda t: t.merge(
-            source, "t.orderkey = s.orderkey",
+            source,
+            "t.orderkey = s.orderkey",
             when_matched_update={"extendedprice": "s.extendedprice"},
-            when_not_matched_insert="*"),
+            when_not_matched_insert="*",
+        ),
     }
 
 
@@ -62,11 +64,17 @@ def inserts(warehouse: Warehouse, flat: DataFrame, rounds: int) -> dict[str, flo
         txn = warehouse.transaction()
         txn.table(table.name).insert(flat)
         txn.abort("measured")
-        shutil.rmtree(Path(table.location, f"delta_{txn.write_ids[table.name]:07d}"
-                                           f"_{txn.write_ids[table.name]:07d}_0000"))
+        shutil.rmtree(
+            Path(
+                table.location,
+                f"delta_{txn.write_ids[table.name]:07d}_{txn.write_ids[table.name]:07d}_0000",
+            )
+        )
 
-    return {name: median(values) for name, values in
-            alternated({"plain ORC": plain, "INSERT": insert}, rounds).items()}
+    return {
+        name: median(values)
+        for name, values in alternated({"plain ORC": plain, "INSERT": insert}, rounds).items()
+    }
 
 
 def change(
@@ -103,22 +111,38 @@ def main(argv: list[str] | None = None) -> int:
         ratio = insert["INSERT"] / rewrite
         console.print(f"plain ORC {rewrite:.2f} s, INSERT {insert['INSERT']:.2f} s: {ratio:.2f}")
         source = lineitem(spark, chosen.rows // 33, seed=50).withColumn(
-            "orderkey", F.col("orderkey") * 36)
-        shown = RichTable(title=f"Against rewriting {chosen.rows:,} rows: {rewrite:.1f} s,"
-                                f" {size / 1e6:.0f} MB")
+            "orderkey", F.col("orderkey") * 36
+        )
+        shown = RichTable(
+            title=f"Against rewriting {chosen.rows:,} rows: {rewrite:.1f} s, {size / 1e6:.0f} MB"
+        )
         for name in ("statement", "seconds", "of the rewrite", "MB written", "of the table"):
             shown.add_column(name, justify="right")
         found = {}
         for name, run in changes(source).items():
             taken, written = change(warehouse, run, chosen.rounds)
             found[name] = {"seconds": taken, "bytes": written}
-            shown.add_row(name, f"{taken:.2f}", f"{taken / rewrite:.2f}", f"{written / 1e6:.2f}",
-                          f"{written / size:.1%}")
+            shown.add_row(
+                name,
+                f"{taken:.2f}",
+                f"{taken / rewrite:.2f}",
+                f"{written / 1e6:.2f}",
+                f"{written / size:.1%}",
+            )
             console.print(f"{name}: {taken:.2f} s, {written / 1e6:.2f} MB")
         console.print(shown)
-    save(chosen.out / f"{datetime.date.today().isoformat()}-writing.json", {
-        "machine": machine(), "rows": chosen.rows, "rounds": chosen.rounds,
-        "insert": insert, "insert over plain ORC": ratio, "table bytes": size, "changes": found})
+    save(
+        chosen.out / f"{datetime.date.today().isoformat()}-writing.json",
+        {
+            "machine": machine(),
+            "rows": chosen.rows,
+            "rounds": chosen.rounds,
+            "insert": insert,
+            "insert over plain ORC": ratio,
+            "table bytes": size,
+            "changes": found,
+        },
+    )
     return 0
 
 

@@ -25,13 +25,16 @@ class SparkResource(LazyPySparkResource):
     """
 
     spark_config: dict[str, Any] = Field(
-        default_factory=dict, description="Spark settings, as dagster-pyspark takes them.")
+        default_factory=dict, description="Spark settings, as dagster-pyspark takes them."
+    )
     master: str | None = Field(default=None, description="As in local[2].")
     remote: str | None = Field(
-        default=None, description="Address of a Spark Connect server, instead of a JVM of our own.")
+        default=None, description="Address of a Spark Connect server, instead of a JVM of our own."
+    )
     memory: str | None = Field(default=None, description="Of the driver's JVM, as in 2g.")
     conf: dict[str, str] = Field(
-        default_factory=dict, description="More Spark settings; they go before all others.")
+        default_factory=dict, description="More Spark settings; they go before all others."
+    )
 
     def _init_session(self) -> None:
         if self._spark_session is None:
@@ -51,8 +54,7 @@ class SparkResource(LazyPySparkResource):
         settings = {**platform, **self.spark_config, **self.conf}
         flat = flatten_dict(settings)  # type: ignore[no-untyped-call]
         jvm.launch({name: _text(value) for name, value in flat})
-        return session.check_session(
-            spark_session_from_config(settings))  # type: ignore[no-untyped-call]
+        return session.check_session(spark_session_from_config(settings))  # type: ignore[no-untyped-call]
 
 
 def _text(value: Any) -> str:

@@ -24,11 +24,13 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     path: str | None = Field(
         default=None,
-        description=f"Directory or URI; by default ACID_WAREHOUSE, else {DEFAULT_PATH}.")
+        description=f"Directory or URI; by default ACID_WAREHOUSE, else {DEFAULT_PATH}.",
+    )
     metastore: str | None = Field(
         default=None,
         description="Directory of the metastore; by default ACID_METASTORE, else inside a local"
-                    " warehouse.")
+        " warehouse.",
+    )
 
     def open(self, run_id: str = "", spark: SparkSession | None = None) -> Warehouse:
         """A handle whose transactions and leases carry the run id; the caller closes it.

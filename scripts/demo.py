@@ -80,13 +80,17 @@ class Tour:
         return Warehouse.open(self.home / "warehouse")
 
     def run(
-        self, phase: str, job: dg.JobDefinition, config: Mapping[str, Any] | None = None,
+        self,
+        phase: str,
+        job: dg.JobDefinition,
+        config: Mapping[str, Any] | None = None,
         **arguments: Any,
     ) -> dg.ExecuteInProcessResult:
         """One Dagster run in this process; its checks and events go into the report."""
         started = time.monotonic()
         result = job.execute_in_process(
-            instance=self.instance, run_config={**QUIET, **(config or {})}, **arguments)
+            instance=self.instance, run_config={**QUIET, **(config or {})}, **arguments
+        )
         self.seconds[phase] += time.monotonic() - started
         self.runs[phase] += 1
         for one in result.get_asset_check_evaluations():
@@ -116,8 +120,11 @@ class Tour:
 
 def row_counts(materialization: dg.AssetMaterialization) -> dict[str, int]:
     """Rows by what was done to them: inserted, updated, deleted, overwritten."""
-    return {name.removeprefix("rows "): int(str(value.value))
-            for name, value in materialization.metadata.items() if name.startswith("rows ")}
+    return {
+        name.removeprefix("rows "): int(str(value.value))
+        for name, value in materialization.metadata.items()
+        if name.startswith("rows ")
+    }
 
 
 def _resident(process: psutil.Process) -> int:
@@ -198,15 +205,17 @@ def services(tour: Tour) -> None:
 
     for phase, sensor in (("compaction", initiator_sensor), ("cleaning", cleaner_sensor)):
         context = dg.build_sensor_context(
-            instance=tour.instance, resources={"warehouse": WarehouseResource()},
-            sensor_name=sensor.name)
+            instance=tour.instance,
+            resources={"warehouse": WarehouseResource()},
+            sensor_name=sensor.name,
+        )
         context.log.setLevel(logging.WARNING)
         answer: Any = sensor(context)
         before = len(tour.compactions), tour.removed
         for request in answer.run_requests or []:
             job = tour.definitions.resolve_job_def(str(sensor.job_name))
             tour.run(phase, job, request.run_config, tags=request.tags)
-        done = [one["partition"] for one in tour.compactions[before[0]:]]
+        done = [one["partition"] for one in tour.compactions[before[0] :]]
         if done:
             tour.say(f"  compacted {', '.join(done)}")
         if tour.removed > before[1]:
@@ -223,13 +232,19 @@ def expected_tables(weeks: int) -> Expected:
     from assets.flights import DELAYS, DIMENSIONS, FLIGHTS
 
     flights = flights_source.expected_flights(weeks)
-    keys = {"airlines": ["carrier"], "airports": ["faa"], "planes": ["tailnum"],
-            "weather": ["origin", "month", "day", "hour", "time_hour"]}
+    keys = {
+        "airlines": ["carrier"],
+        "airports": ["faa"],
+        "planes": ["tailnum"],
+        "weather": ["origin", "month", "day", "hour", "time_hour"],
+    }
     return {
         FLIGHTS.name: (flights, flights_source.KEY),
         DELAYS.name: (flights_source.expected_delays(flights), ["month", "carrier"]),
-        **{table.name: (flights_source.dimension(name), keys[name])
-           for name, table in DIMENSIONS.items()},
+        **{
+            table.name: (flights_source.dimension(name), keys[name])
+            for name, table in DIMENSIONS.items()
+        },
     }
 
 
@@ -239,8 +254,10 @@ def verify(tour: Tour, expected: Expected) -> list[Verdict]:
 
     started = time.monotonic()
     with tour.warehouse() as warehouse:
-        verdicts = [compare(name, warehouse.table(name).read().toPandas(), frame, key)
-                    for name, (frame, key) in expected.items()]
+        verdicts = [
+            compare(name, warehouse.table(name).read().toPandas(), frame, key)
+            for name, (frame, key) in expected.items()
+        ]
     tour.seconds["verification"] += time.monotonic() - started
     return verdicts
 
@@ -248,8 +265,12 @@ def verify(tour: Tour, expected: Expected) -> list[Verdict]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answers the exit code: 0, or 1 if a table differs from what pandas computed."""
     parser = argparse.ArgumentParser(prog="python -m scripts.demo", description=__doc__)
-    parser.add_argument("--home", type=Path, default=Path("var/demo"),
-                        help="where warehouse, Dagster's history and the report go")
+    parser.add_argument(
+        "--home",
+        type=Path,
+        default=Path("var/demo"),
+        help="where warehouse, Dagster's history and the report go",
+    )
     parser.add_argument("--weeks", type=int, default=53, help="how many deliveries of the year")
     options = parser.parse_args(arguments)
     console = Console()
@@ -275,8 +296,14 @@ def tell(console: Console, home: Path, weeks: int) -> int:
 
         from acid_platform import definitions
     bar = Progress(
-        SpinnerColumn(), TextColumn("{task.fields[now]}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.fields[rows]:,} rows"), TimeElapsedColumn(), console=console)
+        SpinnerColumn(),
+        TextColumn("{task.fields[now]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rows]:,} rows"),
+        TimeElapsedColumn(),
+        console=console,
+    )
     with dg.DagsterInstance.get() as instance, bar:
         tour = Tour(home, instance, definitions.defs(), bar)
         threading.Thread(target=tour.watch_memory, daemon=True).start()
@@ -318,8 +345,10 @@ def conclude(console: Console, tour: Tour, verdicts: Sequence[Verdict]) -> int:
     path = tour.home / "report.html"
     with tour.warehouse() as warehouse:
         report = demo_report.sections(warehouse, tour, verdicts)
-        delays, carriers = (warehouse.table(name).read().toPandas()
-                            for name in ("nyc.delays_by_carrier_month", "nyc.airlines"))
+        delays, carriers = (
+            warehouse.table(name).read().toPandas()
+            for name in ("nyc.delays_by_carrier_month", "nyc.airlines")
+        )
     demo_report.show(console, report)
     demo_report.write_html(path, report, demo_report.delay_chart(delays, carriers))
     wrong = [one for one in verdicts if not one.right]
@@ -327,11 +356,16 @@ def conclude(console: Console, tour: Tour, verdicts: Sequence[Verdict]) -> int:
         for line in one.differences:
             console.print(f"[bold red]{one.table} is wrong:[/] {line}", highlight=False)
     if not wrong:
-        console.print(f"[bold green]All {len(verdicts)} tables hold exactly what pandas computes"
-                      " from the raw files.[/]")
+        console.print(
+            f"[bold green]All {len(verdicts)} tables hold exactly what pandas computes"
+            " from the raw files.[/]"
+        )
     console.print(f"Report: {path}", highlight=False)
-    console.print(f"Runs, assets and checks in Dagster's pages: make dev"
-                  f" ACID_HOME={os.path.relpath(tour.home)}", highlight=False)
+    console.print(
+        f"Runs, assets and checks in Dagster's pages: make dev"
+        f" ACID_HOME={os.path.relpath(tour.home)}",
+        highlight=False,
+    )
     return 1 if wrong else 0
 
 

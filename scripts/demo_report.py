@@ -34,13 +34,15 @@ class Section:
     note: str = ""
 
 
-def sections(
-    warehouse: Warehouse, tour: Tour, verdicts: Sequence[Verdict]
-) -> list[Section]:
+def sections(warehouse: Warehouse, tour: Tour, verdicts: Sequence[Verdict]) -> list[Section]:
     """The report's content; both forms are made of it."""
     return [
-        _story(tour), _tables(warehouse, verdicts), _compactions(tour), _on_disk(warehouse, tour),
-        _checks(tour), _time(tour),
+        _story(tour),
+        _tables(warehouse, verdicts),
+        _compactions(tour),
+        _on_disk(warehouse, tour),
+        _checks(tour),
+        _time(tour),
     ]
 
 
@@ -59,25 +61,39 @@ def changes_of(week: str, one: Delivery, rows: Mapping[str, int]) -> Iterator[Ch
     """`rows`: how many its transaction inserted, updated and deleted."""
     if one.resent_day:
         yield Change(
-            week, f"the day {one.resent_day} was sent again, without cancelled flights",
-            "DELETE, INSERT", f"{rows.get('deleted', 0):,} became {len(one.resent):,}")
+            week,
+            f"the day {one.resent_day} was sent again, without cancelled flights",
+            "DELETE, INSERT",
+            f"{rows.get('deleted', 0):,} became {len(one.resent):,}",
+        )
     if len(one.corrections):
-        yield Change(week, "delays were reported too low two weeks before", "UPDATE",
-                     f"{rows.get('updated', 0):,} corrected")
+        yield Change(
+            week,
+            "delays were reported too low two weeks before",
+            "UPDATE",
+            f"{rows.get('updated', 0):,} corrected",
+        )
     if one.erased:
-        yield Change(week, f"the planes {', '.join(one.erased)} had to be erased", "DELETE",
-                     f"{rows.get('deleted', 0):,} erased")
+        yield Change(
+            week,
+            f"the planes {', '.join(one.erased)} had to be erased",
+            "DELETE",
+            f"{rows.get('deleted', 0):,} erased",
+        )
 
 
 def _story(tour: Tour) -> Section:
     count = tour.operations
     return Section(
-        "What the deliveries changed", ("week of", "what arrived", "done by", "flights #"),
-        tuple((change.week, change.what, change.statements, change.rows)
-              for change in tour.changes),
+        "What the deliveries changed",
+        ("week of", "what arrived", "done by", "flights #"),
+        tuple(
+            (change.week, change.what, change.statements, change.rows) for change in tour.changes
+        ),
         f"Each delivery, with its changes, was one transaction: all of it was seen, or nothing."
         f" Rows in all: {count['inserted']:,} inserted, {count['updated']:,} updated,"
-        f" {count['deleted']:,} deleted, {count['overwritten']:,} as whole tables.")
+        f" {count['deleted']:,} deleted, {count['overwritten']:,} as whole tables.",
+    )
 
 
 def _tables(warehouse: Warehouse, verdicts: Sequence[Verdict]) -> Section:
@@ -85,12 +101,21 @@ def _tables(warehouse: Warehouse, verdicts: Sequence[Verdict]) -> Section:
     for one in verdicts:
         written = [row["write_id"] for row in warehouse.metastore.history(one.table)]
         verdict = "equal" if one.right else "; ".join(one.differences)
-        rows.append((one.table, f"{one.rows:,}", str(one.columns), str(max(written, default=0)),
-                     str(len(set(written))), verdict))
+        rows.append(
+            (
+                one.table,
+                f"{one.rows:,}",
+                str(one.columns),
+                str(max(written, default=0)),
+                str(len(set(written))),
+                verdict,
+            )
+        )
     return Section(
         "Tables, compared with pandas on the raw files",
         ("table", "rows #", "columns #", "last write id #", "transactions #", "every value"),
-        tuple(rows))
+        tuple(rows),
+    )
 
 
 def _compactions(tour: Tour) -> Section:
@@ -99,12 +124,21 @@ def _compactions(tour: Tour) -> Section:
         return sum(int(str(values[f"{when}: {kind} directories"])) for kind in kinds)
 
     rows = tuple(
-        (str(one["partition"]), str(one["kind"]), str(one["outputs"]), f"{one['rows']:,}",
-         f"{directories(one, 'before')} → {directories(one, 'after')}",
-         f"{one['before: bytes'] / KB:,.0f} → {one['after: bytes'] / KB:,.0f}")
-        for one in tour.compactions)
-    return Section("Compactions of nyc.flights, each checked before it counted",
-                   ("partition", "kind", "output", "rows #", "directories #", "kB #"), rows)
+        (
+            str(one["partition"]),
+            str(one["kind"]),
+            str(one["outputs"]),
+            f"{one['rows']:,}",
+            f"{directories(one, 'before')} → {directories(one, 'after')}",
+            f"{one['before: bytes'] / KB:,.0f} → {one['after: bytes'] / KB:,.0f}",
+        )
+        for one in tour.compactions
+    )
+    return Section(
+        "Compactions of nyc.flights, each checked before it counted",
+        ("partition", "kind", "output", "rows #", "directories #", "kB #"),
+        rows,
+    )
 
 
 def _on_disk(warehouse: Warehouse, tour: Tour) -> Section:
@@ -113,28 +147,47 @@ def _on_disk(warehouse: Warehouse, tour: Tour) -> Section:
     for name in warehouse.tables():
         history = warehouse.metastore.history(name)
         directories, size = _listed(Path(warehouse.table(name).location))
-        rows.append((
-            name, str(len({(one["partition"], one["directory"]) for one in history})),
-            f"{sum(one['bytes'] for one in history) / KB:,.0f}", str(directories),
-            f"{size / KB:,.0f}"))
+        rows.append(
+            (
+                name,
+                str(len({(one["partition"], one["directory"]) for one in history})),
+                f"{sum(one['bytes'] for one in history) / KB:,.0f}",
+                str(directories),
+                f"{size / KB:,.0f}",
+            )
+        )
     return Section(
         "On disk: what transactions wrote, and what is left",
         ("table", "written directories #", "written kB #", "directories now #", "kB now #"),
-        tuple(rows), f"The Cleaner removed {tour.removed} directories.")
+        tuple(rows),
+        f"The Cleaner removed {tour.removed} directories.",
+    )
 
 
 def _listed(location: Path) -> tuple[int, int]:
-    acid = [one for one in location.rglob("*")
-            if one.is_dir() and one.name.startswith(("base_", "delta_", "delete_delta_"))]
+    acid = [
+        one
+        for one in location.rglob("*")
+        if one.is_dir() and one.name.startswith(("base_", "delta_", "delete_delta_"))
+    ]
     return len(acid), sum(file.stat().st_size for one in acid for file in one.iterdir())
 
 
 def _checks(tour: Tour) -> Section:
     names = sorted({(asset, check) for asset, check, _ in tour.checks})
     return Section(
-        "Data quality checks", ("asset", "check", "passed #", "failed #"),
-        tuple((asset, check, str(tour.checks[asset, check, True]),
-               str(tour.checks[asset, check, False])) for asset, check in names))
+        "Data quality checks",
+        ("asset", "check", "passed #", "failed #"),
+        tuple(
+            (
+                asset,
+                check,
+                str(tour.checks[asset, check, True]),
+                str(tour.checks[asset, check, False]),
+            )
+            for asset, check in names
+        ),
+    )
 
 
 def _time(tour: Tour) -> Section:
@@ -142,8 +195,9 @@ def _time(tour: Tour) -> Section:
     rows = [(name, str(tour.runs[name] or ""), f"{tour.seconds[name]:.0f}") for name in phases]
     rows.append(("total", str(tour.runs.total()), f"{tour.seconds['total']:.0f}"))
     memory = f"Peak memory of all processes: {tour.peak_bytes / MB:,.0f} MB."
-    return Section("Where the time went", ("phase", "Dagster runs #", "seconds #"), tuple(rows),
-                   memory)
+    return Section(
+        "Where the time went", ("phase", "Dagster runs #", "seconds #"), tuple(rows), memory
+    )
 
 
 # --- two forms ---------------------------------------------------------------------------------
@@ -152,12 +206,18 @@ def _time(tour: Tour) -> Section:
 def show(console: Console, report: Sequence[Section]) -> None:
     """In the terminal."""
     for one in report:
-        table = Table(title=one.title, caption=one.note or None, title_justify="left",
-                      title_style="bold", caption_justify="left")
+        table = Table(
+            title=one.title,
+            caption=one.note or None,
+            title_justify="left",
+            title_style="bold",
+            caption_justify="left",
+        )
         for column in one.columns:
             numbers = column.endswith("#")
-            table.add_column(column.rstrip("# "), justify="right" if numbers else "left",
-                             overflow="fold")
+            table.add_column(
+                column.rstrip("# "), justify="right" if numbers else "left", overflow="fold"
+            )
         for row in one.rows:
             table.add_row(*row)
         console.print(table, "")
@@ -186,14 +246,23 @@ def write_html(path: Path, report: Sequence[Section], chart: bytes) -> None:
     ]
     for one in report:
         style = ["number" if column.endswith("#") else "text" for column in one.columns]
-        head = "".join(f"<th class='{kind}'>{html.escape(column.rstrip('# '))}</th>"
-                       for kind, column in zip(style, one.columns, strict=True))
+        head = "".join(
+            f"<th class='{kind}'>{html.escape(column.rstrip('# '))}</th>"
+            for kind, column in zip(style, one.columns, strict=True)
+        )
         body = "".join(
-            "<tr>" + "".join(f"<td class='{kind}'>{html.escape(value)}</td>"
-                             for kind, value in zip(style, row, strict=True)) + "</tr>"
-            for row in one.rows)
-        parts.append(f"<h2>{html.escape(one.title)}</h2><table><tr>{head}</tr>{body}</table>"
-                     f"<p>{html.escape(one.note)}</p>")
+            "<tr>"
+            + "".join(
+                f"<td class='{kind}'>{html.escape(value)}</td>"
+                for kind, value in zip(style, row, strict=True)
+            )
+            + "</tr>"
+            for row in one.rows
+        )
+        parts.append(
+            f"<h2>{html.escape(one.title)}</h2><table><tr>{head}</tr>{body}</table>"
+            f"<p>{html.escape(one.note)}</p>"
+        )
     path.write_text("\n".join(parts), encoding="utf-8")
 
 
@@ -210,14 +279,16 @@ def delay_chart(delays: pd.DataFrame, carriers: pd.DataFrame) -> bytes:
     """Mean arrival delay in minutes per carrier and month, as a PNG."""
     from matplotlib.figure import Figure
 
-    mean = delays.assign(mean=delays["arr_delay_minutes"] / delays["flown"].where(
-        delays["flown"] > 0)).pivot(index="carrier", columns="month", values="mean")
+    mean = delays.assign(
+        mean=delays["arr_delay_minutes"] / delays["flown"].where(delays["flown"] > 0)
+    ).pivot(index="carrier", columns="month", values="mean")
     mean = mean.loc[mean.mean(axis=1).sort_values().index]
     names = carriers.set_index("carrier")["name"]
     figure = Figure(figsize=(10, 5.5), layout="constrained")
     axes = figure.subplots()
-    image = axes.imshow(mean.to_numpy(dtype=float), cmap="RdBu_r", vmin=-_FULL, vmax=_FULL,
-                        aspect="auto")
+    image = axes.imshow(
+        mean.to_numpy(dtype=float), cmap="RdBu_r", vmin=-_FULL, vmax=_FULL, aspect="auto"
+    )
     axes.set_xticks(range(len(mean.columns)), [str(month) for month in mean.columns])
     axes.set_yticks(range(len(mean.index)), [str(names.get(code, code)) for code in mean.index])
     axes.set_xlabel("month of 2013")
@@ -225,8 +296,15 @@ def delay_chart(delays: pd.DataFrame, carriers: pd.DataFrame) -> bytes:
     for row, column in ((r, c) for r in range(mean.shape[0]) for c in range(mean.shape[1])):
         value = float(mean.iat[row, column])  # type: ignore[arg-type]
         if value == value:  # a carrier that did not fly has no mean
-            axes.text(column, row, minutes(value), ha="center", va="center", fontsize=9,
-                      color="white" if abs(value) > _DARK else "black")
+            axes.text(
+                column,
+                row,
+                minutes(value),
+                ha="center",
+                va="center",
+                fontsize=9,
+                color="white" if abs(value) > _DARK else "black",
+            )
     figure.colorbar(image, ax=axes, label="minutes")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)

@@ -23,9 +23,7 @@ class Verdict:
         return not self.differences
 
 
-def compare(
-    table: str, found: pd.DataFrame, expected: pd.DataFrame, key: Sequence[str]
-) -> Verdict:
+def compare(table: str, found: pd.DataFrame, expected: pd.DataFrame, key: Sequence[str]) -> Verdict:
     """Every value of both frames, rows matched by `key`; order of rows and columns is ignored."""
     told: list[str] = []
     if set(found.columns) != set(expected.columns):
@@ -46,8 +44,10 @@ def compare(
             wrong = common[~same.fillna(False).to_numpy(dtype=bool)]
             if len(wrong):
                 at = wrong[0]
-                told.append(f"{name} differs in {len(wrong)} rows, such as {at}:"
-                            f" {left.at[at, name]!r}, expected {right.at[at, name]!r}")
+                told.append(
+                    f"{name} differs in {len(wrong)} rows, such as {at}:"
+                    f" {left.at[at, name]!r}, expected {right.at[at, name]!r}"
+                )
     return Verdict(table, len(found), len(found.columns), tuple(told))
 
 

@@ -58,7 +58,11 @@ def probe(executable: Path, source: str) -> Java | str:
     try:
         shown = subprocess.run(
             [str(executable), "-XshowSettings:properties", "-version"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=60,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
         )
     except (OSError, subprocess.TimeoutExpired):
         return f"{executable} ({source}) does not run"
@@ -95,16 +99,21 @@ def candidates(env: Mapping[str, str], places: Sequence[str]) -> Iterator[tuple[
 
 def _expand(place: str) -> Iterator[Path]:
     pattern = Path(place).expanduser()
-    yield from (home for home in Path("/").glob(str(pattern.relative_to("/")))
-                if (home / "bin" / "java").exists())
+    yield from (
+        home
+        for home in Path("/").glob(str(pattern.relative_to("/")))
+        if (home / "bin" / "java").exists()
+    )
 
 
 def _preference(home: Path) -> tuple[int, str]:
     """Tested versions first. Only an order: the version itself is asked of Java."""
     # On macOS the version is in the name of an outer directory, such as jdk-21.jdk/Contents/Home.
     named = {int(number) for part in home.parts[-4:] for number in re.findall(r"\d+", part)}
-    return (next((rank for rank, major in enumerate(TESTED) if major in named), len(TESTED)),
-            str(home))
+    return (
+        next((rank for rank, major in enumerate(TESTED) if major in named), len(TESTED)),
+        str(home),
+    )
 
 
 def find(env: Mapping[str, str], places: Sequence[str] = USUAL_PLACES) -> Search:
@@ -121,13 +130,16 @@ def find(env: Mapping[str, str], places: Sequence[str] = USUAL_PLACES) -> Search
 def missing_text(search: Search, manager: PackageManager | None) -> str:
     """One line: what is missing, what was found instead, and what to run."""
     name = manager.name if manager else None
-    run = {"apt-get": f"run `sudo apt-get install -y {APT_PACKAGES[0]}` "
-                      f"({APT_PACKAGES[1]} where there is no 17)",
-           "brew": f"run `brew install {BREW_PACKAGES[0]}`"}.get(
-        name or "", f"install a JDK or JRE {OLDEST} with the package manager of this system")
+    run = {
+        "apt-get": f"run `sudo apt-get install -y {APT_PACKAGES[0]}` "
+        f"({APT_PACKAGES[1]} where there is no 17)",
+        "brew": f"run `brew install {BREW_PACKAGES[0]}`",
+    }.get(name or "", f"install a JDK or JRE {OLDEST} with the package manager of this system")
     found = "; ".join(search.refused) or "no java on PATH, in JAVA_HOME or in the usual places"
-    return (f"Spark needs Java {OLDEST} or newer, and there is none ({found}): {run}, "
-            f"or set JAVA_HOME, then call make again")
+    return (
+        f"Spark needs Java {OLDEST} or newer, and there is none ({found}): {run}, "
+        f"or set JAVA_HOME, then call make again"
+    )
 
 
 def find_or_install(env: Mapping[str, str], manager: PackageManager | None) -> Java:

@@ -87,10 +87,14 @@ def create(root: Path, full: str) -> list[Path]:
     database, _, name = full.rpartition(".")
     words = [database or "default", name]
     if not all(re.fullmatch(r"[a-z][a-z0-9_]*", one) for one in words) or keyword.iskeyword(name):
-        raise NameRefused(f"{full!r} is no name for a table: give NAME=orders or NAME=shop.orders,"
-                          " in lower case letters, digits and _")
-    texts = {root / "assets" / f"{name}.py": ASSET,
-             root / "tests" / "assets" / f"test_{name}.py": TEST}
+        raise NameRefused(
+            f"{full!r} is no name for a table: give NAME=orders or NAME=shop.orders,"
+            " in lower case letters, digits and _"
+        )
+    texts = {
+        root / "assets" / f"{name}.py": ASSET,
+        root / "tests" / "assets" / f"test_{name}.py": TEST,
+    }
     for path in texts:
         if path.exists():
             raise NameRefused(f"{path.relative_to(root)} exists already: choose another name")

@@ -55,8 +55,10 @@ def render_tables() -> str:
         _HEAD,
         "## Which lock waits for which\n",
         "Row: the lock that is asked for. Column: the lock that is held.\n",
-        _matrix([one.name for one in LockType], [
-            ["waits" if WAITS[asked, held] else "" for held in LockType] for asked in LockType]),
+        _matrix(
+            [one.name for one in LockType],
+            [["waits" if WAITS[asked, held] else "" for held in LockType] for asked in LockType],
+        ),
         "Two locks meet only on the same database, and there on the same table and partition, where"
         " one that names none meets all. A SHARED_READ of a whole database waits for, and holds"
         " back, other locks of the database only.\n",
@@ -69,9 +71,13 @@ def render_tables() -> str:
         "Row: mine. Column: what another transaction committed to the same partition since mine"
         " was opened. OVERWRITE is INSERT OVERWRITE and TRUNCATE; it conflicts with inserts as"
         " well, and with nothing that its snapshot sees.\n",
-        _matrix([one.name for one in Operation], [
-            ["conflict" if CONFLICTING[mine, theirs] else "" for theirs in Operation]
-            for mine in Operation]),
+        _matrix(
+            [one.name for one in Operation],
+            [
+                ["conflict" if CONFLICTING[mine, theirs] else "" for theirs in Operation]
+                for mine in Operation
+            ],
+        ),
         "A single overwrite begins again instead, up to `hive.txn.max.retrysnapshot.count` times in"
         " all. In a transaction of several statements it raises WriteConflict: at once where its"
         " lock names the partition or the table has none, else at the commit, which knows the"
@@ -79,16 +85,23 @@ def render_tables() -> str:
         "Besides: whatever has a write id below that of a committed overwrite of the same"
         " partition conflicts with it, an insert too, since the new base would hide it.\n",
         "## Settings that are honoured\n",
-        _table(("setting", "default", "allowed"),
-               [(_code(one.name), _code(one.default), one.allowed) for one in HONOURED]),
+        _table(
+            ("setting", "default", "allowed"),
+            [(_code(one.name), _code(one.default), one.allowed) for one in HONOURED],
+        ),
         "Table properties that are honoured: "
-        + ", ".join(map(_code, TABLE_PROPERTIES)) + ", `orc.compress`.\n",
+        + ", ".join(map(_code, TABLE_PROPERTIES))
+        + ", `orc.compress`.\n",
         "## Settings that are accepted without effect\n",
-        _table(("setting", "default", "why nothing follows"),
-               [(_code(one.name), _code(one.default), one.reason) for one in NO_EFFECT]),
+        _table(
+            ("setting", "default", "why nothing follows"),
+            [(_code(one.name), _code(one.default), one.reason) for one in NO_EFFECT],
+        ),
         "## Settings that are refused unless they have the one value\n",
-        _table(("setting", "value", "why"),
-               [(_code(one.name), _code(one.default), one.reason) for one in REFUSED]),
+        _table(
+            ("setting", "value", "why"),
+            [(_code(one.name), _code(one.default), one.reason) for one in REFUSED],
+        ),
     ]
     return "\n".join(parts)
 
@@ -107,13 +120,21 @@ def _walk(path: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
 
 
 def _command(path: str, one: click.Command) -> str:
-    given = [f"[{p.human_readable_name}]" if not p.required else p.human_readable_name
-             for p in one.params if isinstance(p, click.Argument)]
-    options = [(_code(" / ".join([*p.opts, *p.secondary_opts])), p.help or "")
-               for p in one.params
-               if isinstance(p, click.Option) and p.name not in ("warehouse", "as_json")]
-    parts = [f"## {path}\n", f"`{' '.join([path, *given])}`\n",
-             f"{inspect.cleandoc(one.help or '')}\n"]
+    given = [
+        f"[{p.human_readable_name}]" if not p.required else p.human_readable_name
+        for p in one.params
+        if isinstance(p, click.Argument)
+    ]
+    options = [
+        (_code(" / ".join([*p.opts, *p.secondary_opts])), p.help or "")
+        for p in one.params
+        if isinstance(p, click.Option) and p.name not in ("warehouse", "as_json")
+    ]
+    parts = [
+        f"## {path}\n",
+        f"`{' '.join([path, *given])}`\n",
+        f"{inspect.cleandoc(one.help or '')}\n",
+    ]
     return "\n".join([*parts, _table(("option", ""), options)] if options else parts)
 
 
@@ -127,14 +148,19 @@ def _statements() -> list[tuple[str, ...]]:
 
 
 def _matrix(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return _table(("", *names), [
-        (f"**{name}**", *row) for name, row in zip(names, rows, strict=True)])
+    return _table(
+        ("", *names), [(f"**{name}**", *row) for name, row in zip(names, rows, strict=True)]
+    )
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |"
-                     for line in lines) + "\n"
+    return (
+        "\n".join(
+            f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+        )
+        + "\n"
+    )
 
 
 def _code(text: str) -> str:

@@ -129,8 +129,9 @@ def make_venv(venv: Venv, uv: str | None, named: bool) -> None:
     if (venv.home / "pyvenv.cfg").exists():
         shutil.rmtree(venv.home)
     elif venv.home.exists():
-        raise SetupFailed(f"{venv.home} exists and is no virtual environment: move it away, "
-                          "then call make again")
+        raise SetupFailed(
+            f"{venv.home} exists and is no virtual environment: move it away, then call make again"
+        )
     with_pip = importlib.util.find_spec("ensurepip") is not None
     if not with_pip and uv is None:
         install_ensurepip(wanted)
@@ -148,8 +149,10 @@ def install_ensurepip(version: str) -> None:
     manager = package_manager(os.environ)
     if manager and manager.name == "apt-get" and install_one_of(manager, packages):
         return
-    raise SetupFailed(f"{sys.executable} can't make virtual environments: run "
-                      f"`sudo apt-get install -y {packages[0]}`, then call make again")
+    raise SetupFailed(
+        f"{sys.executable} can't make virtual environments: run "
+        f"`sudo apt-get install -y {packages[0]}`, then call make again"
+    )
 
 
 def install_packages(venv: Venv, uv: str | None) -> None:
@@ -158,16 +161,31 @@ def install_packages(venv: Venv, uv: str | None) -> None:
     uv is several times as fast; pip does the same work where uv is absent or fails.
     Raises SetupFailed.
     """
-    if uv and _run([uv, "pip", "sync", "--quiet", "--require-hashes",
-                    "--python", str(venv.python), str(LOCK)]):
+    if uv and _run(
+        [uv, "pip", "sync", "--quiet", "--require-hashes", "--python", str(venv.python), str(LOCK)]
+    ):
         return
     if uv:
         print("      uv failed, see above: trying pip", flush=True)
-    if not _run([str(venv.python), "-m", "pip", "install", "--quiet", "--no-input",
-                 "--disable-pip-version-check", "--use-pep517", "--require-hashes",
-                 "-r", str(LOCK)]):
-        raise SetupFailed("installing packages failed, see above: check the network (and the "
-                          "proxy settings, if any), then call make again; it goes on from here")
+    if not _run(
+        [
+            str(venv.python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--use-pep517",
+            "--require-hashes",
+            "-r",
+            str(LOCK),
+        ]
+    ):
+        raise SetupFailed(
+            "installing packages failed, see above: check the network (and the "
+            "proxy settings, if any), then call make again; it goes on from here"
+        )
 
 
 def _run(command: Sequence[str]) -> bool:
@@ -201,7 +219,8 @@ def write_command(venv: Venv) -> None:
         "    export JAVA_HOME\n"
         "fi\n"
         "export PYTHONSAFEPATH=1\n"
-        f'exec {shlex.quote(str(venv.python))} -m acid_platform "$@"\n')
+        f'exec {shlex.quote(str(venv.python))} -m acid_platform "$@"\n'
+    )
     command = venv.home / "bin" / "acid"
     if command.is_file() and command.read_text() == text:
         return
@@ -214,8 +233,9 @@ def provide_java(venv: Venv) -> java.Java:
     """Finds or installs Java and writes it down. Raises SetupFailed."""
     found = java.find_or_install(os.environ, package_manager(os.environ))
     asked = os.environ.get("JAVA_HOME", "")
-    venv.java_env.write_text(f"JAVA_HOME={shlex.quote(str(found.home))}\n"
-                             f"JAVA_HOME_WAS={shlex.quote(asked)}\n")
+    venv.java_env.write_text(
+        f"JAVA_HOME={shlex.quote(str(found.home))}\nJAVA_HOME_WAS={shlex.quote(asked)}\n"
+    )
     return found
 
 
@@ -225,8 +245,12 @@ def set_up(venv: Venv, *, with_java: bool, named: bool) -> None:
     # A linked environment is the one of another directory, which its stamp names.
     stamp = fingerprint(LOCK.read_bytes(), venv.home.resolve().parent)
     version = venv.version()
-    packages_done = (version is not None and (version == own_version() or not named)
-                     and venv.stamp.exists() and venv.stamp.read_text() == stamp)
+    packages_done = (
+        version is not None
+        and (version == own_version() or not named)
+        and venv.stamp.exists()
+        and venv.stamp.read_text() == stamp
+    )
     command = venv.home / "bin" / "acid"
     if packages_done and command.exists() and not venv.home.is_symlink():
         write_command(venv)  # in place of what an older version wrote
@@ -236,14 +260,19 @@ def set_up(venv: Venv, *, with_java: bool, named: bool) -> None:
         pass
     if not packages_done:
         if venv.home.is_symlink():
-            raise SetupFailed(f"{venv.home} links to {venv.home.resolve()}, whose packages are not "
-                              "those of requirements.lock: call make there, or remove the link")
+            raise SetupFailed(
+                f"{venv.home} links to {venv.home.resolve()}, whose packages are not "
+                "those of requirements.lock: call make there, or remove the link"
+            )
         uv = working_uv()
         with step(2, "virtual environment in .venv"):
             make_venv(venv, uv, named)
         count = sum(line[:1].isalnum() for line in LOCK.read_text().splitlines())
-        with step(3, f"up to {count} locked packages, 1.4 GB, "
-                     f"with {'uv' if uv else 'pip'}: takes some minutes the first time"):
+        with step(
+            3,
+            f"up to {count} locked packages, 1.4 GB, "
+            f"with {'uv' if uv else 'pip'}: takes some minutes the first time",
+        ):
             install_packages(venv, uv)
             link_project(venv)
         venv.stamp.write_text(stamp)
@@ -272,13 +301,15 @@ def one_at_a_time() -> Iterator[None]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="setup", description=__doc__)
     parser.add_argument("--no-java", action="store_true", help="what the linters need")
-    parser.add_argument("--python-was-named", action="store_true",
-                        help="remake .venv if it has another Python")
+    parser.add_argument(
+        "--python-was-named", action="store_true", help="remake .venv if it has another Python"
+    )
     options = parser.parse_args()
     try:
         with one_at_a_time():
-            set_up(Venv(ROOT / ".venv"), with_java=not options.no_java,
-                   named=options.python_was_named)
+            set_up(
+                Venv(ROOT / ".venv"), with_java=not options.no_java, named=options.python_was_named
+            )
     except SetupFailed as failure:
         print(f"setup: {failure}", file=sys.stderr)
         return 1

@@ -31,15 +31,25 @@ def command(master: str, memory: str, address: str, port: int) -> list[str]:
     }
     submit = Path(pyspark.__path__[0], "bin", "spark-submit")
     pairs = [f"{name}={value}" for name, value in settings.items() if name != "spark.master"]
-    return [str(submit), "--class", SERVER, "--master", master,
-            *(word for pair in pairs for word in ("--conf", pair)), "spark-internal"]
+    return [
+        str(submit),
+        "--class",
+        SERVER,
+        "--master",
+        master,
+        *(word for pair in pairs for word in ("--conf", pair)),
+        "spark-internal",
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Becomes the server; answers 1 if there is no Java for it."""
     parser = argparse.ArgumentParser(prog="python -m scripts.spark_connect", description=__doc__)
-    parser.add_argument("--address", default="127.0.0.1", help="it has no access control of its"
-                        " own: whoever reaches it runs code as you")
+    parser.add_argument(
+        "--address",
+        default="127.0.0.1",
+        help="it has no access control of its own: whoever reaches it runs code as you",
+    )
     parser.add_argument("--port", type=int, default=15002)
     options = parser.parse_args(arguments)
     session.prepare_environment()
@@ -51,10 +61,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     os.environ.pop("ACID_SPARK_REMOTE", None)
-    words = command(os.environ.get("ACID_SPARK_MASTER") or "local[2]",
-                    os.environ.get("ACID_SPARK_MEMORY") or "2g", options.address, options.port)
-    print(f"Spark Connect server: export ACID_SPARK_REMOTE=sc://{options.address}:{options.port};"
-          " Ctrl-C ends it", flush=True)
+    words = command(
+        os.environ.get("ACID_SPARK_MASTER") or "local[2]",
+        os.environ.get("ACID_SPARK_MEMORY") or "2g",
+        options.address,
+        options.port,
+    )
+    print(
+        f"Spark Connect server: export ACID_SPARK_REMOTE=sc://{options.address}:{options.port};"
+        " Ctrl-C ends it",
+        flush=True,
+    )
     os.execv(words[0], words)
 
 

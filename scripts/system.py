@@ -54,13 +54,20 @@ def install_one_of(manager: PackageManager, packages: Sequence[str]) -> str | No
         env = {"DEBIAN_FRONTEND": "noninteractive"}
         command = [*manager.prefix, "env", *(f"{k}={v}" for k, v in env.items()), "apt-get"]
         _run([*command, "update", "-qq"], env)
-        command += ["install", "-y", "-qq", "--no-install-recommends", "-o",
-                    "DPkg::Lock::Timeout=120"]
+        command += [
+            "install",
+            "-y",
+            "-qq",
+            "--no-install-recommends",
+            "-o",
+            "DPkg::Lock::Timeout=120",
+        ]
     return next((package for package in packages if _run([*command, package], env)), None)
 
 
 def _run(command: Sequence[str], env: Mapping[str, str]) -> bool:
     """Runs with output on stderr only, so that it can be read but not be parsed by accident."""
-    done = subprocess.run(command, env={**os.environ, **env}, stdin=subprocess.DEVNULL,
-                          stdout=sys.stderr)
+    done = subprocess.run(
+        command, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=sys.stderr
+    )
     return done.returncode == 0

@@ -42,15 +42,21 @@ Row = tuple[Any, ...]
 def contents_of(directory: Path) -> Contents:
     """The record of the files in a directory that a test wrote (P26)."""
     files, where = Files.of(str(directory))
-    return Contents(tuple(
-        recorded_file(files, f"{where}/{one.name}", one.name,
-                      deletes=directory.name.startswith("delete_"))
-        for one in sorted(directory.iterdir()) if not one.name.startswith(("_", "."))))
+    return Contents(
+        tuple(
+            recorded_file(
+                files, f"{where}/{one.name}", one.name, deletes=directory.name.startswith("delete_")
+            )
+            for one in sorted(directory.iterdir())
+            if not one.name.startswith(("_", "."))
+        )
+    )
 
 
 def listed(files: Files, path: str) -> Listings:
     """What lies in the directories of a table that no metastore knows."""
     return lambda partitions: files.entities([f"{path}/{one}".rstrip("/") for one in partitions])
+
 
 """originalTransaction, bucket property, rowId, then the values of the columns."""
 
@@ -74,32 +80,58 @@ class AcidTable:
     insert_only: bool = False
 
     def inserts(
-        self, path: str, rows: Sequence[Row], current: int | None = None, columns: str = "",
-        operation: int = 0, **options: Any,
+        self,
+        path: str,
+        rows: Sequence[Row],
+        current: int | None = None,
+        columns: str = "",
+        operation: int = 0,
+        **options: Any,
     ) -> AcidTable:
         """An insert file; `current` is None: as originalTransaction."""
         kinds = parse_columns(columns or self.columns)
-        values = [{column.name: value for column, value in zip(kinds, row[3:], strict=True)}
-                  for row in rows]
-        return self._events(path, rows, values, [current or row[0] for row in rows], operation,
-                            columns or self.columns, options)
+        values = [
+            {column.name: value for column, value in zip(kinds, row[3:], strict=True)}
+            for row in rows
+        ]
+        return self._events(
+            path,
+            rows,
+            values,
+            [current or row[0] for row in rows],
+            operation,
+            columns or self.columns,
+            options,
+        )
 
     def deletes(
-        self, path: str, keys: Sequence[tuple[int, int, int]], current: int | Sequence[int],
-        operation: int = 2, **options: Any,
+        self,
+        path: str,
+        keys: Sequence[tuple[int, int, int]],
+        current: int | Sequence[int],
+        operation: int = 2,
+        **options: Any,
     ) -> AcidTable:
         currents = [current] * len(keys) if isinstance(current, int) else list(current)
-        return self._events(path, keys, [None] * len(keys), currents, operation, self.columns,
-                            options)
+        return self._events(
+            path, keys, [None] * len(keys), currents, operation, self.columns, options
+        )
 
     def _events(
-        self, path: str, keys: Sequence[Row], rows: Sequence[Mapping[str, Any] | None],
-        current: Sequence[int], operation: int, columns: str, options: Mapping[str, Any],
+        self,
+        path: str,
+        keys: Sequence[Row],
+        rows: Sequence[Mapping[str, Any] | None],
+        current: Sequence[int],
+        operation: int,
+        columns: str,
+        options: Mapping[str, Any],
     ) -> AcidTable:
         target = acid_schema(parse_columns(columns))
         w, b, r = ([key[i] for key in keys] for i in range(3))
-        table = pa.table([[operation] * len(keys), w, b, r, list(current), list(rows)],
-                         schema=target)
+        table = pa.table(
+            [[operation] * len(keys), w, b, r, list(current), list(rows)], schema=target
+        )
         return self._write(path, table, options)
 
     def raw(self, path: str, rows: Sequence[Any], columns: str = "", **options: Any) -> AcidTable:
@@ -107,8 +139,7 @@ class AcidTable:
         kinds = parse_columns(columns or self.columns)
         given = [row if isinstance(row, tuple) else (row,) for row in rows]
         target = pa.schema([(one.name, arrow_type(one.type)) for one in kinds])
-        arrays = [pa.array([row[i] for row in given], field.type)
-                  for i, field in enumerate(target)]
+        arrays = [pa.array([row[i] for row in given], field.type) for i, field in enumerate(target)]
         return self._write(path, pa.table(arrays, schema=target), options)
 
     def _write(self, path: str, table: pa.Table, options: Mapping[str, Any]) -> AcidTable:
@@ -133,9 +164,16 @@ class AcidTable:
         files, where = Files.of(str(self.root))
         keys = parse_columns(self.partitioned_by) if self.partitioned_by else ()
         partitions = files.partition_directories(where, len(keys)) if keys else []
-        return TableLayout("db.t", files, where, parse_columns(self.columns), keys,
-                           dict.fromkeys(partitions, ()), listed(files, where),
-                           insert_only=self.insert_only)
+        return TableLayout(
+            "db.t",
+            files,
+            where,
+            parse_columns(self.columns),
+            keys,
+            dict.fromkeys(partitions, ()),
+            listed(files, where),
+            insert_only=self.insert_only,
+        )
 
     def read(self, w: str = "99:M::", x: str = "", **options: Any) -> pa.Table:
         """What `to_arrow` gives at the lists of section 13's notation."""
@@ -170,7 +208,12 @@ class AcidTable:
         compact.make_outputs(plan, work, staging)
         for task in tasks:
             rewrite_bucket(task.into(staging))
-        publish(layout.files, plan.location, [
-            (f"{staging}/{output.directory}", f"{plan.location}/{output.directory}")
-            for output in compact.finish(plan, work, staging)])
+        publish(
+            layout.files,
+            plan.location,
+            [
+                (f"{staging}/{output.directory}", f"{plan.location}/{output.directory}")
+                for output in compact.finish(plan, work, staging)
+            ],
+        )
         return plan

@@ -21,8 +21,12 @@ def connect_server(log: Path) -> Iterator[str]:
     port = free_port()
     with log.open("wb") as out:
         server = subprocess.Popen(
-            [sys.executable, "-m", spark_connect.__name__, "--port", str(port)], cwd=ROOT,
-            stdout=out, stderr=out, env={**os.environ, "ACID_SPARK_MEMORY": "1g"})
+            [sys.executable, "-m", spark_connect.__name__, "--port", str(port)],
+            cwd=ROOT,
+            stdout=out,
+            stderr=out,
+            env={**os.environ, "ACID_SPARK_MEMORY": "1g"},
+        )
 
     def ready() -> bool:
         assert server.poll() is None, log.read_text()

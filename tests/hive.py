@@ -55,12 +55,17 @@ def hive_rows_with_ids(
     hidden = sorted({*write_ids.open, *write_ids.aborted})
     least = write_ids.open[0] if write_ids.open else NONE_OPEN
     settings = {
-        "columns": names, "columns.types": types, "schema.evolution.columns": names,
-        "schema.evolution.columns.types": types, "transactional": "true",
-        "transactional_properties": "default", "hive.transactional.table.scan": "true",
+        "columns": names,
+        "columns.types": types,
+        "schema.evolution.columns": names,
+        "schema.evolution.columns.types": types,
+        "transactional": "true",
+        "transactional_properties": "default",
+        "hive.transactional.table.scan": "true",
         "hive.txn.operational.properties": "1",
         "hive.txn.valid.txns": ":".join(map(str, (write_ids.high_watermark, least, *hidden))),
-        "hive.exec.orc.split.strategy": "BI", "hive.vectorized.execution.enabled": "false",
+        "hive.exec.orc.split.strategy": "BI",
+        "hive.vectorized.execution.enabled": "false",
         "mapreduce.input.fileinputformat.inputdir": f"file:{entity}",
         "mapred.input.dir": f"file:{entity}",
     }
@@ -74,7 +79,11 @@ def hive_rows_with_ids(
         key, value = reader.createKey(), reader.createValue()
         while reader.next(key, value):
             key_of = reader.getRecordIdentifier()
-            rows.append(((key_of.getTransactionId(), key_of.getBucketId(),
-                          key_of.getRowId()), value.toString()))
+            rows.append(
+                (
+                    (key_of.getTransactionId(), key_of.getBucketId(), key_of.getRowId()),
+                    value.toString(),
+                )
+            )
         reader.close()
     return rows

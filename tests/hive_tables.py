@@ -27,8 +27,11 @@ MORE = Path(os.environ.get("ACID_FIXTURES", HERE.parents[3] / "shared" / "fixtur
 
 
 def tables() -> list[Path]:
-    found = {path.parent.name: path.parent for root in (MORE, HERE)
-             for path in root.glob("*/expected.json")}
+    found = {
+        path.parent.name: path.parent
+        for root in (MORE, HERE)
+        for path in root.glob("*/expected.json")
+    }
     return [found[name] for name in sorted(found)]
 
 
@@ -44,13 +47,23 @@ def layout_of(root: Path) -> TableLayout:
     files, path = Files.of(str(root))
     partitions = sorted(one.name for one in root.iterdir() if one.is_dir() and "=" in one.name)
     original = next(root.glob("00000?_0"), None)
-    some = original or next(root.rglob("*delta_*/bucket_*"), None) or next(
-        root.rglob("base_*/bucket_*"))
+    some = (
+        original
+        or next(root.rglob("*delta_*/bucket_*"), None)
+        or next(root.rglob("base_*/bucket_*"))
+    )
     kind = parse_type(orc_schema(files, str(some)))
     fields = kind.children if original else kind.children[5][1].children
     keys = (Column("p", parse_type("string")),) if partitions else ()
-    return TableLayout(root.name, files, path, tuple(Column(*field) for field in fields), keys,
-                       dict.fromkeys(partitions, ()), listed(files, path))
+    return TableLayout(
+        root.name,
+        files,
+        path,
+        tuple(Column(*field) for field in fields),
+        keys,
+        dict.fromkeys(partitions, ()),
+        listed(files, path),
+    )
 
 
 def _canonical(value: Any) -> Any:
@@ -85,14 +98,17 @@ def _sha(lines: list[str]) -> str:
     return hashlib.sha256("".join(line + "\n" for line in lines).encode()).hexdigest()
 
 
-def opened(root: Path, tmp_path: Path, snapshot: dict[str, Any]) -> tuple[
-        TableLayout, ValidWriteIdList]:
+def opened(
+    root: Path, tmp_path: Path, snapshot: dict[str, Any]
+) -> tuple[TableLayout, ValidWriteIdList]:
     """A copy of the table, without the stray file that would rightly be refused beside originals,
     and the snapshot's list."""
-    copy = shutil.copytree(root, tmp_path / root.name,
-                           ignore=shutil.ignore_patterns("expected.json"))
+    copy = shutil.copytree(
+        root, tmp_path / root.name, ignore=shutil.ignore_patterns("expected.json")
+    )
     write_ids = ValidWriteIdList.of(
-        "d.t", snapshot["high_watermark"], aborted=snapshot["invalid_write_ids"])
+        "d.t", snapshot["high_watermark"], aborted=snapshot["invalid_write_ids"]
+    )
     return layout_of(copy), write_ids
 
 

@@ -14,8 +14,10 @@ from acid_platform.snapshot import EntityListing, FileEntry
 from acid_platform.transactions import NONE_OPEN, ValidTxnList, ValidWriteIdList
 
 TABLE = "db.t"
-_SHORT = re.compile(r"(?:b(?P<base>\d+)|(?P<kind>[dD])(?P<low>\d+)(?:-(?P<high>\d+))?"
-                    r"(?:\.(?P<statement>\d+))?)(?:v(?P<visibility>\d+))?")
+_SHORT = re.compile(
+    r"(?:b(?P<base>\d+)|(?P<kind>[dD])(?P<low>\d+)(?:-(?P<high>\d+))?"
+    r"(?:\.(?P<statement>\d+))?)(?:v(?P<visibility>\d+))?"
+)
 _BRACES = re.compile(r"(.*)\{(.*)\}(.*)")
 
 

@@ -29,8 +29,12 @@ def both_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     install_expiry(spark)
 
     def frame(
-        table: AcidTable, w: str = "99:M::", x: str = "", columns: list[str] | None = None,
-        where: str | None = None, row_id: bool = False,
+        table: AcidTable,
+        w: str = "99:M::",
+        x: str = "",
+        columns: list[str] | None = None,
+        where: str | None = None,
+        row_id: bool = False,
     ) -> DataFrame:
         scan = open_scan(table.layout, write_ids(w), txns(x), where)
         return filtered(lambda: spark, scan, columns, where, row_id, "db.t")

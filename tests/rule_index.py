@@ -21,7 +21,8 @@ class NotBuilt:
 def names() -> frozenset[str]:
     """Of all test functions of the repository."""
     return frozenset(
-        name for path in TESTS.rglob("test_*.py")
+        name
+        for path in TESTS.rglob("test_*.py")
         for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
     )
 

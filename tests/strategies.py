@@ -23,10 +23,12 @@ visibilities = st.one_of(st.just(0), st.integers(20, 24))
 def write_id_lists(draw: st.DrawFn, max_id: int = MAX_ID) -> ValidWriteIdList:
     """Lists as the metastore makes them: exceptions at or below the high watermark."""
     high_watermark = draw(st.integers(0, max_id))
-    states = draw(st.lists(st.sampled_from("cccoa"), min_size=high_watermark,
-                           max_size=high_watermark))
+    states = draw(
+        st.lists(st.sampled_from("cccoa"), min_size=high_watermark, max_size=high_watermark)
+    )
     return ValidWriteIdList.of(
-        TABLE, high_watermark,
+        TABLE,
+        high_watermark,
         [one for one, state in enumerate(states, 1) if state == "o"],
         [one for one, state in enumerate(states, 1) if state == "a"],
     )

@@ -61,8 +61,14 @@ def test_P9_every_default_is_allowed(name: str) -> None:
 
 
 TIMES = [
-    ("300s", 300_000), ("300", 300_000), ("5min", 300_000), ("5 m", 300_000), ("2000ms", 2000),
-    ("0.5h", 1_800_000), ("1d", 86_400_000), ("7 days", 604_800_000),
+    ("300s", 300_000),
+    ("300", 300_000),
+    ("5min", 300_000),
+    ("5 m", 300_000),
+    ("2000ms", 2000),
+    ("0.5h", 1_800_000),
+    ("1d", 86_400_000),
+    ("7 days", 604_800_000),
 ]
 
 
@@ -72,8 +78,12 @@ def test_times_are_milliseconds(text: str, milliseconds: int) -> None:
 
 
 def test_a_bare_number_is_in_the_settings_own_unit() -> None:
-    assert Settings.of({"hive.compactor.cleaner.run.interval": "200"}).integer(
-        "hive.compactor.cleaner.run.interval") == 200
+    assert (
+        Settings.of({"hive.compactor.cleaner.run.interval": "200"}).integer(
+            "hive.compactor.cleaner.run.interval"
+        )
+        == 200
+    )
     assert setting("hive.compactor.aborted.txn.time.threshold").parse("-1") == -3_600_000
 
 

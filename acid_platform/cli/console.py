@@ -97,7 +97,10 @@ class Session:
         return Warehouse.open(self.existing().warehouse)
 
     def show(
-        self, rows: Rows, columns: Iterable[str] | None = None, title: str = "",
+        self,
+        rows: Rows,
+        columns: Iterable[str] | None = None,
+        title: str = "",
         empty: str = "nothing",
     ) -> None:
         """A table of the columns, or in JSON a list of whole rows."""
@@ -139,8 +142,12 @@ class Session:
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Adds --warehouse and --json, and passes them as a Session."""
 
-    @click.option("--warehouse", metavar="PATH", help="Path or URI; default ACID_WAREHOUSE, else"
-                  " var/warehouse of the project around this directory.")
+    @click.option(
+        "--warehouse",
+        metavar="PATH",
+        help="Path or URI; default ACID_WAREHOUSE, else"
+        " var/warehouse of the project around this directory.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @wraps(function)
     def run(warehouse: str | None, as_json: bool, **rest: Any) -> None:
@@ -149,14 +156,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def complete_tables(
-    ctx: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[str]:
+def complete_tables(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of the warehouse's tables, for the shell; nothing if its metastore does not run."""
     session = Session(ctx.params.get("warehouse"), False)
     try:
         with Metastore.connect(session.existing().metastore, autostart=False) as metastore:
-            return sorted(one.name for one in metastore.tables()
-                          if one.name.startswith(incomplete))
+            return sorted(one.name for one in metastore.tables() if one.name.startswith(incomplete))
     except AcidError:
         return []

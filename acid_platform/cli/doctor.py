@@ -80,8 +80,10 @@ def examine(place: Location) -> Report:
         return Report((*checks, Finding("metastore", False, str(error))))
     with metastore:
         return Report(
-            (*checks, _metastore(metastore)), tuple(settings_rows(metastore)),
-            tuple(_thresholds(metastore)), tuple(stuck(metastore, _now())),
+            (*checks, _metastore(metastore)),
+            tuple(settings_rows(metastore)),
+            tuple(_thresholds(metastore)),
+            tuple(stuck(metastore, _now())),
         )
 
 
@@ -107,7 +109,8 @@ def _warehouse(place: Location) -> str:
         above = next((one for one in Path(path).parents if one.exists()), Path("/"))
         if files.local and not (above.is_dir() and os.access(above, os.W_OK)):
             raise WarehouseNotWritable(
-                f"{place.warehouse} can't be made below {above}; choose another ACID_WAREHOUSE")
+                f"{place.warehouse} can't be made below {above}; choose another ACID_WAREHOUSE"
+            )
         return f"{place.warehouse} does not exist yet; the first Warehouse.open makes it"
     require_writable(files, path)
     return f"{place.warehouse} can be written"
@@ -115,9 +118,11 @@ def _warehouse(place: Location) -> str:
 
 def _metastore(metastore: Metastore) -> Finding:
     status = metastore.status()
-    text = (f"process {status['pid']} serves {status['directory']}: {status['tables']} tables,"
-            f" {status['open']} open and {status['aborted']} aborted transactions,"
-            f" {status['waiting']} waiting locks, {status['commit_ms']} ms per commit")
+    text = (
+        f"process {status['pid']} serves {status['directory']}: {status['tables']} tables,"
+        f" {status['open']} open and {status['aborted']} aborted transactions,"
+        f" {status['waiting']} waiting locks, {status['commit_ms']} ms per commit"
+    )
     failed = status["failed_writes"]
     if failed:
         text += f"; {failed} writes of its journal failed, see server.log there"
@@ -129,8 +134,12 @@ def settings_rows(metastore: Metastore) -> Iterator[Row]:
     values = metastore.settings()
     for name, one in REGISTRY.items():
         yield {
-            "setting": name, "value": values.get(name, one.default), "default": one.default,
-            "class": one.treatment.value, "allowed": one.allowed, "reason": one.reason,
+            "setting": name,
+            "value": values.get(name, one.default),
+            "default": one.default,
+            "class": one.treatment.value,
+            "allowed": one.allowed,
+            "reason": one.reason,
         }
 
 
@@ -140,9 +149,11 @@ def _thresholds(metastore: Metastore) -> Iterator[Row]:
     for one in initiator.explain(metastore, _now()):
         decision = one.decision
         yield {
-            "table": one.table, "partition": one.partition or "",
+            "table": one.table,
+            "partition": one.partition or "",
             "compaction": decision.kind.value if decision.kind else "none",
-            "rule": decision.rule, "reason": decision.reason,
+            "rule": decision.rule,
+            "reason": decision.reason,
         }
 
 
@@ -153,8 +164,11 @@ def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
         yield Stuck(f"cleaning of {where}", one.reason, ", ".join(map(str, one.holders)))
     for record in metastore.tables():
         if record.foreign:
-            yield Stuck(f"table {record.name}", f"read only: {record.location} may belong to the"
-                        " warehouse that this one is a copy of: `acid metastore take-over`")
+            yield Stuck(
+                f"table {record.name}",
+                f"read only: {record.location} may belong to the"
+                " warehouse that this one is a copy of: `acid metastore take-over`",
+            )
     for lock in metastore.locks():
         if lock["lock_state"] == "WAITING":
             resource = "/".join(filter(None, (lock["database"], lock["table"], lock["partition"])))
@@ -165,16 +179,20 @@ def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
     for row in metastore.compactions():
         name = f"compaction {row['compactionid']} of {row['dbname']}.{row['tabname']}"
         if row["state"] == "initiated" and now_ms - row["enqueuetime"] > interval:
-            yield Stuck(name, "no Worker took it: run `acid run worker`, or switch on the"
-                              " compaction job")
+            yield Stuck(
+                name, "no Worker took it: run `acid run worker`, or switch on the compaction job"
+            )
         elif row["state"] == "failed":
             yield Stuck(name, f"failed: {row['errormessage']}", row["workerhost"])
 
-
     for task in metastore.erasures():
         if task.state.open:
-            yield Stuck(f"erasure {task.id} of {task.table}", task.answer or "nobody has tried it"
-                        " yet: switch on erasure_sensor, or run `acid erase`", task.user)
+            yield Stuck(
+                f"erasure {task.id} of {task.table}",
+                task.answer
+                or "nobody has tried it yet: switch on erasure_sensor, or run `acid erase`",
+                task.user,
+            )
 
 
 def _now() -> int:

@@ -39,21 +39,33 @@ def ls(session: Session, path: str) -> None:
         lines = directories(metastore, record.name, below)
         if not below or any(line.partition for line in lines):
             if session.json:
-                session.say_json([{**asdict(line), "kind": line.kind.value,
-                                   "sight": line.sight.value} for line in lines])
+                session.say_json(
+                    [
+                        {**asdict(line), "kind": line.kind.value, "sight": line.sight.value}
+                        for line in lines
+                    ]
+                )
             else:
                 session.render(Timeline(record.name, tuple(lines)))
             return
         files, where = _existing(record, below)
         found = sorted(files.children(where), key=lambda one: str(one.base_name))
-        session.show([{"name": one.base_name, "bytes": one.size} for one in found],
-                     title=path, empty="no files")
+        session.show(
+            [{"name": one.base_name, "bytes": one.size} for one in found],
+            title=path,
+            empty="no files",
+        )
 
 
 @click.command()
 @click.argument("path", shell_complete=complete_tables)
-@click.option("--limit", type=click.IntRange(min=0), default=ROWS, show_default=True,
-              help="Lines to print; 0 for all.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=ROWS,
+    show_default=True,
+    help="Lines to print; 0 for all.",
+)
 @command
 def cat(session: Session, path: str, limit: int) -> None:
     """Print what is at PATH, as lines of JSON.
@@ -65,8 +77,9 @@ def cat(session: Session, path: str, limit: int) -> None:
     with session.metastore() as metastore:
         record, below = _in_table(metastore, path)
         keys = [name for name, _ in record.partition_columns]
-    lines = (_live_rows(session, record, below) if _is_entity(below, keys)
-             else _contents(record, below))
+    lines = (
+        _live_rows(session, record, below) if _is_entity(below, keys) else _contents(record, below)
+    )
     for number, line in enumerate(lines):
         if limit and number == limit:
             click.echo(f"the first {limit} lines; --limit 0 prints all", err=True)
@@ -99,8 +112,11 @@ def _contents(record: TableRecord, below: str) -> Iterator[Any]:
     files, where = _existing(record, below)
     paths = [where]
     if files.is_directory(where):
-        paths = sorted(one.path for one in files.children(where)
-                       if one.is_file and not is_hidden(one.base_name))
+        paths = sorted(
+            one.path
+            for one in files.children(where)
+            if one.is_file and not is_hidden(one.base_name)
+        )
     for path in paths:
         with files.system.open_input_file(path) as stream:
             is_orc = bytes(stream.read(3)) == b"ORC"
@@ -138,10 +154,16 @@ def orcdump(session: Session, file: str, meta: bool) -> None:
 
 @click.command()
 @click.argument("table", required=False, shell_complete=complete_tables)
-@click.option("--rows/--no-rows", default=True,
-              help="Compare all row keys too, or (quick) only names, footers and the metastore.")
-@click.option("--repair", is_flag=True,
-              help="Do what is provably safe: nothing that a reader or writer could miss.")
+@click.option(
+    "--rows/--no-rows",
+    default=True,
+    help="Compare all row keys too, or (quick) only names, footers and the metastore.",
+)
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Do what is provably safe: nothing that a reader or writer could miss.",
+)
 @command
 def fsck(session: Session, table: str | None, rows: bool, repair: bool) -> None:
     """Check files, names and metastore against each other, of TABLE or of all tables.
@@ -153,13 +175,21 @@ def fsck(session: Session, table: str | None, rows: bool, repair: bool) -> None:
 
     with session.metastore() as metastore, progress() as told:
         report = check.examine(
-            metastore, [table] if table else None, warehouse=session.place.warehouse, rows=rows,
-            repair=repair, progress=told)
+            metastore,
+            [table] if table else None,
+            warehouse=session.place.warehouse,
+            rows=rows,
+            repair=repair,
+            progress=told,
+        )
     if session.json:
         session.say_json(report.as_json())
     elif report.findings:
-        session.show([one.as_json() for one in report.findings],
-                     ("severity", "thing", "text", "next_step"), "findings")
+        session.show(
+            [one.as_json() for one in report.findings],
+            ("severity", "thing", "text", "next_step"),
+            "findings",
+        )
         for one in report.findings:
             if one.repaired:
                 click.echo(f"repaired: {one.repair}")
@@ -180,6 +210,8 @@ def _existing(record: TableRecord, below: str) -> tuple[Files, str]:
 
     files, root = Files.of(record.location)
     if not files.exists(f"{root}/{below}"):
-        raise click.BadParameter(f"{below} is not in {record.name}: `acid ls {record.name}`"
-                                 " lists what is", param_hint="PATH")
+        raise click.BadParameter(
+            f"{below} is not in {record.name}: `acid ls {record.name}` lists what is",
+            param_hint="PATH",
+        )
     return files, f"{root}/{below}"

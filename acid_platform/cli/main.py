@@ -66,10 +66,12 @@ def _table_row(metastore: Metastore, name: str) -> dict[str, Any]:
     keys = [f"{column} {kind}" for column, kind in record.partition_columns]
     partitions = metastore.partitions(name) if record.partitioned else []
     return {
-        "table": record.name, "columns": ", ".join(columns),
+        "table": record.name,
+        "columns": ", ".join(columns),
         "partitioned_by": ", ".join(keys),
         "partitions": f"{len(partitions)} by {', '.join(keys)}" if keys else "",
-        "location": record.location, "properties": record.properties,
+        "location": record.location,
+        "properties": record.properties,
     }
 
 
@@ -99,8 +101,12 @@ def _print_report(session: Session, report: Report, with_settings: bool) -> None
         session.show(report.thresholds, title="what the Initiator decides now")
     session.show([asdict(one) for one in report.stuck], title="stuck")
     session.show(
-        [{"check": one.check, "result": "ok" if one.ok else "BAD", "text": one.text}
-         for one in report.checks], title="checks")
+        [
+            {"check": one.check, "result": "ok" if one.ok else "BAD", "text": one.text}
+            for one in report.checks
+        ],
+        title="checks",
+    )
 
 
 # --- working ------------------------------------------------------------------------------------
@@ -108,8 +114,13 @@ def _print_report(session: Session, report: Report, with_settings: bool) -> None
 
 @main.command()
 @click.argument("script")
-@click.option("--limit", type=click.IntRange(min=0), default=ROWS, show_default=True,
-              help="Rows to print as a table; 0 for all. JSON has all rows.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=ROWS,
+    show_default=True,
+    help="Rows to print as a table; 0 for all. JSON has all rows.",
+)
 @command
 def sql(session: Session, script: str, limit: int) -> None:
     """Run a SCRIPT of Hive's SQL: statements with semicolons between them.
@@ -137,16 +148,21 @@ def sql(session: Session, script: str, limit: int) -> None:
         except AcidError as error:
             raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
         if warehouse.session.in_transaction:
-            raise Failed("the script ends inside its transaction, which is rolled back; end it"
-                         " with COMMIT or ROLLBACK")
+            raise Failed(
+                "the script ends inside its transaction, which is rolled back; end it"
+                " with COMMIT or ROLLBACK"
+            )
 
 
 @main.command()
 @click.argument("table", shell_complete=complete_tables)
 @click.argument("kind", type=click.Choice(["major", "minor"]))
 @click.option("--partition", metavar="NAME", help="Such as month=3; default each partition.")
-@click.option("--wait/--no-wait", default=False,
-              help="Do the work here and wait, or (default) leave it to a Worker.")
+@click.option(
+    "--wait/--no-wait",
+    default=False,
+    help="Do the work here and wait, or (default) leave it to a Worker.",
+)
 @click.option("--explain", is_flag=True, help="Say what it would read, write and save.")
 @command
 def compact(
@@ -166,7 +182,7 @@ def compact(
 
 @main.command()
 @click.argument("table", shell_complete=complete_tables)
-@click.option("--where", metavar="PREDICATE", required=True, help="Such as \"person_id = 42\".")
+@click.option("--where", metavar="PREDICATE", required=True, help='Such as "person_id = 42".')
 @click.option("--partition", metavar="NAME", help="Such as month=3; default the whole table.")
 @click.option("--later", is_flag=True, help="Only record the request, for Dagster's sensor.")
 @command
@@ -179,8 +195,11 @@ def erase(session: Session, table: str, where: str, partition: str | None, later
     if later:
         with session.open() as warehouse:
             number = warehouse.table(table).request_erasure(where, partition)
-        session.say({"erasure": number}, f"request {number}: Dagster's erasure_sensor sees to it;"
-                    " acid show erasures tells what became of it")
+        session.say(
+            {"erasure": number},
+            f"request {number}: Dagster's erasure_sensor sees to it;"
+            " acid show erasures tells what became of it",
+        )
         return
     with session.open() as warehouse, session.working(f"erasing rows of {table}"):
         result = warehouse.table(table).erase(where, partition)

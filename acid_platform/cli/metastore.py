@@ -55,26 +55,33 @@ def status(session: Session, as_text: bool) -> None:
 
 def _short(value: Any) -> str:
     if isinstance(value, dict):
-        return (f"{value['count']} times, p50 {value['p50_ms']:g} ms, p95 {value['p95_ms']:g} ms,"
-                f" p99 {value['p99_ms']:g} ms")
+        return (
+            f"{value['count']} times, p50 {value['p50_ms']:g} ms, p95 {value['p95_ms']:g} ms,"
+            f" p99 {value['p99_ms']:g} ms"
+        )
     return str(value)
 
 
 @metastore.command()
-@click.option("--listen", metavar="HOST:PORT",
-              help="Serve other machines too; ends only when it is stopped.")
-@click.option("--empty", is_flag=True,
-              help="Make a new one also where tables are, which it will not know.")
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Serve other machines too; ends only when it is stopped."
+)
+@click.option(
+    "--empty", is_flag=True, help="Make a new one also where tables are, which it will not know."
+)
 @command
 def start(session: Session, listen: str | None, empty: bool) -> None:
     """Start it if it does not run; makes a warehouse's metastore if there is none."""
     if session.place.shared:
         raise InvalidDefinition(
             f"{session.place.metastore} is a service: start it on its machine, with ACID_METASTORE"
-            " set to its directory there")
+            " set to its directory there"
+        )
     if empty and session.place.made:
-        raise RebuildRefused(f"{session.place.metastore} has a metastore already; --empty makes one"
-                             " where there is none")
+        raise RebuildRefused(
+            f"{session.place.metastore} has a metastore already; --empty makes one"
+            " where there is none"
+        )
     if not session.place.made and not empty:
         joining.require_new(session.place, joining.Mark.read(session.place.warehouse))
     if listen:
@@ -84,10 +91,13 @@ def start(session: Session, listen: str | None, empty: bool) -> None:
     if listen and not found["listen"]:
         raise MetastoreUnavailable(
             f"process {found['pid']} runs already and does not listen on {listen}; stop it first:"
-            " `acid metastore stop`")
+            " `acid metastore stop`"
+        )
     at = f", listens on {found['listen']}" if found["listen"] else ""
-    session.say({"running": True, "pid": found["pid"], "listen": found["listen"]},
-                f"runs as process {found['pid']}{at}")
+    session.say(
+        {"running": True, "pid": found["pid"], "listen": found["listen"]},
+        f"runs as process {found['pid']}{at}",
+    )
 
 
 @metastore.command()
@@ -104,7 +114,8 @@ def stop(session: Session) -> None:
         if time.monotonic() > deadline:
             raise MetastoreUnavailable(
                 f"process {pid} was told to stop and still runs after {STOP_SECONDS:g} s; see"
-                f" server.log in {session.place.metastore}")
+                f" server.log in {session.place.metastore}"
+            )
         time.sleep(0.02)
     session.say({"running": False, "pid": pid}, f"process {pid} has ended")
 
@@ -142,15 +153,20 @@ def backup(session: Session, file: str) -> None:
     with session.metastore() as client:
         made = client.backup(file)
     session.say(
-        asdict(made), f"{made.path}: {made.rows} rows, {made.bytes} bytes, transactions up to"
-        f" {made.last_txn}")
+        asdict(made),
+        f"{made.path}: {made.rows} rows, {made.bytes} bytes, transactions up to {made.last_txn}",
+    )
 
 
 @metastore.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--replace", is_flag=True, help="Put a metastore that is there aside.")
-@click.option("--moved-from", metavar="ROOT", default="",
-              help="Where the warehouse was, for a backup of a version that recorded whole paths.")
+@click.option(
+    "--moved-from",
+    metavar="ROOT",
+    default="",
+    help="Where the warehouse was, for a backup of a version that recorded whole paths.",
+)
 @command
 def restore(session: Session, file: str, replace: bool, moved_from: str) -> None:
     """Make the warehouse's metastore from a backup FILE. It must not run.
@@ -167,20 +183,25 @@ def restore(session: Session, file: str, replace: bool, moved_from: str) -> None
         session.say_json(asdict(done))
         return
     made = datetime.fromtimestamp(done.made / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    lines = [f"{done.directory}: {done.tables} tables as of {made}; the next transaction is"
-             f" {done.next_txn}"]
+    lines = [
+        f"{done.directory}: {done.tables} tables as of {made}; the next transaction is"
+        f" {done.next_txn}"
+    ]
     if done.open_txns:
         lines.append(f"{done.open_txns} transactions were open in the backup; they are gone")
     if done.kept:
         lines.append(f"the old file is now {done.kept}")
     if done.foreign:
-        lines.append(f"read only, as another warehouse may use their directories, until `acid"
-                     f" metastore take-over`: {', '.join(done.foreign)}")
+        lines.append(
+            f"read only, as another warehouse may use their directories, until `acid"
+            f" metastore take-over`: {', '.join(done.foreign)}"
+        )
     for name, ids in done.doubtful.items():
         lines.append(f"{name}: write ids {_ranges(ids)} are in doubt: hidden, and their files kept")
     if done.doubtful:
-        lines.append("say what became of them: acid metastore resolve TABLE --committed IDS"
-                     " --aborted IDS")
+        lines.append(
+            "say what became of them: acid metastore resolve TABLE --committed IDS --aborted IDS"
+        )
     click.echo("\n".join(lines))
 
 
@@ -195,14 +216,20 @@ def resolve(session: Session, table: str | None, committed: str, aborted: str) -
         if table:
             client.resolve_doubtful(table, _ids(committed), _ids(aborted))
         left = client.doubtful()
-    session.show([{"table": name, "in doubt": _ranges(ids)} for name, ids in left.items()],
-                 empty="no write id is in doubt")
+    session.show(
+        [{"table": name, "in doubt": _ranges(ids)} for name, ids in left.items()],
+        empty="no write id is in doubt",
+    )
 
 
 @metastore.command("take-over")
 @click.argument("table", required=False)
-@click.option("--moved-from", metavar="ROOT", default="",
-              help="Where the warehouse was, if an older version recorded whole paths.")
+@click.option(
+    "--moved-from",
+    metavar="ROOT",
+    default="",
+    help="Where the warehouse was, if an older version recorded whole paths.",
+)
 @command
 def take_over(session: Session, table: str | None, moved_from: str) -> None:
     """Write, compact and clean TABLE, or all, outside of a warehouse that is a copy.
@@ -242,7 +269,8 @@ def _require_own(session: Session, what: str) -> None:
     if session.place.shared:
         raise InvalidDefinition(
             f"{session.place.metastore} is a service: {what} on its machine, with ACID_METASTORE"
-            " set to its directory there")
+            " set to its directory there"
+        )
 
 
 def _ids(text: str) -> list[int]:

@@ -57,5 +57,6 @@ def nearby(warehouse: str) -> list[str]:
     """Warehouses beside one that was not found, such as the demo's."""
     above = Path(warehouse).parent
     found = sorted(above.glob("*/_metastore/metastore.duckdb")) + sorted(
-        above.glob("*/*/_metastore/metastore.duckdb"))
+        above.glob("*/*/_metastore/metastore.duckdb")
+    )
     return [os.path.relpath(file.parents[1]) for file in found]

@@ -70,7 +70,8 @@ def rebuild(
     if place.made and not unfinished.exists():
         raise RebuildRefused(
             f"{place.metastore} holds a metastore; to replace it, stop it and move its"
-            " metastore.duckdb and metastore.log away together")
+            " metastore.duckdb and metastore.log away together"
+        )
     found = list(table_directories(place.warehouse))
     Path(place.metastore).mkdir(mode=0o700, parents=True, exist_ok=True)
     unfinished.touch(0o600)
@@ -94,8 +95,11 @@ def _adopt(warehouse: Warehouse, name: str, location: str) -> Rebuilt:
         with warnings.catch_warnings():  # that everything counts as committed is in UNKNOWN
             warnings.simplefilter("ignore")
             table = warehouse.adopt_table(
-                name, location, partitioned_by=[f"`{key}` {kind}" for key, kind in keys],
-                properties=properties)
+                name,
+                location,
+                partitioned_by=[f"`{key}` {kind}" for key, kind in keys],
+                properties=properties,
+            )
     except AcidError as error:
         return Rebuilt(name, location, note=f"not a table yet: {error}")
     return _told(table, seen, note)
@@ -103,10 +107,13 @@ def _adopt(warehouse: Warehouse, name: str, location: str) -> Rebuilt:
 
 def _told(table: Table, seen: Survey, note: str) -> Rebuilt:
     record = table.record
-    columns, keys = (", ".join(f"{one} {kind}" for one, kind in some)
-                     for some in (record.columns, record.partition_columns))
-    return Rebuilt(table.name, record.location, columns, keys, len(seen.partitions), seen.write_id,
-                   note)
+    columns, keys = (
+        ", ".join(f"{one} {kind}" for one, kind in some)
+        for some in (record.columns, record.partition_columns)
+    )
+    return Rebuilt(
+        table.name, record.location, columns, keys, len(seen.partitions), seen.write_id, note
+    )
 
 
 def _keys(location: str) -> list[tuple[str, str]]:
@@ -115,8 +122,12 @@ def _keys(location: str) -> list[tuple[str, str]]:
     keys: list[tuple[str, str]] = []
     level = [root]
     while True:
-        inside = [info for path in level for info in files.children(path)
-                  if not info.is_file and not is_hidden(info.base_name)]
+        inside = [
+            info
+            for path in level
+            for info in files.children(path)
+            if not info.is_file and not is_hidden(info.base_name)
+        ]
         pairs = [partition_segment(info.base_name) for info in inside]
         names = {pair[0] for pair in pairs if pair}
         if not inside or None in pairs or len(names) != 1:
@@ -128,7 +139,7 @@ def _keys(location: str) -> list[tuple[str, str]]:
 def _type(values: list[str | None]) -> str:
     given = [one for one in values if one is not None]
     if given and all(_INTEGER.fullmatch(one) for one in given):
-        return "int" if all(-2**31 <= int(one) < 2**31 for one in given) else "bigint"
+        return "int" if all(-(2**31) <= int(one) < 2**31 for one in given) else "bigint"
     if given and all(_DATE.fullmatch(one) for one in given):
         return "date"
     return "string"
@@ -143,7 +154,8 @@ def _kind(seen: Survey) -> tuple[dict[str, str], str]:
         if bytes(stream.read(3)) != b"ORC":
             raise InvalidDefinition(
                 f"{path} is no ORC file; adopt_table(name, location, schema=…, properties="
-                "{'transactional_properties': 'insert_only', 'acid.format': …})")
+                "{'transactional_properties': 'insert_only', 'acid.format': …})"
+            )
     directory, _, name = path.rpartition("/")
     if parse_directory(directory.rpartition("/")[2]) and not _BUCKET.fullmatch(name):
         # No buckets: the rows in there have no identity.

@@ -39,7 +39,8 @@ class Runner:
         force (C1)."""
         self._settings_then: dict[str, str] = {}
         self._cycles = {
-            Service.INITIATOR: self._initiate, Service.WORKER: self._work,
+            Service.INITIATOR: self._initiate,
+            Service.WORKER: self._work,
             Service.CLEANER: self._clean,
         }
 
@@ -90,8 +91,10 @@ class Runner:
                 stop.set()
 
         # Not in the main thread: PySpark would put its own handler in the place of ours.
-        threads = [threading.Thread(target=loop, name=f"{self._service.value}-{number}")
-                   for number in range(pace.threads)]
+        threads = [
+            threading.Thread(target=loop, name=f"{self._service.value}-{number}")
+            for number in range(pace.threads)
+        ]
         for one in threads:
             one.start()
         for one in threads:
@@ -105,8 +108,10 @@ class Runner:
         if self._service is Service.WORKER:
             freed = worker.revoke_dead(self._warehouse.metastore)
             if freed:
-                self._tell(f"compactions {freed} are initiated again: their Worker here has ended",
-                           revoked=freed)
+                self._tell(
+                    f"compactions {freed} are initiated again: their Worker here has ended",
+                    revoked=freed,
+                )
 
     # --- cycles: each tells whether it found work ----------------------------------------------
 
@@ -118,8 +123,14 @@ class Runner:
         self._looked, self._settings_then = began, settings
         for one in done:
             if one.id is not None or one.decision.did_not_initiate:
-                self._tell(str(one), table=one.table, partition=one.partition, compaction=one.id,
-                           rule=one.decision.rule, reason=one.decision.reason)
+                self._tell(
+                    str(one),
+                    table=one.table,
+                    partition=one.partition,
+                    compaction=one.id,
+                    rule=one.decision.rule,
+                    reason=one.decision.reason,
+                )
         queued = sum(one.id is not None for one in done)
         if not queued:
             self._tell(f"looked at {len(done)} entities, nothing to compact", entities=len(done))
@@ -133,10 +144,15 @@ class Runner:
         text = f"compaction {task.id} of {worker.job_entity(task)}: {outcome.state}: "
         self._tell(
             text + "; ".join((outcome.reason, *map(str, outcome.deviations))),
-            compaction=task.id, table=task.table, partition=task.partition, state=outcome.state,
-            reason=outcome.reason, outputs=[one.directory for one in outcome.outputs],
+            compaction=task.id,
+            table=task.table,
+            partition=task.partition,
+            state=outcome.state,
+            reason=outcome.reason,
+            outputs=[one.directory for one in outcome.outputs],
             expected={one.what: one.predicted for one in outcome.deviations},
-            actual={one.what: one.actual for one in outcome.deviations})
+            actual={one.what: one.actual for one in outcome.deviations},
+        )
         return True
 
     def _clean(self) -> bool:
@@ -145,8 +161,11 @@ class Runner:
             for line in one.removed:
                 self._tell(f"removed {line}", table=one.task.table, removed=line)
             if one.error:
-                self._tell(f"cleaning of {one.task.table} failed: {one.error}",
-                           table=one.task.table, error=one.error)
+                self._tell(
+                    f"cleaning of {one.task.table} failed: {one.error}",
+                    table=one.task.table,
+                    error=one.error,
+                )
         return bool(done)
 
     def _failed(self, error: Transient) -> None:

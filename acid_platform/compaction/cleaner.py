@@ -85,8 +85,9 @@ class CleaningPlan:
 
 def no_cleanup(properties: Mapping[str, str]) -> bool:
     """Whether the table or partition asks to keep its files (C44); key and value in any case."""
-    return any(key.upper() == NO_CLEANUP and value.lower() == "true"
-               for key, value in properties.items())
+    return any(
+        key.upper() == NO_CLEANUP and value.lower() == "true" for key, value in properties.items()
+    )
 
 
 def plan_cleaning(
@@ -121,7 +122,10 @@ def plan_cleaning(
     ]
     stuck = {one for ids in undeletable.values() for one in ids}
     return CleaningPlan(
-        directory.location, tuple(removals), tuple(kept), tuple(sorted(stuck)),
+        directory.location,
+        tuple(removals),
+        tuple(kept),
+        tuple(sorted(stuck)),
         _forgettable(removals, write_ids, highest_write_id, stuck),
     )
 
@@ -168,7 +172,8 @@ def _undeletable(
     nothing marks as compacted, may still hold them.
     """
     staying: dict[str, DeltaName] = {
-        one.directory: one.name for one in directory.deltas if not one.compacted}
+        one.directory: one.name for one in directory.deltas if not one.compacted
+    }
     names = [(one.path, one.name) for one in directory.invisible]
     names += [(one.path, name) for one in kept if (name := parse_directory(one.path)) is not None]
     for path, name in names:

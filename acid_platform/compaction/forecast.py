@@ -91,11 +91,17 @@ def forecast(plan: CompactionPlan, rows: Mapping[str, int]) -> Forecast:
         return Forecast(inputs, (Share(str(plan.output_base), Amount(kept, size, files)),))
     outputs = []
     if plan.output_delete_delta:
-        outputs.append(Share(str(plan.output_delete_delta),
-                             Amount(events.rows, events.bytes, min(files, events.files)), True))
+        outputs.append(
+            Share(
+                str(plan.output_delete_delta),
+                Amount(events.rows, events.bytes, min(files, events.files)),
+                True,
+            )
+        )
     if plan.output_delta:
-        outputs.append(Share(str(plan.output_delta),
-                             Amount(data.rows, data.bytes, min(files, data.files))))
+        outputs.append(
+            Share(str(plan.output_delta), Amount(data.rows, data.bytes, min(files, data.files)))
+        )
     return Forecast(inputs, tuple(outputs))
 
 
@@ -107,8 +113,13 @@ def _inputs(plan: CompactionPlan, rows: Mapping[str, int]) -> tuple[Share, ...]:
     bases = () if plan.base is None else (plan.base,)
     for one in (*bases, *plan.inserts, *plan.deletes):
         size = sum(file.size for file in one.files)
-        shares.append(Share(one.directory, Amount(rows.get(one.directory, 0), size, len(one.files)),
-                            one in plan.deletes))
+        shares.append(
+            Share(
+                one.directory,
+                Amount(rows.get(one.directory, 0), size, len(one.files)),
+                one in plan.deletes,
+            )
+        )
     return tuple(shares)
 
 

@@ -71,9 +71,7 @@ class Thresholds:
         )
 
 
-def _value(
-    name: str, properties: Mapping[str, str], settings: Mapping[str, str | float]
-) -> float:
+def _value(name: str, properties: Mapping[str, str], settings: Mapping[str, str | float]) -> float:
     known, source = setting(name), name
     raw: str | float = settings.get(name, known.default)
     if TABLE_PREFIX + name in properties:
@@ -90,8 +88,10 @@ def _value(
 
 def no_auto_compaction(properties: Mapping[str, str]) -> bool:
     """Whether the table is left to compaction by hand (C5); key and value in any case."""
-    return any(key.upper() == NO_AUTO_COMPACTION and value.lower() == "true"
-               for key, value in properties.items())
+    return any(
+        key.upper() == NO_AUTO_COMPACTION and value.lower() == "true"
+        for key, value in properties.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,8 @@ def entity_size(
         delta_directories=len(seen.deltas),
         has_base=seen.base is not None,
         has_obsolete_base=any(
-            isinstance(parse_directory(one.path), BaseName) for one in seen.obsolete),
+            isinstance(parse_directory(one.path), BaseName) for one in seen.obsolete
+        ),
     )
 
 
@@ -209,14 +210,20 @@ def _filtered(candidate: Candidate, thresholds: Thresholds) -> Decision | None:
     if candidate.needs_partition and not _old_abort(candidate, thresholds):
         return Decision(None, "C8", "partitioned table, but the candidate names no partition")
     wanted = thresholds.failed_compactions
-    latest = [past for past in candidate.history
-              if past.state is not CompactionState.DID_NOT_INITIATE][:wanted]
+    latest = [
+        past for past in candidate.history if past.state is not CompactionState.DID_NOT_INITIATE
+    ][:wanted]
     failed = len(latest) == wanted and all(p.state is CompactionState.FAILED for p in latest)
     # The retry opens only after the time is over, as Hive compares; <= 0 never opens it.
     retry = thresholds.failed_retry_ms
     if failed and not 0 < retry < min(past.age_ms for past in latest):
-        return Decision(None, "C9", f"the last {wanted} compactions failed; request one by hand, or"
-                        f" set {FAILED_COMPACTIONS}", did_not_initiate=True)
+        return Decision(
+            None,
+            "C9",
+            f"the last {wanted} compactions failed; request one by hand, or"
+            f" set {FAILED_COMPACTIONS}",
+            did_not_initiate=True,
+        )
     return None
 
 
@@ -224,35 +231,57 @@ def check(candidate: Candidate, thresholds: Thresholds) -> Decision:
     """The size check alone, first answer wins (C11 to C21); all comparisons are strict."""
     size = candidate.size
     if not thresholds.aborts_by_cleaner and candidate.aborted_txns > thresholds.aborted_txns:
-        return Decision(CompactionKind.MAJOR, "C11", f"{candidate.aborted_txns} aborted"
-                        f" transactions, more than {thresholds.aborted_txns}")
+        return Decision(
+            CompactionKind.MAJOR,
+            "C11",
+            f"{candidate.aborted_txns} aborted transactions, more than {thresholds.aborted_txns}",
+        )
     if _old_abort(candidate, thresholds):
-        return Decision(CompactionKind.MINOR, "C12", "an aborted transaction is"
-                        f" {candidate.oldest_abort_age_ms} ms old, more than"
-                        f" {thresholds.aborted_age_ms}")
+        return Decision(
+            CompactionKind.MINOR,
+            "C12",
+            "an aborted transaction is"
+            f" {candidate.oldest_abort_age_ms} ms old, more than"
+            f" {thresholds.aborted_age_ms}",
+        )
     reference = size.reference_bytes
     no_base = reference == 0 and size.delta_bytes > 0
     if reference > 0 and size.delta_bytes / reference > thresholds.delta_pct:
-        return Decision(CompactionKind.MAJOR, "C15", f"deltas are {size.delta_bytes} bytes,"
-                        f" {size.delta_bytes / reference:.1%} of {reference}, more than"
-                        f" {thresholds.delta_pct:.1%}")
+        return Decision(
+            CompactionKind.MAJOR,
+            "C15",
+            f"deltas are {size.delta_bytes} bytes,"
+            f" {size.delta_bytes / reference:.1%} of {reference}, more than"
+            f" {thresholds.delta_pct:.1%}",
+        )
     if size.delta_bytes == 0 and size.has_obsolete_base:
         return Decision(CompactionKind.MAJOR, "C16", "no delta bytes, and an obsolete base is left")
     count = f"{size.delta_directories} delta directories"
     if size.delta_directories <= thresholds.delta_num:
-        return Decision(None, "C17", f"{count}, not more than {thresholds.delta_num}, and"
-                        f" {size.delta_bytes} delta bytes against {reference}")
+        return Decision(
+            None,
+            "C17",
+            f"{count}, not more than {thresholds.delta_num}, and"
+            f" {size.delta_bytes} delta bytes against {reference}",
+        )
     count += f", more than {thresholds.delta_num}"
     if no_base:
         return Decision(CompactionKind.MAJOR, "C18", f"{count}, and no base")
     if candidate.minor_refused:
-        return Decision(CompactionKind.MAJOR, "C19", f"{count}, and no minor compaction:"
-                        f" {candidate.minor_refused}")
+        return Decision(
+            CompactionKind.MAJOR,
+            "C19",
+            f"{count}, and no minor compaction: {candidate.minor_refused}",
+        )
     return Decision(CompactionKind.MINOR, "C20", count)
 
 
 def _old_abort(candidate: Candidate, thresholds: Thresholds) -> bool:
     """C2; with the Cleaner in charge of aborts the Initiator does not look (C50)."""
     age = candidate.oldest_abort_age_ms
-    return (not thresholds.aborts_by_cleaner and thresholds.aborted_age_ms >= 0
-            and age is not None and age > thresholds.aborted_age_ms)
+    return (
+        not thresholds.aborts_by_cleaner
+        and thresholds.aborted_age_ms >= 0
+        and age is not None
+        and age > thresholds.aborted_age_ms
+    )

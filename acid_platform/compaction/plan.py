@@ -116,8 +116,13 @@ class CompactionPlan:
     def widest_merge(self) -> int:
         """At most so many files does one task hold open; a major one may read every delete."""
         major = self.kind is CompactionKind.MAJOR
-        return max((len(one.data) + len(one.every_delete if major else one.deletes)
-                    for one in self.inputs_by_bucket().values()), default=0)
+        return max(
+            (
+                len(one.data) + len(one.every_delete if major else one.deletes)
+                for one in self.inputs_by_bucket().values()
+            ),
+            default=0,
+        )
 
     def inputs_by_bucket(self) -> dict[int, BucketInputs]:
         """The inputs of each task, by bucket number from the file names, ascending.
@@ -129,8 +134,7 @@ class CompactionPlan:
         every = tuple(_files(self.deletes))
         numbers = set(data) if self.kind is CompactionKind.MAJOR else {*data, *deletes}
         return {
-            number: BucketInputs(
-                number, tuple(data[number]), tuple(deletes[number]), every)
+            number: BucketInputs(number, tuple(data[number]), tuple(deletes[number]), every)
             for number in sorted(numbers)
         }
 
@@ -142,8 +146,10 @@ class CompactionPlan:
         lines = [
             f"{self.kind.value} compaction of {self.location} by transaction {self.txn_id}"
             f" ({self.rule}: {self.reason})",
-            *(f"  read   {one.file.path}  {one.file.size} bytes"
-              for one in (*self._data(), *_files(self.deletes))),
+            *(
+                f"  read   {one.file.path}  {one.file.size} bytes"
+                for one in (*self._data(), *_files(self.deletes))
+            ),
             *(f"  write  {name}" for name in self.outputs),
             f"  {self.input_bytes} bytes in, at most {self.widest_merge} files per bucket",
         ]
@@ -191,13 +197,25 @@ def plan_compaction(
         low = min(delta.name.low for delta in directory.deltas)
         high = max(delta.name.high for delta in directory.deltas)
         output_delta = DeltaName(low, high, visibility=suffix) if inserts else None
-        output_deletes = (
-            DeltaName(low, high, visibility=suffix, deletes=True) if deletes else None)
+        output_deletes = DeltaName(low, high, visibility=suffix, deletes=True) if deletes else None
     major = kind is CompactionKind.MAJOR
     plan = CompactionPlan(
-        directory.location, kind, layout, txn_id, directory.base if major else None,
-        directory.originals if major else (), inserts, deletes, low, high, output_base,
-        output_delta, output_deletes, write_ids.aborted_between(low, high), described, "C29",
+        directory.location,
+        kind,
+        layout,
+        txn_id,
+        directory.base if major else None,
+        directory.originals if major else (),
+        inserts,
+        deletes,
+        low,
+        high,
+        output_base,
+        output_delta,
+        output_deletes,
+        write_ids.aborted_between(low, high),
+        described,
+        "C29",
     )
     taken = _name_taken(directory, plan) if layout is Layout.HIVE3 else None
     return taken or plan
@@ -212,8 +230,10 @@ def watermark(directory: AcidDirectory, write_ids: CompactorWriteIdList) -> int:
     """
     high = write_ids.high_watermark
     begins = [
-        one.name.low for one in directory.invisible
-        if isinstance(one.name, DeltaName) and not one.name.visibility
+        one.name.low
+        for one in directory.invisible
+        if isinstance(one.name, DeltaName)
+        and not one.name.visibility
         and one.name.low <= high < one.name.high
     ]
     covered = 0 if directory.base is None else directory.base.name.write_id
@@ -230,12 +250,16 @@ def minor_refused(
     raw = [delta.directory for delta in directory.deltas if delta.raw]
     if raw and not insert_only:
         return NothingToDo(
-            False, f"{raw[0]} holds files without ACID columns; request a major compaction", "C27")
+            False, f"{raw[0]} holds files without ACID columns; request a major compaction", "C27"
+        )
     if layout is Layout.HIVE3 and directory.inserts and directory.delete_deltas:
         # Between two renames a reader would miss the rows, or the deletes, of the other kind.
         return NothingToDo(
-            False, "layout hive3 publishes by one rename, but there are deltas and delete_deltas;"
-            " request a major compaction", "P23")
+            False,
+            "layout hive3 publishes by one rename, but there are deltas and delete_deltas;"
+            " request a major compaction",
+            "P23",
+        )
     return None
 
 
@@ -263,8 +287,10 @@ def _name_taken(directory: AcidDirectory, plan: CompactionPlan) -> NothingToDo |
 
 def _describe(directory: AcidDirectory) -> str:
     base = directory.base.directory if directory.base else "no base"
-    return (f"{base}, {len(directory.originals)} original files, {len(directory.inserts)} deltas,"
-            f" {len(directory.delete_deltas)} delete_deltas")
+    return (
+        f"{base}, {len(directory.originals)} original files, {len(directory.inserts)} deltas,"
+        f" {len(directory.delete_deltas)} delete_deltas"
+    )
 
 
 def _refuse_own_output(directory: AcidDirectory, txn_id: int) -> None:

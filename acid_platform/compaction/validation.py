@@ -59,7 +59,8 @@ class Measure:
 
     def __str__(self) -> str:
         expected, actual = (
-            "absent" if one is None else str(one) for one in (self.expected, self.actual))
+            "absent" if one is None else str(one) for one in (self.expected, self.actual)
+        )
         return f"{self.what}: expected {expected}, got {actual}"
 
 
@@ -69,9 +70,13 @@ def combine(profiles: Iterable[Profile]) -> Profile:
     checksums: Counter[str] = Counter()
     nulls: Counter[str] = Counter()
     for one in profiles:
-        totals.update(rows=one.rows, row_ids=one.row_id_checksum,
-                      events=one.delete_events, event_ids=one.delete_event_checksum,
-                      disordered=one.disordered)
+        totals.update(
+            rows=one.rows,
+            row_ids=one.row_id_checksum,
+            events=one.delete_events,
+            event_ids=one.delete_event_checksum,
+            disordered=one.disordered,
+        )
         checksums.update(one.column_checksums)
         nulls.update(one.null_counts)
     return Profile(
@@ -92,16 +97,21 @@ def measures(expected: Profile, actual: Profile) -> tuple[Measure, ...]:
         Measure(Invariant.ROWS, "rows", expected.rows, actual.rows),
         Measure(Invariant.ROW_IDS, "row ids", expected.row_id_checksum, actual.row_id_checksum),
         Measure(events, "delete events", expected.delete_events, actual.delete_events),
-        Measure(events, "delete event ids", expected.delete_event_checksum,
-                actual.delete_event_checksum),
+        Measure(
+            events, "delete event ids", expected.delete_event_checksum, actual.delete_event_checksum
+        ),
         Measure(Invariant.ORDER, "files out of order", expected.disordered, actual.disordered),
     ]
     for title, before, after in (
         ("checksum", expected.column_checksums, actual.column_checksums),
         ("null count", expected.null_counts, actual.null_counts),
     ):
-        found += [Measure(Invariant.VALUES, f"{title} of column {name}", before.get(name),
-                          after.get(name)) for name in sorted({*before, *after})]
+        found += [
+            Measure(
+                Invariant.VALUES, f"{title} of column {name}", before.get(name), after.get(name)
+            )
+            for name in sorted({*before, *after})
+        ]
     return tuple(found)
 
 

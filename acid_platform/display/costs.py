@@ -33,9 +33,11 @@ class ReadCost:
     seconds: float
 
     def __str__(self) -> str:
-        return (f"{self.rows} rows from {self.directories} directories ({self.delete_deltas} of"
-                f" deletes), {self.files} files, {human_bytes(self.bytes)}, in"
-                f" {self.seconds * 1000:.0f} ms")
+        return (
+            f"{self.rows} rows from {self.directories} directories ({self.delete_deltas} of"
+            f" deletes), {self.files} files, {human_bytes(self.bytes)}, in"
+            f" {self.seconds * 1000:.0f} ms"
+        )
 
 
 def read_cost(warehouse: Warehouse, table: str, repeats: int = 3) -> ReadCost:
@@ -47,8 +49,13 @@ def read_cost(warehouse: Warehouse, table: str, repeats: int = 3) -> ReadCost:
         rows = handle.to_arrow().num_rows
         times.append(time.perf_counter() - started)
     return ReadCost(
-        len(lines), sum(one.kind is Kind.DELETE_DELTA for one in lines),
-        sum(one.files for one in lines), sum(one.bytes for one in lines), rows, min(times))
+        len(lines),
+        sum(one.kind is Kind.DELETE_DELTA for one in lines),
+        sum(one.files for one in lines),
+        sum(one.bytes for one in lines),
+        rows,
+        min(times),
+    )
 
 
 def chart(costs: Mapping[str, ReadCost]) -> Figure:
@@ -62,10 +69,12 @@ def chart(costs: Mapping[str, ReadCost]) -> Figure:
     }
     figure = Figure(figsize=(8, 1.1 + 0.45 * len(costs)), layout="constrained")
     figure.patch.set_alpha(0)
-    for axes, (title, values) in zip(figure.subplots(1, len(panels), sharey=True), panels.items(),
-                                     strict=True):
-        bars = axes.barh(list(costs), values, color=[_COLOURS[i % len(_COLOURS)]
-                                                     for i in range(len(costs))])
+    for axes, (title, values) in zip(
+        figure.subplots(1, len(panels), sharey=True), panels.items(), strict=True
+    ):
+        bars = axes.barh(
+            list(costs), values, color=[_COLOURS[i % len(_COLOURS)] for i in range(len(costs))]
+        )
         axes.bar_label(bars, fmt="{:,.0f}", padding=3, color=_INK)
         axes.set_title(title, color=_INK, fontsize=10)
         axes.set_xlim(0, max(values, default=1) * 1.25 or 1)

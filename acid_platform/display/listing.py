@@ -79,9 +79,7 @@ def shown(column: str, value: Any) -> str:
     return str(value)
 
 
-def _rich_table(
-    columns: Sequence[str], title: str, rows: Sequence[Mapping[str, Any]]
-) -> RichTable:
+def _rich_table(columns: Sequence[str], title: str, rows: Sequence[Mapping[str, Any]]) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
     for name in columns:
         values = [row.get(name) for row in rows]
@@ -94,8 +92,14 @@ def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in columns)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in row) + "</tr>"
-        for row in rows)
-    caption = (f'<caption style="text-align:left;caption-side:top">{escape(title)}</caption>'
-               if title else "")
-    return (f'<div style="overflow-x:auto"><table style="{_TABLE}">{caption}'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
+        for row in rows
+    )
+    caption = (
+        f'<caption style="text-align:left;caption-side:top">{escape(title)}</caption>'
+        if title
+        else ""
+    )
+    return (
+        f'<div style="overflow-x:auto"><table style="{_TABLE}">{caption}'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )

@@ -12,17 +12,67 @@ if TYPE_CHECKING:
     from acid_platform.warehouse import Warehouse
 
 SHOWN = {
-    "transactions": ("txnid", "state", "type", "startedtime", "lastheartbeattime", "user", "host",
-                     "tables", "run_id", "reason"),
-    "locks": ("lockid", "database", "table", "partition", "lock_type", "lock_state",
-              "transaction_id", "user", "hostname", "blocked_by"),
-    "compactions": ("compactionid", "dbname", "tabname", "partname", "type", "state",
-                    "enqueuetime", "duration", "workerid", "highestwriteid", "errormessage"),
-    "erasures": ("id", "table", "condition", "state", "user", "requested", "answered", "run_id",
-                 "answer"),
+    "transactions": (
+        "txnid",
+        "state",
+        "type",
+        "startedtime",
+        "lastheartbeattime",
+        "user",
+        "host",
+        "tables",
+        "run_id",
+        "reason",
+    ),
+    "locks": (
+        "lockid",
+        "database",
+        "table",
+        "partition",
+        "lock_type",
+        "lock_state",
+        "transaction_id",
+        "user",
+        "hostname",
+        "blocked_by",
+    ),
+    "compactions": (
+        "compactionid",
+        "dbname",
+        "tabname",
+        "partname",
+        "type",
+        "state",
+        "enqueuetime",
+        "duration",
+        "workerid",
+        "highestwriteid",
+        "errormessage",
+    ),
+    "erasures": (
+        "id",
+        "table",
+        "condition",
+        "state",
+        "user",
+        "requested",
+        "answered",
+        "run_id",
+        "answer",
+    ),
     "tables": ("table", "columns", "partitions", "location"),
-    "history": ("write_id", "partition", "operation", "directory", "rows", "bytes", "files", "txn",
-                "user", "time"),
+    "history": (
+        "write_id",
+        "partition",
+        "operation",
+        "directory",
+        "rows",
+        "bytes",
+        "files",
+        "txn",
+        "user",
+        "time",
+    ),
 }
 """What people are shown of each; JSON and frames have every column."""
 
@@ -61,13 +111,18 @@ def history(warehouse: Warehouse, table: str) -> Listing:
 def snapshot(seen: TableSnapshot) -> Listing:
     """The directories that a snapshot reads, under its write id list."""
     rows = [
-        {"partition": partition, "directory": source.directory, "files": len(source.files),
-         "bytes": sum(one.size for one in source.files),
-         "rows": "each is tested" if source.test_rows else "all"}
-        for partition, directory in seen.directories.items() for source in directory.sources]
+        {
+            "partition": partition,
+            "directory": source.directory,
+            "files": len(source.files),
+            "bytes": sum(one.size for one in source.files),
+            "rows": "each is tested" if source.test_rows else "all",
+        }
+        for partition, directory in seen.directories.items()
+        for source in directory.sources
+    ]
     columns = ("partition", "directory", "files", "bytes", "rows")
-    return show_table(rows, columns if any(seen.directories) else columns[1:],
-                      str(seen.write_ids))
+    return show_table(rows, columns if any(seen.directories) else columns[1:], str(seen.write_ids))
 
 
 def _listing(what: str, rows: list[dict[str, Any]], title: str = "") -> Listing:

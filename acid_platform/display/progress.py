@@ -16,4 +16,5 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None)
         yield lambda what, done, total: bar.update(
-            task, description=what, completed=done, total=total)
+            task, description=what, completed=done, total=total
+        )

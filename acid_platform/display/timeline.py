@@ -19,11 +19,15 @@ BAR = 32
 """Width of the timeline in characters."""
 _MARKS = {Kind.BASE: "█", Kind.DELTA: "━", Kind.DELETE_DELTA: "┅", Kind.ORIGINAL: "░"}
 _STYLES = {
-    Sight.READ: "green", Sight.OBSOLETE: "bright_black", Sight.ABORTED: "red",
+    Sight.READ: "green",
+    Sight.OBSOLETE: "bright_black",
+    Sight.ABORTED: "red",
     Sight.INVISIBLE: "yellow",
 }
 _COLOURS = {
-    Sight.READ: "#2a9d5c", Sight.OBSOLETE: "#8a8f98", Sight.ABORTED: "#d1495b",
+    Sight.READ: "#2a9d5c",
+    Sight.OBSOLETE: "#8a8f98",
+    Sight.ABORTED: "#d1495b",
     Sight.INVISIBLE: "#d9a400",
 }
 
@@ -66,17 +70,31 @@ class Timeline:
         return any(line.partition for line in self.lines)
 
     def __rich__(self) -> RichTable:
-        table = RichTable(box=box.SIMPLE_HEAD, title=self.table, caption=self.summary(),
-                          title_justify="left", caption_justify="left")
+        table = RichTable(
+            box=box.SIMPLE_HEAD,
+            title=self.table,
+            caption=self.summary(),
+            title_justify="left",
+            caption_justify="left",
+        )
         for name in self.columns:
-            table.add_column(name, justify="right" if name in ("bytes", "files") else "left",
-                             overflow="fold", no_wrap=name.startswith(("directory", "write ids")))
+            table.add_column(
+                name,
+                justify="right" if name in ("bytes", "files") else "left",
+                overflow="fold",
+                no_wrap=name.startswith(("directory", "write ids")),
+            )
         for line in self.lines:
             first, end = self.bar(line)
             style = _STYLES[line.sight]
             bar = Text(" " * first + _MARKS[line.kind] * (end - first), style=style)
-            cells = (Text(line.directory, style=style), bar, human_bytes(line.bytes),
-                     str(line.files), Text(_sight(line), style=style))
+            cells = (
+                Text(line.directory, style=style),
+                bar,
+                human_bytes(line.bytes),
+                str(line.files),
+                Text(_sight(line), style=style),
+            )
             table.add_row(*((line.partition,) if self._partitioned else ()), *cells)
         return table
 
@@ -85,8 +103,10 @@ class Timeline:
         for line in self.lines:
             colour = _COLOURS[line.sight]
             cells = [
-                f"<code>{escape(line.directory)}</code>", self._html_bar(line),
-                human_bytes(line.bytes), str(line.files),
+                f"<code>{escape(line.directory)}</code>",
+                self._html_bar(line),
+                human_bytes(line.bytes),
+                str(line.files),
                 f'<span style="color:{colour}">●</span> {escape(_sight(line))}',
             ]
             rows.append([escape(line.partition), *cells] if self._partitioned else cells)

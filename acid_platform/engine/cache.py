@@ -25,9 +25,7 @@ _kept: OrderedDict[Hashable, tuple[tuple[SparkSession, Any], int]] = OrderedDict
 _guard = threading.Lock()
 
 
-def kept(
-    spark: SparkSession, key: Hashable, size: int, make: Callable[[], _Part]
-) -> _Part:
+def kept(spark: SparkSession, key: Hashable, size: int, make: Callable[[], _Part]) -> _Part:
     """What `make` made for an equal key of this session, or a new one; thread-safe.
 
     The key must tell everything that `make` depends on: of files, their paths and sizes. `size`

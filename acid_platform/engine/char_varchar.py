@@ -49,14 +49,20 @@ def to_be_stored(frame: DataFrame, columns: Sequence[Column], table: str) -> Dat
     `columns` of the frame; others stay as they are. Trailing blanks beyond the length are cut, as
     in Hive; what else is too long stops the job (TOO_LONG): Hive would cut it in silence.
     """
-    stored = {column.name: _stored(f"`{column.name}`", column, table)
-              for column in columns if is_limited(column.type)}
+    stored = {
+        column.name: _stored(f"`{column.name}`", column, table)
+        for column in columns
+        if is_limited(column.type)
+    }
     if not stored:
         return frame
     # A selection of its own: values are computed once, and looked at twice.
-    return frame.selectExpr(*(
-        f"{stored[name]} AS `{name}`" if name in stored else f"`{name}`"
-        for name in frame.columns))
+    return frame.selectExpr(
+        *(
+            f"{stored[name]} AS `{name}`" if name in stored else f"`{name}`"
+            for name in frame.columns
+        )
+    )
 
 
 def struct_to_be_stored(
@@ -65,11 +71,14 @@ def struct_to_be_stored(
     """The same for columns that are the fields of one struct of the frame; it may be NULL."""
     if not any(is_limited(column.type) for column in columns):
         return frame
-    fields = [f"'{column.name}', " + _stored(f"`{struct}`.`{column.name}`", column, table)
-              for column in columns]
+    fields = [
+        f"'{column.name}', " + _stored(f"`{struct}`.`{column.name}`", column, table)
+        for column in columns
+    ]
     made = f"CASE WHEN `{struct}` IS NOT NULL THEN named_struct({', '.join(fields)}) END"
-    return frame.selectExpr(*(
-        f"{made} AS `{name}`" if name == struct else f"`{name}`" for name in frame.columns))
+    return frame.selectExpr(
+        *(f"{made} AS `{name}`" if name == struct else f"`{name}`" for name in frame.columns)
+    )
 
 
 def _stored(value: str, column: Column, table: str) -> str:
@@ -77,8 +86,10 @@ def _stored(value: str, column: Column, table: str) -> str:
         message = f"{TOO_LONG} column {column.name} of {table} takes {hive}, a value has "
         quoted = message.replace("\\", "\\\\").replace("'", "\\'")
         error = f"raise_error(concat('{quoted}', length(rtrim({one})), ' characters'))"
-        return (f"CASE WHEN length(rtrim({one})) > {hive.sizes[0]} THEN {error}"
-                f" ELSE {_cut(one, hive)} END")
+        return (
+            f"CASE WHEN length(rtrim({one})) > {hive.sizes[0]} THEN {error}"
+            f" ELSE {_cut(one, hive)} END"
+        )
 
     return _mapped(value, column.type, checked)
 
@@ -102,11 +113,15 @@ def _mapped(value: str, hive: HiveType, leaf: _Leaf, depth: int = 0) -> str:
             return transformed(value, hive.children[0][1])
         case "map":
             (_, key), (_, item) = hive.children
-            return (f"map_from_arrays({transformed(f'map_keys({value})', key)},"
-                    f" {transformed(f'map_values({value})', item)})")
+            return (
+                f"map_from_arrays({transformed(f'map_keys({value})', key)},"
+                f" {transformed(f'map_values({value})', item)})"
+            )
         case "struct":
-            fields = ", ".join(f"'{name}', " + _mapped(f"{value}.`{name}`", child, leaf, depth + 1)
-                               for name, child in hive.children)
+            fields = ", ".join(
+                f"'{name}', " + _mapped(f"{value}.`{name}`", child, leaf, depth + 1)
+                for name, child in hive.children
+            )
             return f"CASE WHEN {value} IS NOT NULL THEN named_struct({fields}) END"
         case _:
             return leaf(value, hive)

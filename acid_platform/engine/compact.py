@@ -85,8 +85,10 @@ def execute(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> 
     for types that would not stay as they are stored and for avro.
     """
     if work.plain and work.plain.name == "avro":
-        raise CompactionRefused(f"{plan.location}: avro files can't be compacted here yet; read and"
-                                " overwrite the partition instead")
+        raise CompactionRefused(
+            f"{plan.location}: avro files can't be compacted here yet; read and"
+            " overwrite the partition instead"
+        )
     staging = f"{plan.location}/{names.temporary_name(plan.txn_id, uuid.uuid4().hex[:8])}"
     tasks = [task.into(staging) for task in rewrites(plan, work)] if work.plain is None else []
     try:
@@ -115,7 +117,8 @@ def _writing(location: str) -> Iterator[None]:
     except OSError as error:
         raise CompactionFailed(
             f"{location} can't be written: {error}; its inputs were kept: make room, or allow it,"
-            " and compact it again") from error
+            " and compact it again"
+        ) from error
 
 
 def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[Written, ...]:
@@ -129,9 +132,14 @@ def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[Written, ..
     for one in staged.outputs:
         if staged.plan.layout is Layout.HIVE3 and one.directory not in recorded:
             work.files.delete_directory(f"{location}/{one.directory}")
-    durability.publish(work.files, location, [
-        (f"{staged.staging}/{one.directory}", f"{location}/{one.directory}")
-        for one in staged.outputs])
+    durability.publish(
+        work.files,
+        location,
+        [
+            (f"{staged.staging}/{one.directory}", f"{location}/{one.directory}")
+            for one in staged.outputs
+        ],
+    )
     discard(work.files, staged.staging)
     return staged.outputs
 
@@ -162,9 +170,18 @@ def rewrites(plan: CompactionPlan, work: CompactionWork) -> list[Rewrite]:
         inputs: tuple[Input, ...], gone: tuple[Input, ...], output: str, delete_events: bool
     ) -> Rewrite:
         return Rewrite(
-            work.files.uri(plan.location), inputs, gone, output, work.columns,
-            work.write_ids.high_watermark, work.write_ids.aborted, work.compression, delete_events,
-            not major, work.most_inputs)
+            work.files.uri(plan.location),
+            inputs,
+            gone,
+            output,
+            work.columns,
+            work.write_ids.high_watermark,
+            work.write_ids.aborted,
+            work.compression,
+            delete_events,
+            not major,
+            work.most_inputs,
+        )
 
     tasks = []
     for number, inputs in plan.inputs_by_bucket().items():
@@ -208,7 +225,8 @@ def _of_each(
 
     return combine(
         Profile(column_checksums=checksums, null_counts=nulls)
-        for checksums, nulls in map(json.loads, _as_tasks(spark, len(tasks), sums)))
+        for checksums, nulls in map(json.loads, _as_tasks(spark, len(tasks), sums))
+    )
 
 
 def _as_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> list[str]:
@@ -240,11 +258,20 @@ def finish(plan: CompactionPlan, work: CompactionWork, staging: str) -> Iterator
         if plan.layout is Layout.HIVE3:
             work.files.write(
                 f"{where}/{names.METADATA_FILE}",
-                json.dumps({"thisFileVersion": "0", "dataFormat": "compacted"}).encode())
+                json.dumps({"thisFileVersion": "0", "dataFormat": "compacted"}).encode(),
+            )
         deletes = isinstance(name, DeltaName) and name.deletes
-        yield Written(work.partition, str(name), deletes, Contents(tuple(
-            recorded_file(work.files, info.path, info.base_name, work.plain or ORC, deletes)
-            for info in data)))
+        yield Written(
+            work.partition,
+            str(name),
+            deletes,
+            Contents(
+                tuple(
+                    recorded_file(work.files, info.path, info.base_name, work.plain or ORC, deletes)
+                    for info in data
+                )
+            ),
+        )
 
 
 def _copy_plain(
@@ -258,10 +285,17 @@ def _copy_plain(
     files = -(-plan.input_bytes // PLAIN_FILE_BYTES)
     names_of = [one.name for one in work.columns]
     with raise_as_ours():
-        write_plain(rows.select(*names_of).coalesce(max(1, files)), work.plain, names_of, [],
-                    {"compression": work.compression}, work.files.uri(f"{staging}/out"))
-    written = [one for one in work.files.children(f"{staging}/out")
-               if one.base_name.startswith("part-")]
+        write_plain(
+            rows.select(*names_of).coalesce(max(1, files)),
+            work.plain,
+            names_of,
+            [],
+            {"compression": work.compression},
+            work.files.uri(f"{staging}/out"),
+        )
+    written = [
+        one for one in work.files.children(f"{staging}/out") if one.base_name.startswith("part-")
+    ]
     for number, info in enumerate(sorted(written, key=lambda one: str(one.base_name))):
         if work.plain.name == "orc":
             finish_plain_file(work.files, info.path, work.columns)
@@ -289,15 +323,20 @@ def _inputs(plan: CompactionPlan, work: CompactionWork) -> AcidDirectory:
     directory = work.directory
     if work.write_ids.aborted:  # the compactor's list never answers SOME (S16): test each row
         directory = replace(
-            directory, base=replace(directory.base, test_rows=True) if directory.base else None,
-            deltas=tuple(replace(delta, test_rows=True) for delta in directory.deltas))
+            directory,
+            base=replace(directory.base, test_rows=True) if directory.base else None,
+            deltas=tuple(replace(delta, test_rows=True) for delta in directory.deltas),
+        )
     if plan.kind is CompactionKind.MAJOR:
         return directory
     return replace(directory, base=None, originals=())
 
 
 def _scanned(
-    spark: SparkSession, work: CompactionWork, directory: AcidDirectory, apply_deletes: bool,
+    spark: SparkSession,
+    work: CompactionWork,
+    directory: AcidDirectory,
+    apply_deletes: bool,
     wanted: Sequence[str] | None = None,
 ) -> tuple[DataFrame, DeleteKeys]:
     """Insert events, and the delete events that were not applied to them.
@@ -306,16 +345,27 @@ def _scanned(
     compaction does.
     """
     sources, keys = open_entity(work.files, directory, work.write_ids, directory.location)
-    applied = keys if apply_deletes else load_keys(
-        work.files, sources.deletes, work.write_ids, own=True)
+    applied = (
+        keys if apply_deletes else load_keys(work.files, sources.deletes, work.write_ids, own=True)
+    )
     entity = EntityScan(directory, sources, applied, "", ())
-    scan = TableScan(work.files, directory.location, work.columns, (), (entity,), work.write_ids,
-                     work.plain or ORC)
+    scan = TableScan(
+        work.files,
+        directory.location,
+        work.columns,
+        (),
+        (entity,),
+        work.write_ids,
+        work.plain or ORC,
+    )
     return ScanBuilder(spark, scan, wanted).rows(), NO_DELETES if apply_deletes else keys
 
 
 def _profile(
-    spark: SparkSession, work: CompactionWork, directory: AcidDirectory, apply_deletes: bool,
+    spark: SparkSession,
+    work: CompactionWork,
+    directory: AcidDirectory,
+    apply_deletes: bool,
     values: Profile | None,
 ) -> Profile:
     """Rows and row ids as the ordinary scan finds them; delete events that were not applied.
@@ -323,12 +373,12 @@ def _profile(
     `values` None: of the columns too. Else they are known from where Arrow decoded them, which
     takes half the time, and the scan reads no more than keys.
     """
-    rows, events = _scanned(
-        spark, work, directory, apply_deletes, None if values is None else ())
+    rows, events = _scanned(spark, work, directory, apply_deletes, None if values is None else ())
     found = profile_rows(rows, work.columns if values is None else ())
     if values is not None:
-        found = replace(found, column_checksums=values.column_checksums,
-                        null_counts=values.null_counts)
+        found = replace(
+            found, column_checksums=values.column_checksums, null_counts=values.null_counts
+        )
     return replace(found, delete_events=len(events), delete_event_checksum=delete_checksum(events))
 
 
@@ -336,13 +386,16 @@ def _expected(
     spark: SparkSession, plan: CompactionPlan, work: CompactionWork, values: Profile | None
 ) -> Profile:
     """What the inputs say must come out."""
-    return _profile(
-        spark, work, _inputs(plan, work), plan.kind is CompactionKind.MAJOR, values)
+    return _profile(spark, work, _inputs(plan, work), plan.kind is CompactionKind.MAJOR, values)
 
 
 def _actual(
-    spark: SparkSession, plan: CompactionPlan, work: CompactionWork, staging: str,
-    outputs: Sequence[Written], values: Profile | None,
+    spark: SparkSession,
+    plan: CompactionPlan,
+    work: CompactionWork,
+    staging: str,
+    outputs: Sequence[Written],
+    values: Profile | None,
 ) -> Profile:
     base: VisibleBase | None = None
     deltas: list[VisibleDelta] = []
@@ -353,14 +406,17 @@ def _actual(
             base = VisibleBase(name, output.directory, found, compacted=True)
         elif isinstance(name, DeltaName):
             deltas.append(VisibleDelta(name, output.directory, found, compacted=True))
-    directory = AcidDirectory(staging, base, tuple(deltas), (), (), (),
-                              insert_only=work.plain is not None)
+    directory = AcidDirectory(
+        staging, base, tuple(deltas), (), (), (), insert_only=work.plain is not None
+    )
     profile = _profile(spark, work, directory, False, values)
     if work.plain is not None:
         return profile
     written = [one.path for each in (base, *deltas) if each for one in each.files]
-    return replace(profile, disordered=sum(
-        not has_key_index(work.files, f"{staging}/{path}") for path in written))
+    return replace(
+        profile,
+        disordered=sum(not has_key_index(work.files, f"{staging}/{path}") for path in written),
+    )
 
 
 def _refuse_lossy_types(work: CompactionWork, found: Iterable[Source]) -> None:
@@ -378,5 +434,6 @@ def _refuse_lossy_types(work: CompactionWork, found: Iterable[Source]) -> None:
 def _refuse_raw(found: Iterable[Source]) -> None:
     for one in found:  # originals and the base are no inputs of a minor compaction
         if one.kind is SourceKind.RAW and one.directory.startswith("delta_"):
-            raise CompactionRefused(f"{one.path} has no ACID columns (LOAD DATA); request a major"
-                                    " compaction (C27)")
+            raise CompactionRefused(
+                f"{one.path} has no ACID columns (LOAD DATA); request a major compaction (C27)"
+            )

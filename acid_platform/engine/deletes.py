@@ -56,8 +56,9 @@ class DeleteBitmap:
         for ordinal, keys in enumerate(entities):
             if not len(keys):
                 continue
-            slot = ((ordinal * span + keys.write_ids - low) * len(properties)
-                    + np.searchsorted(np.array(properties), keys.buckets))
+            slot = (ordinal * span + keys.write_ids - low) * len(properties) + np.searchsorted(
+                np.array(properties), keys.buckets
+            )
             edges = np.flatnonzero(np.diff(slot, prepend=-1))
             for first, last in zip(edges, [*edges[1:], len(slot)], strict=True):
                 word = keys.row_ids[first:last] >> 6
@@ -66,8 +67,11 @@ class DeleteBitmap:
                 if total > MAX_WORDS:
                     return None
                 bits = np.zeros(count, np.uint64)
-                np.bitwise_or.at(bits, word - word[0],
-                                 np.uint64(1) << (keys.row_ids[first:last] & 63).astype(np.uint64))
+                np.bitwise_or.at(
+                    bits,
+                    word - word[0],
+                    np.uint64(1) << (keys.row_ids[first:last] & 63).astype(np.uint64),
+                )
                 at = slot[first]
                 starts[at], lows[at], spans[at] = total - count, word[0], count
                 pieces.append(bits)
@@ -81,10 +85,16 @@ class DeleteBitmap:
         scalar subqueries: evaluated once, then each test is an array load.
         """
         arrays = (self.words, self.starts, self.lows, self.spans)
-        key = (ordinal, self.low_write_id, self.write_id_span, self.properties,
-               *(blake2b(one.tobytes()).digest() for one in arrays))
-        return kept(spark, key, sum(one.nbytes for one in arrays),
-                    lambda: self._test(spark, ordinal))
+        key = (
+            ordinal,
+            self.low_write_id,
+            self.write_id_span,
+            self.properties,
+            *(blake2b(one.tobytes()).digest() for one in arrays),
+        )
+        return kept(
+            spark, key, sum(one.nbytes for one in arrays), lambda: self._test(spark, ordinal)
+        )
 
     def _test(self, spark: SparkSession, ordinal: str) -> Column:
         groups = np.flatnonzero(self.starts >= 0)
@@ -95,17 +105,18 @@ class DeleteBitmap:
         return hit.bitwiseAND(F.lit(1)) == 1
 
     def _by_group(self, ordinal: str, groups: np.ndarray) -> Column:
-        """Index of a row's word, -1 where it has none: a comparison per group, the largest first.
-        """
+        """Index of a row's word, -1 if it has none: one comparison per group, the largest first."""
         several = len(np.unique(groups // (self.write_id_span * len(self.properties)))) > 1
         cases = []
         for slot in sorted(groups.tolist(), key=lambda one: -int(self.spans[one])):
             rest, position = divmod(slot, len(self.properties))
             entity, write_id = divmod(rest, self.write_id_span)
             low, start = int(self.lows[slot]), int(self.starts[slot])
-            same = (f"{_WRITE} = {self.low_write_id + write_id}"
-                    f" AND {_PROPERTY} = {self.properties[position]}"
-                    f" AND {_WORD} BETWEEN {low} AND {low + int(self.spans[slot]) - 1}")
+            same = (
+                f"{_WRITE} = {self.low_write_id + write_id}"
+                f" AND {_PROPERTY} = {self.properties[position]}"
+                f" AND {_WORD} BETWEEN {low} AND {low + int(self.spans[slot]) - 1}"
+            )
             if several:
                 same = f"{ordinal} = {entity} AND {same}"
             cases.append(f"WHEN {same} THEN {_WORD} + {start - low}")
@@ -120,7 +131,8 @@ class DeleteBitmap:
             f"CASE WHEN {_WRITE} BETWEEN {self.low_write_id} AND {high}"
             f" AND {_PROPERTY} IN ({properties})"
             f" THEN CAST(({ordinal} * {self.write_id_span} + {_WRITE} - {self.low_write_id})"
-            f" * {len(self.properties)} + {place} AS int) END")
+            f" * {len(self.properties)} + {place} AS int) END"
+        )
         word = F.expr(_WORD) - F.get(_scalar(spark, self.lows), slot)
         covered = (word >= 0) & (word < F.get(_scalar(spark, self.spans), slot))
         index = F.get(_scalar(spark, self.starts), slot) + word
@@ -140,10 +152,13 @@ def _scalar(spark: SparkSession, values: np.ndarray) -> Column:
 def keys_frame(spark: SparkSession, entities: Sequence[DeleteKeys]) -> DataFrame:
     """All keys with their entity ordinal, for the anti join: columns e, w, b, r."""
     ordinals = np.concatenate([np.full(len(k), i, np.int32) for i, k in enumerate(entities)])
-    return spark.createDataFrame(pa.table({
-        "e": ordinals,
-        "w": np.concatenate([k.write_ids for k in entities]),
-        "b": np.concatenate([k.buckets for k in entities]).astype(np.int32),
-        "r": np.concatenate([k.row_ids for k in entities]),
-    }))
-
+    return spark.createDataFrame(
+        pa.table(
+            {
+                "e": ordinals,
+                "w": np.concatenate([k.write_ids for k in entities]),
+                "b": np.concatenate([k.buckets for k in entities]).astype(np.int32),
+                "r": np.concatenate([k.row_ids for k in entities]),
+            }
+        )
+    )

@@ -71,7 +71,10 @@ def matched_rows(
 
 
 def delete_events(
-    spark: SparkSession, scan: TableScan, target: WriteTarget, where: Where,
+    spark: SparkSession,
+    scan: TableScan,
+    target: WriteTarget,
+    where: Where,
 ) -> DataFrame:
     """One delete event per matching row, in the file of the bucket that holds the row.
 
@@ -86,8 +89,12 @@ def delete_events(
 
 
 def update_events(
-    spark: SparkSession, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str],
-    where: Where, table: str,
+    spark: SparkSession,
+    scan: TableScan,
+    target: WriteTarget,
+    assignments: Mapping[str, str],
+    where: Where,
+    table: str,
 ) -> DataFrame:
     """A delete and an insert event per matching row, out of one scan (storage.md section 2).
 
@@ -116,15 +123,21 @@ def both_events(
     both = placed.withColumn(KIND, F.explode(kinds)).withColumn(NEW, F.when(~is_delete, F.col(NEW)))
     both = arranged(both, target, KEYS)
     inserts, deletes = insert_ids(target.write_id, target.statement), _delete_ids(target)
-    ids = [F.when(is_delete, gone).otherwise(fresh).alias(name)
-           for name, gone, fresh in zip(schema.ACID_COLUMNS, deletes, inserts, strict=False)]
+    ids = [
+        F.when(is_delete, gone).otherwise(fresh).alias(name)
+        for name, gone, fresh in zip(schema.ACID_COLUMNS, deletes, inserts, strict=False)
+    ]
     values = [F.col(NEW).getField(column.name).alias(column.name) for column in scan.columns]
     return both.select(KIND, *partition, *ids, *stored_row(values, target))
 
 
 def assigned(
-    frame: DataFrame, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str],
-    own: Mapping[str, Column], table: str,
+    frame: DataFrame,
+    scan: TableScan,
+    target: WriteTarget,
+    assignments: Mapping[str, str],
+    own: Mapping[str, Column],
+    table: str,
 ) -> list[Column]:
     """The table's columns after SET: SQL expressions over `frame`, or the row's `own` values.
 
@@ -149,7 +162,8 @@ def assigned(
         if name not in columns:
             raise unknown_column(name, table, scan.columns)
     return [
-        own[column.name].alias(column.name) if column.name not in wanted
+        own[column.name].alias(column.name)
+        if column.name not in wanted
         else computed(frame, wanted[column.name], column, table)
         for column in scan.columns
     ]

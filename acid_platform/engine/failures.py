@@ -35,15 +35,18 @@ _VALUE_ERROR = re.compile(
     r"[^\]]*\][^\n]*"
 )
 _DATA_EXCEPTION = re.compile(
-    r"(\[[A-Z_.]+\] (?:(?! SQLSTATE:)[^\n])*)\s+SQLSTATE: (?:2[12]\w{3}|P0001)\b")
+    r"(\[[A-Z_.]+\] (?:(?! SQLSTATE:)[^\n])*)\s+SQLSTATE: (?:2[12]\w{3}|P0001)\b"
+)
 """SQL's classes 21 and 22, such as a division by zero, an index out of bounds, a subquery with two
 rows; and what `raise_error` says."""
 
 _QUOTED = re.compile(r"`[^`]+`(?:\.`[^`]+`)*")
 _NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
 _TEXT_LOST = re.compile(r"\[TEXT_VALUE_LOST\] ([^\n]*)")
-_UNREADABLE = re.compile(r"\[FAILED_READ_FILE\S*\] Encountered error while reading file"
-                         r" (\S+/(?:bucket_\d+\w*|\d+_\d+(?:_copy_\d+)?))\.\s")
+_UNREADABLE = re.compile(
+    r"\[FAILED_READ_FILE\S*\] Encountered error while reading file"
+    r" (\S+/(?:bucket_\d+\w*|\d+_\d+(?:_copy_\d+)?))\.\s"
+)
 _UNWRITTEN = re.compile(r"\[TASK_WRITE_FAILED\] [^\n]* (\S+?)\.\s")
 _OURS = re.compile(r"^acid_platform\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
 
@@ -76,8 +79,10 @@ def of_files(error: BaseException) -> AcidError | None:
     if wrong := _NO_INSERT.search(text):
         return _no_insert(_path(wrong[1]), int(wrong[2]))
     if unreadable := _UNREADABLE.search(text):
-        return CorruptFile(f"{_path(unquote(unreadable[1]))} can't be read: {_cause(error)};"
-                           " restore it or drop its transaction")
+        return CorruptFile(
+            f"{_path(unquote(unreadable[1]))} can't be read: {_cause(error)};"
+            " restore it or drop its transaction"
+        )
     return None
 
 
@@ -89,7 +94,8 @@ def translated(error: BaseException) -> AcidError | None:
     if _NO_SOURCE.search(text):
         return UnsupportedLayout(
             "avro files need a package that Spark does not bring: put"
-            " org.apache.spark:spark-avro_2.13 of your Spark version into spark.jars.packages")
+            " org.apache.spark:spark-avro_2.13 of your Spark version into spark.jars.packages"
+        )
     if lost := _TEXT_LOST.search(text):
         return WrongType(f"{lost[1]}; store the table as json, orc or parquet")
     if other := _OTHER_PARTITION.search(text):
@@ -97,18 +103,25 @@ def translated(error: BaseException) -> AcidError | None:
     if long := _TOO_LONG.search(text):
         return WrongType(f"{long[1]}; cut it with left(value, length), or use a string column")
     if lost := _NOT_IN_ORC.search(text):
-        return WrongType(f"{lost[1]}, which ORC files can't hold (they would say 1970): round it to"
-                         " the second, or store it in an insert-only table of another format")
+        return WrongType(
+            f"{lost[1]}, which ORC files can't hold (they would say 1970): round it to"
+            " the second, or store it in an insert-only table of another format"
+        )
     if value := _VALUE_ERROR.search(text):
-        return WrongType(f"a value does not fit its column: {_without_advice(value[0])}; cast it to"
-                         " a type that holds it, or let try_cast, try_add or their like give NULL")
+        return WrongType(
+            f"a value does not fit its column: {_without_advice(value[0])}; cast it to"
+            " a type that holds it, or let try_cast, try_add or their like give NULL"
+        )
     if data := _DATA_EXCEPTION.search(text):
         return InvalidExpression(
             f"an expression has no value for a row: {_without_advice(data[1])}; leave such rows out"
-            " by WHERE or CASE, or let try_divide, get, try_cast or their like give NULL")
+            " by WHERE or CASE, or let try_divide, get, try_cast or their like give NULL"
+        )
     if unwritten := _UNWRITTEN.search(text):
-        return PublicationFailed(f"{_path(unwritten[1])} can't be written: {_cause(error)}; nothing"
-                                 " was published: make room, or allow it, and run it again")
+        return PublicationFailed(
+            f"{_path(unwritten[1])} can't be written: {_cause(error)}; nothing"
+            " was published: make room, or allow it, and run it again"
+        )
     if isinstance(error, ParseException):
         return InvalidExpression(f"not a SQL expression: {_first_line(text)}")
     if isinstance(error, AnalysisException):
@@ -122,8 +135,9 @@ def _unresolved(line: str) -> AcidError:
         close = f"; did you mean {', '.join(sorted(known))}?" if known else ""
         return UnknownColumn(f"there is no column {named!r} here{close}")
     if "[UNRESOLVED_ROUTINE" in line and named:
-        return InvalidExpression(f"there is no function {named!r}; SHOW FUNCTIONS lists those of"
-                                 " Spark")
+        return InvalidExpression(
+            f"there is no function {named!r}; SHOW FUNCTIONS lists those of Spark"
+        )
     return (UnknownColumn if "UNRESOLVED_COLUMN" in line else InvalidExpression)(line)
 
 
@@ -147,8 +161,10 @@ def _path(uri: str) -> str:
 
 def _no_insert(path: str, operation: int) -> AcidError:
     if operation < 0:
-        return CorruptFile(f"{path} lacks ACID columns, or has an event without a row key; restore"
-                           " it or drop its transaction (acid fsck tells which file it is)")
+        return CorruptFile(
+            f"{path} lacks ACID columns, or has an event without a row key; restore"
+            " it or drop its transaction (acid fsck tells which file it is)"
+        )
     return wrong_operation(operation, schema.INSERT_EVENT, path)
 
 

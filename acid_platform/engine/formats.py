@@ -16,8 +16,15 @@ _LINE = "value"
 _TIMES = {"timestampFormat": "yyyy-MM-dd HH:mm:ss[.SSSSSS]", "dateFormat": "yyyy-MM-dd"}
 _OPTIONS = {
     "json": {"mode": "FAILFAST", **_TIMES},
-    "csv": {"mode": "FAILFAST", "header": "false", "escape": '"', "multiLine": "true",
-            "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false", **_TIMES},
+    "csv": {
+        "mode": "FAILFAST",
+        "header": "false",
+        "escape": '"',
+        "multiLine": "true",
+        "ignoreLeadingWhiteSpace": "false",
+        "ignoreTrailingWhiteSpace": "false",
+        **_TIMES,
+    },
 }
 """A NULL of csv is an empty field, an empty text a quoted one."""
 
@@ -39,19 +46,30 @@ def read_plain(
 ) -> DataFrame:
     """The table's columns out of its files; a value that does not fit its column is an error."""
     if stored.name != "text":
-        return reader.schema(spark_schema(table)).options(**_options(stored, False)).load(
-            uris, stored.name)
+        return (
+            reader.schema(spark_schema(table))
+            .options(**_options(stored, False))
+            .load(uris, stored.name)
+        )
     # Spark's csv reader takes an empty field for NULL, Hive's text does not.
     fields = F.split(F.col(_LINE), re.escape(stored.options["delimiter"]), -1)
-    return reader.text(uris).select(*(
-        F.nullif(F.get(fields, F.lit(i)), F.lit(stored.options["null"]))
-        .cast(spark_type(column.type)).alias(column.name)
-        for i, column in enumerate(table)))
+    return reader.text(uris).select(
+        *(
+            F.nullif(F.get(fields, F.lit(i)), F.lit(stored.options["null"]))
+            .cast(spark_type(column.type))
+            .alias(column.name)
+            for i, column in enumerate(table)
+        )
+    )
 
 
 def write_plain(
-    frame: DataFrame, stored: FileFormat, columns: Sequence[str], partition: Sequence[str],
-    given: Mapping[str, str], uri: str,
+    frame: DataFrame,
+    stored: FileFormat,
+    columns: Sequence[str],
+    partition: Sequence[str],
+    given: Mapping[str, str],
+    uri: str,
 ) -> None:
     """`columns` of the frame into files, by `partition`. A text that can't be kept is an error.
 
@@ -72,8 +90,13 @@ def _line(stored: FileFormat, columns: Sequence[str]) -> Column:
     for name in columns:
         text = F.col(f"`{name}`").cast("string")
         lost = text.contains(delimiter) | text.rlike("[\r\n]") | (text == null)
-        message = F.concat(F.lit(f"[TEXT_VALUE_LOST] column {name} can't be stored in a text file:"
-                                 " it has a delimiter or line end, or stands for NULL: "), text)
+        message = F.concat(
+            F.lit(
+                f"[TEXT_VALUE_LOST] column {name} can't be stored in a text file:"
+                " it has a delimiter or line end, or stands for NULL: "
+            ),
+            text,
+        )
         kept = F.when(lost, F.raise_error(message)).otherwise(text)
         fields.append(F.coalesce(kept, F.lit(null)))
     return F.concat_ws(delimiter, *fields)

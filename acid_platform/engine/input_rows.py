@@ -30,7 +30,10 @@ ROWS_PER_LOCAL_TASK = 1_000_000
 
 
 def conform(
-    spark: SparkSession, rows: Rows, columns: Sequence[TableColumn], table: str,
+    spark: SparkSession,
+    rows: Rows,
+    columns: Sequence[TableColumn],
+    table: str,
     fixed: Mapping[str, str | None] | None = None,
 ) -> DataFrame:
     """`rows` with exactly the table's columns and types; missing columns become NULL.
@@ -65,7 +68,10 @@ def conform(
 
 
 def positioned(
-    frame: DataFrame, names: Sequence[str], columns: Sequence[TableColumn], table: str,
+    frame: DataFrame,
+    names: Sequence[str],
+    columns: Sequence[TableColumn],
+    table: str,
     fixed: Mapping[str, str | None],
 ) -> DataFrame:
     """A query's columns under the `names` that take them, by position, and the `fixed` values.
@@ -75,7 +81,8 @@ def positioned(
     if len(frame.columns) != len(names):
         raise WrongType(
             f"INSERT into {table}: the query has {len(frame.columns)} columns, and {len(names)} are"
-            f" needed: {', '.join(names)}")
+            f" needed: {', '.join(names)}"
+        )
     kinds = {column.name: spark_type(column.type) for column in columns}
     values = [F.lit(value).cast(kinds[name]).alias(name) for name, value in fixed.items()]
     return frame.toDF(*names).select("*", *values)
@@ -83,9 +90,12 @@ def positioned(
 
 def _agreeing(own: Column, wanted: Column, name: str, table: str) -> Column:
     """The wanted value; a row that has another one stops the job that writes it."""
-    text = F.concat(F.lit(f"{OTHER_PARTITION} a row for {table} has {name}="),
-                    F.coalesce(own.cast("string"), F.lit("NULL")), F.lit(", the partition has "),
-                    F.coalesce(wanted.cast("string"), F.lit("NULL")))
+    text = F.concat(
+        F.lit(f"{OTHER_PARTITION} a row for {table} has {name}="),
+        F.coalesce(own.cast("string"), F.lit("NULL")),
+        F.lit(", the partition has "),
+        F.coalesce(wanted.cast("string"), F.lit("NULL")),
+    )
     return F.when(own.eqNullSafe(wanted), wanted).otherwise(F.raise_error(text))
 
 
@@ -99,16 +109,22 @@ def column_names(rows: Rows) -> list[str]:
         names = [str(name) for name in rows.columns]
     elif isinstance(rows, pa.Table):
         names = list(rows.column_names)
-    elif isinstance(rows, Sequence) and not isinstance(rows, str | bytes) \
-            and all(isinstance(row, Mapping) for row in rows):
+    elif (
+        isinstance(rows, Sequence)
+        and not isinstance(rows, str | bytes)
+        and all(isinstance(row, Mapping) for row in rows)
+    ):
         names = list(dict.fromkeys(str(name) for row in rows for name in row))
     else:
-        raise WrongType(f"rows are a Spark or pandas DataFrame, a pyarrow Table or a list of dicts;"
-                        f" {_kind_of(rows)} is none of them")
+        raise WrongType(
+            f"rows are a Spark or pandas DataFrame, a pyarrow Table or a list of dicts;"
+            f" {_kind_of(rows)} is none of them"
+        )
     lower = [name.lower() for name in names]
     if twice := {name for name in lower if lower.count(name) > 1}:
-        raise UnknownColumn(f"the rows have the column {', '.join(sorted(twice))} twice: each can"
-                            " be stored once")
+        raise UnknownColumn(
+            f"the rows have the column {', '.join(sorted(twice))} twice: each can be stored once"
+        )
     return names
 
 
@@ -163,7 +179,9 @@ def as_frame(
 
 
 def _from_dicts(
-    rows: Sequence[Mapping[str, object]], names: Sequence[str], columns: Sequence[TableColumn],
+    rows: Sequence[Mapping[str, object]],
+    names: Sequence[str],
+    columns: Sequence[TableColumn],
     table: str,
 ) -> pa.Table:
     known = {column.name: column for column in columns}
@@ -189,8 +207,12 @@ def _array(values: object, column: TableColumn, table: str) -> pa.Array:
                 if not _kept(given, stored):
                     raise pa.ArrowInvalid(f"{given!r} would be stored as {stored!r}")
         return array
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError,
-            OverflowError) as error:
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+        pa.ArrowNotImplementedError,
+        OverflowError,
+    ) as error:
         raise WrongType(
             f"column {column.name!r} of {table} is {column.type}: {error}; convert it first"
         ) from error
@@ -228,16 +250,19 @@ def _from_local(
 ) -> DataFrame:
     """A pandas or Arrow table through Arrow, lossless or WrongType, in few writer tasks."""
     known = {column.name: column for column in columns}
-    names = [str(name) for name in
-             (rows.column_names if isinstance(rows, pa.Table) else rows.columns)]
+    names = [
+        str(name) for name in (rows.column_names if isinstance(rows, pa.Table) else rows.columns)
+    ]
     arrays = []
     for name in names:
         if name.lower() not in known:
             raise unknown_column(name, table, columns)
         values = rows.column(name) if isinstance(rows, pa.Table) else rows[name]
         if isinstance(values, pa.ChunkedArray) and _surprising(values.type, known[name.lower()]):
-            raise WrongType(f"column {name!r} of {table} is {known[name.lower()].type}, the rows"
-                            f" have {values.type}; convert it first")
+            raise WrongType(
+                f"column {name!r} of {table} is {known[name.lower()].type}, the rows"
+                f" have {values.type}; convert it first"
+            )
         arrays.append(_array(values, known[name.lower()], table))
     fields = spark_schema([known[name.lower()] for name in names])
     local = pa.table(dict(zip([n.lower() for n in names], arrays, strict=True)))

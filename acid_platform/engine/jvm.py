@@ -32,7 +32,8 @@ def launch(settings: Mapping[str, str]) -> None:
     threading.Thread(target=_pass_on, args=(reader,), name="spark-stderr", daemon=True).start()
     try:
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
-            SparkConf(loadDefaults=False).setAll(list(settings.items())), {"stderr": writer})
+            SparkConf(loadDefaults=False).setAll(list(settings.items())), {"stderr": writer}
+        )
     finally:
         os.close(writer)
     SparkContext._ensure_initialized(gateway=gateway)

@@ -51,7 +51,8 @@ class MergeClause:
 
 
 def merge_clauses(
-    update: Mapping[str, str] | None, delete: str | None,
+    update: Mapping[str, str] | None,
+    delete: str | None,
     insert: Mapping[str, str] | Literal["*"] | None,
 ) -> Iterator[MergeClause]:
     """Clauses of the short form: a row that the delete's condition accepts is not updated."""
@@ -104,8 +105,12 @@ class Merge:
         for number, count in changed.groupBy(_CLAUSE).count().collect():
             counts[matched_clauses[number].action] += count
         placed = struct_to_be_stored(changed, NEW, self.scan.columns, self.table).select(
-            *self._partition(), *KEYS, NEW, self._kinds(matched_clauses).alias(_KINDS),
-            bucket_number().alias(_PLACE))
+            *self._partition(),
+            *KEYS,
+            NEW,
+            self._kinds(matched_clauses).alias(_KINDS),
+            bucket_number().alias(_PLACE),
+        )
         number_of_writers = writers(self.scan)
         if inserts:
             fresh = self._kept_once(self._inserted(rows, matched, inserts))
@@ -136,13 +141,17 @@ class Merge:
             number, new = F.lit(None).cast("int"), self._nothing()
             for index, clause in reversed(list(enumerate(clauses))):
                 applies = self._condition(clause)
-                values = (self._updated(pairs, clause) if clause.action is MergeAction.UPDATE
-                          else self._nothing())
+                values = (
+                    self._updated(pairs, clause)
+                    if clause.action is MergeAction.UPDATE
+                    else self._nothing()
+                )
                 new = F.when(applies, values).otherwise(new)
                 number = F.when(applies, F.lit(index)).otherwise(number)
             partition = [F.col(f"{self.alias}.`{name}`") for name in self.target.partition_columns]
-            return pairs.select(*partition, *KEYS, new.alias(NEW), number.alias(_CLAUSE),
-                                F.col(_SOURCE_ROW))
+            return pairs.select(
+                *partition, *KEYS, new.alias(NEW), number.alias(_CLAUSE), F.col(_SOURCE_ROW)
+            )
 
     def _needed(self) -> list[str] | None:
         """Columns of the table that ON and conditions may read."""
@@ -158,13 +167,17 @@ class Merge:
         return F.lit(None).cast(spark_schema(self.scan.columns))
 
     def _condition(self, clause: MergeClause) -> Column:
-        return F.lit(True) if clause.condition is None else F.coalesce(
-            F.expr(clause.condition), F.lit(False))
+        return (
+            F.lit(True)
+            if clause.condition is None
+            else F.coalesce(F.expr(clause.condition), F.lit(False))
+        )
 
     def _updated(self, pairs: DataFrame, clause: MergeClause) -> Column:
         own = {one.name: F.col(f"{self.alias}.`{one.name}`") for one in self.scan.columns}
-        return F.struct(*assigned(
-            pairs, self.scan, self.target, clause.values or {}, own, self.table))
+        return F.struct(
+            *assigned(pairs, self.scan, self.target, clause.values or {}, own, self.table)
+        )
 
     def _kinds(self, clauses: Sequence[MergeClause]) -> Column:
         updates = [i for i, c in enumerate(clauses) if c.action is MergeAction.UPDATE]
@@ -203,23 +216,37 @@ class Merge:
         self, unmatched: DataFrame, clause: MergeClause, known: Sequence[TableColumn]
     ) -> list[Column]:
         by_name = {name.lower(): f"`{name}`" for name in unmatched.columns if name != _SOURCE_ROW}
-        given = by_name if clause.values is None else {
-            name.lower(): text for name, text in clause.values.items()}
+        given = (
+            by_name
+            if clause.values is None
+            else {name.lower(): text for name, text in clause.values.items()}
+        )
         for name in given:
             if name not in {one.name for one in known}:
                 raise unknown_column(name, self.table, known)
         return [
-            computed(unmatched, given[one.name], one, self.table) if one.name in given
+            computed(unmatched, given[one.name], one, self.table)
+            if one.name in given
             else F.lit(None).cast(spark_type(one.type)).alias(one.name)
             for one in known
         ]
 
     def _placed(self, fresh: DataFrame, number_of_writers: int) -> DataFrame:
         buckets = self.target.buckets
-        place = (bucket_of_row(buckets, self.scan.columns) if buckets
-                 else F.pmod(F.col(_SOURCE_ROW), F.lit(number_of_writers)).cast("int"))
-        keys = [F.lit(None).cast(kind).alias(name)
-                for name, kind in zip(KEYS, ("bigint", "int", "bigint"), strict=True)]
+        place = (
+            bucket_of_row(buckets, self.scan.columns)
+            if buckets
+            else F.pmod(F.col(_SOURCE_ROW), F.lit(number_of_writers)).cast("int")
+        )
+        keys = [
+            F.lit(None).cast(kind).alias(name)
+            for name, kind in zip(KEYS, ("bigint", "int", "bigint"), strict=True)
+        ]
         new = F.struct(*(F.col(f"`{one.name}`") for one in self.scan.columns)).alias(NEW)
-        return fresh.select(*self._partition(), *keys, new,
-                            F.array(F.lit(INSERTS)).alias(_KINDS), place.alias(_PLACE))
+        return fresh.select(
+            *self._partition(),
+            *keys,
+            new,
+            F.array(F.lit(INSERTS)).alias(_KINDS),
+            place.alias(_PLACE),
+        )

@@ -20,11 +20,22 @@ def open_scan(
     def entity(name: str) -> EntityScan:
         directory = selected[name]
         sources, deletes = open_entity(
-            table.files, directory, write_ids, table.name,
-            lambda found: pruned(found, where, table.columns))
+            table.files,
+            directory,
+            write_ids,
+            table.name,
+            lambda found: pruned(found, where, table.columns),
+        )
         return EntityScan(directory, sources, deletes, name, table.values(name))
 
     with ThreadPoolExecutor(8) as pool:
         entities = tuple(pool.map(entity, selected))
-    return TableScan(table.files, table.path, table.columns, table.partition_columns, entities,
-                     write_ids, table.format)
+    return TableScan(
+        table.files,
+        table.path,
+        table.columns,
+        table.partition_columns,
+        entities,
+        write_ids,
+        table.format,
+    )

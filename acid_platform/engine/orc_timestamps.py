@@ -27,19 +27,23 @@ def _checked(value: Column, kind: HiveType, column: TableColumn) -> Column:
         return value
     match kind.kind:
         case "array":
-            (_, item), = kind.children
+            ((_, item),) = kind.children
             return F.transform(value, lambda one: _checked(one, item, column))
         case "map":
             (_, key), (_, item) = kind.children
             return F.map_from_arrays(
                 F.transform(F.map_keys(value), lambda one: _checked(one, key, column)),
-                F.transform(F.map_values(value), lambda one: _checked(one, item, column)))
+                F.transform(F.map_values(value), lambda one: _checked(one, item, column)),
+            )
         case "struct":
-            fields = [_checked(value.getField(name), child, column).alias(name)
-                      for name, child in kind.children]
+            fields = [
+                _checked(value.getField(name), child, column).alias(name)
+                for name, child in kind.children
+            ]
             return F.when(value.isNotNull(), F.struct(*fields))
         case _:
-            message = F.concat(F.lit(f"{NOT_IN_ORC} column {column.name} has "),
-                               value.cast("string"))
+            message = F.concat(
+                F.lit(f"{NOT_IN_ORC} column {column.name} has "), value.cast("string")
+            )
             lost = (value >= F.expr(_FIRST)) & (value < F.expr(_END))
             return F.when(lost, F.raise_error(message)).otherwise(value)

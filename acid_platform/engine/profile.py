@@ -39,7 +39,7 @@ def profile_rows(rows: DataFrame, columns: Sequence[TableColumn]) -> Profile:
     found = rows.agg(*(one.alias(f"a{i}") for i, one in enumerate(aggregates))).head()
     assert found is not None  # an aggregate without groups always has its row
     names = [column.name for column in columns]
-    checksums, nulls = found[2:2 + len(names)], found[2 + len(names):]
+    checksums, nulls = found[2 : 2 + len(names)], found[2 + len(names) :]
     return Profile(
         rows=int(found[0]),
         row_id_checksum=int(found[1]),

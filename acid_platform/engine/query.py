@@ -68,7 +68,8 @@ def run_query(
     with raise_as_ours():
         for name, one in sources.items():
             frames[name] = read_frame(
-                spark, one.scan, one.columns, one.row_id, one.where, one.file_name)
+                spark, one.scan, one.columns, one.row_id, one.where, one.file_name
+            )
     if frames:  # with arguments, Spark takes every brace for one of them
         text = text.replace("{", "{{").replace("}", "}}")
         for name in sorted(frames, key=len, reverse=True):
@@ -80,10 +81,17 @@ def run_query(
             if not str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
                 raise
             wanted = str((error.getMessageParameters() or {}).get("objectName"))
-            known = [name for frame in frames.values() for name in frame.columns
-                     if not name.startswith("__")]
-            known += [column.name for one in sources.values()
-                      for column in (*one.scan.columns, *one.scan.partition_columns)]
+            known = [
+                name
+                for frame in frames.values()
+                for name in frame.columns
+                if not name.startswith("__")
+            ]
+            known += [
+                column.name
+                for one in sources.values()
+                for column in (*one.scan.columns, *one.scan.partition_columns)
+            ]
             raise unknown_column(wanted, known) from error
 
 

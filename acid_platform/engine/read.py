@@ -12,8 +12,12 @@ from acid_platform.reading.known_columns import require_columns, require_names
 
 
 def filtered(
-    spark: Callable[[], SparkSession], scan: TableScan, columns: Sequence[str] | None,
-    where: str | None, row_id: bool, table: str,
+    spark: Callable[[], SparkSession],
+    scan: TableScan,
+    columns: Sequence[str] | None,
+    where: str | None,
+    row_id: bool,
+    table: str,
 ) -> DataFrame:
     """Rows in no particular order; Spark is asked for once the names are known to be columns.
 

@@ -45,14 +45,16 @@ def search_argument(
     made = _java(spark, f"{_SOURCES}.orc.OrcFilters").createFilter(
         _type(spark, usable),
         _java(spark, "org.apache.spark.api.python.PythonUtils").toSeq(filters),
-        _java(spark, "scala.Option").empty())
+        _java(spark, "scala.Option").empty(),
+    )
     if made.isEmpty():
         return {}
     conf = _java(spark, "org.apache.hadoop.conf.Configuration")(False)
     gateway: Any = spark.sparkContext._gateway
     no_names = gateway.new_array(_java(spark, "java.lang.String"), 0)
     _java(spark, "org.apache.orc.mapred.OrcInputFormat").setSearchArgument(
-        conf, made.get(), no_names)
+        conf, made.get(), no_names
+    )
     return {_ARGUMENT: conf.get(_ARGUMENT), "orc.sarg.column.names": ",".join(usable.names)}
 
 
@@ -77,8 +79,9 @@ def _type(spark: SparkSession, fields: T.StructType) -> Any:
 
 def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> list[Any]:
     """What of `where` Spark can say as source filters, over top-level columns; joined by AND."""
-    ids = T.StructType([T.StructField(name, T.LongType())
-                        for name in ("writeid", "bucketid", "rowid")])
+    ids = T.StructType(
+        [T.StructField(name, T.LongType()) for name in ("writeid", "bucketid", "rowid")]
+    )
     fields = T.StructType([*spark_schema(columns).fields, T.StructField(ROW_ID_COLUMN, ids)])
 
     def empty() -> DataFrame:

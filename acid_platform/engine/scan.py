@@ -86,8 +86,10 @@ class TableScan:
     @property
     def highest_bucket(self) -> int:
         """Of the bucket numbers that rows of the scan may have; 0 without any row."""
-        return max((_highest_bucket(one) for entity in self.entities
-                    for one in entity.sources.inserts), default=0)
+        return max(
+            (_highest_bucket(one) for entity in self.entities for one in entity.sources.inserts),
+            default=0,
+        )
 
 
 def _highest_bucket(source: Source) -> int:
@@ -122,8 +124,13 @@ class ScanBuilder:
     """
 
     def __init__(
-        self, spark: SparkSession, scan: TableScan, wanted: Sequence[str] | None,
-        where: str | None = None, identities: bool = True, file_names: bool = False,
+        self,
+        spark: SparkSession,
+        scan: TableScan,
+        wanted: Sequence[str] | None,
+        where: str | None = None,
+        identities: bool = True,
+        file_names: bool = False,
     ) -> None:
         self.spark = spark
         self.file_names = file_names
@@ -155,7 +162,8 @@ class ScanBuilder:
         options: dict[str, str] = {}
         if self.where is not None:
             options = search_argument(
-                self.spark, self.columns, self.scan.partition_columns, self.where)
+                self.spark, self.columns, self.scan.partition_columns, self.where
+            )
         frames = [frame for group in groups for frame in self._group(group, options)]
         if not frames:
             nothing = self._filtered(self._empty())
@@ -163,8 +171,11 @@ class ScanBuilder:
         return reduce(DataFrame.union, frames)
 
     def _group(self, group: list[EntityScan], options: dict[str, str]) -> Iterator[DataFrame]:
-        found = [(self._branch(entity, source), (ordinal, source))
-                 for ordinal, entity in enumerate(group) for source in entity.sources.inserts]
+        found = [
+            (self._branch(entity, source), (ordinal, source))
+            for ordinal, entity in enumerate(group)
+            for source in entity.sources.inserts
+        ]
         keys = [entity.deletes for entity in group]
         tested = {branch for branch, _ in found if branch.test_deletes}
         bitmap = DeleteBitmap.build(keys) if tested else None
@@ -176,32 +187,53 @@ class ScanBuilder:
                 branch = beside
             branches.setdefault(branch, []).append(one)
         frames_of = SourceFrames(
-            self.spark, self.scan.files, self.scan.columns, self.columns,
-            self.scan.partition_columns, [Entity(one.partition, one.values) for one in group],
-            self.scan.format, options, self.file_names)
+            self.spark,
+            self.scan.files,
+            self.scan.columns,
+            self.columns,
+            self.scan.partition_columns,
+            [Entity(one.partition, one.values) for one in group],
+            self.scan.format,
+            options,
+            self.file_names,
+        )
         for branch, sources in branches.items():
             tests = branch.test_deletes
             if branch.streamed:
                 frames = [frames_of.streamed(sources, self.scan.write_ids, tests)]
             else:
-                frames = list(frames_of.native(
-                    branch.kind, branch.positional, sources, self._validity(branch),
-                    self.needs_ids or tests, tests))
+                frames = list(
+                    frames_of.native(
+                        branch.kind,
+                        branch.positional,
+                        sources,
+                        self._validity(branch),
+                        self.needs_ids or tests,
+                        tests,
+                    )
+                )
             for frame in frames:
                 rows = self._filtered(frame)
                 if tests:
                     rows = self._without_deleted(rows, keys, bitmap)
                 have_keys = self.needs_ids or tests or branch.streamed
-                helpers = [*([ENTITY] if tests else []),
-                           *(KEYS if have_keys and not self.shows_ids else [])]
+                helpers = [
+                    *([ENTITY] if tests else []),
+                    *(KEYS if have_keys and not self.shows_ids else []),
+                ]
                 yield rows.drop(*helpers) if helpers else rows
 
     def _branch(self, entity: EntityScan, source: Source) -> _Branch:
         test_deletes = entity.deletes.may_touch(source.low, source.high, source.number)
         counted = source.kind is SourceKind.RAW and (self.needs_ids or test_deletes)
-        return _Branch(source.kind, counted or source.length is not None, source.positional,
-                       source.test_rows and source.kind is SourceKind.ACID, test_deletes,
-                       source.above)
+        return _Branch(
+            source.kind,
+            counted or source.length is not None,
+            source.positional,
+            source.test_rows and source.kind is SourceKind.ACID,
+            test_deletes,
+            source.above,
+        )
 
     def _validity(self, branch: _Branch) -> list[str]:
         """The tests, in SQL, that hide rows of invalid write ids."""
@@ -232,27 +264,38 @@ class ScanBuilder:
             return frame.filter(~bitmap.deleted(self.spark, ENTITY))
         gone = keys_frame(self.spark, keys)
         same = (
-            (F.col(WRITE_ID) == gone["w"]) & (F.col(BUCKET) == gone["b"])
-            & (F.col(ROW_ID) == gone["r"]) & (F.col(ENTITY) == gone["e"])
+            (F.col(WRITE_ID) == gone["w"])
+            & (F.col(BUCKET) == gone["b"])
+            & (F.col(ROW_ID) == gone["r"])
+            & (F.col(ENTITY) == gone["e"])
         )
         return frame.join(gone, same, "left_anti")
 
     def _empty(self) -> DataFrame:
-        fields = [*spark_schema(self.columns).fields,
-                  *spark_schema(self.scan.partition_columns).fields, *key_fields()]
+        fields = [
+            *spark_schema(self.columns).fields,
+            *spark_schema(self.scan.partition_columns).fields,
+            *key_fields(),
+        ]
         if self.file_names:
             fields.append(T.StructField(FILE_NAME_COLUMN, T.StringType()))
         return self.spark.createDataFrame([], T.StructType(fields))
 
 
-ROW_ID_STRUCT = (f"named_struct('writeid', {WRITE_ID}, 'bucketid', {BUCKET}, 'rowid', {ROW_ID})"
-                 f" AS {ROW_ID_COLUMN}")
+ROW_ID_STRUCT = (
+    f"named_struct('writeid', {WRITE_ID}, 'bucketid', {BUCKET}, 'rowid', {ROW_ID})"
+    f" AS {ROW_ID_COLUMN}"
+)
 """The virtual column `row__id` out of `KEYS`, as SQL."""
 
 
 def read_frame(
-    spark: SparkSession, scan: TableScan, columns: Sequence[str] | None = None,
-    row_id: bool = False, where: str | None = None, file_name: bool = False,
+    spark: SparkSession,
+    scan: TableScan,
+    columns: Sequence[str] | None = None,
+    row_id: bool = False,
+    where: str | None = None,
+    file_name: bool = False,
 ) -> DataFrame:
     """Live rows: table columns, then partition columns, then the virtual columns asked for.
 
@@ -266,5 +309,6 @@ def read_frame(
     if not (row_id or file_name) and names == [c.name for c in builder.columns] + partition:
         return frame
     chosen = [f"`{name.lower()}`" for name in names]
-    return frame.selectExpr(*chosen, *([ROW_ID_STRUCT] if row_id else []),
-                            *([FILE_NAME_COLUMN] if file_name else []))
+    return frame.selectExpr(
+        *chosen, *([ROW_ID_STRUCT] if row_id else []), *([FILE_NAME_COLUMN] if file_name else [])
+    )

@@ -30,8 +30,9 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.app.name": "acid-platform",
         "spark.master": master,
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions":
-            f"-Duser.timezone=UTC {jvm.LOG_OPTION} {java_options}".strip(),
+        "spark.driver.extraJavaOptions": " ".join(
+            filter(None, ("-Duser.timezone=UTC", jvm.LOG_OPTION, java_options))
+        ),
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.orc.impl": "native",
@@ -71,8 +72,13 @@ def require_java() -> str:
     version = java_version(java) if java else None
     if java and version is not None and version >= OLDEST_JAVA:
         return java
-    found = f"{java} is Java {version}" if version else "no Java was found" if not java else \
-        f"{java} does not run"
+    found = (
+        f"{java} is Java {version}"
+        if version
+        else "no Java was found"
+        if not java
+        else f"{java} does not run"
+    )
     raise JavaMissing(
         f"{found}, and Spark needs Java {OLDEST_JAVA} or newer: run 'make setup', or install one"
         " (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17) and"
@@ -135,8 +141,10 @@ def check_session(session: SparkSession) -> SparkSession:
                 f" set it before the session starts, or call spark.conf.set({key!r}, {wanted!r})"
             )
     # What the JVM stores for a wall clock shows its own zone, on any kind of session.
-    shown = session.sql("SELECT date_format(TIMESTAMP '2000-07-01 12:00:00', 'HH'),"
-                        " java_method('java.util.TimeZone', 'getDefault')").head()
+    shown = session.sql(
+        "SELECT date_format(TIMESTAMP '2000-07-01 12:00:00', 'HH'),"
+        " java_method('java.util.TimeZone', 'getDefault')"
+    ).head()
     if shown is None or shown[0] != "12" or 'id="UTC"' not in shown[1].replace("'", '"'):
         raise SparkMisconfigured(
             "the JVM of this Spark session does not run in UTC, so ORC timestamps would shift:"

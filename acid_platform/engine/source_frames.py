@@ -100,28 +100,51 @@ class SourceFrames:
                         entity = pa.array([ordinal] * rows.num_rows, pa.int32())
                         rows = rows.append_column(ENTITY, entity)
                         yield rows.append_column(
-                            FILE_NAME_COLUMN, pa.array([uris[index]] * rows.num_rows))
+                            FILE_NAME_COLUMN, pa.array([uris[index]] * rows.num_rows)
+                        )
 
-        ids = T.StructType([T.StructField("writeid", T.LongType()),
-                            T.StructField("bucketid", T.IntegerType()),
-                            T.StructField("rowid", T.LongType())])
-        fields = [*spark_schema(self.columns).fields, T.StructField(ROW_ID_COLUMN, ids),
-                  T.StructField(ENTITY, T.IntegerType()),
-                  T.StructField(FILE_NAME_COLUMN, T.StringType())]
+        ids = T.StructType(
+            [
+                T.StructField("writeid", T.LongType()),
+                T.StructField("bucketid", T.IntegerType()),
+                T.StructField("rowid", T.LongType()),
+            ]
+        )
+        fields = [
+            *spark_schema(self.columns).fields,
+            T.StructField(ROW_ID_COLUMN, ids),
+            T.StructField(ENTITY, T.IntegerType()),
+            T.StructField(FILE_NAME_COLUMN, T.StringType()),
+        ]
         frame = self.spark.range(0, len(found), 1, len(found)).mapInArrow(
-            read, T.StructType(fields))
-        values = [f"get(array({', '.join(self._literals(i))}), {ENTITY})"
-                  for i in range(len(self.partition_columns))]
-        keys = [f"{ROW_ID_COLUMN}.{field.name} AS {name}"
-                for field, name in zip(ids.fields, KEYS, strict=True)]
-        return self._marked(frame.selectExpr(
-            *(f"`{name}`" for name in wanted), *self._named(values), *keys,
-            *([ENTITY] if with_entity else []),
-            *([FILE_NAME_COLUMN] if self.file_names else [])))
+            read, T.StructType(fields)
+        )
+        values = [
+            f"get(array({', '.join(self._literals(i))}), {ENTITY})"
+            for i in range(len(self.partition_columns))
+        ]
+        keys = [
+            f"{ROW_ID_COLUMN}.{field.name} AS {name}"
+            for field, name in zip(ids.fields, KEYS, strict=True)
+        ]
+        return self._marked(
+            frame.selectExpr(
+                *(f"`{name}`" for name in wanted),
+                *self._named(values),
+                *keys,
+                *([ENTITY] if with_entity else []),
+                *([FILE_NAME_COLUMN] if self.file_names else []),
+            )
+        )
 
     def native(
-        self, kind: SourceKind, positional: bool, found: Sequence[Found], tests: Sequence[str],
-        with_keys: bool, with_entity: bool,
+        self,
+        kind: SourceKind,
+        positional: bool,
+        found: Sequence[Found],
+        tests: Sequence[str],
+        with_keys: bool,
+        with_entity: bool,
     ) -> Iterator[DataFrame]:
         """By Spark's own readers; rows without ACID columns get no keys.
 
@@ -144,18 +167,24 @@ class SourceFrames:
             values = [self._literals(i)[ordinal] for i in range(len(self.partition_columns))]
         acid = kind is SourceKind.ACID
         keys = _STORED_KEYS if acid else _NO_KEYS
-        yield self._marked(frame.selectExpr(
-            *self._stored(acid), *self._named(values), *(keys if with_keys else ()),
-            *([f"{entity} AS {ENTITY}"] if with_entity else []),
-            *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else [])))
+        yield self._marked(
+            frame.selectExpr(
+                *self._stored(acid),
+                *self._named(values),
+                *(keys if with_keys else ()),
+                *([f"{entity} AS {ENTITY}"] if with_entity else []),
+                *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []),
+            )
+        )
 
     def _stored(self, acid: bool) -> list[str]:
         """The columns out of a file, as SQL: each string more is another call into the JVM."""
         if acid and not any(is_limited(one.type) for one in self.columns):
             return [f"{schema.ROW}.* EXCEPT ({_NO_FIELD})"]
         prefix = f"{schema.ROW}." if acid else ""
-        return [f"{as_read(f'{prefix}`{one.name}`', one.type)} AS `{one.name}`"
-                for one in self.columns]
+        return [
+            f"{as_read(f'{prefix}`{one.name}`', one.type)} AS `{one.name}`" for one in self.columns
+        ]
 
     def _marked(self, frame: DataFrame) -> DataFrame:
         return marked(frame, (*self.columns, *self.partition_columns))
@@ -168,19 +197,32 @@ class SourceFrames:
         uris = [uri for uri, _ in sizes]
         # Files with names like `_col0` are matched by the position in the whole table.
         columns = self.columns if kind is SourceKind.ACID or not positional else self.table
-        key = (kind, self.format.name, *self.format.options.items(), columns, self.table,
-               *self.options.items(), *tests, *sizes)
-        return kept(self.spark, key, FILE_BYTES * len(uris), lambda: self._opened(
-            kind, columns, uris, tests)), uris
+        key = (
+            kind,
+            self.format.name,
+            *self.format.options.items(),
+            columns,
+            self.table,
+            *self.options.items(),
+            *tests,
+            *sizes,
+        )
+        return kept(
+            self.spark,
+            key,
+            FILE_BYTES * len(uris),
+            lambda: self._opened(kind, columns, uris, tests),
+        ), uris
 
     def _opened(
-        self, kind: SourceKind, columns: Sequence[TableColumn], uris: list[str],
+        self,
+        kind: SourceKind,
+        columns: Sequence[TableColumn],
+        uris: list[str],
         tests: Sequence[str],
     ) -> DataFrame:
-        reader = (
-            self.spark.read
-            .option("ignoreMissingFiles", "false")
-            .option("ignoreCorruptFiles", "false")
+        reader = self.spark.read.option("ignoreMissingFiles", "false").option(
+            "ignoreCorruptFiles", "false"
         )
         if kind is SourceKind.ACID:
             leaf = T.StructField(_NO_FIELD, T.ByteType())
@@ -195,12 +237,16 @@ class SourceFrames:
         """Of each entity the value of one partition column, as SQL."""
         hive = self.partition_columns[position].type
         kind = spark_type(hive).simpleString()
-        return [as_read(f"try_cast({sql_text(one.values[position])} AS {kind})", hive)
-                for one in self.entities]
+        return [
+            as_read(f"try_cast({sql_text(one.values[position])} AS {kind})", hive)
+            for one in self.entities
+        ]
 
     def _named(self, values: Sequence[str]) -> list[str]:
-        return [f"{value} AS `{column.name}`"
-                for value, column in zip(values, self.partition_columns, strict=True)]
+        return [
+            f"{value} AS `{column.name}`"
+            for value, column in zip(values, self.partition_columns, strict=True)
+        ]
 
 
 def sql_text(value: str | None) -> str:
@@ -212,8 +258,11 @@ def sql_text(value: str | None) -> str:
 
 
 def key_fields() -> list[T.StructField]:
-    return [T.StructField(WRITE_ID, T.LongType()), T.StructField(BUCKET, T.IntegerType()),
-            T.StructField(ROW_ID, T.LongType())]
+    return [
+        T.StructField(WRITE_ID, T.LongType()),
+        T.StructField(BUCKET, T.IntegerType()),
+        T.StructField(ROW_ID, T.LongType()),
+    ]
 
 
 def never_pushed(name: str) -> str:
@@ -244,23 +293,28 @@ def _all_six(uris: Sequence[str]) -> list[str]:
     wrong = f"if({schema.OPERATION} <> {schema.INSERT_EVENT}, {schema.OPERATION}, -1)"
     where = uris[0] if len(uris) == 1 else f"{commonpath(uris)} ({len(uris)} files)"
     message = f"concat({sql_text(f'{NO_INSERT} {where}: ')}, {wrong})"
-    return [f"({whole} OR CAST(raise_error({message}) AS boolean))",
-            f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT}"
-            f" OR {schema.ROW}.{_NO_FIELD} IS NULL)"]
+    return [
+        f"({whole} OR CAST(raise_error({message}) AS boolean))",
+        f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT}"
+        f" OR {schema.ROW}.{_NO_FIELD} IS NULL)",
+    ]
 
 
 _STORED_KEYS = (
-    f"{schema.ORIGINAL_TRANSACTION} AS {WRITE_ID}", f"{schema.BUCKET} AS {BUCKET}",
+    f"{schema.ORIGINAL_TRANSACTION} AS {WRITE_ID}",
+    f"{schema.BUCKET} AS {BUCKET}",
     f"{schema.ROW_ID} AS {ROW_ID}",
 )
-_NO_KEYS = tuple(f"CAST(NULL AS {one.dataType.simpleString()}) AS {one.name}"
-                 for one in key_fields())
+_NO_KEYS = tuple(
+    f"CAST(NULL AS {one.dataType.simpleString()}) AS {one.name}" for one in key_fields()
+)
 
 
 def _regular(source: Source) -> bool:
     """Whether the file lies directly below a base or delta of its partition."""
     return bool(source.directory) and source.path.endswith(
-        f"/{source.directory}/{source.path.rpartition('/')[2]}")
+        f"/{source.directory}/{source.path.rpartition('/')[2]}"
+    )
 
 
 class _PathValues:
@@ -285,13 +339,17 @@ class _PathValues:
         # Not a regular expression: it is evaluated per row, several times where deletes are tested.
         depth = len(self.frames.partition_columns)
         end = f"substring_index(_metadata.file_path, '/', {-(depth + 2)})"
-        pairs = ", ".join(f"{sql_text(segment)}, {value}"
-                          for segment, value in zip(self.segments, values, strict=True))
+        pairs = ", ".join(
+            f"{sql_text(segment)}, {value}"
+            for segment, value in zip(self.segments, values, strict=True)
+        )
         return f"try_element_at(map({pairs}), substring_index({end}, '/', {depth}))"
 
     def ordinal(self) -> str:
         return self._lookup([str(i) for i in range(len(self.frames.entities))])
 
     def values(self) -> list[str]:
-        return [self._lookup(self.frames._literals(i))
-                for i in range(len(self.frames.partition_columns))]
+        return [
+            self._lookup(self.frames._literals(i))
+            for i in range(len(self.frames.partition_columns))
+        ]

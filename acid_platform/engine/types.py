@@ -11,14 +11,26 @@ from acid_platform.layout import schema
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
 
 _SPARK: dict[str, T.DataType] = {
-    "boolean": T.BooleanType(), "tinyint": T.ByteType(), "smallint": T.ShortType(),
-    "int": T.IntegerType(), "bigint": T.LongType(), "float": T.FloatType(),
-    "double": T.DoubleType(), "string": T.StringType(), "varchar": T.StringType(),
-    "char": T.StringType(), "binary": T.BinaryType(), "date": T.DateType(),
-    "timestamp": T.TimestampType(), "timestamp with local time zone": T.TimestampType(),
+    "boolean": T.BooleanType(),
+    "tinyint": T.ByteType(),
+    "smallint": T.ShortType(),
+    "int": T.IntegerType(),
+    "bigint": T.LongType(),
+    "float": T.FloatType(),
+    "double": T.DoubleType(),
+    "string": T.StringType(),
+    "varchar": T.StringType(),
+    "char": T.StringType(),
+    "binary": T.BinaryType(),
+    "date": T.DateType(),
+    "timestamp": T.TimestampType(),
+    "timestamp with local time zone": T.TimestampType(),
 }
-_HIVE = {type(spark): kind for kind, spark in _SPARK.items()
-         if kind not in ("varchar", "char", "timestamp with local time zone")}
+_HIVE = {
+    type(spark): kind
+    for kind, spark in _SPARK.items()
+    if kind not in ("varchar", "char", "timestamp with local time zone")
+}
 
 
 def spark_type(hive: HiveType) -> T.DataType:
@@ -48,11 +60,15 @@ def hive_type(spark: T.DataType) -> HiveType:
         case T.ArrayType():
             return HiveType("array", (), (("element", hive_type(spark.elementType)),))
         case T.MapType():
-            return HiveType("map", (), (("key", hive_type(spark.keyType)),
-                                        ("value", hive_type(spark.valueType))))
+            return HiveType(
+                "map",
+                (),
+                (("key", hive_type(spark.keyType)), ("value", hive_type(spark.valueType))),
+            )
         case T.StructType():
-            return HiveType("struct", (), tuple((f.name.lower(), hive_type(f.dataType))
-                                                for f in spark.fields))
+            return HiveType(
+                "struct", (), tuple((f.name.lower(), hive_type(f.dataType)) for f in spark.fields)
+            )
         case T.TimestampNTZType():
             return HiveType("timestamp")
         case _ if type(spark) in _HIVE:
@@ -73,19 +89,27 @@ def refusal(source: T.DataType, target: HiveType) -> str | None:
     if target.kind == "array" and isinstance(source, T.ArrayType):
         return refusal(source.elementType, target.children[0][1])
     if target.kind == "map" and isinstance(source, T.MapType):
-        return (refusal(source.keyType, target.children[0][1])
-                or refusal(source.valueType, target.children[1][1]))
+        return refusal(source.keyType, target.children[0][1]) or refusal(
+            source.valueType, target.children[1][1]
+        )
     if target.kind == "struct" and isinstance(source, T.StructType):
         if [f.name.lower() for f in source.fields] != [name for name, _ in target.children]:
             return verdict
-        return next((why for field, (_, child) in zip(source.fields, target.children, strict=True)
-                     if (why := refusal(field.dataType, child))), None)
+        return next(
+            (
+                why
+                for field, (_, child) in zip(source.fields, target.children, strict=True)
+                if (why := refusal(field.dataType, child))
+            ),
+            None,
+        )
     if target.nested or isinstance(source, T.ArrayType | T.MapType | T.StructType):
         return verdict
     if target.kind in ("string", "varchar", "char"):
         return verdict if isinstance(source, T.BinaryType) else None
     whole = isinstance(source, T.IntegralType) or (
-        isinstance(source, T.DecimalType) and source.scale == 0)
+        isinstance(source, T.DecimalType) and source.scale == 0
+    )
     if target.kind in INTEGRAL:
         return None if whole else verdict
     if target.kind in ("decimal", "float", "double"):
@@ -98,5 +122,6 @@ def refusal(source: T.DataType, target: HiveType) -> str | None:
 def event_schema(row: T.StructType) -> T.StructType:
     """The six columns of ACID files."""
     kinds = (T.IntegerType(), T.LongType(), T.IntegerType(), T.LongType(), T.LongType(), row)
-    return T.StructType([T.StructField(name, kind)
-                         for name, kind in zip(schema.ACID_COLUMNS, kinds, strict=True)])
+    return T.StructType(
+        [T.StructField(name, kind) for name, kind in zip(schema.ACID_COLUMNS, kinds, strict=True)]
+    )

@@ -41,8 +41,10 @@ KIND = "__kind"
 INSERTS, DELETES = "i", "d"
 
 _PART = "part-"
-_LOCAL_WRITES = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-                 "fs.file.impl.disable.cache": "true"}
+_LOCAL_WRITES = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
 """Options of Spark's writers on a local disk. Hadoop's usual class writes a checksum file beside
 each file, which nobody reads as the files are finished and renamed here; and it starts `chmod` as a
 process for each file, checksum and directory: three processes per partition."""
@@ -109,8 +111,11 @@ class Written:
 
 def insert_ids(write_id: int, statement: int) -> list[Column]:
     """Five columns of insert events; the frame must be in its final order and tasks (P15)."""
-    prop = F.lit(1 << 29).bitwiseOR(F.shiftleft(F.spark_partition_id(), 16)).bitwiseOR(
-        F.lit(statement))
+    prop = (
+        F.lit(1 << 29)
+        .bitwiseOR(F.shiftleft(F.spark_partition_id(), 16))
+        .bitwiseOR(F.lit(statement))
+    )
     return [
         F.lit(schema.INSERT_EVENT).alias(schema.OPERATION),
         F.lit(write_id).cast("bigint").alias(schema.ORIGINAL_TRANSACTION),
@@ -129,27 +134,36 @@ def arranged(frame: DataFrame, target: WriteTarget, order: Sequence[str]) -> Dat
     numbers by then (P15).
     """
     names = target.partition_columns
-    frame = frame.withColumns({name: F.expr(
-        f"coalesce(nullif(CAST(`{name}` AS string), ''), '{DEFAULT_PARTITION}')")
-        for name in names}) if names else frame
+    frame = (
+        frame.withColumns(
+            {
+                name: F.expr(
+                    f"coalesce(nullif(CAST(`{name}` AS string), ''), '{DEFAULT_PARTITION}')"
+                )
+                for name in names
+            }
+        )
+        if names
+        else frame
+    )
     # Before the sort: the order does not pass an observation.
     frame = frame.observe(target.written, F.count(F.lit(1)).alias("events"))
     by = [*([KIND] if KIND in frame.columns else []), *(f"`{name}`" for name in names), *order]
     return frame.sortWithinPartitions(*by) if by else frame
 
 
-def numbered(
-    frame: DataFrame, target: WriteTarget, columns: Sequence[str]
-) -> DataFrame:
+def numbered(frame: DataFrame, target: WriteTarget, columns: Sequence[str]) -> DataFrame:
     """Insert events of a frame that has the table's columns."""
     frame = arranged(frame, target, [])
     values = [F.col(f"`{name}`") for name in columns]
     keep = [F.col(f"`{name}`") for name in target.partition_columns]
     if target.plain is not None:
-        return frame.select(*keep, *(
-            _storable(values, target) if target.plain.name == "orc" else values))
-    return frame.select(*keep, *insert_ids(target.write_id, target.statement),
-                        *stored_row(values, target))
+        return frame.select(
+            *keep, *(_storable(values, target) if target.plain.name == "orc" else values)
+        )
+    return frame.select(
+        *keep, *insert_ids(target.write_id, target.statement), *stored_row(values, target)
+    )
 
 
 def stored_row(values: Sequence[Column], target: WriteTarget) -> list[Column]:
@@ -163,13 +177,18 @@ def stored_row(values: Sequence[Column], target: WriteTarget) -> list[Column]:
 
 
 def _storable(values: Sequence[Column], target: WriteTarget) -> list[Column]:
-    return [storable(value, column).alias(column.name)
-            for value, column in zip(values, target.columns, strict=True)]
+    return [
+        storable(value, column).alias(column.name)
+        for value, column in zip(values, target.columns, strict=True)
+    ]
 
 
 def write_statement(
-    events: DataFrame, target: WriteTarget, overwrite: bool = False,
-    empty_partitions: Sequence[str] = (), only: str = INSERTS,
+    events: DataFrame,
+    target: WriteTarget,
+    overwrite: bool = False,
+    empty_partitions: Sequence[str] = (),
+    only: str = INSERTS,
 ) -> list[Written]:
     """Write the events of one statement in one Spark job and publish them.
 
@@ -182,8 +201,16 @@ def write_statement(
     """
     with _staging(target) as staging:
         counted = _run(events, target, f"{staging}/out", only)
-        built = list(_build(target, staging, overwrite, empty_partitions, events.sparkSession,
-                            flat=f"{_VALUE}0" in events.columns))
+        built = list(
+            _build(
+                target,
+                staging,
+                overwrite,
+                empty_partitions,
+                events.sparkSession,
+                flat=f"{_VALUE}0" in events.columns,
+            )
+        )
         total = sum(one.rows for one in built)
         if total != counted:
             raise PublicationFailed(
@@ -216,7 +243,8 @@ def _staging(target: WriteTarget) -> Iterator[str]:
     except OSError as error:
         raise PublicationFailed(
             f"{target.location} can't be written: {error}; nothing was published: make room, or"
-            " allow it, and run the statement again") from error
+            " allow it, and run the statement again"
+        ) from error
     finally:
         with suppress(OSError):  # the Cleaner removes what is left, through its owner's state
             target.files.delete_directory(staging)
@@ -229,9 +257,12 @@ def _ready(staging: str, partition: str, directory: str) -> str:
 def _publish(target: WriteTarget, staging: str, built: Sequence[Written]) -> None:
     """All directories of the statement, or none: its transaction may go on and commit."""
     places = [f"{one.partition}/{one.directory}".lstrip("/") for one in built]
-    publish(target.files, target.location, [
-        (f"{staging}/ready/{place}", f"{target.location}/{place}") for place in places],
-        all_or_none=True)
+    publish(
+        target.files,
+        target.location,
+        [(f"{staging}/ready/{place}", f"{target.location}/{place}") for place in places],
+        all_or_none=True,
+    )
 
 
 def _run(events: DataFrame, target: WriteTarget, path: str, only: str) -> int:
@@ -248,14 +279,24 @@ def _run(events: DataFrame, target: WriteTarget, path: str, only: str) -> int:
             writer.option("compression", target.compression).partitionBy(*partition).orc(uri)
         else:
             columns = [name for name in events.columns if name not in partition]
-            write_plain(events, target.plain, columns, partition,
-                        {"compression": target.compression, **options}, uri)
+            write_plain(
+                events,
+                target.plain,
+                columns,
+                partition,
+                {"compression": target.compression, **options},
+                uri,
+            )
         return int(target.written.get["events"])
 
 
 def _build(
-    target: WriteTarget, staging: str, overwrite: bool, empty_partitions: Sequence[str],
-    spark: SparkSession, flat: bool,
+    target: WriteTarget,
+    staging: str,
+    overwrite: bool,
+    empty_partitions: Sequence[str],
+    spark: SparkSession,
+    flat: bool,
 ) -> Iterator[Written]:
     """Arrange Spark's files as finished ACID directories below `<staging>/ready`."""
     depth = len(target.partition_columns)
@@ -265,12 +306,16 @@ def _build(
         if not target.files.exists(root):
             continue
         for partition in target.files.partition_directories(root, depth):
-            directory = (target.base() if overwrite and kind == INSERTS
-                         else target.delta(deletes=kind == DELETES))
+            directory = (
+                target.base()
+                if overwrite and kind == INSERTS
+                else target.delta(deletes=kind == DELETES)
+            )
             where = f"{root}/{partition}".rstrip("/")
             ready = _ready(staging, partition, directory)
-            written = _arrange(target, where, ready, Written(
-                partition, directory, kind == DELETES), spark, flat)
+            written = _arrange(
+                target, where, ready, Written(partition, directory, kind == DELETES), spark, flat
+            )
             if written.rows:
                 seen.add(partition)
                 yield written
@@ -287,7 +332,8 @@ def _emptied(target: WriteTarget, staging: str, partition: str) -> Written:
     ready = _ready(staging, partition, target.base())
     target.files.make_directory(ready)
     contents = write_empty_file(
-        target.files, ready, target.columns, target.compression, target.plain)
+        target.files, ready, target.columns, target.compression, target.plain
+    )
     _mark(target, ready)
     return Written(partition, target.base(), False, contents)
 
@@ -314,8 +360,10 @@ def _arrange(
             )
         name = str(BucketFile(number)) if target.plain is None else f"{number:06d}_0"
         if name in moves:
-            raise PublicationFailed(f"two files for {ready}/{name}: a task ran twice; nothing was"
-                                    " published, run the statement again")
+            raise PublicationFailed(
+                f"two files for {ready}/{name}: a task ran twice; nothing was"
+                " published, run the statement again"
+            )
         moves[name] = info.path
 
     def finish(path: str) -> int:
@@ -340,8 +388,11 @@ def _arrange(
 
     def record(name: str) -> FileEntry | None:
         rows = place(name)
-        return recorded_file(files, f"{ready}/{name}", name, target.plain or ORC, empty.deletes,
-                             rows) if rows else None
+        return (
+            recorded_file(files, f"{ready}/{name}", name, target.plain or ORC, empty.deletes, rows)
+            if rows
+            else None
+        )
 
     with ThreadPoolExecutor(8) as pool:
         placed = tuple(entry for entry in pool.map(record, moves) if entry)

@@ -18,10 +18,16 @@ from acid_platform.layout.types import HiveType
 
 SEED = 104729
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
-_FLOATS = {"float": (pa.float32(), np.int32, np.float32, ">f4"),
-           "double": (pa.float64(), np.int64, np.float64, ">f8")}
-_WHOLE = {"tinyint": (pa.int8(), ">i1"), "smallint": (pa.int16(), ">i2"),
-          "int": (pa.int32(), ">i4"), "bigint": (pa.int64(), ">i8")}
+_FLOATS = {
+    "float": (pa.float32(), np.int32, np.float32, ">f4"),
+    "double": (pa.float64(), np.int64, np.float64, ">f8"),
+}
+_WHOLE = {
+    "tinyint": (pa.int8(), ">i1"),
+    "smallint": (pa.int16(), ">i2"),
+    "int": (pa.int32(), ">i4"),
+    "bigint": (pa.int64(), ">i8"),
+}
 _TEXT = ("string", "varchar", "char", "binary")
 
 Hash = Callable[[pa.Array, HiveType], np.ndarray]
@@ -46,8 +52,10 @@ def bucket_ids(
     hold its type.
     """
     if buckets < 1 or not columns:
-        raise InvalidDefinition(f"{len(columns)} bucket columns into {buckets} buckets: at least"
-                                " one of each is needed in CLUSTERED BY (…) INTO n BUCKETS")
+        raise InvalidDefinition(
+            f"{len(columns)} bucket columns into {buckets} buckets: at least"
+            " one of each is needed in CLUSTERED BY (…) INTO n BUCKETS"
+        )
     hashes = bucket_hashes(columns, types, version)
     return (hashes & 0x7FFFFFFF) % np.int32(buckets)
 
@@ -134,8 +142,9 @@ def _common(array: pa.Array, kind: HiveType, child_hash: Hash) -> np.ndarray:
             entries = pairs.flatten()
             (_, key), (_, value) = kind.children
             # Also in version 2 the value of a map is hashed as in version 1.
-            mixed = (child_hash(pc.struct_field(entries, [0]), key)
-                     ^ _hash1(pc.struct_field(entries, [1]), value))
+            mixed = child_hash(pc.struct_field(entries, [0]), key) ^ _hash1(
+                pc.struct_field(entries, [1]), value
+            )
             return _nulled(_summed(mixed, _lengths(pairs)), array)
 
 
@@ -156,8 +165,11 @@ def _numbers(array: pa.Array, target: pa.DataType) -> np.ndarray:
     try:
         if pa.types.is_date(array.type):
             array = array.cast(pa.date32()).cast(pa.int32())
-        found: np.ndarray = array.cast(target).fill_null(
-            False if pa.types.is_boolean(target) else 0).to_numpy(zero_copy_only=False)
+        found: np.ndarray = (
+            array.cast(target)
+            .fill_null(False if pa.types.is_boolean(target) else 0)
+            .to_numpy(zero_copy_only=False)
+        )
     except pa.ArrowInvalid as error:
         raise WrongType(f"a bucket column holds a value that is no {target}: {error}") from error
     return found
@@ -213,7 +225,7 @@ def _bytes(array: pa.Array, stripped: bool) -> tuple[np.ndarray, np.ndarray, np.
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise WrongType(f"a bucket column is no text: {error}") from error
     _, offsets, data = binary.buffers()
-    edges = np.frombuffer(offsets, np.int64)[binary.offset:binary.offset + len(binary) + 1]
+    edges = np.frombuffer(offsets, np.int64)[binary.offset : binary.offset + len(binary) + 1]
     content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     lengths = np.diff(edges)
     if binary.null_count:  # what lies below a NULL may be anything
@@ -274,9 +286,7 @@ def _finished(hashes: np.ndarray, lengths: np.ndarray | np.uint32) -> np.ndarray
     return np.asarray(hashes.view(np.int32))
 
 
-def _murmur_of_bytes(
-    content: np.ndarray, starts: np.ndarray, lengths: np.ndarray
-) -> np.ndarray:
+def _murmur_of_bytes(content: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Murmur3 x86-32 of each value; the 1 to 3 bytes of its tail are sign-extended."""
     hashes = np.full(len(starts), SEED, np.uint32)
     blocks = lengths // 4
@@ -285,8 +295,12 @@ def _murmur_of_bytes(
     position = 0
     while len(rows):
         at = starts[rows] + 4 * position
-        block = (wide[at] | wide[at + 1] << np.uint32(8) | wide[at + 2] << np.uint32(16)
-                 | wide[at + 3] << np.uint32(24))
+        block = (
+            wide[at]
+            | wide[at + 1] << np.uint32(8)
+            | wide[at + 2] << np.uint32(16)
+            | wide[at + 3] << np.uint32(24)
+        )
         hashes[rows] = _mixed(hashes[rows], block)
         position += 1
         rows = rows[blocks[rows] > position]

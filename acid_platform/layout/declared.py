@@ -20,5 +20,6 @@ def refuse_path_trouble(what: str, name: str) -> None:
     elif len(name.encode()) > 240:
         trouble = "has more than 240 bytes"
     if trouble:
-        raise InvalidDefinition(f"{what} {name!r} {trouble}, and can't be part of a path; take"
-                                " another name")
+        raise InvalidDefinition(
+            f"{what} {name!r} {trouble}, and can't be part of a path; take another name"
+        )

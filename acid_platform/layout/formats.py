@@ -47,11 +47,13 @@ class FileFormat:
         for column in columns:
             if self.name in _FLAT and (column.type.nested or column.type.kind == "binary"):
                 raise InvalidDefinition(
-                    f"column {column} does not fit into {self.name} files; use orc or parquet")
+                    f"column {column} does not fit into {self.name} files; use orc or parquet"
+                )
             if self.name != "orc" and any(one.kind == LOCAL_ZONE for one in column.type.walk()):
                 raise InvalidDefinition(
                     f"column {column}: {self.name} files do not tell an instant from a timestamp;"
-                    " use orc")
+                    " use orc"
+                )
 
 
 ORC = FileFormat()

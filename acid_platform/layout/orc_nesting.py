@@ -54,8 +54,10 @@ class Stripe:
     def moved(self, offset: int, index: int, footer: int) -> bytes:
         """Its entry in the footer, elsewhere and with other lengths."""
         changed = {_OFFSET: offset, _INDEX: index, _FOOTER: footer}
-        return b"".join(number(one.number, changed[one.number]) if one.number in changed
-                        else one.raw for one in fields(self.raw))
+        return b"".join(
+            number(one.number, changed[one.number]) if one.number in changed else one.raw
+            for one in fields(self.raw)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,9 @@ def stripes_of(footer: bytes) -> list[Stripe]:
     for one in fields(footer):
         if one.number == _STRIPES:
             said = {each.number: each.value for each in fields(one.payload)}
-            found.append(Stripe(said[_OFFSET], said.get(_INDEX, 0), said[_DATA], said[_FOOTER],
-                                one.payload))
+            found.append(
+                Stripe(said[_OFFSET], said.get(_INDEX, 0), said[_DATA], said[_FOOTER], one.payload)
+            )
     return found
 
 
@@ -102,8 +105,11 @@ def nested_stripe(stripe: Stripe, footer: bytes) -> NestedStripe:
         else:
             rest.append(one.raw)
     if until > again:
-        index = number(_STREAM_KIND, _ROW_INDEX) + number(_COLUMN, _ROW) + number(
-            _LENGTH, until - again)
+        index = (
+            number(_STREAM_KIND, _ROW_INDEX)
+            + number(_COLUMN, _ROW)
+            + number(_LENGTH, until - again)
+        )
         streams.insert(slot, delimited(_STREAMS, index))
     encodings.insert(_ROW, encodings[0])
     return NestedStripe(cut, again, until, b"".join([*streams, *encodings, *rest]))
@@ -113,7 +119,8 @@ def nested_metadata(metadata: bytes) -> bytes:
     """The statistics of all stripes, decompressed."""
     return b"".join(
         delimited(one.number, b"".join(_with_row([each.raw for each in fields(one.payload)])))
-        for one in fields(metadata))
+        for one in fields(metadata)
+    )
 
 
 def nested_footer(
@@ -150,13 +157,17 @@ def _shifted(column: int) -> int:
 
 
 def _stream(payload: bytes, column: int) -> bytes:
-    return delimited(_STREAMS, b"".join(
-        number(_COLUMN, _shifted(column)) if one.number == _COLUMN else one.raw
-        for one in fields(payload)))
+    return delimited(
+        _STREAMS,
+        b"".join(
+            number(_COLUMN, _shifted(column)) if one.number == _COLUMN else one.raw
+            for one in fields(payload)
+        ),
+    )
 
 
 def _types(types: Sequence[bytes], columns: Sequence[str]) -> Iterator[bytes]:
-    values = [_shifted(one) for one in unpacked(types[0], SUBTYPES)[_ROW - 1:]]
+    values = [_shifted(one) for one in unpacked(types[0], SUBTYPES)[_ROW - 1 :]]
     if len(values) != len(columns):
         raise ValueError(f"{len(values)} values for {len(columns)} columns")
     yield _struct(range(1, _ROW + 1), ACID_COLUMNS)
@@ -164,11 +175,17 @@ def _types(types: Sequence[bytes], columns: Sequence[str]) -> Iterator[bytes]:
     yield _struct(values, columns)
     for one in types[_ROW:]:
         below = unpacked(one, SUBTYPES)
-        yield b"".join([
-            *(each.raw for each in fields(one) if each.number != SUBTYPES),
-            packed(SUBTYPES, map(_shifted, below)) if below else b""])
+        yield b"".join(
+            [
+                *(each.raw for each in fields(one) if each.number != SUBTYPES),
+                packed(SUBTYPES, map(_shifted, below)) if below else b"",
+            ]
+        )
 
 
 def _struct(children: Sequence[int], names: Sequence[str]) -> bytes:
-    return number(KIND, _STRUCT) + packed(SUBTYPES, children) + b"".join(
-        delimited(_NAMES, name.encode()) for name in names)
+    return (
+        number(KIND, _STRUCT)
+        + packed(SUBTYPES, children)
+        + b"".join(delimited(_NAMES, name.encode()) for name in names)
+    )

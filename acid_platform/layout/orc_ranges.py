@@ -94,6 +94,7 @@ def _numbers(message: bytes) -> tuple[int | None, int | None]:
 
 def _texts(message: bytes) -> tuple[str, str] | None:
     """None where the writer cut them, or left one out."""
-    found = {one.number: one.payload.decode() for one in fields(message)
-             if one.number in (_LOW, _HIGH)}
+    found = {
+        one.number: one.payload.decode() for one in fields(message) if one.number in (_LOW, _HIGH)
+    }
     return (found[_LOW], found[_HIGH]) if len(found) == 2 else None

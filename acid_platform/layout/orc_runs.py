@@ -60,7 +60,7 @@ def _matrices(values: np.ndarray) -> Iterator[np.ndarray]:
     """The values, a row for each run."""
     whole = len(values) // _VALUES * _VALUES
     for at in range(0, whole, _VALUES * _RUNS_AT_ONCE):
-        yield values[at:min(at + _VALUES * _RUNS_AT_ONCE, whole)].reshape(-1, _VALUES)
+        yield values[at : min(at + _VALUES * _RUNS_AT_ONCE, whole)].reshape(-1, _VALUES)
     if whole < len(values):
         yield values[whole:].reshape(1, -1)
 
@@ -87,9 +87,13 @@ def _runs(rows: np.ndarray, signed: bool) -> tuple[list[bytes], list[int]]:
         return _direct(rows, direct, signed)
     if delta.all():
         return _deltas(rows, steps, wide, signed)
-    plain, rest = (iter(_whole(*found)) for found in (
-        _direct(rows[~delta], direct[~delta], signed),
-        _deltas(rows[delta], steps[delta], wide[delta], signed)))
+    plain, rest = (
+        iter(_whole(*found))
+        for found in (
+            _direct(rows[~delta], direct[~delta], signed),
+            _deltas(rows[delta], steps[delta], wide[delta], signed),
+        )
+    )
     mixed = [next(rest if one else plain) for one in delta.tolist()]
     return mixed, list(map(len, mixed))
 
@@ -98,13 +102,11 @@ def _whole(parts: list[bytes], sizes: list[int]) -> Iterator[bytes]:
     """The bytes of each row."""
     content, at = b"".join(parts), 0
     for size in sizes:
-        yield content[at:at + size]
+        yield content[at : at + size]
         at += size
 
 
-def _direct(
-    rows: np.ndarray, widths: np.ndarray, signed: bool
-) -> tuple[list[bytes], list[int]]:
+def _direct(rows: np.ndarray, widths: np.ndarray, signed: bool) -> tuple[list[bytes], list[int]]:
     """`widths` (k,) count in _WIDTHS."""
     coded = zigzag(rows) if signed else rows.view(np.uint64)
     if len(set(widths.tolist())) == 1:
@@ -119,7 +121,8 @@ def _by_width(encoding: int, count: int, values: np.ndarray, widths: np.ndarray)
     for width in set(widths.tolist()):
         chosen = np.flatnonzero(widths == width)
         for index, packed in zip(
-                chosen.tolist(), _headed(encoding, count, values[chosen], width), strict=True):
+            chosen.tolist(), _headed(encoding, count, values[chosen], width), strict=True
+        ):
             found[index] = packed.tobytes()
     return found
 
@@ -134,8 +137,10 @@ def _deltas(
         one = _fixed(count) + _based(firsts[0], seconds[0], signed)
         return [one * len(rows)], [len(one)] * len(rows)
     packed = _by_width(_DELTA, count, np.abs(steps[:, 1:]).view(np.uint64), widths)
-    found = [each[:2] + _based(first, second, signed) + each[2:]
-             for each, first, second in zip(packed, firsts, seconds, strict=True)]
+    found = [
+        each[:2] + _based(first, second, signed) + each[2:]
+        for each, first, second in zip(packed, firsts, seconds, strict=True)
+    ]
     return found, list(map(len, found))
 
 
@@ -175,10 +180,10 @@ def _pack(values: np.ndarray, width: int) -> np.ndarray:
         return values.astype(f">u{width // 8}").view(np.uint8).reshape(len(values), -1)
     if width > 8:
         each = values.astype(">u8").view(np.uint8).reshape(*values.shape, 8)
-        return each[:, :, 8 - width // 8:].reshape(len(values), -1)
+        return each[:, :, 8 - width // 8 :].reshape(len(values), -1)
     per = 8 // width
     padded = np.zeros((len(values), -(-values.shape[1] // per) * per), np.uint8)
-    padded[:, :values.shape[1]] = values
+    padded[:, : values.shape[1]] = values
     each = padded.reshape(len(values), -1, per)
     packed = np.zeros(each.shape[:2], np.uint8)
     for index in range(per):
@@ -191,7 +196,7 @@ def octets(values: np.ndarray) -> Runs:
     parts: list[bytes] = []
     starts = [0]
     for at in range(0, len(values), _BYTES):
-        block = values[at:at + _BYTES]
+        block = values[at : at + _BYTES]
         same = len(block) > 2 and bool((block == block[0]).all())
         if same:
             part = bytes((len(block) - 3, int(block[0])))
@@ -234,8 +239,10 @@ def _groups_of_7(low: np.ndarray, high: np.ndarray | None) -> list[np.ndarray]:
     if high is None:
         values = zigzag(low)
         bits_needed = int(values.max(initial=0)).bit_length()
-        return [(values >> np.uint64(at)).astype(np.uint8) & 127
-                for at in range(0, max(bits_needed, 1), 7)]
+        return [
+            (values >> np.uint64(at)).astype(np.uint8) & 127
+            for at in range(0, max(bits_needed, 1), 7)
+        ]
     sign = (high >> 63).view(np.uint64)
     lower = (low.view(np.uint64) << np.uint64(1)) ^ sign
     upper = ((high.view(np.uint64) << np.uint64(1)) | (low.view(np.uint64) >> np.uint64(63))) ^ sign

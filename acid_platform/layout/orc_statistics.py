@@ -40,10 +40,15 @@ class Statistics:
         found = list(parts)
         lows, highs, totals = (
             [value for one in found if (value := getattr(one, name)) is not None]
-            for name in ("low", "high", "total"))
-        return cls(sum(one.count for one in found), any(one.has_null for one in found),
-                   min(lows, default=None), max(highs, default=None),
-                   sum(totals[1:], totals[0]) if totals else None)
+            for name in ("low", "high", "total")
+        )
+        return cls(
+            sum(one.count for one in found),
+            any(one.has_null for one in found),
+            min(lows, default=None),
+            max(highs, default=None),
+            sum(totals[1:], totals[0]) if totals else None,
+        )
 
 
 def message(of: Statistics, kind: HiveType) -> bytes:
@@ -77,8 +82,11 @@ def _integers(of: Statistics) -> bytes:
 
 def _doubles(of: Statistics) -> bytes:
     values = (of.low, of.high, of.total)
-    return b"".join(varint(field << 3 | 1) + struct.pack("<d", value)
-                    for field, value in enumerate(values, 1) if value is not None)
+    return b"".join(
+        varint(field << 3 | 1) + struct.pack("<d", value)
+        for field, value in enumerate(values, 1)
+        if value is not None
+    )
 
 
 def _strings(of: Statistics) -> bytes:
@@ -116,15 +124,32 @@ def _instants(of: Statistics) -> bytes:
     if of.low is None:
         return b""
     (first, first_rest), (last, last_rest) = (
-        divmod(one, _NANOS_OF_MILLI) for one in (of.low, of.high))
-    return (_signed(1, first - _DAY) + _signed(2, last + _DAY) + _signed(3, first)
-            + _signed(4, last) + number(5, first_rest + 1) + number(6, last_rest + 1))
+        divmod(one, _NANOS_OF_MILLI) for one in (of.low, of.high)
+    )
+    return (
+        _signed(1, first - _DAY)
+        + _signed(2, last + _DAY)
+        + _signed(3, first)
+        + _signed(4, last)
+        + number(5, first_rest + 1)
+        + number(6, last_rest + 1)
+    )
 
 
 _INTEGERS, _TEXT, _MOMENTS = (2, _integers), (4, _strings), (9, _instants)
 _SAID: dict[str, tuple[int, Callable[[Statistics], bytes]]] = {
-    "tinyint": _INTEGERS, "smallint": _INTEGERS, "int": _INTEGERS, "bigint": _INTEGERS,
-    "float": (3, _doubles), "double": (3, _doubles), "string": _TEXT, "char": _TEXT,
-    "varchar": _TEXT, "boolean": (5, _trues), "date": (7, _dates),
-    "binary": (8, _sizes), "timestamp": _MOMENTS, "timestamp with local time zone": _MOMENTS,
+    "tinyint": _INTEGERS,
+    "smallint": _INTEGERS,
+    "int": _INTEGERS,
+    "bigint": _INTEGERS,
+    "float": (3, _doubles),
+    "double": (3, _doubles),
+    "string": _TEXT,
+    "char": _TEXT,
+    "varchar": _TEXT,
+    "boolean": (5, _trues),
+    "date": (7, _dates),
+    "binary": (8, _sizes),
+    "timestamp": _MOMENTS,
+    "timestamp with local time zone": _MOMENTS,
 }

@@ -59,7 +59,7 @@ class Postscript:
     def of(cls, tail: bytes, path: str) -> Postscript:
         """Of a file whose last bytes are `tail`. Raises CorruptFile."""
         length = tail[-1] if tail else 0
-        content = tail[-1 - length:-1]
+        content = tail[-1 - length : -1]
         if length < 4 or len(content) < length or not content.endswith(_MAGIC):
             raise CorruptFile(f"{path} does not end in an ORC postscript; was its writer killed?")
         try:
@@ -85,12 +85,11 @@ class Postscript:
         return self._value(_METADATA_LENGTH)
 
     def chunks(self, content: bytes) -> bytes:
-        """Content as the file's codec has it: chunks with their lengths, deflated or as they are.
-        """
+        """Content in the file's codec: chunks with their lengths, deflated or as they are."""
         if not self.compression:
             return content
         block = self._value(_BLOCK_SIZE) or _DEFAULT_BLOCK
-        parts = (content[at:at + block] for at in range(0, len(content), block))
+        parts = (content[at : at + block] for at in range(0, len(content), block))
         return b"".join(_chunk(one, self.compression) for one in parts)
 
     def renewed(self, footer: int, metadata: int | None = None) -> bytes:
@@ -98,8 +97,10 @@ class Postscript:
         lengths = {_FOOTER_LENGTH: footer}
         if metadata is not None:
             lengths[_METADATA_LENGTH] = metadata
-        content = b"".join(protobuf.number(one.number, lengths[one.number])
-                           if one.number in lengths else one.raw for one in self.fields)
+        content = b"".join(
+            protobuf.number(one.number, lengths[one.number]) if one.number in lengths else one.raw
+            for one in self.fields
+        )
         return content + bytes([len(content)])
 
 
@@ -120,8 +121,9 @@ def footer_of(file_tail: bytes) -> bytes:
 
 def is_proleptic(footer: bytes) -> bool:
     """Whether days before 15 October 1582 are Gregorian ones too; else they are Julian."""
-    return any(one.number == _CALENDAR and one.value == _PROLEPTIC
-               for one in protobuf.fields(footer))
+    return any(
+        one.number == _CALENDAR and one.value == _PROLEPTIC for one in protobuf.fields(footer)
+    )
 
 
 def has_declared(columns: Sequence[Column]) -> bool:
@@ -143,13 +145,16 @@ def declared_footer(footer: bytes, columns: Sequence[Column], acid: bool, path: 
         for number, column in zip(unpacked(types[row], SUBTYPES), columns, strict=True):
             wanted.update(_leaves(types, number, column.type))
     except (IndexError, ValueError) as error:
-        raise CorruptFile(f"{path} does not have the columns that were written: {error}; run the"
-                          " statement again") from error
+        raise CorruptFile(
+            f"{path} does not have the columns that were written: {error}; run the statement again"
+        ) from error
     numbers = iter(range(len(types)))
     return b"".join(
         delimited(TYPES, _declaration(wanted[number]))
-        if one.number == TYPES and (number := next(numbers)) in wanted else one.raw
-        for one in found)
+        if one.number == TYPES and (number := next(numbers)) in wanted
+        else one.raw
+        for one in found
+    )
 
 
 def _leaves(types: Sequence[bytes], number: int, hive: HiveType) -> Iterator[tuple[int, HiveType]]:
@@ -173,7 +178,8 @@ def user_metadata_fields(items: Mapping[str, bytes]) -> bytes:
     """To be appended to a footer."""
     return b"".join(
         delimited(_USER_METADATA, delimited(1, key.encode()) + delimited(2, value))
-        for key, value in items.items())
+        for key, value in items.items()
+    )
 
 
 def with_user_metadata(

@@ -13,7 +13,7 @@ from acid_platform.layout.types import INTEGRAL, Column
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
-_ESCAPED = frozenset('"#%\'*/:=?\\{[]^') | {chr(c) for c in (*range(32), 127)}
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^") | {chr(c) for c in (*range(32), 127)}
 _SEQUENCE = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
@@ -58,7 +58,9 @@ def parse_partition(name: str, columns: Sequence[str]) -> tuple[str | None, ...]
 
 
 def partition_values(
-    partition: Mapping[str, Any] | str, columns: Sequence[Column], table: str,
+    partition: Mapping[str, Any] | str,
+    columns: Sequence[Column],
+    table: str,
     known: Collection[str] = (),
 ) -> dict[str, str | None]:
     """`"month=3"` or `{"month": 3}` → values by column, in order. Raises NoSuchPartition.
@@ -147,4 +149,8 @@ def _floating(value: Any) -> str:
 
 
 _WRITTEN: dict[str, Callable[[Any], str]] = {
-    "date": _date, "boolean": _boolean, "float": _floating, "double": _floating}
+    "date": _date,
+    "boolean": _boolean,
+    "float": _floating,
+    "double": _floating,
+}

@@ -49,7 +49,7 @@ def fields(message: bytes) -> Iterator[Field]:
             value, at = read_varint(message, at)
         elif key & 7 == 2:
             length, at = read_varint(message, at)
-            payload = message[at:at + length]
+            payload = message[at : at + length]
             at += length
         else:
             raise ValueError(f"wire type {key & 7}")

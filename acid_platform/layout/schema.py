@@ -37,8 +37,19 @@ def user_metadata(stripe_ends: Iterable[RowKey], inserts: int, deletes: int) -> 
 
 
 _WIDTH = {
-    "boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "date": 4, "float": 4, "bigint": 8,
-    "double": 8, "decimal": 9, "timestamp": 12, "string": 20, "varchar": 20, "char": 20,
+    "boolean": 1,
+    "tinyint": 1,
+    "smallint": 2,
+    "int": 4,
+    "date": 4,
+    "float": 4,
+    "bigint": 8,
+    "double": 8,
+    "decimal": 9,
+    "timestamp": 12,
+    "string": 20,
+    "varchar": 20,
+    "char": 20,
     "binary": 40,
 }
 

@@ -92,7 +92,7 @@ class _Parser:
 
     def expect(self, token: str) -> None:
         if self.next() != token:
-            raise self.error(f"{token!r} expected before {' '.join(self.tokens[self.at - 1:])!r}")
+            raise self.error(f"{token!r} expected before {' '.join(self.tokens[self.at - 1 :])!r}")
 
     def name(self) -> str:
         token = self.next()
@@ -162,7 +162,7 @@ class _Parser:
 
     def _decimal(self) -> HiveType:
         sizes = self._sizes()
-        precision, scale = (*sizes, *(10, 0)[len(sizes):])[:2] if len(sizes) < 3 else (0, 0)
+        precision, scale = (*sizes, *(10, 0)[len(sizes) :])[:2] if len(sizes) < 3 else (0, 0)
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
             raise self.error("decimal takes (precision 1 to 38, scale 0 to precision)")
         return HiveType("decimal", (precision, scale))

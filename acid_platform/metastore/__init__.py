@@ -19,7 +19,19 @@ from acid_platform.metastore.records import (
 )
 
 __all__ = [
-    "BlockedCleaning", "CleaningTask", "ClientInfo", "CompactionTask", "EntityDirectory",
-    "EntityState", "HistoryRow", "Holder", "LockRequest", "Metastore", "PartitionRecord",
-    "PastCompaction", "TableRecord", "Transaction", "WriteReport",
+    "BlockedCleaning",
+    "CleaningTask",
+    "ClientInfo",
+    "CompactionTask",
+    "EntityDirectory",
+    "EntityState",
+    "HistoryRow",
+    "Holder",
+    "LockRequest",
+    "Metastore",
+    "PartitionRecord",
+    "PastCompaction",
+    "TableRecord",
+    "Transaction",
+    "WriteReport",
 ]

@@ -80,13 +80,17 @@ def detach(home: Home, listen: str | None) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m acid_platform.metastore", description=__doc__,
+        prog="python -m acid_platform.metastore",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--dir", type=Path, required=True, help="directory of the metastore")
     parser.add_argument("--detach", action="store_true", help="serve in the background")
-    parser.add_argument("--listen", metavar="HOST:PORT", help="serve other machines too (port 0:"
-                        " any); never ends by itself then")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="serve other machines too (port 0: any); never ends by itself then",
+    )
     chosen = parser.parse_args()
     home = Home(chosen.dir.resolve())
     if chosen.detach:

@@ -20,8 +20,12 @@ def parse_address(text: str) -> tuple[str, int]:
     """`host:port` or `[::1]:port`. Raises InvalidDefinition."""
     host, colon, port = text.rstrip("/").rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
-    if not colon or not bare or not port.isdecimal() or int(port) > 65535 or (
-        ":" in bare and not host.startswith("[")
+    if (
+        not colon
+        or not bare
+        or not port.isdecimal()
+        or int(port) > 65535
+        or (":" in bare and not host.startswith("["))
     ):
         raise InvalidDefinition(f"{text!r} is no address: write host:port, or [address]:port")
     return bare, int(port)

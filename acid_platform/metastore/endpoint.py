@@ -27,8 +27,21 @@ from acid_platform.metastore.wire import PROTOCOL
 
 _LONGEST_SOCKET_PATH = 107
 _NETWORK = {
-    "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "afpfs", "ceph", "fuse.ceph", "fuse.sshfs",
-    "glusterfs", "fuse.glusterfs", "lustre", "gpfs", "beegfs",
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "afs",
+    "afpfs",
+    "ceph",
+    "fuse.ceph",
+    "fuse.sshfs",
+    "glusterfs",
+    "fuse.glusterfs",
+    "lustre",
+    "gpfs",
+    "beegfs",
 }
 
 
@@ -138,7 +151,8 @@ class Ground:
         """Whether it is the same file. The number of a device may change with a restart of the
         machine, the path with a move."""
         return self.inode == other.inode and (
-            self.device == other.device or self.path == other.path)
+            self.device == other.device or self.path == other.path
+        )
 
     @classmethod
     def parse(cls, text: str) -> Ground:
@@ -162,7 +176,9 @@ class Endpoint:
         """Replaces the file in one step, so that nobody reads half of it."""
         draft = home.endpoint.with_suffix(f".{os.getpid()}")
         fields = {
-            "address": self.address, "pid": self.pid, "epoch": self.epoch,
+            "address": self.address,
+            "pid": self.pid,
+            "epoch": self.epoch,
             "protocol": self.protocol,
         }
         draft.write_text(json.dumps(fields))

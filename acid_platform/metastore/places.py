@@ -17,8 +17,11 @@ def absolute(location: str) -> str:
     """A path without `.` and `..`, or a URI; a relative path is below the current directory."""
     if is_uri(location):
         return location.rstrip("/")
-    return os.path.abspath(location.removeprefix("file:").replace("///", "/", 1)
-                           if location.startswith("file:") else location)
+    return os.path.abspath(
+        location.removeprefix("file:").replace("///", "/", 1)
+        if location.startswith("file:")
+        else location
+    )
 
 
 def is_uri(location: str) -> bool:
@@ -33,7 +36,7 @@ def is_relative(location: str) -> bool:
 
 def below(location: str, root: str) -> str | None:
     """The path from `root` to a location inside of it; None if it is not inside."""
-    return location[len(root) + 1:] if location.startswith(f"{root}/") else None
+    return location[len(root) + 1 :] if location.startswith(f"{root}/") else None
 
 
 class Places:

@@ -121,13 +121,29 @@ class WriteReport:
 
     @classmethod
     def of(
-        cls, table: str, partition: str | None, operation: Operation, directory: str,
-        contents: Contents, overwrite: bool = False, compacted: bool = False,
+        cls,
+        table: str,
+        partition: str | None,
+        operation: Operation,
+        directory: str,
+        contents: Contents,
+        overwrite: bool = False,
+        compacted: bool = False,
         versioned: bool = True,
     ) -> WriteReport:
-        return cls(table, partition, operation, directory, contents.rows, contents.bytes,
-                   len(contents.files), overwrite, contents,
-                   compacted or operation is Operation.COMPACT, versioned)
+        return cls(
+            table,
+            partition,
+            operation,
+            directory,
+            contents.rows,
+            contents.bytes,
+            len(contents.files),
+            overwrite,
+            contents,
+            compacted or operation is Operation.COMPACT,
+            versioned,
+        )
 
     @property
     def contents_text(self) -> str | None:
@@ -162,8 +178,16 @@ class EntityDirectory:
     def of(cls, report: WriteReport, txn: int) -> EntityDirectory:
         """Ids come from the name. Raises MalformedName."""
         name = parse_directory(report.directory, report.directory) if report.directory else None
-        size = (report.rows, report.bytes, report.files, txn, False,
-                report.contents is not None, report.compacted, report.versioned)
+        size = (
+            report.rows,
+            report.bytes,
+            report.files,
+            txn,
+            False,
+            report.contents is not None,
+            report.compacted,
+            report.versioned,
+        )
         if name is None:
             return cls("", 0, 0, False, False, *size)
         if isinstance(name, BaseName):

@@ -24,26 +24,57 @@ LOG = "log"
 number of the last event that they have."""
 
 _JOURNAL_1: Columns = {
-    "seq": _I, "at": _I, "kind": _S, "txn_id": _I, "request_id": _S, "body": _J,
+    "seq": _I,
+    "at": _I,
+    "kind": _S,
+    "txn_id": _I,
+    "request_id": _S,
+    "body": _J,
 }
 _JOURNAL_2: Columns = {"seq": _I, "events": _J}
 
 _INFO: Columns = {"user": _S, "host": _S, "agent": _S, "run_id": _S, "description": _S}
 _ENTITY: Columns = {"table_id": _I, "partition": _S}
 _DECLARED: Columns = {
-    "table_id": _I, "name": _S, "location": _S, "columns": _J, "partition_columns": _J,
-    "properties": _J, "bucket_columns": _J, "bucket_count": _I, "created": _I, "floor": _I,
-    "version": _I, "foreign": _B,
+    "table_id": _I,
+    "name": _S,
+    "location": _S,
+    "columns": _J,
+    "partition_columns": _J,
+    "properties": _J,
+    "bucket_columns": _J,
+    "bucket_count": _I,
+    "created": _I,
+    "floor": _I,
+    "version": _I,
+    "foreign": _B,
 }
 _TABLE: Columns = {
-    **_DECLARED, "next_write_id": _I, "purged": _I, "forgotten": _I, "cleaned_upto": _I,
-    "aborted": _J, "floors": _J, "doubtful": _J,
+    **_DECLARED,
+    "next_write_id": _I,
+    "purged": _I,
+    "forgotten": _I,
+    "cleaned_upto": _I,
+    "aborted": _J,
+    "floors": _J,
+    "doubtful": _J,
 }
 _VIEW: Columns = {"name": _S, "query": _S, "columns": _J, "created": _I, "version": _I}
 _PARTITION: Columns = {"table_id": _I, "name": _S, "floors": _J, "added": _I}
 _DIRECTORY: Columns = {
-    **_ENTITY, "name": _S, "low": _I, "high": _I, "deletes": _B, "base": _B, "rows": _I,
-    "bytes": _I, "files": _I, "txn": _I, "obsolete": _B, "recorded": _B, "compacted": _B,
+    **_ENTITY,
+    "name": _S,
+    "low": _I,
+    "high": _I,
+    "deletes": _B,
+    "base": _B,
+    "rows": _I,
+    "bytes": _I,
+    "files": _I,
+    "txn": _I,
+    "obsolete": _B,
+    "recorded": _B,
+    "compacted": _B,
     "versioned": _B,
 }
 
@@ -60,33 +91,85 @@ LIVE: dict[str, Columns] = {
     "partitions": _PARTITION,
     "dropped_partitions": {**_PARTITION, "dropped": _I},
     "open_txns": {
-        "txn_id": _I, "kind": _I, "state": _S, "started": _I, **_INFO, "all_tables": _B,
-        "needs": _J, "wrote": _J, "taken": _I, "closed": _I, "snapshot": _S, "ended": _I,
+        "txn_id": _I,
+        "kind": _I,
+        "state": _S,
+        "started": _I,
+        **_INFO,
+        "all_tables": _B,
+        "needs": _J,
+        "wrote": _J,
+        "taken": _I,
+        "closed": _I,
+        "snapshot": _S,
+        "ended": _I,
         "reason": _S,
     },
     "departed_txns": {"txn_id": _I, "closed": _I, "gone": _I},
     "txn_components": {
-        "txn_id": _I, **_ENTITY, "operation": _S, "write_id": _I, "dynamic": _B, "cleaned": _B,
+        "txn_id": _I,
+        **_ENTITY,
+        "operation": _S,
+        "write_id": _I,
+        "dynamic": _B,
+        "cleaned": _B,
     },
     "txn_to_write_id": {"table_id": _I, "write_id": _I, "txn_id": _I, "last_txn": _I},
     "write_set": {
-        **_ENTITY, "operation": _S, "txn_id": _I, "commit_id": _I, "write_id": _I,
+        **_ENTITY,
+        "operation": _S,
+        "txn_id": _I,
+        "commit_id": _I,
+        "write_id": _I,
     },
     "locks": {
-        "ext": _I, "txn_id": _I, "acquired": _B, "components": _J, "touches": _J,
-        "request_id": _S, "begun": _B, "requested": _I, "deadline": _I, "tables": _J,
+        "ext": _I,
+        "txn_id": _I,
+        "acquired": _B,
+        "components": _J,
+        "touches": _J,
+        "request_id": _S,
+        "begun": _B,
+        "requested": _I,
+        "deadline": _I,
+        "tables": _J,
         "acquired_at": _I,
     },
     "compactions": {
-        "id": _I, "table": _S, **_ENTITY, "kind": _S, "state": _S, "properties": _J,
-        "initiator": _S, "enqueued": _I, "worker": _S, "job": _S, "attempt": _I, "started": _I,
-        "txn_id": _I, "next_txn_id": _I, "highest_write_id": _I, "commit_time": _I,
-        "cleaner_start": _I, "cleaner_attempts": _I, "cleaner_retry_at": _I, "ended": _I,
+        "id": _I,
+        "table": _S,
+        **_ENTITY,
+        "kind": _S,
+        "state": _S,
+        "properties": _J,
+        "initiator": _S,
+        "enqueued": _I,
+        "worker": _S,
+        "job": _S,
+        "attempt": _I,
+        "started": _I,
+        "txn_id": _I,
+        "next_txn_id": _I,
+        "highest_write_id": _I,
+        "commit_time": _I,
+        "cleaner_start": _I,
+        "cleaner_attempts": _I,
+        "cleaner_retry_at": _I,
+        "ended": _I,
         "error": _S,
     },
     "erasures": {
-        "id": _I, "table": _S, "condition": _S, "user": _S, "requested": _I, "state": _S,
-        "answer": _S, "answered": _I, "run_id": _S, "waits_for": _J, "waits": _I,
+        "id": _I,
+        "table": _S,
+        "condition": _S,
+        "user": _S,
+        "requested": _I,
+        "state": _S,
+        "answer": _S,
+        "answered": _I,
+        "run_id": _S,
+        "waits_for": _J,
+        "waits": _I,
     },
     "directories": _DIRECTORY,
     "dropped_directories": _DIRECTORY,
@@ -96,14 +179,31 @@ LIVE: dict[str, Columns] = {
 
 KEPT: dict[str, Columns] = {
     "txns": {
-        "txn_id": _I, "state": _S, "kind": _I, "started": _I, "ended": _I, "commit_id": _I,
-        **_INFO, "reason": _S,
+        "txn_id": _I,
+        "state": _S,
+        "kind": _I,
+        "started": _I,
+        "ended": _I,
+        "commit_id": _I,
+        **_INFO,
+        "reason": _S,
     },
     "outcomes": {"request_id": _S, "txn_id": _I, "op": _S, "reply": _J, "at": _I},
     "writes": {
-        "table_id": _I, "table": _S, "partition": _S, "write_id": _I, "operation": _S,
-        "directory": _S, "rows": _I, "bytes": _I, "files": _I, "overwrite": _B, "txn": _I,
-        "user": _S, "run_id": _S, "time": _I,
+        "table_id": _I,
+        "table": _S,
+        "partition": _S,
+        "write_id": _I,
+        "operation": _S,
+        "directory": _S,
+        "rows": _I,
+        "bytes": _I,
+        "files": _I,
+        "overwrite": _B,
+        "txn": _I,
+        "user": _S,
+        "run_id": _S,
+        "time": _I,
     },
 }
 
@@ -139,13 +239,18 @@ def sql_type(column_type: str) -> str:
 
 
 _DECLARATIONS = (
-    "dropped_tables", "earlier_tables", "earlier_views", "dropped_partitions",
+    "dropped_tables",
+    "earlier_tables",
+    "earlier_views",
+    "dropped_partitions",
     "dropped_directories",
 )
 _LATER_TABLES = ("views", "locations", "departed_txns", "erasures", "identity", *_DECLARATIONS)
 _LATER = {
-    "tables": ("doubtful", "version", "foreign"), "partitions": ("floors", "added"),
-    "views": ("version",), "open_txns": ("taken", "closed"),
+    "tables": ("doubtful", "version", "foreign"),
+    "partitions": ("floors", "added"),
+    "views": ("version",),
+    "open_txns": ("taken", "closed"),
     "directories": ("recorded", "compacted", "versioned"),
 }
 _BEFORE = {"partitions": {"floor": _I}, "write_set": {"overwrite": _B}}
@@ -165,7 +270,8 @@ def _at_first(name: str, columns: Columns) -> Columns:
 def _version_1() -> Sequence[str]:
     first = {
         name: {**_at_first(name, columns), **_BEFORE.get(name, {})}
-        for name, columns in {**LIVE, **KEPT}.items() if name not in _LATER_TABLES
+        for name, columns in {**LIVE, **KEPT}.items()
+        if name not in _LATER_TABLES
     }
     every = {"meta": {"key": _S, "value": _S}, "journal": _JOURNAL_1, **first}
     return [*(_create(name, columns) for name, columns in every.items()), *_VIEWS]
@@ -247,6 +353,15 @@ _VERSION_10 = (
 )
 
 MIGRATIONS: tuple[Sequence[str], ...] = (
-    _version_1(), _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7,
-    _VERSION_8, _VERSION_9, _VERSION_10)
+    _version_1(),
+    _VERSION_2,
+    _VERSION_3,
+    _VERSION_4,
+    _VERSION_5,
+    _VERSION_6,
+    _VERSION_7,
+    _VERSION_8,
+    _VERSION_9,
+    _VERSION_10,
+)
 """Statements that lead from version n to n + 1, in one DuckDB transaction each."""

@@ -3,26 +3,71 @@
 from __future__ import annotations
 
 TRANSACTIONS = (
-    "txnid", "state", "startedtime", "lastheartbeattime", "user", "host", "type", "agent", "run_id",
-    "description", "reason", "tables",
+    "txnid",
+    "state",
+    "startedtime",
+    "lastheartbeattime",
+    "user",
+    "host",
+    "type",
+    "agent",
+    "run_id",
+    "description",
+    "reason",
+    "tables",
 )
 
 LOCKS = (
-    "lockid", "database", "table", "partition", "lock_state", "blocked_by", "lock_type",
-    "transaction_id", "last_heartbeat", "acquired_at", "user", "hostname", "agent_info",
+    "lockid",
+    "database",
+    "table",
+    "partition",
+    "lock_state",
+    "blocked_by",
+    "lock_type",
+    "transaction_id",
+    "last_heartbeat",
+    "acquired_at",
+    "user",
+    "hostname",
+    "agent_info",
 )
 
 COMPACTIONS = (
-    "compactionid", "dbname", "tabname", "partname", "type", "state", "workerhost", "workerid",
-    "enqueuetime", "starttime", "duration", "hadoopjobid", "errormessage", "initiatorhost",
-    "initiatorid", "poolname", "txnid", "nexttxnid", "committime", "highestwriteid",
+    "compactionid",
+    "dbname",
+    "tabname",
+    "partname",
+    "type",
+    "state",
+    "workerhost",
+    "workerid",
+    "enqueuetime",
+    "starttime",
+    "duration",
+    "hadoopjobid",
+    "errormessage",
+    "initiatorhost",
+    "initiatorid",
+    "poolname",
+    "txnid",
+    "nexttxnid",
+    "committime",
+    "highestwriteid",
 )
 """The 4.x columns (C61)."""
 
-TIMES = frozenset({
-    "startedtime", "lastheartbeattime", "last_heartbeat", "acquired_at", "enqueuetime", "starttime",
-    "committime",
-})
+TIMES = frozenset(
+    {
+        "startedtime",
+        "lastheartbeattime",
+        "last_heartbeat",
+        "acquired_at",
+        "enqueuetime",
+        "starttime",
+        "committime",
+    }
+)
 """Those in milliseconds since 1970, as in Hive; 0 or NONE: not yet."""
 
 DURATIONS = frozenset({"duration"})

@@ -15,7 +15,18 @@ from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.transaction import Transaction, TransactionTable
 
 __all__ = [
-    "AcidOut", "Expectation", "Finding", "TableDeclaration", "TableInput", "Transaction",
-    "TransactionTable", "acid_asset", "acid_multi_asset", "asset_key", "evaluate",
-    "evaluate_profile", "table_checks", "upstream_changed",
+    "AcidOut",
+    "Expectation",
+    "Finding",
+    "TableDeclaration",
+    "TableInput",
+    "Transaction",
+    "TransactionTable",
+    "acid_asset",
+    "acid_multi_asset",
+    "asset_key",
+    "evaluate",
+    "evaluate_profile",
+    "table_checks",
+    "upstream_changed",
 ]

@@ -40,11 +40,18 @@ class Expectation:
 
     def spec(self, key: dg.AssetKey) -> dg.AssetCheckSpec:
         return dg.AssetCheckSpec(
-            self.name, asset=key, description=self.description, blocking=self.blocking)
+            self.name, asset=key, description=self.description, blocking=self.blocking
+        )
 
 
-_FOUND = ("observed_value", "unexpected_count", "unexpected_percent", "partial_unexpected_list",
-          "unexpected_rows", "profile")
+_FOUND = (
+    "observed_value",
+    "unexpected_count",
+    "unexpected_percent",
+    "partial_unexpected_list",
+    "unexpected_rows",
+    "profile",
+)
 """Details of a Finding that come from the data; the others are the expectation's arguments."""
 
 
@@ -69,17 +76,24 @@ class Finding:
     def result(self, key: dg.AssetKey) -> dg.AssetCheckResult:
         severity = dg.AssetCheckSeverity.ERROR if self.blocking else dg.AssetCheckSeverity.WARN
         return dg.AssetCheckResult(
-            passed=self.passed, asset_key=key, check_name=self.name, severity=severity,
-            metadata=self.metadata)
+            passed=self.passed,
+            asset_key=key,
+            check_name=self.name,
+            severity=severity,
+            metadata=self.metadata,
+        )
 
     @property
     def metadata(self) -> dict[str, dg.MetadataValue]:
         metadata: dict[str, dg.MetadataValue] = {
             "details": dg.MetadataValue.json(
-                json.loads(json.dumps(dict(self.details), default=_plain)))}
+                json.loads(json.dumps(dict(self.details), default=_plain))
+            )
+        }
         if samples := self.samples:
             metadata["unexpected rows"] = dg.MetadataValue.table(
-                [dg.TableRecord(one) for one in samples])
+                [dg.TableRecord(one) for one in samples]
+            )
         if self.docs:
             metadata["data docs"] = dg.MetadataValue.md(self.docs)
         return metadata
@@ -90,8 +104,12 @@ class Finding:
         alone where the asset has no key."""
         column = str(self.details.get("column", "value"))
         rows = self.details.get("unexpected_rows") or self.details.get("partial_unexpected_list")
-        return [{name: str(value) for name, value in one.items()} if isinstance(one, Mapping)
-                else {column: str(one)} for one in rows or ()]
+        return [
+            {name: str(value) for name, value in one.items()}
+            if isinstance(one, Mapping)
+            else {column: str(one)}
+            for one in rows or ()
+        ]
 
     @property
     def kind(self) -> str:
@@ -100,8 +118,11 @@ class Finding:
 
     @property
     def arguments(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.details.items()
-                         if name not in _FOUND and name != "expectation")
+        return ", ".join(
+            f"{name}={value!r}"
+            for name, value in self.details.items()
+            if name not in _FOUND and name != "expectation"
+        )
 
     @property
     def observed(self) -> str:
@@ -132,16 +153,33 @@ def data_docs(findings: Sequence[Finding]) -> str:
     """
     failed = [finding for finding in findings if not finding.passed]
     lines = [
-        f"{len(findings) - len(failed)} of {len(findings)} expectations hold.", "",
-        "| result | check | expectation | arguments | found |", "|---|---|---|---|---|",
-        *(_row(("passed" if finding.passed else "**FAILED**" if finding.blocking else "warns",
-                finding.name, finding.kind, finding.arguments, finding.observed))
-          for finding in findings)]
+        f"{len(findings) - len(failed)} of {len(findings)} expectations hold.",
+        "",
+        "| result | check | expectation | arguments | found |",
+        "|---|---|---|---|---|",
+        *(
+            _row(
+                (
+                    "passed" if finding.passed else "**FAILED**" if finding.blocking else "warns",
+                    finding.name,
+                    finding.kind,
+                    finding.arguments,
+                    finding.observed,
+                )
+            )
+            for finding in findings
+        ),
+    ]
     for finding in failed:
         if samples := finding.samples:
-            lines += ["", f"### Some rows that fail {_cell(finding.name)}", "",
-                      _row(samples[0]), "|" + "---|" * len(samples[0]),
-                      *(_row(sample.values()) for sample in samples)]
+            lines += [
+                "",
+                f"### Some rows that fail {_cell(finding.name)}",
+                "",
+                _row(samples[0]),
+                "|" + "---|" * len(samples[0]),
+                *(_row(sample.values()) for sample in samples),
+            ]
     return "\n".join(lines)
 
 
@@ -167,12 +205,20 @@ def evaluate(
     results = validator.run(expectations, {"result_format": "BOOLEAN_ONLY"})
     failed = [one for one in expectations if not results[one.name]["success"]]
     if failed:
-        results |= validator.run(failed, {
-            "result_format": "SUMMARY",
-            **({"unexpected_index_column_names": list(key)} if key else {})})
+        results |= validator.run(
+            failed,
+            {
+                "result_format": "SUMMARY",
+                **({"unexpected_index_column_names": list(key)} if key else {}),
+            },
+        )
     findings = [
-        Finding(one.name, bool(results[one.name]["success"]), one.blocking,
-                _details(one, results[one.name]))
+        Finding(
+            one.name,
+            bool(results[one.name]["success"]),
+            one.blocking,
+            _details(one, results[one.name]),
+        )
         for one in expectations
     ]
     page = data_docs(findings)
@@ -185,14 +231,19 @@ def evaluate_profile(
     """As `evaluate`, on the single row of SQL aggregates: one Spark job for all of them."""
     import pandas as pd
 
-    profile = frame.selectExpr(
-        *(f"{text} AS {name}" for name, text in aggregates.items())).first().asDict()
+    profile = (
+        frame.selectExpr(*(f"{text} AS {name}" for name, text in aggregates.items()))
+        .first()
+        .asDict()
+    )
     findings = evaluate(pd.DataFrame([profile]), expectations)
     return [replace(one, details={**one.details, "profile": profile}) for one in findings]
 
 
 def table_checks(
-    name: str, table: str, expectations: Sequence[Expectation],
+    name: str,
+    table: str,
+    expectations: Sequence[Expectation],
     columns: Sequence[str] | None = None,
 ) -> dg.AssetChecksDefinition:
     """The checks of a whole table, as one op that reads the columns at one snapshot.
@@ -204,10 +255,10 @@ def table_checks(
     if columns is not None:
         require_columns(expectations, columns, f"the checks {name} of {table}")
 
-    @dg.multi_asset_check(
-        name=name, specs=[one.spec(key) for one in expectations], can_subset=True)
+    @dg.multi_asset_check(name=name, specs=[one.spec(key) for one in expectations], can_subset=True)
     def checks(
-        context: dg.AssetCheckExecutionContext, warehouse: dg.ResourceParam[WarehouseAccess],
+        context: dg.AssetCheckExecutionContext,
+        warehouse: dg.ResourceParam[WarehouseAccess],
         spark: dg.ResourceParam[SparkAccess],
     ) -> Iterator[dg.AssetCheckResult]:
         selected = {check.name for check in context.selected_asset_check_keys}
@@ -232,7 +283,8 @@ def require_columns(
         if unknown := sorted(one for one in expectation.columns if one.lower() not in known):
             raise InvalidDefinition(
                 f"{owner}: the expectation {expectation.name} names the column"
-                f" {', '.join(map(repr, unknown))}; the columns are {', '.join(sorted(known))}")
+                f" {', '.join(map(repr, unknown))}; the columns are {', '.join(sorted(known))}"
+            )
 
 
 class _Validator:
@@ -247,8 +299,11 @@ class _Validator:
         self.context = gx.get_context(mode="ephemeral")
         self.context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
         sources: Any = self.context.data_sources
-        source = sources.add_pandas("frame") if isinstance(frame, pd.DataFrame) \
+        source = (
+            sources.add_pandas("frame")
+            if isinstance(frame, pd.DataFrame)
             else sources.add_spark("frame", persist=False)
+        )
         self.batch = source.add_dataframe_asset("frame").add_batch_definition_whole_dataframe("all")
 
     def run(
@@ -258,14 +313,23 @@ class _Validator:
         import great_expectations as gx
 
         name = str(detail["result_format"]).lower()
-        suite = self.context.suites.add(gx.ExpectationSuite(name=name, expectations=[
-            getattr(gx.expectations, one.kind)(**one.arguments, meta={"check": one.name})
-            for one in expectations
-        ]))
-        validation = self.context.validation_definitions.add(gx.ValidationDefinition(
-            name=name, data=self.batch, suite=suite))
-        checkpoint = self.context.checkpoints.add(gx.Checkpoint(
-            name=name, validation_definitions=[validation], result_format=dict(detail)))
+        suite = self.context.suites.add(
+            gx.ExpectationSuite(
+                name=name,
+                expectations=[
+                    getattr(gx.expectations, one.kind)(**one.arguments, meta={"check": one.name})
+                    for one in expectations
+                ],
+            )
+        )
+        validation = self.context.validation_definitions.add(
+            gx.ValidationDefinition(name=name, data=self.batch, suite=suite)
+        )
+        checkpoint = self.context.checkpoints.add(
+            gx.Checkpoint(
+                name=name, validation_definitions=[validation], result_format=dict(detail)
+            )
+        )
         done = checkpoint.run(batch_parameters={"dataframe": self.frame})
         results = {}
         for report in done.run_results.values():
@@ -275,7 +339,8 @@ class _Validator:
                 if message := errored(one.exception_info):
                     raise CheckErrored(
                         f"expectation {check!r} could not be evaluated: {message}; correct the"
-                        " expectation or the columns that it names")
+                        " expectation or the columns that it names"
+                    )
                 results[check] = {"success": one.success, **(one.result or {})}
         return results
 
@@ -293,9 +358,12 @@ def errored(info: Mapping[str, Any] | None) -> str | None:
 
 
 def _details(expectation: Expectation, result: Mapping[str, Any]) -> dict[str, Any]:
-    told = {key: value for key, value in result.items()
-            if key in ("observed_value", "unexpected_count", "unexpected_percent",
-                       "partial_unexpected_list")}
+    told = {
+        key: value
+        for key, value in result.items()
+        if key
+        in ("observed_value", "unexpected_count", "unexpected_percent", "partial_unexpected_list")
+    }
     rows = result.get("partial_unexpected_index_list", ())
     if rows and isinstance(rows[0], Mapping):  # without key columns they are mere positions
         told["unexpected_rows"] = rows

@@ -67,10 +67,12 @@ def worker_prefix(run_id: str) -> str:
     return f"{socket.gethostname()}-{run_id[:8]}"
 
 
-@dg.op(out=dg.DynamicOut(io_manager_key=IN_MEMORY),
-       description="The tasks of the table that wait now.")
+@dg.op(
+    out=dg.DynamicOut(io_manager_key=IN_MEMORY), description="The tasks of the table that wait now."
+)
 def queued(
-    context: dg.OpExecutionContext, config: QueueConfig,
+    context: dg.OpExecutionContext,
+    config: QueueConfig,
     warehouse: dg.ResourceParam[WarehouseAccess],
 ) -> Iterator[dg.DynamicOutput[Queued]]:
     """Raises NoSuchTable."""
@@ -81,7 +83,8 @@ def queued(
         context.log.warning(
             f"nothing is compacted: no compaction of {table} waits in the queue; ask for one by"
             f" `acid compact {table} major`, or switch on initiator_sensor, which asks where deltas"
-            " pass their thresholds")
+            " pass their thresholds"
+        )
     for task in waiting:
         where = re.sub(r"\W", "_", task.partition or "table")
         yield dg.DynamicOutput(task, mapping_key=f"{task.id}_{where}")
@@ -90,17 +93,26 @@ def queued(
 def initiated(warehouse: Warehouse) -> list[Queued]:
     """Every task that waits for a Worker, in the order of the queue."""
     return [
-        Queued(row["compactionid"], f"{row['dbname']}.{row['tabname']}",
-               None if row["partname"] in (None, "None") else row["partname"])
-        for row in warehouse.metastore.compactions() if row["state"] == "initiated"
+        Queued(
+            row["compactionid"],
+            f"{row['dbname']}.{row['tabname']}",
+            None if row["partname"] in (None, "None") else row["partname"],
+        )
+        for row in warehouse.metastore.compactions()
+        if row["state"] == "initiated"
     ]
 
 
-@dg.op(out=_OUT, tags={"dagster/priority": "1"},
-       description="Takes the next task, opens its transaction, chooses inputs and output names.")
+@dg.op(
+    out=_OUT,
+    tags={"dagster/priority": "1"},
+    description="Takes the next task, opens its transaction, chooses inputs and output names.",
+)
 def plan(
-    context: dg.OpExecutionContext, task: Queued,
-    warehouse: dg.ResourceParam[WarehouseAccess], spark: dg.ResourceParam[SparkAccess],
+    context: dg.OpExecutionContext,
+    task: Queued,
+    warehouse: dg.ResourceParam[WarehouseAccess],
+    spark: dg.ResourceParam[SparkAccess],
 ) -> Iterator[dg.Output[Attempt]]:
     opened = warehouse.open(context.run_id, spark.spark_session)
     worker = f"{worker_prefix(context.run_id)}-{worker_id().rpartition('-')[2]}"
@@ -110,25 +122,37 @@ def plan(
         opened.close()
         return
     before = TableStats.of(
-        opened.metastore.entities(run.task.table), run.task.table, run.task.partition)
+        opened.metastore.entities(run.task.table), run.task.table, run.task.partition
+    )
     attempt = Attempt(opened, run, before)
     with _failing(context, attempt):
         context.instance.add_run_tags(
-            context.run_id, {f"acid/compaction-{run.task.id}": job_name(run.task)})
+            context.run_id, {f"acid/compaction-{run.task.id}": job_name(run.task)}
+        )
         chosen = run.prepare()
     if isinstance(chosen, NothingToDo):
         context.log.info(f"{job_entity(run.task)}: nothing to compact: {chosen.reason}")
         opened.close()
         return
     context.log.info(f"{job_entity(run.task)}: {chosen.kind.value}: {chosen.reason}")
-    yield dg.Output(attempt, metadata={
-        "compaction": run.task.id, "kind": chosen.kind.value, "reason": chosen.reason,
-        "outputs": ", ".join(map(str, chosen.outputs)), "job": job_name(run.task),
-    })
+    yield dg.Output(
+        attempt,
+        metadata={
+            "compaction": run.task.id,
+            "kind": chosen.kind.value,
+            "reason": chosen.reason,
+            "outputs": ", ".join(map(str, chosen.outputs)),
+            "job": job_name(run.task),
+        },
+    )
 
 
-@dg.op(out=_OUT, pool=POOL, tags={"dagster/priority": "2"},
-       description="Spark tasks build the output where no reader sees it.")
+@dg.op(
+    out=_OUT,
+    pool=POOL,
+    tags={"dagster/priority": "2"},
+    description="Spark tasks build the output where no reader sees it.",
+)
 def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Output[Attempt]]:
     try:
         with _failing(context, attempt):
@@ -136,14 +160,20 @@ def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Outpu
     except CompactionRefused as refused:
         context.log.warning(f"refused: {refused}")
         return
-    yield dg.Output(attempt, metadata={
-        "rows": sum(one.rows for one in staged.outputs),
-        "bytes": sum(one.bytes for one in staged.outputs),
-    })
+    yield dg.Output(
+        attempt,
+        metadata={
+            "rows": sum(one.rows for one in staged.outputs),
+            "bytes": sum(one.bytes for one in staged.outputs),
+        },
+    )
 
 
-@dg.op(out=dg.Out(io_manager_key=IN_MEMORY), tags={"dagster/priority": "3"},
-       description="Great Expectations: the output holds what the inputs held.")
+@dg.op(
+    out=dg.Out(io_manager_key=IN_MEMORY),
+    tags={"dagster/priority": "3"},
+    description="Great Expectations: the output holds what the inputs held.",
+)
 def validate(context: dg.OpExecutionContext, attempt: Attempt) -> dg.Output[Attempt]:
     task = attempt.run.task
     with _failing(context, attempt):
@@ -152,44 +182,67 @@ def validate(context: dg.OpExecutionContext, attempt: Attempt) -> dg.Output[Atte
         found = measures(staged.expected, staged.actual)
         findings = evaluate(measure_frame(found), invariants(), ("measure",))
         told: dict[str, dg.MetadataValue] = {
-            "invariants": dg.MetadataValue.table([
-                dg.TableRecord({"expectation": one.name, "passed": one.passed})
-                for one in findings]),
-            "measures": dg.MetadataValue.table([
-                dg.TableRecord({"invariant": one.invariant.value, "measure": one.what,
-                                "before": _told(one.expected), "after": _told(one.actual)})
-                for one in found]),
+            "invariants": dg.MetadataValue.table(
+                [
+                    dg.TableRecord({"expectation": one.name, "passed": one.passed})
+                    for one in findings
+                ]
+            ),
+            "measures": dg.MetadataValue.table(
+                [
+                    dg.TableRecord(
+                        {
+                            "invariant": one.invariant.value,
+                            "measure": one.what,
+                            "before": _told(one.expected),
+                            "after": _told(one.actual),
+                        }
+                    )
+                    for one in found
+                ]
+            ),
             "data docs": dg.MetadataValue.md(findings[0].docs),
         }
         if any(one.blocks for one in findings):
             differing = "; ".join(map(str, attempt.run.differences()))
             raise dg.Failure(
                 f"compaction {task.id} of {job_entity(task)} would change the data: {differing};"
-                " its inputs were kept", metadata=told, allow_retries=False)
+                " its inputs were kept",
+                metadata=told,
+                allow_retries=False,
+            )
     context.log.info(f"all {len(found)} measures are equal")
     return dg.Output(attempt, metadata=told)
 
 
-@dg.op(tags={"dagster/priority": "4"},
-       description="Renames the output into place and commits; the inputs become obsolete.")
+@dg.op(
+    tags={"dagster/priority": "4"},
+    description="Renames the output into place and commits; the inputs become obsolete.",
+)
 def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
     task = attempt.run.task
     with _failing(context, attempt):
         outputs = attempt.run.publish()
     after = TableStats.of(
-        attempt.warehouse.metastore.entities(task.table), task.table, task.partition)
+        attempt.warehouse.metastore.entities(task.table), task.table, task.partition
+    )
     attempt.warehouse.close()
     # Not a materialization: the layout has changed, the data has not.
-    context.log_event(dg.AssetObservation(asset_key(task.table), metadata={
-        "compaction": task.id,
-        "kind": task.kind.value,
-        "partition": task.partition or "(unpartitioned)",
-        "job": job_name(task),
-        "outputs": ", ".join(one.directory for one in outputs),
-        "rows": after.rows,
-        **attempt.before.metadata("before: "),
-        **after.metadata("after: "),
-    }))
+    context.log_event(
+        dg.AssetObservation(
+            asset_key(task.table),
+            metadata={
+                "compaction": task.id,
+                "kind": task.kind.value,
+                "partition": task.partition or "(unpartitioned)",
+                "job": job_name(task),
+                "outputs": ", ".join(one.directory for one in outputs),
+                "rows": after.rows,
+                **attempt.before.metadata("before: "),
+                **after.metadata("after: "),
+            },
+        )
+    )
 
 
 @dg.job(
@@ -204,9 +257,11 @@ def invariants() -> list[Expectation]:
     """One for each invariant, over a `measure_frame`."""
     return [
         Expectation(
-            f"compaction_keeps_{one.value.replace(' ', '_')}", "ExpectColumnPairValuesToBeEqual",
+            f"compaction_keeps_{one.value.replace(' ', '_')}",
+            "ExpectColumnPairValuesToBeEqual",
             dict(zip(("column_A", "column_B"), _sides(one), strict=True)),
-            f"What the output holds is what the inputs held: {one.value}.")
+            f"What the output holds is what the inputs held: {one.value}.",
+        )
         for one in Invariant
     ]
 
@@ -222,11 +277,18 @@ def measure_frame(found: Sequence[Measure]) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    return pd.DataFrame([
-        {"measure": one.what,
-         **dict.fromkeys(name for other in Invariant for name in _sides(other)),
-         **dict(zip(_sides(one.invariant), map(_told, (one.expected, one.actual)), strict=True))}
-        for one in found])
+    return pd.DataFrame(
+        [
+            {
+                "measure": one.what,
+                **dict.fromkeys(name for other in Invariant for name in _sides(other)),
+                **dict(
+                    zip(_sides(one.invariant), map(_told, (one.expected, one.actual)), strict=True)
+                ),
+            }
+            for one in found
+        ]
+    )
 
 
 def _told(value: int | None) -> str:

@@ -26,14 +26,22 @@ Inputs: TypeAlias = Mapping[str, TableInput | Upstream]
 
 
 def acid_asset(
-    *, table: TableDeclaration | str, write_mode: WriteMode = "overwrite",
-    key: Sequence[str] = (), partition_expr: PartitionText | None = None,
-    expectations: Sequence[Expectation] = (), checks: Sequence[Expectation] = (),
-    recheck: Recheck | None = None, schema_mode: SchemaMode = "error", ins: Inputs | None = None,
+    *,
+    table: TableDeclaration | str,
+    write_mode: WriteMode = "overwrite",
+    key: Sequence[str] = (),
+    partition_expr: PartitionText | None = None,
+    expectations: Sequence[Expectation] = (),
+    checks: Sequence[Expectation] = (),
+    recheck: Recheck | None = None,
+    schema_mode: SchemaMode = "error",
+    ins: Inputs | None = None,
     retry_policy: dg.RetryPolicy | None = RETRY,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
-    backfill_policy: dg.BackfillPolicy | None = None, pool: str | None = None,
-    op_tags: Mapping[str, Any] | None = None, **spec: Any,
+    backfill_policy: dg.BackfillPolicy | None = None,
+    pool: str | None = None,
+    op_tags: Mapping[str, Any] | None = None,
+    **spec: Any,
 ) -> Callable[[Body], dg.AssetsDefinition]:
     """The decorated function fills `table`; the asset of table `db.t` is `db/t`.
 
@@ -54,22 +62,37 @@ def acid_asset(
 
     Raises InvalidDefinition, when the module is loaded, for what can't be honoured.
     """
-    out = AcidOut(table, write_mode, key, partition_expr, expectations, checks, schema_mode,
-                  recheck, spec)
+    out = AcidOut(
+        table, write_mode, key, partition_expr, expectations, checks, schema_mode, recheck, spec
+    )
 
     def decorate(body: Body) -> dg.AssetsDefinition:
-        return _asset(body, [out], "__".join(out.asset_key.path), ins, retry_policy,
-                      partitions_def, backfill_policy, pool=pool, op_tags=op_tags,
-                      can_subset=bool(expectations or checks) and bool(recheck or not checks))
+        return _asset(
+            body,
+            [out],
+            "__".join(out.asset_key.path),
+            ins,
+            retry_policy,
+            partitions_def,
+            backfill_policy,
+            pool=pool,
+            op_tags=op_tags,
+            can_subset=bool(expectations or checks) and bool(recheck or not checks),
+        )
 
     return decorate
 
 
 def acid_multi_asset(
-    *, outs: Sequence[AcidOut], name: str | None = None, can_subset: bool = False,
-    ins: Inputs | None = None, retry_policy: dg.RetryPolicy | None = RETRY,
+    *,
+    outs: Sequence[AcidOut],
+    name: str | None = None,
+    can_subset: bool = False,
+    ins: Inputs | None = None,
+    retry_policy: dg.RetryPolicy | None = RETRY,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
-    backfill_policy: dg.BackfillPolicy | None = None, pool: str | None = None,
+    backfill_policy: dg.BackfillPolicy | None = None,
+    pool: str | None = None,
     op_tags: Mapping[str, Any] | None = None,
 ) -> Callable[[Body], dg.AssetsDefinition]:
     """As acid_asset for several tables, which commit together or not at all.
@@ -83,28 +106,48 @@ def acid_multi_asset(
         raise InvalidDefinition(f"outs needs each table once; twice: {', '.join(twice) or 'none'}")
 
     def decorate(body: Body) -> dg.AssetsDefinition:
-        return _asset(body, outs, name or body.__name__, ins, retry_policy, partitions_def,
-                      backfill_policy, pool=pool, op_tags=op_tags, can_subset=can_subset)
+        return _asset(
+            body,
+            outs,
+            name or body.__name__,
+            ins,
+            retry_policy,
+            partitions_def,
+            backfill_policy,
+            pool=pool,
+            op_tags=op_tags,
+            can_subset=can_subset,
+        )
 
     return decorate
 
 
 def _asset(
-    body: Body, outs: Sequence[AcidOut], name: str, ins: Inputs | None,
-    retry_policy: dg.RetryPolicy | None, partitions_def: dg.PartitionsDefinition[str] | None,
-    backfill_policy: dg.BackfillPolicy | None, **options: Any,
+    body: Body,
+    outs: Sequence[AcidOut],
+    name: str,
+    ins: Inputs | None,
+    retry_policy: dg.RetryPolicy | None,
+    partitions_def: dg.PartitionsDefinition[str] | None,
+    backfill_policy: dg.BackfillPolicy | None,
+    **options: Any,
 ) -> dg.AssetsDefinition:
     parameters = _Parameters.of(body, ins, outs[0].declaration.database)
-    planned = [Planned(one, one.partitioning(partitions_def, parameters.txn), parameters.txn)
-               for one in outs]
+    planned = [
+        Planned(one, one.partitioning(partitions_def, parameters.txn), parameters.txn)
+        for one in outs
+    ]
     deps = [one.dep for one in parameters.tables.values()]
     told = inspect.getdoc(body)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy, which the user chose
         return dg.multi_asset(
-            specs=[one.asset_spec(deps, told) for one in outs], name=name,
+            specs=[one.asset_spec(deps, told) for one in outs],
+            name=name,
             check_specs=[spec for one in outs for spec in one.check_specs()],
-            partitions_def=partitions_def, backfill_policy=backfill_policy, **options,
+            partitions_def=partitions_def,
+            backfill_policy=backfill_policy,
+            **options,
         )(_step(body, parameters, planned, retry_policy))
 
 
@@ -121,16 +164,22 @@ class _Parameters:
 
     @classmethod
     def of(cls, body: Body, ins: Inputs | None, database: str) -> _Parameters:
-        hints = {name: _hint(body, name, one.annotation)
-                 for name, one in inspect.signature(body).parameters.items()}
+        hints = {
+            name: _hint(body, name, one.annotation)
+            for name, one in inspect.signature(body).parameters.items()
+        }
         # Dagster wants the resolved annotation, whatever the body's module postpones.
-        every = {name: one.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-                 for name, one in inspect.signature(body).parameters.items()}
+        every = {
+            name: one.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, one in inspect.signature(body).parameters.items()
+        }
         own = {name: one for name, one in every.items() if name not in ("context", "txn")}
-        passed = {name: one for name, one in own.items()
-                  if name == "config" or _is_resource(hints[name])}
-        tables = inputs_of([name for name in own if name not in passed], ins, database,
-                           body.__name__)
+        passed = {
+            name: one for name, one in own.items() if name == "config" or _is_resource(hints[name])
+        }
+        tables = inputs_of(
+            [name for name in own if name not in passed], ins, database, body.__name__
+        )
         return cls("context" in every, "txn" in every, passed, tables, hints)
 
 
@@ -141,8 +190,9 @@ def _hint(body: Body, name: str, annotation: object) -> object:
         return annotation
     one = types.SimpleNamespace(__annotations__={name: annotation})
     try:
-        return get_type_hints(one, globalns=getattr(body, "__globals__", {}),
-                              include_extras=True)[name]
+        return get_type_hints(one, globalns=getattr(body, "__globals__", {}), include_extras=True)[
+            name
+        ]
     except NameError:
         return None
 
@@ -155,7 +205,9 @@ def _is_resource(hint: object) -> bool:
 
 
 def _step(
-    body: Body, parameters: _Parameters, planned: Sequence[Planned],
+    body: Body,
+    parameters: _Parameters,
+    planned: Sequence[Planned],
     retry_policy: dg.RetryPolicy | None,
 ) -> Callable[..., Iterator[Result]]:
     """The function that Dagster runs; its signature asks for what the body and we need."""
@@ -181,13 +233,17 @@ def _step(
 
     ours = {
         name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=resource)
-        for name, resource in (("warehouse", dg.ResourceParam[WarehouseAccess]),
-                               ("spark", dg.ResourceParam[SparkAccess]))
+        for name, resource in (
+            ("warehouse", dg.ResourceParam[WarehouseAccess]),
+            ("spark", dg.ResourceParam[SparkAccess]),
+        )
     }
-    first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                              annotation=dg.AssetExecutionContext)
+    first = inspect.Parameter(
+        "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=dg.AssetExecutionContext
+    )
     compute.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [first, *{**ours, **parameters.passed}.values()])
+        [first, *{**ours, **parameters.passed}.values()]
+    )
     compute.__name__, compute.__doc__ = body.__name__, body.__doc__
     compute.__module__, compute.__qualname__ = body.__module__, body.__qualname__
     return compute

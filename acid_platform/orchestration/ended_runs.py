@@ -21,7 +21,8 @@ from acid_platform.warehouse import Warehouse
 
 @dg.run_failure_sensor(
     minimum_interval_seconds=5,
-    description="Aborts what a failed run left open, and frees the compactions it had taken.")
+    description="Aborts what a failed run left open, and frees the compactions it had taken.",
+)
 def abort_failed_runs(
     context: dg.RunFailureSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
 ) -> dg.SkipReason | None:
@@ -29,17 +30,17 @@ def abort_failed_runs(
 
 
 @dg.run_status_sensor(
-    run_status=dg.DagsterRunStatus.CANCELED, minimum_interval_seconds=5,
-    description="Aborts what a canceled run left open, and frees the compactions it had taken.")
+    run_status=dg.DagsterRunStatus.CANCELED,
+    minimum_interval_seconds=5,
+    description="Aborts what a canceled run left open, and frees the compactions it had taken.",
+)
 def abort_canceled_runs(
     context: dg.RunStatusSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
 ) -> dg.SkipReason | None:
     return _abort(context, warehouse)
 
 
-def _abort(
-    context: dg.RunStatusSensorContext, warehouse: WarehouseAccess
-) -> dg.SkipReason | None:
+def _abort(context: dg.RunStatusSensorContext, warehouse: WarehouseAccess) -> dg.SkipReason | None:
     run = context.dagster_run
     with warehouse.open() as opened:
         ended = abort_run(opened, run.run_id, f"run {run.run_id} is {run.status.value}")
@@ -58,8 +59,11 @@ def abort_run(warehouse: Warehouse, run_id: str, reason: str) -> str:
     """
     metastore = warehouse.metastore
     revoked = metastore.revoke_workers(worker_prefix(run_id))
-    left = [row["txnid"] for row in metastore.transactions()
-            if row["run_id"] == run_id and row["state"] == "OPEN"]
+    left = [
+        row["txnid"]
+        for row in metastore.transactions()
+        if row["run_id"] == run_id and row["state"] == "OPEN"
+    ]
     told = [f"compactions {revoked} are initiated again"] if revoked else []
     if left:
         told.append(f"{metastore.abort_transactions(left, reason)} transactions: {left}")
@@ -82,7 +86,8 @@ class Silent:
 
 @dg.sensor(
     minimum_interval_seconds=15,
-    description="Fails runs that count as going on, but whose process has fallen silent.")
+    description="Fails runs that count as going on, but whose process has fallen silent.",
+)
 def fail_lost_runs(
     context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
 ) -> dg.SkipReason:
@@ -93,19 +98,26 @@ def fail_lost_runs(
     process learns of the abort by its next heartbeat and tells the run (materialize); it gets
     twice that time.
     """
-    runs = {one.run_id: one for one in context.instance.get_runs(
-        dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))}
+    runs = {
+        one.run_id: one
+        for one in context.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
+    }
     if not runs:
         return dg.SkipReason("no run is going on")
     with warehouse.open() as opened:
         patience = 2 * Settings.of(opened.metastore.settings()).heartbeat_interval
         silent = list(silent_runs(opened.metastore, runs))
     now = SystemClock().now_ms()
-    lost = [one for one in silent
-            if now - one.at > patience and _last_word(context.instance, one.run_id) < one.at]
+    lost = [
+        one
+        for one in silent
+        if now - one.at > patience and _last_word(context.instance, one.run_id) < one.at
+    ]
     for one in lost:
-        told = (f"transaction {one.txn_id} of this run was aborted, {one.reason}, and nothing was"
-                " heard of the run since: its process has ended, or hangs; launch it again")
+        told = (
+            f"transaction {one.txn_id} of this run was aborted, {one.reason}, and nothing was"
+            " heard of the run since: its process has ended, or hangs; launch it again"
+        )
         context.log.info(f"run {one.run_id}: {told}")
         context.instance.report_run_failed(runs[one.run_id], told)
     if lost:
@@ -122,7 +134,8 @@ def silent_runs(metastore: Metastore, run_ids: Collection[str]) -> Iterator[Sile
     listed = ", ".join(f"'{one}'" for one in sorted(mute))
     _, rows = metastore.query(
         f"SELECT run_id, txn_id, ended, reason FROM txns WHERE run_id IN ({listed})"
-        " QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY ended DESC, txn_id DESC) = 1")
+        " QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY ended DESC, txn_id DESC) = 1"
+    )
     for run_id, txn_id, ended, reason in rows:
         if reason.startswith(NO_HEARTBEAT):
             yield Silent(run_id, txn_id, ended, reason)

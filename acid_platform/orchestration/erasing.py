@@ -45,12 +45,13 @@ class Progress:
 
 @dg.op(out=_OUT, description="Deletes the rows that are visible, in one transaction.")
 def delete_rows(
-    context: dg.OpExecutionContext, config: ErasureConfig,
-    warehouse: dg.ResourceParam[WarehouseAccess], spark: dg.ResourceParam[SparkAccess],
+    context: dg.OpExecutionContext,
+    config: ErasureConfig,
+    warehouse: dg.ResourceParam[WarehouseAccess],
+    spark: dg.ResourceParam[SparkAccess],
 ) -> Progress:
     with warehouse.open(context.run_id) as opened:
-        request = ErasureRequest.of(
-            opened.metastore, config.table, config.where, config.partition)
+        request = ErasureRequest.of(opened.metastore, config.table, config.where, config.partition)
         visible = opened.table(request.table).count(request.condition)
     context.instance.add_run_tags(context.run_id, {TABLE_TAG: request.table})
     context.log.info(f"{visible} rows of {request.table} are visible")
@@ -60,11 +61,16 @@ def delete_rows(
         return Progress(request, opened.table(request.table).delete(request.condition))
 
 
-@dg.op(out=_OUT, pool=POOL,
-       description="Major compactions of the partitions whose files still hold such rows.")
+@dg.op(
+    out=_OUT,
+    pool=POOL,
+    description="Major compactions of the partitions whose files still hold such rows.",
+)
 def compact_files(
-    context: dg.OpExecutionContext, deleted: Progress,
-    warehouse: dg.ResourceParam[WarehouseAccess], spark: dg.ResourceParam[SparkAccess],
+    context: dg.OpExecutionContext,
+    deleted: Progress,
+    warehouse: dg.ResourceParam[WarehouseAccess],
+    spark: dg.ResourceParam[SparkAccess],
 ) -> Progress:
     with warehouse.open(context.run_id) as opened:
         waiting = erasure.queue(opened.metastore, deleted.request)
@@ -79,22 +85,26 @@ def compact_files(
 
 @dg.op(description="Runs the Cleaner, then reads every file of the table.")
 def clean_and_prove(
-    context: dg.OpExecutionContext, rewritten: Progress,
+    context: dg.OpExecutionContext,
+    rewritten: Progress,
     warehouse: dg.ResourceParam[WarehouseAccess],
 ) -> None:
     with warehouse.open(context.run_id) as opened:
         removed = erasure.clean(opened.metastore, rewritten.request)
         for line in removed:
             context.log.info(f"removed {line}")
-        result = erasure.prove(opened.metastore, rewritten.request, rewritten.deleted,
-                               rewritten.outcomes, removed)
+        result = erasure.prove(
+            opened.metastore, rewritten.request, rewritten.deleted, rewritten.outcomes, removed
+        )
         if recorded := context.run.tags.get(REQUEST_TAG):
             erasure.answer(opened.metastore, int(recorded), result, context.run_id)
     metadata: dict[str, dg.MetadataValue] = {
-        name: dg.MetadataValue.int(value) for name, value in result.counts.items()}
+        name: dg.MetadataValue.int(value) for name, value in result.counts.items()
+    }
     if result.remaining:
         metadata["what holds them"] = dg.MetadataValue.md(
-            "\n".join(f"- {line}" for line in result.reasons()))
+            "\n".join(f"- {line}" for line in result.reasons())
+        )
     # The asset's page and the run tell it; no materialization: nothing downstream has to start.
     context.log_event(dg.AssetObservation(asset_key(result.request.table), metadata=metadata))
     if not result.erased:

@@ -64,19 +64,26 @@ class TableInput:
         """The predicate for the partitions that Dagster maps to the run's."""
         upstream = context.job_def.asset_layer.get(self.key)
         text = upstream.metadata.get("partition_expr")
-        if not (context.has_partition_key or context.has_partition_key_range) or not text \
-                or upstream.partitions_def is None:
+        if (
+            not (context.has_partition_key or context.has_partition_key_range)
+            or not text
+            or upstream.partitions_def is None
+        ):
             return None
-        [name] = [name for name, key in context.assets_def.keys_by_input_name.items()
-                  if key == self.key]
+        [name] = [
+            name for name, key in context.assets_def.keys_by_input_name.items() if key == self.key
+        ]
         expr = PartitionExpr.parse(
-            text, upstream.partitions_def, table.partition_columns, table.name)
+            text, upstream.partitions_def, table.partition_columns, table.name
+        )
         keys = context.asset_partition_keys_for_input(name)
         return expr.scope(keys).where if keys else "false"
 
 
 def inputs_of(
-    names: Sequence[str], given: Mapping[str, TableInput | Upstream] | None, database: str,
+    names: Sequence[str],
+    given: Mapping[str, TableInput | Upstream] | None,
+    database: str,
     body: str,
 ) -> dict[str, TableInput]:
     """The upstream table of each parameter: as `ins` says, else the table of its name in the same
@@ -84,7 +91,9 @@ def inputs_of(
     named = dict(given or {})
     if unknown := set(named) - set(names):
         raise InvalidDefinition(
-            f"{body} has no parameter {', '.join(sorted(unknown))} that ins names")
+            f"{body} has no parameter {', '.join(sorted(unknown))} that ins names"
+        )
     found = {name: named.get(name, f"{database}.{name}") for name in names}
-    return {name: one if isinstance(one, TableInput) else TableInput(one)
-            for name, one in found.items()}
+    return {
+        name: one if isinstance(one, TableInput) else TableInput(one) for name, one in found.items()
+    }

@@ -32,7 +32,8 @@ from acid_platform.warehouse import Warehouse
 Result: TypeAlias = dg.AssetCheckResult | dg.MaterializeResult[None]
 
 RETRY = dg.RetryPolicy(
-    max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+    max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
+)
 """Of Transient errors, such as a WriteConflict: the step begins again with a fresh snapshot."""
 
 
@@ -63,13 +64,17 @@ class _Written:
     def tell(self, selected: frozenset[dg.AssetCheckKey]) -> None:
         """Makes the check results, of which one that can't be told has to stop the commit."""
         key = self.planned.out.asset_key
-        self.results = tuple(one.result(key) for one in self.findings
-                             if dg.AssetCheckKey(key, one.name) in selected)
+        self.results = tuple(
+            one.result(key) for one in self.findings if dg.AssetCheckKey(key, one.name) in selected
+        )
 
 
 def materialize(
-    context: dg.AssetExecutionContext, warehouse: Warehouse, planned: Sequence[Planned],
-    produce: Callable[[Transaction], object], retry_policy: dg.RetryPolicy | None = RETRY,
+    context: dg.AssetExecutionContext,
+    warehouse: Warehouse,
+    planned: Sequence[Planned],
+    produce: Callable[[Transaction], object],
+    retry_policy: dg.RetryPolicy | None = RETRY,
 ) -> Iterator[Result]:
     """Check results, then a materialization for each table whose transaction was committed.
 
@@ -108,7 +113,8 @@ def _checked_alone(
         if out.recheck is None:
             raise InvalidDefinition(
                 f"{', '.join(found_by_body)} of {out.name} is found by the body that writes the"
-                " table: materialize the asset, or say by recheck= how it is found without it")
+                " table: materialize the asset, or say by recheck= how it is found without it"
+            )
         done.findings.extend(out.recheck(context, warehouse.table(out.name)))
         _require_findings(out, done.findings, found_by_body)
     done.tell(frozenset(chosen))
@@ -119,19 +125,21 @@ def _has_partitions(context: dg.AssetExecutionContext) -> bool:
     return bool(context.has_partition_key or context.has_partition_key_range)
 
 
-def _require_findings(
-    out: AcidOut, findings: Sequence[Finding], names: Sequence[str]
-) -> None:
+def _require_findings(out: AcidOut, findings: Sequence[Finding], names: Sequence[str]) -> None:
     """Raises CheckErrored."""
     if missing := sorted(set(names) - {finding.name for finding in findings}):
         raise CheckErrored(
             f"recheck of {out.name} has to return a Finding for each of its checks, and returned"
-            f" none for {', '.join(missing)}")
+            f" none for {', '.join(missing)}"
+        )
 
 
 def _in_one_transaction(
-    context: dg.AssetExecutionContext, warehouse: Warehouse, planned: Sequence[Planned],
-    wanted: Sequence[Planned], produce: Callable[[Transaction], object],
+    context: dg.AssetExecutionContext,
+    warehouse: Warehouse,
+    planned: Sequence[Planned],
+    wanted: Sequence[Planned],
+    produce: Callable[[Transaction], object],
     retry_policy: dg.RetryPolicy | None,
 ) -> Iterator[Result]:
     selected = frozenset(context.selected_asset_check_keys)
@@ -139,8 +147,11 @@ def _in_one_transaction(
         for plan in wanted:
             ensure_table(warehouse, plan.out)
         txn = warehouse.transaction()
-    txn.when_lost(lambda reason: context.log.warning(
-        f"{reason}: nothing that this attempt writes will be committed"))
+    txn.when_lost(
+        lambda reason: context.log.warning(
+            f"{reason}: nothing that this attempt writes will be committed"
+        )
+    )
     written: list[_Written] = []
     try:
         with retried(context, retry_policy), txn:
@@ -152,12 +163,17 @@ def _in_one_transaction(
                 _take(warehouse, txn, done, produced.get(plan.out.name))
                 _check(txn, done)
                 done.tell(selected)
-            if broken := [(done.planned.out.name, one) for done in written
-                          for one in done.findings if one.blocks]:
+            if broken := [
+                (done.planned.out.name, one)
+                for done in written
+                for one in done.findings
+                if one.blocks
+            ]:
                 raise ChecksFailed(" and ".join(f"{one.name} of {table}" for table, one in broken))
             for done in written:
                 done.uncommitted = Uncommitted.of(
-                    warehouse, txn, done.planned.out.name, context.run.run_id)
+                    warehouse, txn, done.planned.out.name, context.run.run_id
+                )
     except ChecksFailed as failed:
         for done in written:
             yield from done.results
@@ -166,9 +182,13 @@ def _in_one_transaction(
             " look at the checks of this run, then materialize again",
             metadata={
                 "transaction": txn.id,
-                "data docs": dg.MetadataValue.md("\n\n".join(
-                    f"## {done.planned.out.name}\n\n{data_docs(done.findings)}"
-                    for done in written if done.findings)),
+                "data docs": dg.MetadataValue.md(
+                    "\n\n".join(
+                        f"## {done.planned.out.name}\n\n{data_docs(done.findings)}"
+                        for done in written
+                        if done.findings
+                    )
+                ),
             },
             allow_retries=False,
         ) from None
@@ -191,10 +211,12 @@ def _by_table(produced: object, planned: Sequence[Planned]) -> Mapping[str, Any]
     else:
         raise InvalidDefinition(
             f"the body returned {type(produced).__name__}; it fills {', '.join(sorted(names))}, so"
-            " it has to return a mapping from table name to rows")
+            " it has to return a mapping from table name to rows"
+        )
     if unknown := set(by_table) - names:
         raise InvalidDefinition(
-            f"the body returned rows for {', '.join(sorted(unknown))}, which is none of its tables")
+            f"the body returned rows for {', '.join(sorted(unknown))}, which is none of its tables"
+        )
     return by_table
 
 
@@ -206,7 +228,8 @@ def _refuse_unselected(
     if written := sorted(left_out & {one.table for one in txn.reports}):
         raise InvalidDefinition(
             f"the body wrote {', '.join(written)}, which this run does not materialize: look at"
-            " context.selected_asset_keys, or leave can_subset out")
+            " context.selected_asset_keys, or leave can_subset out"
+        )
 
 
 def _take(warehouse: Warehouse, txn: Transaction, done: _Written, given: Any) -> None:
@@ -215,11 +238,13 @@ def _take(warehouse: Warehouse, txn: Transaction, done: _Written, given: Any) ->
     if given is None and not driven:
         raise InvalidDefinition(
             f"the body returned nothing for {out.name}: return rows (an empty list for none), or"
-            " take the parameter txn and write")
+            " take the parameter txn and write"
+        )
     if driven and isinstance(given, Sequence) and not given:
         raise InvalidDefinition(
             f"the body took txn and returned an empty list for {out.name}, which may mean no rows"
-            " or no findings: return None, or a frame without rows")
+            " or no findings: return None, or a frame without rows"
+        )
     if isinstance(given, Sequence) and given and all(isinstance(one, Finding) for one in given):
         done.findings.extend(given)
     elif given is not None:
@@ -233,16 +258,15 @@ def _check(txn: Transaction, done: _Written) -> None:
     if named != {one.name for one in out.checks}:
         raise CheckErrored(
             f"the body of {out.name} has to return a Finding for each of its checks"
-            f" {sorted(one.name for one in out.checks)}, and returned {sorted(named)}")
+            f" {sorted(one.name for one in out.checks)}, and returned {sorted(named)}"
+        )
     if out.expectations:
         frame = txn.table(out.name).read(where=done.scope.where if done.scope else None)
         done.findings.extend(evaluate(frame, out.expectations, out.key))
 
 
 @contextmanager
-def retried(
-    context: dg.AssetExecutionContext, policy: dg.RetryPolicy | None
-) -> Iterator[None]:
+def retried(context: dg.AssetExecutionContext, policy: dg.RetryPolicy | None) -> Iterator[None]:
     """Transient errors of the block become dg.RetryRequested while the policy allows another
     attempt; OutcomeUnknown never does. Nothing may be committed when the block raises."""
     try:
@@ -255,7 +279,8 @@ def retried(
             raise
         context.log.warning(
             f"nothing was committed ({type(error).__name__}: {error}); attempt {attempt} of"
-            f" {policy.max_retries} begins again with a fresh snapshot")
+            f" {policy.max_retries} begins again with a fresh snapshot"
+        )
         seconds = max(0, policy.calculate_delay(attempt))
         raise dg.RetryRequested(policy.max_retries, seconds) from error
 
@@ -276,6 +301,6 @@ def _result(
         return dg.MaterializeResult(asset_key=key, metadata=ours.metadata(), data_version=version)
     for partition_key, rows in committed.rows_by_key(done.scope).items():
         context.add_asset_metadata(
-            {"dagster/partition_row_count": rows}, key, partition_key=partition_key)
-    return dg.MaterializeResult(
-        asset_key=key, metadata=committed.metadata(), data_version=version)
+            {"dagster/partition_row_count": rows}, key, partition_key=partition_key
+        )
+    return dg.MaterializeResult(asset_key=key, metadata=committed.metadata(), data_version=version)

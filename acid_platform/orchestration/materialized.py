@@ -46,19 +46,32 @@ class Uncommitted:
         reports = tuple(one for one in txn.reports if one.table == table)
         entities = warehouse.metastore.entities(table)
         previous = TableStats.of(entities, table).write_id
-        hidden = [TableStats.of(entities, table, one)
-                  for one in {one.partition for one in reports if one.overwrite}]
+        hidden = [
+            TableStats.of(entities, table, one)
+            for one in {one.partition for one in reports if one.overwrite}
+        ]
         replaced = sum(one.rows for one in hidden) if all(one.counted for one in hidden) else None
-        return cls(table, txn.id, run_id, previous, txn.write_ids.get(table, previous),
-                   txn.row_counts(table), reports, replaced)
+        return cls(
+            table,
+            txn.id,
+            run_id,
+            previous,
+            txn.write_ids.get(table, previous),
+            txn.row_counts(table),
+            reports,
+            replaced,
+        )
 
     @property
     def difference(self) -> Difference | None:
         if self.replaced is None:
             return None
         count = self.counts.get
-        return Difference(count("inserted", 0) + count("overwritten", 0), count("updated", 0),
-                          count("deleted", 0) + self.replaced)
+        return Difference(
+            count("inserted", 0) + count("overwritten", 0),
+            count("updated", 0),
+            count("deleted", 0) + self.replaced,
+        )
 
     def metadata(self) -> dict[str, dg.MetadataValue]:
         """Ids, rows by operation, the difference to the write id before."""
@@ -74,12 +87,16 @@ class Uncommitted:
         if change := self.difference:
             told["difference to the previous write id"] = dg.MetadataValue.md(
                 f"{change.inserted:,} inserted, {change.updated:,} updated,"
-                f" {change.deleted:,} deleted")
+                f" {change.deleted:,} deleted"
+            )
         return told
 
     def committed(self, warehouse: Warehouse) -> Materialized:
-        return Materialized(self, warehouse.metastore.table(self.table),
-                            tuple(warehouse.metastore.entities(self.table)))
+        return Materialized(
+            self,
+            warehouse.metastore.table(self.table),
+            tuple(warehouse.metastore.entities(self.table)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +112,10 @@ class Materialized:
         if scope is None:
             return {}
         names = [one.partition for one in self.entities if one.partition]
-        return {key: sum(self._stats(name).rows for name in scope.of_key(key, names))
-                for key in scope.values}
+        return {
+            key: sum(self._stats(name).rows for name in scope.of_key(key, names))
+            for key in scope.values
+        }
 
     def metadata(self) -> dict[str, dg.MetadataValue]:
         """What the transaction did, and the table's directories and schema."""
@@ -108,9 +127,19 @@ class Materialized:
 
     def _partitions(self) -> list[dg.TableRecord]:
         names = sorted({one.partition for one in self.written.reports if one.partition})
-        return [dg.TableRecord({"partition": name, "rows": stats.rows, "bytes": stats.bytes,
-                                "deltas": stats.deltas, "delete_deltas": stats.delete_deltas})
-                for name in names[:MOST_PARTITIONS] for stats in (self._stats(name),)]
+        return [
+            dg.TableRecord(
+                {
+                    "partition": name,
+                    "rows": stats.rows,
+                    "bytes": stats.bytes,
+                    "deltas": stats.deltas,
+                    "delete_deltas": stats.delete_deltas,
+                }
+            )
+            for name in names[:MOST_PARTITIONS]
+            for stats in (self._stats(name),)
+        ]
 
     def _stats(self, partition: str) -> TableStats:
         return TableStats.of(self.entities, self.written.table, partition)

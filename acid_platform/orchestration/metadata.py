@@ -45,10 +45,14 @@ class TableDeclaration:
     def metadata(self) -> dict[str, object]:
         """What is known of the table before its first materialization."""
         known: dict[str, object] = {
-            "dagster/table_name": self.name, "dagster/storage_kind": STORAGE_KIND}
+            "dagster/table_name": self.name,
+            "dagster/storage_kind": STORAGE_KIND,
+        }
         if self.columns is not None:
-            own, keys = ([(one.name, str(one.type)) for one in parse_columns(text)] if text else []
-                         for text in (self.columns, ", ".join(self.partitioned_by)))
+            own, keys = (
+                [(one.name, str(one.type)) for one in parse_columns(text)] if text else []
+                for text in (self.columns, ", ".join(self.partitioned_by))
+            )
             known["dagster/column_schema"] = _schema(own, keys)
         return known
 
@@ -81,10 +85,12 @@ class TableStats:
         cls, entities: Iterable[EntityState], table: str, partition: str | None = None
     ) -> TableStats:
         """Of a table, or of one partition of it."""
-        chosen = [one for one in entities
-                  if one.table == table and partition in (None, one.partition)]
-        live = [directory for one in chosen for directory in one.directories
-                if not directory.obsolete]
+        chosen = [
+            one for one in entities if one.table == table and partition in (None, one.partition)
+        ]
+        live = [
+            directory for one in chosen for directory in one.directories if not directory.obsolete
+        ]
         return cls(
             rows=sum(-one.rows if one.deletes else one.rows for one in live),
             bytes=sum(one.bytes for one in live),
@@ -116,7 +122,8 @@ def table_metadata(record: TableRecord, stats: TableStats) -> dict[str, dg.Metad
         "dagster/uri": dg.MetadataValue.text(record.location),
         "dagster/row_count": dg.MetadataValue.int(stats.rows),
         "dagster/column_schema": dg.MetadataValue.table_schema(
-            _schema(record.columns, record.partition_columns)),
+            _schema(record.columns, record.partition_columns)
+        ),
         **stats.metadata(),
     }
 
@@ -125,6 +132,8 @@ def _schema(
     columns: Sequence[tuple[str, str]], partition_columns: Sequence[tuple[str, str]]
 ) -> dg.TableSchema:
     own = [dg.TableColumn(name, kind) for name, kind in columns]
-    keys = [dg.TableColumn(name, kind, tags={"partition_column": ""})
-            for name, kind in partition_columns]
+    keys = [
+        dg.TableColumn(name, kind, tags={"partition_column": ""})
+        for name, kind in partition_columns
+    ]
     return dg.TableSchema(columns=[*own, *keys])

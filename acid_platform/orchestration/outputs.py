@@ -45,11 +45,14 @@ class AcidOut:
     """More arguments of dg.AssetSpec: description, deps, group_name, code_version, …"""
 
     def __post_init__(self) -> None:
-        self._refuse(self.write_mode not in get_args(WriteMode),
-                     f"write_mode {self.write_mode!r}; choose one of"
-                     f" {', '.join(get_args(WriteMode))}")
-        self._refuse(self.schema_mode not in get_args(SchemaMode),
-                     f"schema_mode {self.schema_mode!r}; choose error or add")
+        self._refuse(
+            self.write_mode not in get_args(WriteMode),
+            f"write_mode {self.write_mode!r}; choose one of {', '.join(get_args(WriteMode))}",
+        )
+        self._refuse(
+            self.schema_mode not in get_args(SchemaMode),
+            f"schema_mode {self.schema_mode!r}; choose error or add",
+        )
         self._refuse(isinstance(self.key, str), f"key has to be a list: [{self.key!r}]")
         by_key = self.write_mode in ("upsert", "delete+insert")
         self._refuse(by_key and not self.key, f"write_mode {self.write_mode} needs key=[…]")
@@ -57,15 +60,18 @@ class AcidOut:
         names = [one.name for one in (*self.expectations, *self.checks)]
         twice = {name for name in names if names.count(name) > 1}
         self._refuse(bool(twice), f"two checks are called {', '.join(sorted(twice))}")
-        self._refuse(self.recheck is not None and not self.checks,
-                     "recheck finds the checks= of the body, and there are none")
+        self._refuse(
+            self.recheck is not None and not self.checks,
+            "recheck finds the checks= of the body, and there are none",
+        )
         if self.declaration.columns is not None:
             declared = {one.name for one in parse_columns(self.declaration.columns)}
             self._check_key(declared)
             if self.schema_mode == "error":
                 partition = {one.name for one in self.partition_columns}
-                require_columns(self.expectations, declared | partition,
-                                f"asset of {self.declaration.name}")
+                require_columns(
+                    self.expectations, declared | partition, f"asset of {self.declaration.name}"
+                )
 
     def _check_key(self, columns: set[str]) -> None:
         partition = {one.name for one in self.partition_columns}
@@ -73,9 +79,11 @@ class AcidOut:
         unknown = key - columns - partition
         self._refuse(bool(unknown), f"key column {', '.join(sorted(unknown))} is not in the table")
         left = partition - key
-        self._refuse(self.write_mode == "upsert" and bool(left),
-                     "an upsert can't move a row to another partition: put"
-                     f" {', '.join(sorted(left))} into the key, or use delete+insert")
+        self._refuse(
+            self.write_mode == "upsert" and bool(left),
+            "an upsert can't move a row to another partition: put"
+            f" {', '.join(sorted(left))} into the key, or use delete+insert",
+        )
 
     def _refuse(self, wrong: bool, why: str) -> None:
         if wrong:
@@ -84,8 +92,9 @@ class AcidOut:
     @property
     def declaration(self) -> TableDeclaration:
         """A name alone is a table whose columns are those of the first rows."""
-        return self.table if isinstance(self.table, TableDeclaration) \
-            else TableDeclaration(self.table)
+        return (
+            self.table if isinstance(self.table, TableDeclaration) else TableDeclaration(self.table)
+        )
 
     @property
     def name(self) -> str:
@@ -105,28 +114,34 @@ class AcidOut:
     ) -> PartitionExpr | None:
         """Raises InvalidDefinition when the asset's partitions don't map to the table's."""
         if definition is None:
-            self._refuse(self.partition_expr is not None,
-                         "partition_expr needs partitions_def: the asset is not partitioned")
+            self._refuse(
+                self.partition_expr is not None,
+                "partition_expr needs partitions_def: the asset is not partitioned",
+            )
             return None
         if self.partition_expr is None:
             self._refuse(
                 self.write_mode == "overwrite" and not drives_itself,
                 "it is partitioned, so say by partition_expr which partition of the table a run"
-                " replaces, as in partition_expr='day', or let the body take txn")
+                " replaces, as in partition_expr='day', or let the body take txn",
+            )
             return None
         return PartitionExpr.parse(
-            self.partition_expr, definition, self.partition_columns, self.name)
+            self.partition_expr, definition, self.partition_columns, self.name
+        )
 
-    def asset_spec(
-        self, deps: Sequence[dg.AssetDep], description: str | None
-    ) -> dg.AssetSpec:
+    def asset_spec(self, deps: Sequence[dg.AssetDep], description: str | None) -> dg.AssetSpec:
         given = {"kinds": {"orc"}, "description": description, **self.spec}
         metadata = {**self.declaration.metadata, **given.pop("metadata", {})}
         if self.partition_expr is not None:
-            metadata["partition_expr"] = self.partition_expr if isinstance(
-                self.partition_expr, str) else dict(self.partition_expr)
+            metadata["partition_expr"] = (
+                self.partition_expr
+                if isinstance(self.partition_expr, str)
+                else dict(self.partition_expr)
+            )
         return dg.AssetSpec(
-            self.asset_key, deps=[*given.pop("deps", ()), *deps], metadata=metadata, **given)
+            self.asset_key, deps=[*given.pop("deps", ()), *deps], metadata=metadata, **given
+        )
 
     def check_specs(self) -> list[dg.AssetCheckSpec]:
         return [one.spec(self.asset_key) for one in (*self.expectations, *self.checks)]

@@ -42,12 +42,14 @@ class Part:
         if text is None or text == DEFAULT_PARTITION:
             raise NoSuchPartition(
                 f"the key {key!r} of {table} names no value of {self.column.name}: the partition"
-                f" {DEFAULT_PARTITION} is that of NULL; choose another key")
+                f" {DEFAULT_PARTITION} is that of NULL; choose another key"
+            )
         if self.dynamic and text != key:
             raise NoSuchPartition(
                 f"the key {key!r} of {table} would be the partition {self.column.name}={text}, as"
                 f" the key {text!r} is, so that each would replace the other's rows; name it"
-                f" {text!r}")
+                f" {text!r}"
+            )
         return text
 
 
@@ -84,21 +86,29 @@ class Scope:
     def constants(self) -> dict[str, str]:
         """Columns that have one value in the whole run: rows need not carry them."""
         sets = list(self.values.values())
-        return {name: value for name, value in sets[0].items()
-                if all(one[name] == value for one in sets)}
+        return {
+            name: value
+            for name, value in sets[0].items()
+            if all(one[name] == value for one in sets)
+        }
 
     @property
     def where(self) -> str:
         """SQL for the rows of these partitions; other partitions are not read."""
         names = list(next(iter(self.values.values())))
         if len(names) == 1:
-            listed = ", ".join(literal(one[names[0]], names[0] in self.quoted)
-                               for one in self.values.values())
+            listed = ", ".join(
+                literal(one[names[0]], names[0] in self.quoted) for one in self.values.values()
+            )
             return f"`{names[0]}` IN ({listed})"
         return " OR ".join(
-            "(" + " AND ".join(f"`{name}` = {literal(value, name in self.quoted)}"
-                               for name, value in one.items()) + ")"
-            for one in self.values.values())
+            "("
+            + " AND ".join(
+                f"`{name}` = {literal(value, name in self.quoted)}" for name, value in one.items()
+            )
+            + ")"
+            for one in self.values.values()
+        )
 
 
 def literal(value: str, quoted: bool) -> str:
@@ -123,13 +133,19 @@ class PartitionExpr:
 
     @classmethod
     def parse(
-        cls, text: PartitionText, definition: dg.PartitionsDefinition[str],
-        columns: Sequence[Column], table: str,
+        cls,
+        text: PartitionText,
+        definition: dg.PartitionsDefinition[str],
+        columns: Sequence[Column],
+        table: str,
     ) -> PartitionExpr:
         """`columns`: the table's partition columns. Raises InvalidDefinition."""
         by_dimension = _by_dimension(text, definition, table)
-        parts = [part for dimension, (form, one) in by_dimension.items()
-                 for part in _parts(form, dimension, one, columns, table)]
+        parts = [
+            part
+            for dimension, (form, one) in by_dimension.items()
+            for part in _parts(form, dimension, one, columns, table)
+        ]
         names = [one.column.name for one in parts]
         if twice := {name for name in names if names.count(name) > 1}:
             raise InvalidDefinition(f"partition_expr of {table} names {', '.join(twice)} twice")
@@ -140,28 +156,36 @@ class PartitionExpr:
 
     def scope(self, keys: Sequence[str]) -> Scope:
         """What a run of these keys replaces. Raises NoSuchPartition."""
-        quoted = frozenset(one.name for one in self.columns
-                           if one.type.kind not in (*INTEGRAL, "float", "double", "decimal"))
+        quoted = frozenset(
+            one.name
+            for one in self.columns
+            if one.type.kind not in (*INTEGRAL, "float", "double", "decimal")
+        )
         return Scope(
-            self.table, tuple(one.name for one in self.columns),
-            {str(key): {one.column.name: one.value(key, self.table) for one in self.parts}
-             for key in keys}, quoted)
+            self.table,
+            tuple(one.name for one in self.columns),
+            {
+                str(key): {one.column.name: one.value(key, self.table) for one in self.parts}
+                for key in keys
+            },
+            quoted,
+        )
 
-    def _refuse_collisions(
-        self, dimension: str, definition: dg.PartitionsDefinition[str]
-    ) -> None:
+    def _refuse_collisions(self, dimension: str, definition: dg.PartitionsDefinition[str]) -> None:
         """Two keys with one partition: materializing one would remove the rows of the other."""
         seen: dict[tuple[str, ...], str] = {}
         parts = [one for one in self.parts if one.dimension == dimension]
         for key in _sample(definition):
             values = tuple(one.value(key, self.table) for one in parts)
             if values in seen:
-                named = "/".join(f"{one.column.name}={value}"
-                                 for one, value in zip(parts, values, strict=True))
+                named = "/".join(
+                    f"{one.column.name}={value}" for one, value in zip(parts, values, strict=True)
+                )
                 raise InvalidDefinition(
                     f"partition_expr of {self.table}: the keys {seen[values]} and {key} are both"
                     f" {named}, so that each would replace the other's rows; name more of the time"
-                    " (year=%Y/month=%m), or let the asset take txn and write what it has to")
+                    " (year=%Y/month=%m), or let the asset take txn and write what it has to"
+                )
             seen[values] = key
 
 
@@ -171,19 +195,24 @@ def _by_dimension(
     if not isinstance(definition, dg.MultiPartitionsDefinition):
         if not isinstance(text, str):
             raise InvalidDefinition(
-                f"partition_expr of {table} has to be a text: its asset has one dimension")
+                f"partition_expr of {table} has to be a text: its asset has one dimension"
+            )
         return {"": (text, definition)}
     dimensions = {one.name: one.partitions_def for one in definition.partitions_defs}
     if isinstance(text, str) or set(text) != set(dimensions):
         raise InvalidDefinition(
             f"partition_expr of {table} has to name each dimension of its asset:"
-            f" {{{', '.join(f'{name!r}: …' for name in dimensions)}}}")
+            f" {{{', '.join(f'{name!r}: …' for name in dimensions)}}}"
+        )
     return {name: (text[name], one) for name, one in dimensions.items()}
 
 
 def _parts(
-    form: str, dimension: str, definition: dg.PartitionsDefinition[str],
-    columns: Sequence[Column], table: str,
+    form: str,
+    dimension: str,
+    definition: dg.PartitionsDefinition[str],
+    columns: Sequence[Column],
+    table: str,
 ) -> Iterator[Part]:
     known = {one.name: one for one in columns}
     for segment in form.split("/"):
@@ -192,21 +221,25 @@ def _parts(
         if column is None:
             raise InvalidDefinition(
                 f"partition_expr of {table}: {name!r} is no partition column of it; they are"
-                f" {', '.join(known) or 'none, the table is not partitioned'}")
+                f" {', '.join(known) or 'none, the table is not partitioned'}"
+            )
         if not isinstance(definition, dg.TimeWindowPartitionsDefinition):
             if code:
                 raise InvalidDefinition(
                     f"partition_expr of {table}: {segment!r} has a code, but its partitions are no"
-                    f" time windows; write {name!r}, the key is the value")
-            yield Part(column, dimension,
-                       dynamic=isinstance(definition, dg.DynamicPartitionsDefinition))
+                    f" time windows; write {name!r}, the key is the value"
+                )
+            yield Part(
+                column, dimension, dynamic=isinstance(definition, dg.DynamicPartitionsDefinition)
+            )
             continue
         kind = column.type.kind
         code = code or _DEFAULT_CODES.get(kind, "")
         if not code and kind != "string":
             raise InvalidDefinition(
                 f"partition_expr of {table}: say how a time becomes {column}, as in"
-                f" '{name}=%m' or '{name}=%Y%m%d'")
+                f" '{name}=%m' or '{name}=%Y%m%d'"
+            )
         yield Part(column, dimension, definition, code)
 
 

@@ -29,13 +29,17 @@ MOST_ATTEMPTS = 3
 """Runs for one and the same set of waiting tasks; then a person has to look."""
 
 _UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
 ]
 
 
 @dg.sensor(
-    job=compaction_job, minimum_interval_seconds=30,
+    job=compaction_job,
+    minimum_interval_seconds=30,
     description="Asks for a compaction where a table's deltas pass its thresholds (C1 to C24).",
 )
 def initiator_sensor(
@@ -76,15 +80,20 @@ def _request(instance: dg.DagsterInstance, table: str, ids: str) -> dg.RunReques
     tags |= {TASKS_TAG: ids}
     earlier = instance.get_runs_count(dg.RunsFilter(job_name=compaction_job.name, tags=tags))
     if earlier >= MOST_ATTEMPTS:
-        return (f"{earlier} runs have not taken tasks {ids} of {table}: look at them, then launch"
-                f" {compaction_job.name} by hand")
+        return (
+            f"{earlier} runs have not taken tasks {ids} of {table}: look at them, then launch"
+            f" {compaction_job.name} by hand"
+        )
     return dg.RunRequest(
-        run_key=f"{table}:{ids}:{earlier + 1}", tags=tags,
-        run_config={"ops": {"queued": {"config": {"table": table}}}})
+        run_key=f"{table}:{ids}:{earlier + 1}",
+        tags=tags,
+        run_config={"ops": {"queued": {"config": {"table": table}}}},
+    )
 
 
 @dg.sensor(
-    job=cleaning_job, minimum_interval_seconds=5,
+    job=cleaning_job,
+    minimum_interval_seconds=5,
     description="Launches the Cleaner when the metastore reports something removable (C37 to C55).",
 )
 def cleaner_sensor(
@@ -109,7 +118,8 @@ def cleaner_sensor(
 
 
 @dg.sensor(
-    job=erase, minimum_interval_seconds=30,
+    job=erase,
+    minimum_interval_seconds=30,
     description="Launches `erase` for each recorded request that nothing is in the way of.",
 )
 def erasure_sensor(
@@ -122,8 +132,7 @@ def erasure_sensor(
     requests, reasons = [], []
     for task in tasks:
         held = [txn for txn in task.waits_for if states.get(txn) == "o"]
-        verdict = f"waits for transactions {held}" if held \
-            else _erasure(context.instance, task)
+        verdict = f"waits for transactions {held}" if held else _erasure(context.instance, task)
         if isinstance(verdict, dg.RunRequest):
             requests.append(verdict)
         else:
@@ -140,16 +149,24 @@ def _erasure(instance: dg.DagsterInstance, task: ErasureTask) -> dg.RunRequest |
         return "a run is at it already"
     asked = datetime.fromtimestamp(task.requested / 1000, UTC)
     earlier = instance.get_runs_count(
-        dg.RunsFilter(job_name=erase.name, tags=tags, created_after=asked))
+        dg.RunsFilter(job_name=erase.name, tags=tags, created_after=asked)
+    )
     if earlier - task.waits >= MOST_ATTEMPTS:
-        return (f"{earlier} runs have not erased it, {task.answer or 'and could not say why'}: look"
-                f" at them, then launch one of them again by hand")
+        return (
+            f"{earlier} runs have not erased it, {task.answer or 'and could not say why'}: look"
+            f" at them, then launch one of them again by hand"
+        )
     return dg.RunRequest(
-        run_key=f"{task.id}:{task.requested}:{earlier + 1}", tags={**tags, TABLE_TAG: task.table},
-        run_config={"ops": {"delete_rows": {
-            "config": {"table": task.table, "where": task.condition}}}})
+        run_key=f"{task.id}:{task.requested}:{earlier + 1}",
+        tags={**tags, TABLE_TAG: task.table},
+        run_config={
+            "ops": {"delete_rows": {"config": {"table": task.table, "where": task.condition}}}
+        },
+    )
 
 
 def _running(instance: dg.DagsterInstance, job: str, tags: Mapping[str, str]) -> bool:
-    return instance.get_runs_count(
-        dg.RunsFilter(job_name=job, statuses=_UNFINISHED, tags=dict(tags))) > 0
+    return (
+        instance.get_runs_count(dg.RunsFilter(job_name=job, statuses=_UNFINISHED, tags=dict(tags)))
+        > 0
+    )

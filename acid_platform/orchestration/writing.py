@@ -35,7 +35,8 @@ def write(
     if scope and (stray := sorted(one for one in written if not scope.holds(one))):
         raise WrongType(
             f"rows for {out.name} belong to {', '.join(stray)}, this run replaces"
-            f" {scope.where}; return rows of the run's partitions only")
+            f" {scope.where}; return rows of the run's partitions only"
+        )
     if out.write_mode == "overwrite":
         for name in table.partitions():
             if name not in written and (scope is None or scope.holds(name)):
@@ -54,10 +55,16 @@ def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -
         if not own:
             raise InvalidDefinition(
                 f"{out.name} is not there and the rows have no columns: declare it by"
-                " TableDeclaration(name, columns)")
+                " TableDeclaration(name, columns)"
+            )
         columns = ", ".join(f"`{one.name}` {one.type}" for one in own)
-    warehouse.create_table(declared.name, columns, declared.partitioned_by,
-                           properties=declared.properties, if_not_exists=True)
+    warehouse.create_table(
+        declared.name,
+        columns,
+        declared.partitioned_by,
+        properties=declared.properties,
+        if_not_exists=True,
+    )
 
 
 def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
@@ -69,9 +76,9 @@ def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
     if out.schema_mode == "error":
         raise UnknownColumn(
             f"{out.name} has no column {', '.join(map(repr, new))}; its columns are"
-            f" {', '.join(sorted(known))}: leave it out of the rows, or say schema_mode='add'")
-    table.add_columns(", ".join(
-        f"`{one.name}` {one.type}" for one in columns_of_rows(rows, new)))
+            f" {', '.join(sorted(known))}: leave it out of the rows, or say schema_mode='add'"
+        )
+    table.add_columns(", ".join(f"`{one.name}` {one.type}" for one in columns_of_rows(rows, new)))
 
 
 def _placed(
@@ -87,10 +94,14 @@ def _placed(
         if name not in have and name not in constants:
             raise UnknownColumn(
                 f"{out.name}: this run writes several partitions, so its rows need the column"
-                f" {name!r}")
+                f" {name!r}"
+            )
     kinds = {one.name: one.type for one in table.all_columns}
-    added = [f"CAST({literal(value, True)} AS {kinds[name]}) AS `{name}`"
-             for name, value in constants.items() if name not in have]
+    added = [
+        f"CAST({literal(value, True)} AS {kinds[name]}) AS `{name}`"
+        for name, value in constants.items()
+        if name not in have
+    ]
     return frame.selectExpr("*", *added)
 
 
@@ -112,26 +123,38 @@ def _upsert(table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scop
         values = ", ".join(f"{name}={twice[name]!r}" for name in key)
         raise SourceRowsAmbiguous(
             f"upsert into {out.name}: several rows have the key {values}; make the rows unique in"
-            f" {', '.join(key)}")
+            f" {', '.join(key)}"
+        )
     fixed = {*key, *(one.name for one in table.partition_columns)}
     names = [name.lower() for name in frame.columns if name.lower() not in fixed]
     table.merge(
-        kept, _on(key), when_matched_update={name: f"s.`{name}`" for name in names} or None,
-        when_not_matched_insert="*")
+        kept,
+        _on(key),
+        when_matched_update={name: f"s.`{name}`" for name in names} or None,
+        when_not_matched_insert="*",
+    )
 
 
 def _delete_insert(
     table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scope | None
 ) -> None:
-    key = list(dict.fromkeys(
-        [*(one.lower() for one in out.key), *(next(iter(scope.values.values())) if scope else ())]))
+    key = list(
+        dict.fromkeys(
+            [
+                *(one.lower() for one in out.key),
+                *(next(iter(scope.values.values())) if scope else ()),
+            ]
+        )
+    )
     kept = _with_keys(frame, key, out.name)
     table.merge(kept.select(*key).distinct(), _on(key), when_matched_delete="true")
     table.insert(kept)
 
 
 _MODES: dict[str, Callable[[TransactionTable, DataFrame, AcidOut, Scope | None], None]] = {
-    "append": _append, "overwrite": _overwrite, "upsert": _upsert,
+    "append": _append,
+    "overwrite": _overwrite,
+    "upsert": _upsert,
     "delete+insert": _delete_insert,
 }
 
@@ -148,7 +171,8 @@ def _with_keys(frame: DataFrame, key: Sequence[str], table: str) -> DataFrame:
     if (bad := kept.filter(" OR ".join(f"`{name}` IS NULL" for name in key)).head()) is not None:
         raise SourceRowsAmbiguous(
             f"a row for {table} has NULL in its key, and NULL equals nothing: {bad.asDict()}; fill"
-            f" {', '.join(key)} or leave the row out")
+            f" {', '.join(key)} or leave the row out"
+        )
     return kept
 
 

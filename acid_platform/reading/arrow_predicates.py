@@ -114,8 +114,7 @@ class _Builder:
         if isinstance(node.expression, exp.Boolean):
             wanted = bool(node.expression.this)
             inner = self.condition(node.this)
-            return lambda values: pc.fill_null(
-                pc.equal(inner(values), pa.scalar(wanted)), False)
+            return lambda values: pc.fill_null(pc.equal(inner(values), pa.scalar(wanted)), False)
         if not isinstance(node.expression, exp.Null):
             raise self._unsupported(node)
         term = self._term(node.this)
@@ -133,7 +132,7 @@ class _Builder:
         self._require_one_type(node, [self._term(node.this), *members])
         tests = [self._compare("=", node.this, one) for one in node.expressions]
         while len(tests) > 1:  # a tree, since a long list would be too deep a chain
-            pairs = [tests[i:i + 2] for i in range(0, len(tests), 2)]
+            pairs = [tests[i : i + 2] for i in range(0, len(tests), 2)]
             tests = [_both(pc.or_kleene, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
         return tests[0]
 
@@ -152,12 +151,15 @@ class _Builder:
         if any(self._term(side).kind == "char" for side in sides):
             raise UnsupportedStatement(
                 f"to_arrow can't evaluate {node.sql('spark')!r}: Spark does not ignore the blanks"
-                " of a char there; write it with =, <= and >=, or use read()")
+                " of a char there; write it with =, <= and >=, or use read()"
+            )
 
     def _null_safe(self, node: exp.NullSafeEQ) -> Evaluate:
         equal = self._compare("=", node.left, node.right)
-        sides = [self._is(exp.Is(this=side.copy(), expression=exp.Null()))
-                 for side in (node.left, node.right)]
+        sides = [
+            self._is(exp.Is(this=side.copy(), expression=exp.Null()))
+            for side in (node.left, node.right)
+        ]
         nulls = _both(pc.and_kleene, *sides)
         return lambda values: pc.or_kleene(pc.fill_null(equal(values), False), nulls(values))
 
@@ -199,11 +201,15 @@ class _Builder:
                 return _literal(node)
             case exp.Neg():
                 inner = self._term(node.this)
-                if inner.evaluate is None and inner.kind != "boolean" and isinstance(
-                        inner.value, int | float | Decimal):
+                if (
+                    inner.evaluate is None
+                    and inner.kind != "boolean"
+                    and isinstance(inner.value, int | float | Decimal)
+                ):
                     return _Term(inner.kind, None, literals.negated(inner.value))
             case exp.Cast() if (
-                type(node) is exp.Cast and isinstance(node.this, exp.Literal)
+                type(node) is exp.Cast
+                and isinstance(node.this, exp.Literal)
                 and node.this.is_string
             ):
                 for kind, parser in (("date", literals.date), ("timestamp", literals.timestamp)):
@@ -214,11 +220,15 @@ class _Builder:
         raise self._unsupported(node)
 
     def _column(self, node: exp.Expr) -> _Term:
-        parts = [part.name.lower() for part in (
-            node.parts if isinstance(node, exp.Column | exp.Dot) else [])]
+        parts = [
+            part.name.lower()
+            for part in (node.parts if isinstance(node, exp.Column | exp.Dot) else [])
+        ]
         if not parts or parts[0] not in self.types:
-            raise UnknownColumn(f"{self.table} has no column {'.'.join(parts)!r}; its columns are"
-                                f" {', '.join(self.types)}")
+            raise UnknownColumn(
+                f"{self.table} has no column {'.'.join(parts)!r}; its columns are"
+                f" {', '.join(self.types)}"
+            )
         name, *fields = parts
         self.used.add(name)
         kind = self.types[name]
@@ -226,17 +236,24 @@ class _Builder:
         for field in fields:
             names = [child for child, _ in kind.children]
             if kind.kind != "struct" or field not in names:
-                raise UnknownColumn(f"{self.table}.{'.'.join(parts)}: {kind} has no field"
-                                    f" {field!r}")
+                raise UnknownColumn(
+                    f"{self.table}.{'.'.join(parts)}: {kind} has no field {field!r}"
+                )
             path.append(names.index(field))
             kind = kind.children[path[-1]][1]
         if path:
             if kind.kind == "char":
                 raise UnsupportedStatement(
                     f"to_arrow can't evaluate {node.sql('spark')!r}: Spark compares a char in a"
-                    " struct with its blanks; use read()")
-            return _Term(kind.kind, kind, evaluate=lambda values: _applied(
-                lambda one: pc.struct_field(one, path), values[name]))
+                    " struct with its blanks; use read()"
+                )
+            return _Term(
+                kind.kind,
+                kind,
+                evaluate=lambda values: _applied(
+                    lambda one: pc.struct_field(one, path), values[name]
+                ),
+            )
         return _Term(kind.kind, kind, evaluate=lambda values: values[name])
 
     def _refuse_unknown_parts(self, node: exp.Expr) -> None:
@@ -252,16 +269,27 @@ class _Builder:
         )
 
 
-_PARTS = frozenset(("this", "expression", "expressions", "low", "high", "to", "is_string", "table",
-                    "db", "catalog", "quoted"))
+_PARTS = frozenset(
+    (
+        "this",
+        "expression",
+        "expressions",
+        "low",
+        "high",
+        "to",
+        "is_string",
+        "table",
+        "db",
+        "catalog",
+        "quoted",
+    )
+)
 _FLOATING = ("float", "double")
 _LIKE_BIGINT = dict.fromkeys(INTEGRAL, "bigint")
 _CASTS = {"date": ("DATE",), "timestamp": ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ")}
 
 
-def _both(
-    function: Callable[[Datum, Datum], Datum], left: Evaluate, right: Evaluate
-) -> Evaluate:
+def _both(function: Callable[[Datum, Datum], Datum], left: Evaluate, right: Evaluate) -> Evaluate:
     return lambda values: function(left(values), right(values))
 
 
@@ -297,16 +325,23 @@ def _common(a: _Term, b: _Term, shown: str) -> tuple[Evaluate, Evaluate, bool]:
         if kinds == {"float"}:
             return _side(a, pa.float32()), _side(b, pa.float32()), True
         if "decimal" in kinds:
-            if any(one.type and one.kind in INTEGRAL and isinstance(other.value, int | Decimal)
-                   and literals.beyond_bigint(other.value) for one, other in ((a, b), (b, a))):
+            if any(
+                one.type
+                and one.kind in INTEGRAL
+                and isinstance(other.value, int | Decimal)
+                and literals.beyond_bigint(other.value)
+                for one, other in ((a, b), (b, a))
+            ):
                 raise UnsupportedStatement(
                     f"to_arrow can't evaluate {shown!r}: Spark answers by the literal alone, also"
-                    " for NULL; compare with a number that a bigint holds, or use read()")
+                    " for NULL; compare with a number that a bigint holds, or use read()"
+                )
             if not literals.compared_exactly(filter(None, map(_digits, (a, b)))):
                 raise UnsupportedStatement(
                     f"to_arrow can't evaluate {shown!r}: no decimal has room for the digits of"
                     " both sides, so that Spark rounds one; write a literal that the column can"
-                    " hold, or use read()")
+                    " hold, or use read()"
+                )
             exact = _exact(a, b)
             kind = exact or _WIDE
             return _side(a, kind), _side(b, kind), False
@@ -315,8 +350,10 @@ def _common(a: _Term, b: _Term, shown: str) -> tuple[Evaluate, Evaluate, bool]:
         width = 0
         if "char" in kinds:  # as Spark: the shorter side is padded
             if any(one.kind != "char" and one.type is not None for one in (a, b)):
-                raise UnsupportedStatement(f"to_arrow can't evaluate {shown!r}: char is compared"
-                                           " with char and literals alone; use read()")
+                raise UnsupportedStatement(
+                    f"to_arrow can't evaluate {shown!r}: char is compared"
+                    " with char and literals alone; use read()"
+                )
             width = max(one.type.sizes[0] if one.type else len(str(one.value)) for one in (a, b))
         return _padded(_side(a, pa.string()), width), _padded(_side(b, pa.string()), width), False
     kinds = {"timestamp" if one == LOCAL_ZONE else one for one in kinds}
@@ -330,7 +367,8 @@ def _common(a: _Term, b: _Term, shown: str) -> tuple[Evaluate, Evaluate, bool]:
         return _side(a, pa.binary()), _side(b, pa.binary()), False
     raise UnsupportedStatement(
         f"to_arrow can't evaluate {shown!r}, which compares {a.type or a.kind} with"
-        f" {b.type or b.kind}; write a literal of the column's type, or use read()")
+        f" {b.type or b.kind}; write a literal of the column's type, or use read()"
+    )
 
 
 def _digits(term: _Term) -> literals.Digits | None:
@@ -365,7 +403,8 @@ def _side(term: _Term, kind: pa.DataType) -> Evaluate:
             constant = pa.scalar(value, kind)
         except pa.ArrowException as error:
             raise UnsupportedStatement(
-                f"to_arrow can't compare with {value}: {error}; use read()") from error
+                f"to_arrow can't compare with {value}: {error}; use read()"
+            ) from error
         return lambda values: constant
     evaluate = term.evaluate
     if term.type is not None and arrow_type(term.type) == kind:
@@ -385,8 +424,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def _padded(evaluate: Evaluate, width: int) -> Evaluate:
     if not width:
         return evaluate
-    return lambda values: _applied(
-        lambda one: pc.utf8_rpad(one, width, " "), evaluate(values))
+    return lambda values: _applied(lambda one: pc.utf8_rpad(one, width, " "), evaluate(values))
 
 
 def _ordered(order: str, a: Datum, b: Datum, floating: bool) -> Datum:
@@ -412,15 +450,22 @@ def _ordered(order: str, a: Datum, b: Datum, floating: bool) -> Datum:
 
 
 _PLAIN: dict[str, Callable[[Datum, Datum], Datum]] = {
-    "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater,
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
     ">=": pc.greater_equal,
 }
 
 
 _FROM_TEXT: dict[str, tuple[str, Callable[[str, str], object]]] = {
     **{kind: ("bigint", literals.whole_number) for kind in INTEGRAL},
-    "decimal": ("double", literals.finite_float), "float": ("double", literals.finite_float),
-    "double": ("double", literals.finite_float), "date": ("date", literals.date),
-    "timestamp": ("timestamp", literals.timestamp), LOCAL_ZONE: ("timestamp", literals.timestamp),
+    "decimal": ("double", literals.finite_float),
+    "float": ("double", literals.finite_float),
+    "double": ("double", literals.finite_float),
+    "date": ("date", literals.date),
+    "timestamp": ("timestamp", literals.timestamp),
+    LOCAL_ZONE: ("timestamp", literals.timestamp),
 }
 """What a string literal becomes beside a column of another type: (kind, parser)."""

@@ -21,8 +21,12 @@ _THREADS = 8
 
 
 def arrow_scan(
-    table: TableLayout, write_ids: ValidWriteIdList, txns: ValidTxnList,
-    columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False,
+    table: TableLayout,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    row_id: bool = False,
 ) -> ArrowScan:
     """The scan that `to_arrow` runs: same rows as `read`, in the order of the files.
 
@@ -34,16 +38,21 @@ def arrow_scan(
     wanted = tuple(names if columns is None else (name.lower() for name in columns))
     for name in wanted:
         if name not in names:
-            raise UnknownColumn(f"{table.name} has no column {name!r}; its columns are"
-                                f" {', '.join(names)}")
+            raise UnknownColumn(
+                f"{table.name} has no column {name!r}; its columns are {', '.join(names)}"
+            )
     predicate = arrow_predicate(where, known, table.name) if where is not None else None
     selected = select_entities(table, write_ids, txns, where)
 
     def entity(item: tuple[str, AcidDirectory]) -> EntityRead:
         name, directory = item
         sources, deletes = open_entity(
-            table.files, directory, write_ids, table.name,
-            lambda found: pruned(found, where, table.columns))
+            table.files,
+            directory,
+            write_ids,
+            table.name,
+            lambda found: pruned(found, where, table.columns),
+        )
         values = {
             column.name: pa.scalar(partition_value(text, column.type), arrow_type(column.type))
             for column, text in zip(table.partition_columns, table.values(name), strict=True)
@@ -52,5 +61,14 @@ def arrow_scan(
 
     with ThreadPoolExecutor(_THREADS) as pool:
         entities = tuple(pool.map(entity, selected.items()))
-    return ArrowScan(table.files, table.columns, table.partition_columns, entities, write_ids,
-                     wanted, predicate, row_id, table.format)
+    return ArrowScan(
+        table.files,
+        table.columns,
+        table.partition_columns,
+        entities,
+        write_ids,
+        wanted,
+        predicate,
+        row_id,
+        table.format,
+    )

@@ -21,12 +21,19 @@ from acid_platform.snapshot.sources import EntitySources
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "decimal")
 _KINDS: dict[RangeKind, tuple[str, ...]] = {
-    RangeKind.INTEGER: _NUMBERS, RangeKind.DECIMAL: ("decimal",), RangeKind.DATE: ("date",),
+    RangeKind.INTEGER: _NUMBERS,
+    RangeKind.DECIMAL: ("decimal",),
+    RangeKind.DATE: ("date",),
     RangeKind.TEXT: ("string", "varchar"),
 }
 """The declared types as which a file's values are compared like those of its own type."""
 _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
+    exp.LT: exp.GT,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+}
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
 
@@ -39,8 +46,12 @@ def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column])
         return sources
     node = parse(where)
     kinds = {column.name: column.type.kind for column in columns}
-    return replace(sources, inserts=tuple(
-        one for one in sources.inserts if _may_hold(node, _Ranges(one.ranges, kinds))))
+    return replace(
+        sources,
+        inserts=tuple(
+            one for one in sources.inserts if _may_hold(node, _Ranges(one.ranges, kinds))
+        ),
+    )
 
 
 class _Ranges:
@@ -52,8 +63,7 @@ class _Ranges:
     def any(self, node: exp.Expr) -> ColumnRange | None:
         """Of a column, whatever its type: its NULLs are known."""
         # `s.a` is a field of a struct, whatever columns there are.
-        if not isinstance(node, exp.Column) or node.table or (
-                node.name.lower() not in self._kinds):
+        if not isinstance(node, exp.Column) or node.table or (node.name.lower() not in self._kinds):
             return None
         return self._known.get(node.name.lower())
 
@@ -77,13 +87,15 @@ def _may_hold(node: exp.Expr, ranges: _Ranges) -> bool:
         case exp.In() if node.expressions and not node.args.get("query"):
             return any(_compared(exp.EQ, node.this, one, ranges) for one in node.expressions)
         case exp.Between():
-            return (_compared(exp.GTE, node.this, node.args["low"], ranges)
-                    and _compared(exp.LTE, node.this, node.args["high"], ranges))
+            return _compared(exp.GTE, node.this, node.args["low"], ranges) and _compared(
+                exp.LTE, node.this, node.args["high"], ranges
+            )
         case exp.Is() if isinstance(node.expression, exp.Null):
             known = ranges.any(node.this)
             return known is None or known.nulls > 0
         case exp.Not() if isinstance(node.this, exp.Is) and isinstance(
-                node.this.expression, exp.Null):
+            node.this.expression, exp.Null
+        ):
             known = ranges.any(node.this.this)
             return known is None or known.values
         case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
@@ -127,8 +139,11 @@ def _literal(node: exp.Expr, kind: RangeKind) -> Bound | None:
             sign = "" if sign else "-"
         node = node.this
     if kind in (RangeKind.INTEGER, RangeKind.DECIMAL):
-        if not isinstance(node, exp.Literal) or node.is_string or not re.fullmatch(
-                r"\d+(\.\d+)?", node.this):
+        if (
+            not isinstance(node, exp.Literal)
+            or node.is_string
+            or not re.fullmatch(r"\d+(\.\d+)?", node.this)
+        ):
             return None
         return Decimal(f"{sign}{node.this}")
     if sign:

@@ -16,12 +16,38 @@ from acid_platform.layout.types import Column
 from acid_platform.reading.predicates import parse
 
 _WORDS = {
-    "current_date", "current_time", "current_timestamp", "current_timezone", "current_user",
-    "current_catalog", "current_database", "current_schema", "localtimestamp", "localtime",
-    "session_user", "user", "now", "row__id", "input__file__name", "_metadata"}
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "current_timezone",
+    "current_user",
+    "current_catalog",
+    "current_database",
+    "current_schema",
+    "localtimestamp",
+    "localtime",
+    "session_user",
+    "user",
+    "now",
+    "row__id",
+    "input__file__name",
+    "_metadata",
+}
 _UNITS = {
-    "year", "yearofweek", "quarter", "month", "week", "day", "dayofyear", "dayofweek", "hour",
-    "minute", "second", "millisecond", "microsecond"}
+    "year",
+    "yearofweek",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "dayofyear",
+    "dayofweek",
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+    "microsecond",
+}
 
 
 def require_columns(names: Iterable[str], columns: Sequence[Column], table: str) -> None:
@@ -42,8 +68,11 @@ def plain_names(tree: exp.Expr) -> list[str]:
     """The names without a qualifier that have to be columns; none where that can't be told."""
     if tree.find(exp.Select, exp.Lambda, exp.Star):
         return []
-    return [column.name for column in tree.find_all(exp.Column)
-            if len(column.parts) == 1 and not is_word(column)]
+    return [
+        column.name
+        for column in tree.find_all(exp.Column)
+        if len(column.parts) == 1 and not is_word(column)
+    ]
 
 
 def is_word(column: exp.Column) -> bool:
@@ -57,4 +86,5 @@ def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownC
     near = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return UnknownColumn(
-        f"{table} has no column {name!r}; its columns are {', '.join(known)}{hint}")
+        f"{table} has no column {name!r}; its columns are {', '.join(known)}{hint}"
+    )

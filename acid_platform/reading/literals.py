@@ -23,7 +23,8 @@ _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP = re.compile(
-    r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
+    r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,10 @@ def compared_exactly(numbers: Iterable[Digits]) -> bool:
     Where the whole digits leave no room, `d = 1.5` is true for a 2 of a decimal(38,0).
     """
     known = list(numbers)
-    return max((one.whole for one in known), default=0) + max(
-        (one.scale for one in known), default=0) <= MOST_DIGITS
+    return (
+        max((one.whole for one in known), default=0) + max((one.scale for one in known), default=0)
+        <= MOST_DIGITS
+    )
 
 
 def beyond_bigint(value: int | Decimal) -> bool:
@@ -85,7 +88,8 @@ def number(text: str) -> int | Decimal | float:
     _, all_digits, _ = exact.as_tuple()
     if max(len(all_digits), digits.scale) > MOST_DIGITS:
         raise InvalidExpression(
-            f"{text} has more than the {MOST_DIGITS} digits of a decimal; write a shorter one")
+            f"{text} has more than the {MOST_DIGITS} digits of a decimal; write a shorter one"
+        )
     return exact if "." in text else int(exact)
 
 

@@ -46,8 +46,9 @@ def parse(text: str) -> exp.Expr:
     try:
         parsed = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
     except SqlglotError as error:
-        raise InvalidExpression(f"{text!r} is not a SQL condition{_where(error)}; write it as"
-                                " after WHERE") from error
+        raise InvalidExpression(
+            f"{text!r} is not a SQL condition{_where(error)}; write it as after WHERE"
+        ) from error
     return parsed
 
 
@@ -63,8 +64,9 @@ def columns_of(text: str) -> frozenset[str] | None:
     parsed = parse(text)
     if parsed.find(exp.Star, exp.Select, exp.Lambda):
         return None
-    return frozenset(part.name.lower() for column in parsed.find_all(exp.Column)
-                     for part in column.parts)
+    return frozenset(
+        part.name.lower() for column in parsed.find_all(exp.Column) for part in column.parts
+    )
 
 
 def partition_condition(name: str, columns: Sequence[Column]) -> str:
@@ -80,8 +82,9 @@ def partition_condition(name: str, columns: Sequence[Column]) -> str:
             continue
         quoted = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
         prefix = {"date": "DATE ", "timestamp": "TIMESTAMP "}.get(column.type.kind, "")
-        terms.append(f"`{column.name}` = "
-                     + (value if column.type.kind in _BARE else f"{prefix}{quoted}"))
+        terms.append(
+            f"`{column.name}` = " + (value if column.type.kind in _BARE else f"{prefix}{quoted}")
+        )
     return " AND ".join(terms)
 
 
@@ -94,14 +97,11 @@ def typed(value: str | None, column: Column) -> object:
     return found if found is None or digits is None else _Number(Decimal(found), digits)
 
 
-def may_match(
-    where: str | None, columns: Sequence[Column], values: Sequence[str | None]
-) -> bool:
+def may_match(where: str | None, columns: Sequence[Column], values: Sequence[str | None]) -> bool:
     """Whether rows of a partition with these values can satisfy `where`."""
     if where is None:
         return True
-    row = {column.name: typed(value, column)
-           for column, value in zip(columns, values, strict=True)}
+    row = {column.name: typed(value, column) for column, value in zip(columns, values, strict=True)}
     return _truth(parse(where), row) is not False
 
 
@@ -148,9 +148,7 @@ _COMPARISONS: dict[type, Callable[[object, object], bool]] = {
 }
 
 
-def _compare(
-    kind: type, left: exp.Expr, right: exp.Expr, row: Mapping[str, object]
-) -> bool | None:
+def _compare(kind: type, left: exp.Expr, right: exp.Expr, row: Mapping[str, object]) -> bool | None:
     a, b = _value(left, row), _value(right, row)
     if a is _UNKNOWN or b is _UNKNOWN:
         return None
@@ -170,8 +168,11 @@ def _compare(
 
 
 def _one_of(node: exp.In, row: Mapping[str, object]) -> bool | None:
-    numbers = [value for one in (node.this, *node.expressions)
-               if isinstance(value := _value(one, row), _Number)]
+    numbers = [
+        value
+        for one in (node.this, *node.expressions)
+        if isinstance(value := _value(one, row), _Number)
+    ]
     if not literals.compared_exactly(one.digits for one in numbers):
         return None  # Spark compares all of them in one common type
     found = [_compare(exp.EQ, node.this, one, row) for one in node.expressions]

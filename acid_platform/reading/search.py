@@ -64,22 +64,29 @@ def search_files(
     of some transactions are open: their `_tmp_` directories are told, not read. Raises
     InvalidExpression, UnknownColumn, UnsupportedStatement.
     """
-    look = _Look(table, where, arrow_predicate(
-        where, (*table.columns, *table.partition_columns), table.name))
+    look = _Look(
+        table, where, arrow_predicate(where, (*table.columns, *table.partition_columns), table.name)
+    )
     judged: dict[str, FoundFile] = {}
     while True:
         listed = list(look.files())
         owners = {path: owner for path, _ in listed if (owner := _owner(path)) is not None}
         writing = open_txns(sorted(set(owners.values()))) if owners else set()
-        fresh = [(path, size) for path, size in listed
-                 if path not in judged and owners.get(path) not in writing]
+        fresh = [
+            (path, size)
+            for path, size in listed
+            if path not in judged and owners.get(path) not in writing
+        ]
         if not fresh:
             break
         with ThreadPoolExecutor(_THREADS) as pool:
             judged |= {one.path: one for one in pool.map(look.judge, *zip(*fresh, strict=True))}
     present = [judged[path] for path, _ in listed if path in judged]
-    unread = [FoundFile(path, look.partition(path), writer=owners[path])
-              for path, _ in listed if path not in judged]
+    unread = [
+        FoundFile(path, look.partition(path), writer=owners[path])
+        for path, _ in listed
+        if path not in judged
+    ]
     found = [one for one in present if one.rows or one.error]
     return Searched(len(present), (*found, *unread))
 
@@ -94,14 +101,17 @@ class _Look:
         """Path and size of each file that can hold rows of the predicate, in order."""
         selector = fs.FileSelector(self.table.path, allow_not_found=True, recursive=True)
         start = len(self.table.path) + 1
-        for info in sorted(self.table.files.system.get_file_info(selector),
-                           key=lambda one: str(one.path)):
+        for info in sorted(
+            self.table.files.system.get_file_info(selector), key=lambda one: str(one.path)
+        ):
             path = info.path[start:]
             if info.type == fs.FileType.File and info.size and not _without_rows(info.base_name):
                 values = self._values(path)
                 if None in values.values() or may_match(
-                        self.where, self.table.partition_columns,
-                        [text for one in values.values() if one for text in one]):
+                    self.where,
+                    self.table.partition_columns,
+                    [text for one in values.values() if one for text in one],
+                ):
                     yield path, info.size
 
     def partition(self, path: str) -> str:
@@ -125,8 +135,7 @@ class _Look:
         if footer.acid and self._deletes_alone(full):
             return 0
         kind = SourceKind.ACID if footer.acid else SourceKind.RAW
-        source = Source(full, kind, size, "", 0, 0, rows=footer.rows,
-                        positional=footer.positional)
+        source = Source(full, kind, size, "", 0, 0, rows=footer.rows, positional=footer.positional)
         values = {
             column.name: pa.scalar(partition_value(text[0], column.type), arrow_type(column.type))
             for column in self.table.partition_columns
@@ -134,13 +143,21 @@ class _Look:
         }
         unknown = self.predicate.columns & set(self._keys()) - set(values)
         if unknown:
-            raise UnsupportedLayout(f"{full} lies in no partition, so that its"
-                                    f" {', '.join(sorted(unknown))} is unknown; move it out of the"
-                                    " table")
+            raise UnsupportedLayout(
+                f"{full} lies in no partition, so that its"
+                f" {', '.join(sorted(unknown))} is unknown; move it out of the"
+                " table"
+            )
         everything = EntityRead(EntitySources("", (source,), ()), NO_DELETES, values)
         return ArrowScan(
-            self.table.files, self.table.columns, self.table.partition_columns, (everything,),
-            ValidWriteIdList.of(self.table.name, 0), (), self.predicate).count(threads=1)
+            self.table.files,
+            self.table.columns,
+            self.table.partition_columns,
+            (everything,),
+            ValidWriteIdList.of(self.table.name, 0),
+            (),
+            self.predicate,
+        ).count(threads=1)
 
     def _deletes_alone(self, path: str) -> bool:
         """Delete events name rows and hold no values. Raises UnsupportedLayout when some do."""
@@ -150,10 +167,14 @@ class _Look:
             kinds = pc.unique(file.read(columns=[operation]).column(0)).to_pylist()
             if kinds != [schema.DELETE_EVENT]:
                 return False
-            if any(file.read_stripe(index, columns=[row]).column(0).is_valid().true_count
-                   for index in range(file.nstripes)):
-                raise UnsupportedLayout(f"{path} holds delete events with values, which no writer"
-                                        " of ACID version 2 makes; restore the file")
+            if any(
+                file.read_stripe(index, columns=[row]).column(0).is_valid().true_count
+                for index in range(file.nstripes)
+            ):
+                raise UnsupportedLayout(
+                    f"{path} holds delete events with values, which no writer"
+                    " of ACID version 2 makes; restore the file"
+                )
         return True
 
     def _keys(self) -> list[str]:
@@ -173,5 +194,8 @@ def _owner(path: str) -> int | None:
 
 def _without_rows(name: str) -> bool:
     """Markers, side files, and the checksums that Hadoop puts beside local files."""
-    return (name in _WITHOUT_ROWS or name.endswith(names.FLUSH_LENGTH_SUFFIX)
-            or (name.startswith(".") and name.endswith(".crc")))
+    return (
+        name in _WITHOUT_ROWS
+        or name.endswith(names.FLUSH_LENGTH_SUFFIX)
+        or (name.startswith(".") and name.endswith(".crc"))
+    )

@@ -50,8 +50,9 @@ class TableLayout:
             return ()
         values = parse_partition(partition, [column.name for column in self.partition_columns])
         if values is None:
-            raise CorruptFile(f"{self.path}/{partition} does not have the partition columns"
-                              f" of {self.name}")
+            raise CorruptFile(
+                f"{self.path}/{partition} does not have the partition columns of {self.name}"
+            )
         return values
 
     def place(self, partition: str) -> str:
@@ -60,8 +61,11 @@ class TableLayout:
 
 
 def select_entities(
-    table: TableLayout, write_ids: ValidWriteIdList, txns: ValidTxnList,
-    where: str | None = None, only: str | None = None,
+    table: TableLayout,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    where: str | None = None,
+    only: str | None = None,
 ) -> dict[str, AcidDirectory]:
     """What the snapshot sees of each partition that `where` leaves; '' if unpartitioned.
 
@@ -70,14 +74,19 @@ def select_entities(
     Raises NotEnoughHistory, MalformedName, UnsupportedLayout, CorruptFile.
     """
     names = [
-        name for name in (sorted(table.partitions) if table.partition_columns else [""])
+        name
+        for name in (sorted(table.partitions) if table.partition_columns else [""])
         if only in (None, name) and may_match(where, table.partition_columns, table.values(name))
     ]
     listings = table.listings(names)
     return {
-        name: select(listing, write_ids, txns,
-                     floor=highest_floor(write_ids, table.floor, *table.partitions.get(name, ())),
-                     insert_only=table.insert_only)
+        name: select(
+            listing,
+            write_ids,
+            txns,
+            floor=highest_floor(write_ids, table.floor, *table.partitions.get(name, ())),
+            insert_only=table.insert_only,
+        )
         for name, listing in zip(names, listings, strict=True)
     }
 

@@ -102,7 +102,8 @@ def explain(metastore: Metastore) -> list[Explained]:
             found += [
                 Explained(record.name, None, one.path, Fate.REMOVED, one.rule, one.reason)
                 for one in _staging_plan(metastore, record).removals
-                if (record.name, one.path) not in known]
+                if (record.name, one.path) not in known
+            ]
     return found
 
 
@@ -118,16 +119,26 @@ def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[Explained]:
         below = plan.location.removeprefix(root).strip("/")
         for fate, paths in ((Fate.REMOVED, plan.removals), (Fate.KEPT, plan.kept)):
             for one in paths:
-                yield Explained(task.table, task.partition, f"{below}/{one.path}".strip("/"),
-                                fate, one.rule, one.reason)
+                yield Explained(
+                    task.table,
+                    task.partition,
+                    f"{below}/{one.path}".strip("/"),
+                    fate,
+                    one.rule,
+                    one.reason,
+                )
 
 
-def _waits(
-    table: str, partition: str | None, path: str, wait: BlockedCleaning | None
-) -> Explained:
+def _waits(table: str, partition: str | None, path: str, wait: BlockedCleaning | None) -> Explained:
     if wait is None:
-        return Explained(table, partition, path, Fate.WAITS, "C16",
-                         "no compaction has covered it; the Initiator asks for one")
+        return Explained(
+            table,
+            partition,
+            path,
+            Fate.WAITS,
+            "C16",
+            "no compaction has covered it; the Initiator asks for one",
+        )
     rule = "C41" if wait.holders else "C38"
     return Explained(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
 
@@ -154,8 +165,17 @@ def _clean_staging(metastore: Metastore, record: TableRecord) -> list[Cleaned]:
     if record.foreign or no_cleanup(record.properties):
         return []
     task = CleaningTask(
-        0, "staging", record.name, record.table_id, None, record.location, 0, 0,
-        ValidTxnList.of(0), ValidWriteIdList.of(record.name, 0))
+        0,
+        "staging",
+        record.name,
+        record.table_id,
+        None,
+        record.location,
+        0,
+        0,
+        ValidTxnList.of(0),
+        ValidWriteIdList.of(record.name, 0),
+    )
     try:
         removed = _remove(task, _staging_plan(metastore, record))
     except Exception as error:  # the trouble of one table
@@ -166,8 +186,12 @@ def _clean_staging(metastore: Metastore, record: TableRecord) -> list[Cleaned]:
 def _staging_plan(metastore: Metastore, record: TableRecord) -> CleaningPlan:
     files, root = Files.of(record.location)
     return plan_cleaning(
-        AcidDirectory(root, None, (), (), (), ()), CleaningKind.ABORTED,
-        ValidWriteIdList.of(record.name, 0), 0, _temporaries(metastore, files, root))
+        AcidDirectory(root, None, (), (), (), ()),
+        CleaningKind.ABORTED,
+        ValidWriteIdList.of(record.name, 0),
+        0,
+        _temporaries(metastore, files, root),
+    )
 
 
 def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
@@ -196,17 +220,17 @@ def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
         return Cleaned(task, (), f"{type(error).__name__}: {error}")
 
 
-def _plans(
-    metastore: Metastore, task: CleaningTask, again: bool = False
-) -> list[CleaningPlan]:
+def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> list[CleaningPlan]:
     """One plan per directory: an abort of unknown partitions looks into each of them (C55).
 
     `again`: after the removals, so that what is recorded and gone is not told once more.
     """
     record = metastore.table(task.table)
     if record.table_id != task.table_id:
-        raise CompactionLost(f"{task.table} was renamed, and another table has its name; the next"
-                             " cycle cleans it under its new one")
+        raise CompactionLost(
+            f"{task.table} was renamed, and another table has its name; the next"
+            " cycle cleans it under its new one"
+        )
     files, root = Files.of(record.location)
     if task.partition is None and record.partitioned:
         partitions = [one.name for one in metastore.partition_records(task.table)]
@@ -215,29 +239,44 @@ def _plans(
         kind = CleaningKind.DYNAMIC_ABORT
     else:
         names = [task.partition or ""]
-        kind = (CleaningKind.AFTER_COMPACTION if task.kind == "compaction"
-                else CleaningKind.ABORTED)
-    floors = {one.name: one.floors for one in metastore.partition_records(task.table)} \
-        if record.partitioned else {}
+        kind = CleaningKind.AFTER_COMPACTION if task.kind == "compaction" else CleaningKind.ABORTED
+    floors = (
+        {one.name: one.floors for one in metastore.partition_records(task.table)}
+        if record.partitioned
+        else {}
+    )
     plans = []
     if kind is CleaningKind.DYNAMIC_ABORT:  # statements stage their files at the table's root
         plans.append(_staging_plan(metastore, record))
     recorded = metastore.recorded(record.name, [name or None for name in names])
     for name, known in zip(names, recorded, strict=True):
-        listing = judged(files.entity(f"{root}/{name}".rstrip("/")),
-                         [one.directory for one in known], task.write_ids, task.valid_txns,
-                         with_gone=not again)
+        listing = judged(
+            files.entity(f"{root}/{name}".rstrip("/")),
+            [one.directory for one in known],
+            task.write_ids,
+            task.valid_txns,
+            with_gone=not again,
+        )
         floor = highest_floor(task.write_ids, record.floor, *floors.get(name, ()))
-        seen = select(listing, task.write_ids, task.valid_txns, floor=floor, cleaning=True,
-                      insert_only=is_insert_only(record.properties))
+        seen = select(
+            listing,
+            task.write_ids,
+            task.valid_txns,
+            floor=floor,
+            cleaning=True,
+            insert_only=is_insert_only(record.properties),
+        )
         temporary = _temporaries(metastore, files, listing.location)
         plans.append(plan_cleaning(seen, kind, task.write_ids, task.highest_write_id, temporary))
     return plans
 
 
 def judged(
-    listing: EntityListing, known: Sequence[EntityDirectory], write_ids: ValidWriteIdList,
-    txns: ValidTxnList, with_gone: bool,
+    listing: EntityListing,
+    known: Sequence[EntityDirectory],
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    with_gone: bool,
 ) -> EntityListing:
     """What lies in a directory, without what must not make anything else superfluous (P26).
 
@@ -251,25 +290,29 @@ def judged(
         name = parse_directory(directory)
         if name is None or directory in recorded:
             return True
-        low, high = ((name.write_id, name.write_id) if isinstance(name, BaseName)
-                     else (name.low, name.high))
-        if txns.is_aborted(name.visibility) if name.visibility else (
-                write_ids.range_aborted(low, high) is RangeResponse.ALL):
+        low, high = (
+            (name.write_id, name.write_id) if isinstance(name, BaseName) else (name.low, name.high)
+        )
+        if (
+            txns.is_aborted(name.visibility)
+            if name.visibility
+            else (write_ids.range_aborted(low, high) is RangeResponse.ALL)
+        ):
             return True
         return isinstance(name, DeltaName) and low == high and not name.visibility
 
     left = {one for one in listing.directories if not is_hidden(one) and not counts(one)}
     missing = {one.name for one in known if with_gone and one.name and one.obsolete} - {
-        *listing.directories}
+        *listing.directories
+    }
     return replace(
         listing,
         files=tuple(one for one in listing.files if one.path.partition("/")[0] not in left),
-        directories=tuple(sorted({*listing.directories, *missing} - left)))
+        directories=tuple(sorted({*listing.directories, *missing} - left)),
+    )
 
 
-def _temporaries(
-    metastore: Metastore, files: Files, location: str
-) -> dict[str, TxnState | None]:
+def _temporaries(metastore: Metastore, files: Files, location: str) -> dict[str, TxnState | None]:
     """`_tmp_` directories and the states of their owners; listed first, asked after."""
     found = {name: temporary_owner(name) for name in files.temporaries(location)}
     owners = sorted({owner for owner in found.values() if owner is not None})
@@ -312,11 +355,18 @@ def _remove_dropped(task: CleaningTask) -> tuple[str, ...]:
         files.delete_directory(path)
         sync_removals(files, [path])
         return (f"{path} (P22: dropped)",)
-    seen = select(files.entity(path), task.write_ids, task.valid_txns,
-                  floor=task.highest_write_id, cleaning=True)
+    seen = select(
+        files.entity(path),
+        task.write_ids,
+        task.valid_txns,
+        floor=task.highest_write_id,
+        cleaning=True,
+    )
     removed = {
         f"{path}/{one.path}": one.reason
-        for one in (*seen.obsolete, *seen.aborted) if one.rule == "P22" or one in seen.aborted}
+        for one in (*seen.obsolete, *seen.aborted)
+        if one.rule == "P22" or one in seen.aborted
+    }
     for target in removed:
         (files.delete_directory if files.is_directory(target) else files.delete_file)(target)
     sync_removals(files, removed)

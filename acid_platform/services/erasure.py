@@ -49,7 +49,10 @@ class ErasureRequest:
 
     @classmethod
     def of(
-        cls, metastore: Metastore, table: str, where: str,
+        cls,
+        metastore: Metastore,
+        table: str,
+        where: str,
         partition: Mapping[str, Any] | str | None = None,
     ) -> ErasureRequest:
         """Checks everything before anything is deleted.
@@ -64,10 +67,12 @@ class ErasureRequest:
         if layout.insert_only:
             raise UnsupportedStatement(
                 f"{record.name} is insert-only, so that single rows can't be deleted: overwrite its"
-                " partitions without them")
+                " partitions without them"
+            )
         if no_cleanup(record.properties):
             raise UnsupportedStatement(
-                f"{record.name} keeps its old files (NO_CLEANUP, C44): set it to false, then erase")
+                f"{record.name} keeps its old files (NO_CLEANUP, C44): set it to false, then erase"
+            )
         arrow_predicate(where, (*columns, *keys), record.name)
         if partition is None:
             return cls(record.name, where)
@@ -116,8 +121,10 @@ class Erasure:
     @property
     def counts(self) -> dict[str, int]:
         return {
-            "rows deleted": self.deleted, "directories rewritten": len(self.rewritten),
-            "directories removed": len(self.removed), "files read": self.files,
+            "rows deleted": self.deleted,
+            "directories rewritten": len(self.rewritten),
+            "directories removed": len(self.removed),
+            "files read": self.files,
             "files still holding rows": len(self.remaining),
         }
 
@@ -134,18 +141,31 @@ class Erasure:
             groups[one.reason, one.holders].append(one)
         lines = []
         for (reason, holders), files in groups.items():
-            held = f", held by {', '.join(map(str, holders))}: run it again when that has ended" \
-                if holders else ""
-            lines.append(f"{len(files)} files with {sum(one.rows for one in files)} rows, such as"
-                         f" {files[0].path}: {reason}{held}")
+            held = (
+                f", held by {', '.join(map(str, holders))}: run it again when that has ended"
+                if holders
+                else ""
+            )
+            lines.append(
+                f"{len(files)} files with {sum(one.rows for one in files)} rows, such as"
+                f" {files[0].path}: {reason}{held}"
+            )
         return lines
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "table": self.request.table, "erased": self.erased, **self.counts,
+            "table": self.request.table,
+            "erased": self.erased,
+            **self.counts,
             "remaining": [
-                {"path": one.path, "rows": one.rows, "reason": one.reason,
-                 "held by": list(map(str, one.holders))} for one in self.remaining],
+                {
+                    "path": one.path,
+                    "rows": one.rows,
+                    "reason": one.reason,
+                    "held by": list(map(str, one.holders)),
+                }
+                for one in self.remaining
+            ],
         }
 
 
@@ -158,19 +178,27 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
     Not where the Cleaner has all that it needs. Answers whether any compaction of the table waits.
     """
     record = metastore.table(request.table)
-    going = [one for one in cleaner.explain(metastore)
-             if one.table == request.table and one.rule != "C16" and one.fate is not Fate.KEPT]
-    known = {one.name for one in metastore.partition_records(request.table)} \
-        if record.partitioned else {""}
-    wanted = {one.partition if one.partition in known else None
-              for one in _search(metastore, request).found
-              if one.writer is None and not _explained(one.path, going)}
+    going = [
+        one
+        for one in cleaner.explain(metastore)
+        if one.table == request.table and one.rule != "C16" and one.fate is not Fate.KEPT
+    ]
+    known = (
+        {one.name for one in metastore.partition_records(request.table)}
+        if record.partitioned
+        else {""}
+    )
+    wanted = {
+        one.partition if one.partition in known else None
+        for one in _search(metastore, request).found
+        if one.writer is None and not _explained(one.path, going)
+    }
     for partition in sorted(wanted, key=str):
         # None of a partitioned table: what aborted writers left in partitions that nobody knows.
         with suppress(AlreadyScheduled, NoSuchPartition):
             metastore.request_compaction(
-                request.table, partition or None, CompactionKind.MAJOR.value,
-                initiator=worker_id())
+                request.table, partition or None, CompactionKind.MAJOR.value, initiator=worker_id()
+            )
     return bool(_queued(metastore, request.table))
 
 
@@ -193,8 +221,9 @@ def clean(metastore: Metastore, request: ErasureRequest) -> tuple[str, ...]:
     Raises LeaseHeld when another Cleaner does not end its cycle within CLEANER_WAIT_SECONDS.
     """
     removed: list[str] = []
-    while lines := [line for one in _cycle(metastore) for line in one.removed
-                    if one.task.table == request.table]:
+    while lines := [
+        line for one in _cycle(metastore) for line in one.removed if one.task.table == request.table
+    ]:
         removed += lines
     return tuple(removed)
 
@@ -211,7 +240,10 @@ def _cycle(metastore: Metastore) -> list[cleaner.Cleaned]:
 
 
 def prove(
-    metastore: Metastore, request: ErasureRequest, deleted: int, outcomes: Sequence[Outcome],
+    metastore: Metastore,
+    request: ErasureRequest,
+    deleted: int,
+    outcomes: Sequence[Outcome],
     removed: tuple[str, ...],
 ) -> Erasure:
     """Reads every file of the table, and explains those that still hold such rows.
@@ -223,9 +255,13 @@ def prove(
     if unreadable:
         raise CorruptFile(
             f"{request.table}: it can't be proven that the rows are gone, {len(unreadable)} files"
-            " can't be judged: " + "; ".join(one.error for one in unreadable))
-    rewritten = tuple(f"{one.task.partition or ''}/{output.directory}".lstrip("/")
-                      for one in outcomes for output in one.outputs)
+            " can't be judged: " + "; ".join(one.error for one in unreadable)
+        )
+    rewritten = tuple(
+        f"{one.task.partition or ''}/{output.directory}".lstrip("/")
+        for one in outcomes
+        for output in one.outputs
+    )
     remaining = _explain(metastore, request, searched.found, outcomes) if searched.found else ()
     return Erasure(request, deleted, rewritten, removed, searched.files, remaining)
 
@@ -246,32 +282,53 @@ def _search(metastore: Metastore, request: ErasureRequest) -> Searched:
 
 
 def _queued(metastore: Metastore, table: str) -> list[dict[str, Any]]:
-    return [row for row in metastore.compactions()
-            if f"{row['dbname']}.{row['tabname']}" == table
-            and row["state"] in ("initiated", "working")]
+    return [
+        row
+        for row in metastore.compactions()
+        if f"{row['dbname']}.{row['tabname']}" == table and row["state"] in ("initiated", "working")
+    ]
 
 
 # --- why, and who -------------------------------------------------------------------------------
 
 
 def _explain(
-    metastore: Metastore, request: ErasureRequest, found: Sequence[FoundFile],
+    metastore: Metastore,
+    request: ErasureRequest,
+    found: Sequence[FoundFile],
     outcomes: Sequence[Outcome],
 ) -> tuple[Remaining, ...]:
     fates = [one for one in cleaner.explain(metastore) if one.table == request.table]
-    open_txns = {row["txnid"]: Holder(row["txnid"], row["user"], row["host"], row["run_id"])
-                 for row in metastore.transactions() if row["state"] == "OPEN"}
-    live = {f"{entity.partition or ''}/{one.name}".strip("/")
-            for entity in metastore.entities(request.table)
-            for one in entity.directories if not one.obsolete}
-    failed = {one.task.partition or "": f"its compaction {one.state}: {one.reason}"
-              for one in outcomes if one.state != "published"}
+    open_txns = {
+        row["txnid"]: Holder(row["txnid"], row["user"], row["host"], row["run_id"])
+        for row in metastore.transactions()
+        if row["state"] == "OPEN"
+    }
+    live = {
+        f"{entity.partition or ''}/{one.name}".strip("/")
+        for entity in metastore.entities(request.table)
+        for one in entity.directories
+        if not one.obsolete
+    }
+    failed = {
+        one.task.partition or "": f"its compaction {one.state}: {one.reason}"
+        for one in outcomes
+        if one.state != "published"
+    }
     with metastore.open_snapshot([request.table]) as lease:
         unfinished = lease.valid_write_ids(request.table).open
-    writers = tuple(open_txns[txn] for txn in sorted({
-        row["transaction_id"] for row in metastore.locks()
-        if f"{row['database']}.{row['table']}" == request.table
-        and row["lock_type"] != "SHARED_READ"}) if txn in open_txns)
+    writers = tuple(
+        open_txns[txn]
+        for txn in sorted(
+            {
+                row["transaction_id"]
+                for row in metastore.locks()
+                if f"{row['database']}.{row['table']}" == request.table
+                and row["lock_type"] != "SHARED_READ"
+            }
+        )
+        if txn in open_txns
+    )
 
     def judged(one: FoundFile) -> Remaining:
         if one.writer is not None:
@@ -280,16 +337,24 @@ def _explain(
         if one.path.rpartition("/")[0] in live:
             if unfinished:
                 ids = ", ".join(map(str, unfinished))
-                return Remaining(one.path, one.rows, f"a compaction stops below write ids that are"
-                                 f" open (S16): {ids}", writers)
-            return Remaining(one.path, one.rows, failed.get(
-                one.partition, "written since, or not yet compacted: run it again"))
+                return Remaining(
+                    one.path,
+                    one.rows,
+                    f"a compaction stops below write ids that are open (S16): {ids}",
+                    writers,
+                )
+            return Remaining(
+                one.path,
+                one.rows,
+                failed.get(one.partition, "written since, or not yet compacted: run it again"),
+            )
         fate = _explained(one.path, fates)
         if fate is not None:
             rule = "" if fate.rule in fate.reason else f" ({fate.rule})"
             return Remaining(one.path, one.rows, f"{fate.reason}{rule}", fate.holders)
-        return Remaining(one.path, one.rows,
-                         failed.get(one.partition, "no cleaning covers it: see `acid fsck`"))
+        return Remaining(
+            one.path, one.rows, failed.get(one.partition, "no cleaning covers it: see `acid fsck`")
+        )
 
     return tuple(map(judged, found))
 

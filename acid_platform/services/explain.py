@@ -59,21 +59,32 @@ def explain(metastore: Metastore, wish: Wish) -> Explained:
     with metastore.open_snapshot([record.name]) as lease:
         layout = table_layout(metastore, record, lease)
         seen, listed = select_compactable(
-            layout, lease.valid_write_ids(record.name).for_compactor(), lease.valid_txns,
-            wish.partition or "")
-    plan = plan_compaction(seen, wish.kind, listed, metastore.status()["last_txn"] + 1,
-                           Layout.of(record.properties), insert_only=layout.insert_only)
+            layout,
+            lease.valid_write_ids(record.name).for_compactor(),
+            lease.valid_txns,
+            wish.partition or "",
+        )
+    plan = plan_compaction(
+        seen,
+        wish.kind,
+        listed,
+        metastore.status()["last_txn"] + 1,
+        Layout.of(record.properties),
+        insert_only=layout.insert_only,
+    )
     if isinstance(plan, NothingToDo):
         return Explained(wish, plan, None)
-    return Explained(wish, plan, forecast(plan, reported_rows(metastore, wish.table,
-                                                              wish.partition)))
+    return Explained(
+        wish, plan, forecast(plan, reported_rows(metastore, wish.table, wish.partition))
+    )
 
 
 def reported_rows(metastore: Metastore, table: str, partition: str | None) -> Mapping[str, int]:
     """Rows of each directory of an entity, as writers and compactions reported them (P8)."""
     return {
         directory.name: directory.rows
-        for entity in metastore.entities(table) if entity.partition == partition
+        for entity in metastore.entities(table)
+        if entity.partition == partition
         for directory in entity.directories
     }
 
@@ -85,22 +96,38 @@ def explain_initiator(metastore: Metastore, now_ms: int) -> list[Section]:
     """Every decision, and the compactions that would be asked for."""
     decided = initiator.explain(metastore, now_ms)
     rows = tuple(
-        {"table": one.table, "partition": one.partition or "",
-         "compaction": one.decision.kind.value if one.decision.kind else "none",
-         "rule": one.decision.rule, "reason": one.decision.reason}
-        for one in decided)
-    wishes = [Wish(one.table, one.partition, one.decision.kind, one.decision.rule)
-              for one in decided if one.decision.kind]
+        {
+            "table": one.table,
+            "partition": one.partition or "",
+            "compaction": one.decision.kind.value if one.decision.kind else "none",
+            "rule": one.decision.rule,
+            "reason": one.decision.reason,
+        }
+        for one in decided
+    )
+    wishes = [
+        Wish(one.table, one.partition, one.decision.kind, one.decision.rule)
+        for one in decided
+        if one.decision.kind
+    ]
     return [Section("decisions", rows, "no candidates"), *explain_compactions(metastore, wishes)]
 
 
 def explain_worker(metastore: Metastore) -> list[Section]:
     """What waits in the queue, in its order (C26)."""
-    return explain_compactions(metastore, [
-        Wish(f"{row['dbname']}.{row['tabname']}",
-             None if row["partname"] == "None" else row["partname"],
-             CompactionKind(row["type"].lower()), f"request {row['compactionid']}")
-        for row in metastore.compactions() if row["state"] == "initiated"])
+    return explain_compactions(
+        metastore,
+        [
+            Wish(
+                f"{row['dbname']}.{row['tabname']}",
+                None if row["partname"] == "None" else row["partname"],
+                CompactionKind(row["type"].lower()),
+                f"request {row['compactionid']}",
+            )
+            for row in metastore.compactions()
+            if row["state"] == "initiated"
+        ],
+    )
 
 
 def explain_compactions(metastore: Metastore, wishes: Iterable[Wish]) -> list[Section]:
@@ -113,14 +140,22 @@ def explain_compactions(metastore: Metastore, wishes: Iterable[Wish]) -> list[Se
 
 
 def _summary(one: Explained) -> Row:
-    named = {"table": one.wish.table, "partition": one.wish.partition or "",
-             "compaction": one.wish.kind.value, "asked by": one.wish.why}
+    named = {
+        "table": one.wish.table,
+        "partition": one.wish.partition or "",
+        "compaction": one.wish.kind.value,
+        "asked by": one.wish.why,
+    }
     if one.forecast is None:
         return {**named, "result": str(one.plan)}
     read, written, scans = one.forecast.read, one.forecast.written, one.forecast.pays_back_after
     return {
-        **named, "result": "would run", "rows read": read.rows, "bytes read": read.bytes,
-        "rows written": written.rows, "bytes written": written.bytes,
+        **named,
+        "result": "would run",
+        "rows read": read.rows,
+        "bytes read": read.bytes,
+        "rows written": written.rows,
+        "bytes written": written.bytes,
         "saved per scan": one.forecast.saving,
         "pays back": "never" if scans is None else f"after {scans} scans",
     }
@@ -131,17 +166,28 @@ def _directories(one: Explained) -> Iterator[Row]:
         for action, shares in (("read", one.forecast.inputs), ("write", one.forecast.outputs)):
             for share in shares:
                 yield {
-                    "table": one.wish.table, "partition": one.wish.partition or "",
-                    "action": action, "directory": share.directory, "rows": share.amount.rows,
-                    "bytes": share.amount.bytes, "files": share.amount.files,
+                    "table": one.wish.table,
+                    "partition": one.wish.partition or "",
+                    "action": action,
+                    "directory": share.directory,
+                    "rows": share.amount.rows,
+                    "bytes": share.amount.bytes,
+                    "files": share.amount.files,
                 }
 
 
 def explain_cleaner(metastore: Metastore) -> list[Section]:
     """What would be removed, what stays, and who holds what has to wait."""
     rows = tuple(
-        {"table": one.table, "partition": one.partition or "", "path": one.path,
-         "fate": one.fate.value, "rule": one.rule, "reason": one.reason,
-         "held by": ", ".join(map(str, one.holders))}
-        for one in cleaner.explain(metastore))
+        {
+            "table": one.table,
+            "partition": one.partition or "",
+            "path": one.path,
+            "fate": one.fate.value,
+            "rule": one.rule,
+            "reason": one.reason,
+            "held by": ", ".join(map(str, one.holders)),
+        }
+        for one in cleaner.explain(metastore)
+    )
     return [Section("cleaning", rows, "nothing is obsolete")]

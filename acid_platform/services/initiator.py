@@ -48,8 +48,10 @@ class Initiated:
 
 def explain(metastore: Metastore, now_ms: int) -> list[Initiated]:
     """The decision about every entity; changes nothing."""
-    return [Initiated(entity.table, entity.partition, decision)
-            for entity, decision in _decisions(metastore, now_ms, since=0)]
+    return [
+        Initiated(entity.table, entity.partition, decision)
+        for entity, decision in _decisions(metastore, now_ms, since=0)
+    ]
 
 
 def run(metastore: Metastore, now_ms: int, since: int = 0) -> list[Initiated]:
@@ -76,8 +78,11 @@ _AT_ONCE = 500
 def _carry_out(
     metastore: Metastore, decided: Sequence[tuple[EntityCounters, Decision]]
 ) -> Iterator[Initiated]:
-    wishes = [(entity.table, entity.partition, decision.kind.value)
-              for entity, decision in decided if decision.kind]
+    wishes = [
+        (entity.table, entity.partition, decision.kind.value)
+        for entity, decision in decided
+        if decision.kind
+    ]
     answers = iter(metastore.request_compactions(wishes, worker_id()) if wishes else ())
     for entity, decision in decided:
         queued: int | None = None

@@ -31,7 +31,8 @@ class Pace:
 
 
 _SWITCHES = {
-    Service.INITIATOR: "hive.compactor.initiator.on", Service.CLEANER: "hive.compactor.cleaner.on",
+    Service.INITIATOR: "hive.compactor.initiator.on",
+    Service.CLEANER: "hive.compactor.cleaner.on",
 }
 _INTERVALS = {
     Service.INITIATOR: "hive.compactor.check.interval",
@@ -46,18 +47,25 @@ def pace_of(service: Service, settings: Settings) -> Pace:
         threads = settings.integer(_THREADS)
         if not threads:
             raise SettingRefused(f"{_THREADS} is 0, so that no Worker may run; set it to 1 or more")
-        return Pace(settings.integer("hive.compactor.worker.sleep.time"),
-                    settings.integer("hive.compactor.worker.max.sleep.time"), True, threads)
+        return Pace(
+            settings.integer("hive.compactor.worker.sleep.time"),
+            settings.integer("hive.compactor.worker.max.sleep.time"),
+            True,
+            threads,
+        )
     switch = _SWITCHES[service]
     if not settings.flag(switch):
         raise SettingRefused(
-            f"{switch} is false, so that the {service.value} may not run; set it to true")
+            f"{switch} is false, so that the {service.value} may not run; set it to true"
+        )
     wait = settings.integer(_INTERVALS[service])
     return Pace(wait, wait)
 
 
 def run_until(
-    stop: threading.Event, cycle: Callable[[], bool], pace: Pace,
+    stop: threading.Event,
+    cycle: Callable[[], bool],
+    pace: Pace,
     failed: Callable[[Transient], None],
 ) -> None:
     """Repeats `cycle`, which tells whether it found work, until `stop` is set.

@@ -92,8 +92,7 @@ class CompactionRun:
     def prepare(self) -> CompactionPlan | NothingToDo:
         """Open the compaction's transaction, choose inputs and names; writes nothing (C28, C29)."""
         metastore = self.context.metastore
-        self.txn = metastore.begin_compaction(
-            self.task, self.task.worker, self.context.info())
+        self.txn = metastore.begin_compaction(self.task, self.task.worker, self.context.info())
         self.task = self.txn.task
         # As its snapshot sees them: columns that came with rows are known with these rows (P28).
         record = self.txn.table(self.task.table)
@@ -101,9 +100,16 @@ class CompactionRun:
         partition = self.task.partition or ""
         # The compactor's own transaction is open in these lists (HIVE-29567).
         seen, listed = select_compactable(
-            layout, self.txn.compactor_list, self.txn.valid_txns, partition)
-        plan = plan_compaction(seen, self.task.kind, listed, self.txn.id,
-                               Layout.of(record.properties), insert_only=layout.insert_only)
+            layout, self.txn.compactor_list, self.txn.valid_txns, partition
+        )
+        plan = plan_compaction(
+            seen,
+            self.task.kind,
+            listed,
+            self.txn.id,
+            Layout.of(record.properties),
+            insert_only=layout.insert_only,
+        )
         if isinstance(plan, NothingToDo):
             metastore.compaction_nothing_to_do(self.task, self.txn, plan.to_cleaning, plan.reason)
             return plan
@@ -111,13 +117,20 @@ class CompactionRun:
         settings = Settings.of(metastore.settings())
         of_job = partial(job_setting, settings, self.task.properties, record.properties)
         self._work = CompactionWork(
-            layout.files, seen, columns, listed, partition, compression(record),
+            layout.files,
+            seen,
+            columns,
+            listed,
+            partition,
+            compression(record),
             int(setting(_MOST_DELTAS).parse(of_job(_MOST_DELTAS))),
-            layout.format if layout.insert_only else None)
+            layout.format if layout.insert_only else None,
+        )
         self._queue = of_job(*_QUEUES)
         self.plan = plan
         self.forecast = forecast(
-            plan, reported_rows(metastore, self.task.table, self.task.partition))
+            plan, reported_rows(metastore, self.task.table, self.task.partition)
+        )
         return plan
 
     def merge(self) -> StagedCompaction:
@@ -140,13 +153,16 @@ class CompactionRun:
         if found:
             raise CompactionMismatch(
                 f"compaction {self.task.id} of {job_entity(self.task)} would change the data: "
-                + "; ".join(map(str, found)) + "; its inputs were kept")
+                + "; ".join(map(str, found))
+                + "; its inputs were kept"
+            )
 
     def deviations(self) -> tuple[Deviation, ...]:
         """What was expected beside what was written."""
         assert self.forecast and self.staged, "merge() comes first"
-        return against(self.forecast, [
-            Amount(one.rows, one.bytes, one.files) for one in self.staged.outputs])
+        return against(
+            self.forecast, [Amount(one.rows, one.bytes, one.files) for one in self.staged.outputs]
+        )
 
     def publish(self) -> tuple[Written, ...]:
         """Rename into place and commit; counts only if the task is still ours (P21)."""
@@ -159,8 +175,9 @@ class CompactionRun:
             self.txn.heartbeat()
             raise
         reports = [
-            WriteReport.of(self.task.table, self.task.partition, Operation.COMPACT, one.directory,
-                           one.contents)
+            WriteReport.of(
+                self.task.table, self.task.partition, Operation.COMPACT, one.directory, one.contents
+            )
             for one in outputs
         ]
         try:
@@ -168,7 +185,8 @@ class CompactionRun:
         except (CompactionLost, TxnAborted):
             for one in outputs:
                 self._work.files.delete_directory(
-                    f"{self._work.directory.location}/{one.directory}")
+                    f"{self._work.directory.location}/{one.directory}"
+                )
             raise
         return outputs
 
@@ -247,8 +265,12 @@ def revoke_dead(metastore: Metastore) -> list[int]:
     host, freed = socket.gethostname(), []
     for row in metastore.compactions():
         process = str(row["workerid"]).partition(".")[0]
-        if (row["state"] == "working" and row["workerhost"] == host
-                and process.isdecimal() and not psutil.pid_exists(int(process))):
+        if (
+            row["state"] == "working"
+            and row["workerhost"] == host
+            and process.isdecimal()
+            and not psutil.pid_exists(int(process))
+        ):
             freed += metastore.revoke_workers(f"{host}-{row['workerid']}")
     return freed
 
@@ -260,4 +282,3 @@ def job_entity(task: CompactionTask) -> str:
 def job_name(task: CompactionTask) -> str:
     """`<worker>-compactor-<db>.<table>[.<partition>]` (compaction.md section 3)."""
     return f"{task.worker}-compactor-{job_entity(task)}"
-

@@ -13,7 +13,16 @@ from acid_platform.snapshot.listing import EntityListing, FileEntry
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 
 __all__ = [
-    "AcidDirectory", "EntityListing", "EntitySources", "FileEntry", "Invisible", "Removable",
-    "Source", "SourceKind", "VisibleBase", "VisibleDelta", "highest_floor",
+    "AcidDirectory",
+    "EntityListing",
+    "EntitySources",
+    "FileEntry",
+    "Invisible",
+    "Removable",
+    "Source",
+    "SourceKind",
+    "VisibleBase",
+    "VisibleDelta",
+    "highest_floor",
     "select",
 ]

@@ -91,5 +91,9 @@ def data_files(
                 f"{location}/{side.path} tells of rows in {path.rpartition('/')[2]}, which is"
                 " missing or empty; restore that file"
             )
-    return Contents(tuple(plain or buckets.values()), bool(plain), tuple(empty),
-                    tuple(side for path, side in sides.items() if path in data))
+    return Contents(
+        tuple(plain or buckets.values()),
+        bool(plain),
+        tuple(empty),
+        tuple(side for path, side in sides.items() if path in data),
+    )

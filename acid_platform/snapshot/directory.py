@@ -115,9 +115,14 @@ class AcidDirectory:
     @property
     def names(self) -> frozenset[str]:
         """Of all ACID directories that were looked at, whether they are read or not."""
-        return frozenset({
-            *(one.directory for one in self.sources), *(one.path for one in self.obsolete),
-            *(one.path for one in self.aborted), *(one.path for one in self.invisible)})
+        return frozenset(
+            {
+                *(one.directory for one in self.sources),
+                *(one.path for one in self.obsolete),
+                *(one.path for one in self.aborted),
+                *(one.path for one in self.invisible),
+            }
+        )
 
     @property
     def inserts(self) -> tuple[VisibleDelta, ...]:
@@ -150,14 +155,22 @@ def select(
     and NotEnoughHistory when compacted bases are all newer than the snapshot (not if `cleaning`).
     """
     found = _children(listing)
-    work = _Selection(listing, write_ids, txns, highest_floor(write_ids, floor), cleaning,
-                      insert_only)
+    work = _Selection(
+        listing, write_ids, txns, highest_floor(write_ids, floor), cleaning, insert_only
+    )
     base = work.choose_base(found.bases)
     originals = work.choose_originals(found.originals, base)
     deltas = work.choose_deltas(found.deltas, base)
     return AcidDirectory(
-        listing.location, base, deltas, originals, tuple(work.obsolete), tuple(work.aborted),
-        tuple(work.invisible), tuple(work.zero_length), insert_only,
+        listing.location,
+        base,
+        deltas,
+        originals,
+        tuple(work.obsolete),
+        tuple(work.aborted),
+        tuple(work.invisible),
+        tuple(work.zero_length),
+        insert_only,
     )
 
 
@@ -166,8 +179,9 @@ def highest_floor(write_ids: ValidWriteIdList, *floors: int) -> int:
 
     One of forgotten write ids is aborted in an older list, and covers them there too (P4).
     """
-    return max((one for one in floors if write_ids.is_valid(one) or write_ids.is_aborted(one)),
-               default=0)
+    return max(
+        (one for one in floors if write_ids.is_valid(one) or write_ids.is_aborted(one)), default=0
+    )
 
 
 _Name = TypeVar("_Name", BaseName, DeltaName, AcidName)
@@ -273,16 +287,30 @@ class _Selection:
             self._require_history([one for one in history if one.name.write_id > self.floor])
             return None
         # Of two finished compactions of one range the later attempt is read, as for deltas (S44).
-        *losers, best = sorted(above_floor, key=lambda one: (
-            one.name.write_id, self._compacted(one), one.name.visibility, one.path))
+        *losers, best = sorted(
+            above_floor,
+            key=lambda one: (
+                one.name.write_id,
+                self._compacted(one),
+                one.name.visibility,
+                one.path,
+            ),
+        )
         for loser in losers:
             self._cover(loser, f"older than {best.path}", "C46")
         contents = self._contents(best)
         lowest = best.name.write_id if contents.raw else 1
         partly = self.write_ids.range_valid(lowest, best.name.write_id) is not RangeResponse.ALL
-        return VisibleBase(best.name, best.path, contents.files, partly, raw=contents.raw,
-                           compacted=self._compacted(best), versioned=self._versioned(best),
-                           side_files=contents.side_files)
+        return VisibleBase(
+            best.name,
+            best.path,
+            contents.files,
+            partly,
+            raw=contents.raw,
+            compacted=self._compacted(best),
+            versioned=self._versioned(best),
+            side_files=contents.side_files,
+        )
 
     def choose_originals(
         self, files: tuple[FileEntry, ...], base: VisibleBase | None
@@ -312,9 +340,7 @@ class _Selection:
         selected: list[VisibleDelta] = []
         current = max(base.name.write_id if base else 0, self.floor)
         below = current
-        cover, rule = (
-            (f"within {base.directory}", "C46") if base else (self._dropped(), "P22")
-        )
+        cover, rule = (f"within {base.directory}", "C46") if base else (self._dropped(), "P22")
         last_statement: int | None = None
         for one in self._visible_deltas(directories):
             name = one.name
@@ -346,18 +372,26 @@ class _Selection:
             if not self._compaction_visible(one):
                 continue
             if self.write_ids.range_aborted(name.low, name.high) is RangeResponse.ALL:
-                ids = f"write id {name.low}" if name.low == name.high else (
-                    f"all write ids {name.low} to {name.high}")
+                ids = (
+                    f"write id {name.low}"
+                    if name.low == name.high
+                    else (f"all write ids {name.low} to {name.high}")
+                )
                 self._abort(one, f"{ids} aborted", "C46")
             elif self.write_ids.range_valid(name.low, name.high) is RangeResponse.NONE:
                 self._hide(one, "holds no visible write id")
             else:
                 visible.append(one)
-        return sorted(visible, key=lambda one: (
-            one.name.low, -one.name.high,
-            -1 if one.name.statement is None else one.name.statement,
-            -one.name.visibility, one.path,
-        ))
+        return sorted(
+            visible,
+            key=lambda one: (
+                one.name.low,
+                -one.name.high,
+                -1 if one.name.statement is None else one.name.statement,
+                -one.name.visibility,
+                one.path,
+            ),
+        )
 
     def _delta(self, one: _Directory[DeltaName], above: int) -> VisibleDelta:
         name = one.name
@@ -370,8 +404,17 @@ class _Selection:
                 " bucket files; restore the directory or abort its writer"
             )
         partly = self.write_ids.range_valid(name.low, name.high) is not RangeResponse.ALL
-        return VisibleDelta(name, one.path, contents.files, partly, above, contents.raw,
-                            self._compacted(one), self._versioned(one), contents.side_files)
+        return VisibleDelta(
+            name,
+            one.path,
+            contents.files,
+            partly,
+            above,
+            contents.raw,
+            self._compacted(one),
+            self._versioned(one),
+            contents.side_files,
+        )
 
     def _require_whole(self, one: _Directory[DeltaName]) -> None:
         """Rows of an insert-only table carry no write id, so no part of a delta can be hidden."""
@@ -440,4 +483,8 @@ class _Selection:
 def _same_work(name: DeltaName, other: DeltaName) -> bool:
     """One statement's, or one compaction's, pair of delta and delete_delta."""
     return (name.low, name.high, name.statement, name.visibility) == (
-        other.low, other.high, other.statement, other.visibility)
+        other.low,
+        other.high,
+        other.statement,
+        other.visibility,
+    )

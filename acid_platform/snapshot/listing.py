@@ -72,8 +72,10 @@ class EntityListing:
         """With what other listings of the same entity have."""
         every = (self, *others)
         return EntityListing(
-            self.location, tuple(file for one in every for file in one.files),
+            self.location,
+            tuple(file for one in every for file in one.files),
             tuple(sorted({name for one in every for name in one.directories})),
             {name: kind for one in every for name, kind in one.data_formats.items()},
             frozenset().union(*(one.versioned for one in every)),
-            frozenset().union(*(one.adopted for one in every)))
+            frozenset().union(*(one.adopted for one in every)),
+        )

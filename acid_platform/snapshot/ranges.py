@@ -43,5 +43,6 @@ class ColumnRange:
 def text_range(low: str, high: str, nulls: int) -> ColumnRange:
     """Of texts, whose order is that of their characters. A long `low` is cut, which is still a
     bound; a long `high` is left out."""
-    return ColumnRange(RangeKind.TEXT, low[:MOST_TEXT], high if len(high) <= MOST_TEXT else None,
-                       nulls)
+    return ColumnRange(
+        RangeKind.TEXT, low[:MOST_TEXT], high if len(high) <= MOST_TEXT else None, nulls
+    )

@@ -48,8 +48,10 @@ class Contents:
         try:
             return cls(tuple(_unpacked(*one) for one in json.loads(text)))
         except (ValueError, TypeError, ArithmeticError) as error:
-            raise CorruptFile(f"a record of files can't be read: {error!r} in {text[:200]!r};"
-                              " restore the metastore from a backup") from error
+            raise CorruptFile(
+                f"a record of files can't be read: {error!r} in {text[:200]!r};"
+                " restore the metastore from a backup"
+            ) from error
 
 
 NOTHING = Contents()
@@ -78,12 +80,17 @@ def _plain(bound: int | Decimal | str | None) -> int | str | None:
 
 
 def _unpacked(
-    path: str, size: int, rows: int, flags: int = _ACID, length: int | None = None,
+    path: str,
+    size: int,
+    rows: int,
+    flags: int = _ACID,
+    length: int | None = None,
     ranges: Mapping[str, Any] | None = None,
 ) -> FileEntry:
     footer = Footer(rows, bool(flags & _ACID), bool(flags & _POSITIONAL))
-    return FileEntry(path, size, footer, length, {
-        name: _range(*one) for name, one in (ranges or {}).items()})
+    return FileEntry(
+        path, size, footer, length, {name: _range(*one) for name, one in (ranges or {}).items()}
+    )
 
 
 def _range(kind: str, low: Any, high: Any, nulls: int, values: int) -> ColumnRange:

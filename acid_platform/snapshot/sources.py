@@ -97,7 +97,8 @@ def side_files(directory: AcidDirectory) -> tuple[tuple[str, FileEntry], ...]:
     """(data file, its `_flush_length` file) in what is read: to be looked into."""
     return tuple(
         (side.path.removesuffix(FLUSH_LENGTH_SUFFIX), side)
-        for source in directory.sources for side in source.side_files
+        for source in directory.sources
+        for side in source.side_files
     )
 
 
@@ -107,12 +108,10 @@ def flush_length(content: bytes) -> int:
     Zero: nothing of the file was committed yet, so that it is not read (storage.md 3.4).
     """
     whole = len(content) // 8 * 8
-    return int.from_bytes(content[whole - 8:whole], "big") if whole else 0
+    return int.from_bytes(content[whole - 8 : whole], "big") if whole else 0
 
 
-def missing_footers(
-    directory: AcidDirectory, known: Mapping[str, Footer]
-) -> tuple[str, ...]:
+def missing_footers(directory: AcidDirectory, known: Mapping[str, Footer]) -> tuple[str, ...]:
     """Files whose footer decides something and is neither recorded nor among `known`.
 
     One per directory that LOAD DATA may have made; every file of those that it did make, and every
@@ -154,8 +153,9 @@ def entity_sources(
             inserts += _loaded(directory, source, footers)
         else:
             inserts += _acid(directory, source, lengths)
-    deletes = [one for source in directory.delete_deltas
-               for one in _acid(directory, source, lengths)]
+    deletes = [
+        one for source in directory.delete_deltas for one in _acid(directory, source, lengths)
+    ]
     return EntitySources(directory.location, tuple(inserts), tuple(deletes))
 
 
@@ -219,14 +219,22 @@ def _acid(
                 f" {FLUSH_LENGTH_SUFFIX} file; restore the file"
             )
         yield Source(
-            path, SourceKind.ACID, entry.size, source.directory, low, high,
-            _number(entry) if one_bucket else None, source.test_rows, source.above, length,
-            rows=_rows(entry), ranges=entry.ranges)
+            path,
+            SourceKind.ACID,
+            entry.size,
+            source.directory,
+            low,
+            high,
+            _number(entry) if one_bucket else None,
+            source.test_rows,
+            source.above,
+            length,
+            rows=_rows(entry),
+            ranges=entry.ranges,
+        )
 
 
-def _plain(
-    directory: AcidDirectory, source: VisibleBase | VisibleDelta
-) -> Iterator[Source]:
+def _plain(directory: AcidDirectory, source: VisibleBase | VisibleDelta) -> Iterator[Source]:
     low, high = _span(source)
     if source.above >= 0:
         raise CorruptFile(
@@ -234,19 +242,32 @@ def _plain(
             " holds too, and rows of an insert-only table can't be told apart; remove one of them"
         )
     for entry in source.files:
-        yield Source(f"{directory.location}/{entry.path}", SourceKind.PLAIN, entry.size,
-                     source.directory, low, high, write_id=high,
-                     rows=_rows(entry), ranges=entry.ranges)
+        yield Source(
+            f"{directory.location}/{entry.path}",
+            SourceKind.PLAIN,
+            entry.size,
+            source.directory,
+            low,
+            high,
+            write_id=high,
+            rows=_rows(entry),
+            ranges=entry.ranges,
+        )
 
 
-def _originals(
-    directory: AcidDirectory, footers: Mapping[str, Footer]
-) -> Iterator[Source]:
+def _originals(directory: AcidDirectory, footers: Mapping[str, Footer]) -> Iterator[Source]:
     if directory.insert_only:
         for entry in directory.originals:
-            yield Source(f"{directory.location}/{entry.path}", SourceKind.PLAIN, entry.size, "",
-                         0, 0, rows=_rows(entry),
-                         ranges=entry.ranges)
+            yield Source(
+                f"{directory.location}/{entry.path}",
+                SourceKind.PLAIN,
+                entry.size,
+                "",
+                0,
+                0,
+                rows=_rows(entry),
+                ranges=entry.ranges,
+            )
     else:
         yield from _numbered(directory, "", directory.originals, footers, 0, 0)
 
@@ -268,8 +289,12 @@ def _loaded(
 
 
 def _numbered(
-    directory: AcidDirectory, where: str, files: Sequence[FileEntry],
-    footers: Mapping[str, Footer], write_id: int, statement: int,
+    directory: AcidDirectory,
+    where: str,
+    files: Sequence[FileEntry],
+    footers: Mapping[str, Footer],
+    write_id: int,
+    statement: int,
 ) -> Iterator[Source]:
     """Row ids run on over the files of one bucket number, in text order of their whole path."""
     rows: dict[int, int] = {}
@@ -285,6 +310,17 @@ def _numbered(
         first = rows.get(number, 0)
         rows[number] = first + footer.rows
         yield Source(
-            path, SourceKind.RAW, entry.size, where, write_id, write_id, number,
-            write_id=write_id, bucket=Bucket(number, statement).property, first_row_id=first,
-            rows=footer.rows, positional=footer.positional, ranges=entry.ranges)
+            path,
+            SourceKind.RAW,
+            entry.size,
+            where,
+            write_id,
+            write_id,
+            number,
+            write_id=write_id,
+            bucket=Bucket(number, statement).property,
+            first_row_id=first,
+            rows=footer.rows,
+            positional=footer.positional,
+            ranges=entry.ranges,
+        )

@@ -56,10 +56,12 @@ def timeline(
         found = sizes.get(path, [])
         if kind is Kind.ORIGINAL:
             found = found[:1]
-        lines.append(DirectoryLine(partition, path, kind, low, high, sum(found), len(found), sight,
-                                   reason))
-    return tuple(sorted(lines, key=lambda one: (
-        one.high, one.kind is Kind.BASE, one.low, one.directory)))
+        lines.append(
+            DirectoryLine(partition, path, kind, low, high, sum(found), len(found), sight, reason)
+        )
+    return tuple(
+        sorted(lines, key=lambda one: (one.high, one.kind is Kind.BASE, one.low, one.directory))
+    )
 
 
 def _judged(seen: AcidDirectory) -> Iterator[tuple[str, Sight, str]]:

@@ -26,9 +26,7 @@ class Catalog:
     Without `seen` the declarations are those of now.
     """
 
-    def __init__(
-        self, metastore: Metastore, database: str, seen: Declared | None = None
-    ) -> None:
+    def __init__(self, metastore: Metastore, database: str, seen: Declared | None = None) -> None:
         self._metastore = metastore
         self._seen: Declared = seen or metastore
         self.current_database = database
@@ -56,8 +54,9 @@ class Catalog:
                 if full in known:
                     raise  # it came after the snapshot
                 near = _nearest(full, known)
-                hint = (f"did you mean {near}?" if near
-                        else "SHOW DATABASES and SHOW TABLES list them")
+                hint = (
+                    f"did you mean {near}?" if near else "SHOW DATABASES and SHOW TABLES list them"
+                )
                 raise NoSuchTable(f"there is no table {full}; {hint}") from error
         return self._records[full]
 
@@ -66,7 +65,8 @@ class Catalog:
         full = self.full(name)
         if full in self.views:
             raise UnsupportedStatement(
-                f"{full} is a view, which can only be read; name the table behind it")
+                f"{full} is a view, which can only be read; name the table behind it"
+            )
         return self.record(name)
 
     def columns(self, full: str) -> tuple[str, ...]:

@@ -57,8 +57,10 @@ class Changes:
             case Insert():
                 return Done.changed("INSERT", self._insert(statement, record))
             case Update():
-                texts = {name: _bare(value, statement.alias, record.name)
-                         for name, value in statement.assignments.items()}
+                texts = {
+                    name: _bare(value, statement.alias, record.name)
+                    for name, value in statement.assignments.items()
+                }
                 where = self._where(statement.where, statement.alias, record)
                 rows = self.txn.table(record.name).update(texts, where)
                 return Done.changed("UPDATE", rows)
@@ -79,8 +81,7 @@ class Changes:
         query = statement.source
         if isinstance(query, exp.Values):
             kinds = {column.name: column.type.kind for column in (*own, *keys)}
-            query = _rows(query, [(name, kinds.get(name, "string")) for name in names],
-                          record.name)
+            query = _rows(query, [(name, kinds.get(name, "string")) for name in names], record.name)
         frame = reading.run(self.warehouse, self.catalog, query, self.txn.scans)
         if isinstance(statement.source, exp.Values):
             frame = frame.coalesce(1)  # a few rows: one file, in the order given
@@ -111,13 +112,20 @@ class Changes:
         whole = expand(query, self.catalog.current_database, self.catalog.view_query)
         columns = self.catalog.columns(record.name)
         target = full_name(exp.to_table(name), self.catalog.current_database)
-        bound = bind(whole, reading.placeholder(),
-                     lambda one: columns if one == target else self.catalog.columns(one),
-                     self.catalog.current_database)
+        bound = bind(
+            whole,
+            reading.placeholder(),
+            lambda one: columns if one == target else self.catalog.columns(one),
+            self.catalog.current_database,
+        )
         (own,) = [one for one in bound.sources if one.table == target]
         others = [one for one in bound.sources if one.table != target]
-        return Condition(bound.text, own.placeholder,
-                         reading.reads_of(self.catalog, others, self.txn.scans), own.where)
+        return Condition(
+            bound.text,
+            own.placeholder,
+            reading.reads_of(self.catalog, others, self.txn.scans),
+            own.where,
+        )
 
     def _merge(self, statement: MergeInto, record: TableRecord) -> Done:
         source = reading.run(self.warehouse, self.catalog, statement.source, self.txn.scans)
@@ -126,9 +134,11 @@ class Changes:
             return _aliased(node, statement.alias, record.name).sql(dialect="spark")
 
         counts = self.txn.table(record.name).merge(
-            source, text(statement.on),
+            source,
+            text(statement.on),
             clauses=[_clause(one, record, text) for one in statement.whens],
-            aliases=(statement.alias, statement.source_alias))
+            aliases=(statement.alias, statement.source_alias),
+        )
         rows = counts.updated + counts.deleted + counts.inserted
         return Done.changed("MERGE", rows)
 
@@ -143,14 +153,16 @@ def _places(statement: Insert, record: TableRecord) -> tuple[dict[str, str | Non
     if spec and (spec.dynamic != tuple(dynamic)):
         raise NoSuchPartition(
             f"PARTITION of {record.name} names each of {', '.join(keys)}: fixed values first,"
-            f" then the others in this order")
+            f" then the others in this order"
+        )
     names = list(statement.columns or columns)
     own, partition_columns = columns_of_record(record)
     require_columns(names, (*own, *partition_columns), record.name)
     if spec is None and statement.columns:
         if missing := [key for key in dynamic if key not in names]:
             raise NoSuchPartition(
-                f"INSERT into {record.name} needs its partition columns: {', '.join(missing)}")
+                f"INSERT into {record.name} needs its partition columns: {', '.join(missing)}"
+            )
         return {}, names
     return fixed, [*names, *(key for key in dynamic if key not in names)]
 
@@ -163,9 +175,15 @@ def _rows(values: exp.Values, places: list[tuple[str, str]], table: str) -> exp.
         if len(given) != len(places):
             raise WrongType(
                 f"INSERT into {table}: a row of VALUES has {len(given)} values, and {len(places)}"
-                f" are needed: {', '.join(name for name, _ in places)}")
-        rows.append(exp.Tuple(expressions=[
-            _read_as(value, kind) for value, (_, kind) in zip(given, places, strict=True)]))
+                f" are needed: {', '.join(name for name, _ in places)}"
+            )
+        rows.append(
+            exp.Tuple(
+                expressions=[
+                    _read_as(value, kind) for value, (_, kind) in zip(given, places, strict=True)
+                ]
+            )
+        )
     alias = exp.TableAlias(this=exp.to_identifier("v"))
     return exp.select("*").from_(exp.Values(expressions=rows, alias=alias))
 
@@ -191,9 +209,11 @@ def _clause(when: When, record: TableRecord, text: Callable[[exp.Expr], str]) ->
     if len(names) != len(when.values):
         raise InvalidExpression(
             f"MERGE INSERT into {record.name}: {len(when.values)} values, and {len(names)} are"
-            f" needed: {', '.join(names)}")
+            f" needed: {', '.join(names)}"
+        )
     values: Mapping[str, str] = {
-        name: text(value) for name, value in zip(names, when.values, strict=True)}
+        name: text(value) for name, value in zip(names, when.values, strict=True)
+    }
     return MergeClause(MergeAction(when.verb.value), values, condition)
 
 

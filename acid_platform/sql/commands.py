@@ -72,14 +72,17 @@ def partition_spec(parts: list[exp.Expr]) -> PartitionSpec:
     for part in parts:
         if isinstance(part, exp.EQ) and isinstance(part.this, exp.Column):
             if dynamic:
-                raise InvalidExpression(f"PARTITION: {part.sql('hive')} comes after"
-                                        f" {dynamic[-1]}; fixed values go first")
+                raise InvalidExpression(
+                    f"PARTITION: {part.sql('hive')} comes after"
+                    f" {dynamic[-1]}; fixed values go first"
+                )
             fixed[part.this.name.lower()] = _value(part.expression)
         elif isinstance(part, exp.Column | exp.Identifier):
             dynamic.append(part.name.lower())
         else:
             raise InvalidExpression(
-                f"PARTITION: {part.sql('hive')!r} is neither column=value nor a column")
+                f"PARTITION: {part.sql('hive')!r} is neither column=value nor a column"
+            )
     return PartitionSpec(fixed, tuple(dynamic))
 
 
@@ -136,13 +139,18 @@ def _set(match: Found) -> Statement:
 
 def _change(match: Found) -> Statement:
     after = "" if match["first"] else match["after"] and unquoted(match["after"])
-    return ChangeColumn(unquoted(match["name"]), unquoted(match["old"]),
-                        f"{match['new']} {match['type']}", after)
+    return ChangeColumn(
+        unquoted(match["name"]), unquoted(match["old"]), f"{match['new']} {match['type']}", after
+    )
 
 
 def _compact(match: Found) -> Statement:
-    return Compact(unquoted(match["name"]), CompactionKind(match["kind"].lower()),
-                   _partition(match), bool(match["wait"]))
+    return Compact(
+        unquoted(match["name"]),
+        CompactionKind(match["kind"].lower()),
+        _partition(match),
+        bool(match["wait"]),
+    )
 
 
 def _abort(match: Found) -> Statement:
@@ -165,29 +173,52 @@ _RULES: tuple[tuple[str, Callable[[Found], Statement]], ...] = (
     (r"(?:start transaction|begin)", lambda _: Control.START),
     (r"commit(?: work)?", lambda _: Control.COMMIT),
     (r"rollback(?: work)?", lambda _: Control.ROLLBACK),
-    (rf"create (?:database|schema) (?P<if>if not exists )?(?P<name>{_ONE})",
-     lambda m: CreateDatabase(unquoted(m["name"]), bool(m["if"]))),
-    (rf"drop (?:database|schema) (?P<if>if exists )?(?P<name>{_ONE})"
-     r"(?: (?:restrict|(?P<cascade>cascade)))?",
-     lambda m: DropDatabase(unquoted(m["name"]), bool(m["if"]), bool(m["cascade"]))),
-    (rf"drop (?:table|(?P<view>view)) (?P<if>if exists )?{_NAME}(?: purge)?",
-     lambda m: DropTable(unquoted(m["name"]), bool(m["if"]), bool(m["view"]))),
-    (rf"truncate (?:table )?{_NAME}(?: {_SPECS})?",
-     lambda m: Truncate(unquoted(m["name"]), _partition(m))),
-    (rf"{_ALTER} add columns ?\((?P<columns>.+)\)",
-     lambda m: AddColumns(unquoted(m["name"]), m["columns"])),
-    (rf"{_ALTER} change (?:column )?(?P<old>{_ONE}) (?P<new>{_ONE}) (?P<type>.+?)"
-     rf"(?: (?:(?P<first>first)|after (?P<after>{_ONE})))?", _change),
-    (rf"{_ALTER} rename to (?P<to>{_ONE}(?:\.{_ONE})?)",
-     lambda m: RenameTable(unquoted(m["name"]), unquoted(m["to"]))),
-    (rf"{_ALTER} add (?P<if>if not exists )?{_SPECS}",
-     lambda m: AddPartitions(unquoted(m["name"]), partition_specs(m["specs"]), bool(m["if"]))),
-    (rf"{_ALTER} drop (?P<if>if exists )?{_SPECS}(?: purge)?",
-     lambda m: DropPartitions(unquoted(m["name"]), partition_specs(m["specs"]), bool(m["if"]))),
-    (rf"{_ALTER} set tblproperties ?\((?P<properties>.+)\)",
-     lambda m: SetProperties(unquoted(m["name"]), properties(m["properties"]))),
-    (rf"{_ALTER}(?: {_SPECS})? compact ['\"](?P<kind>minor|major)['\"](?P<wait> and wait)?",
-     _compact),
+    (
+        rf"create (?:database|schema) (?P<if>if not exists )?(?P<name>{_ONE})",
+        lambda m: CreateDatabase(unquoted(m["name"]), bool(m["if"])),
+    ),
+    (
+        rf"drop (?:database|schema) (?P<if>if exists )?(?P<name>{_ONE})"
+        r"(?: (?:restrict|(?P<cascade>cascade)))?",
+        lambda m: DropDatabase(unquoted(m["name"]), bool(m["if"]), bool(m["cascade"])),
+    ),
+    (
+        rf"drop (?:table|(?P<view>view)) (?P<if>if exists )?{_NAME}(?: purge)?",
+        lambda m: DropTable(unquoted(m["name"]), bool(m["if"]), bool(m["view"])),
+    ),
+    (
+        rf"truncate (?:table )?{_NAME}(?: {_SPECS})?",
+        lambda m: Truncate(unquoted(m["name"]), _partition(m)),
+    ),
+    (
+        rf"{_ALTER} add columns ?\((?P<columns>.+)\)",
+        lambda m: AddColumns(unquoted(m["name"]), m["columns"]),
+    ),
+    (
+        rf"{_ALTER} change (?:column )?(?P<old>{_ONE}) (?P<new>{_ONE}) (?P<type>.+?)"
+        rf"(?: (?:(?P<first>first)|after (?P<after>{_ONE})))?",
+        _change,
+    ),
+    (
+        rf"{_ALTER} rename to (?P<to>{_ONE}(?:\.{_ONE})?)",
+        lambda m: RenameTable(unquoted(m["name"]), unquoted(m["to"])),
+    ),
+    (
+        rf"{_ALTER} add (?P<if>if not exists )?{_SPECS}",
+        lambda m: AddPartitions(unquoted(m["name"]), partition_specs(m["specs"]), bool(m["if"])),
+    ),
+    (
+        rf"{_ALTER} drop (?P<if>if exists )?{_SPECS}(?: purge)?",
+        lambda m: DropPartitions(unquoted(m["name"]), partition_specs(m["specs"]), bool(m["if"])),
+    ),
+    (
+        rf"{_ALTER} set tblproperties ?\((?P<properties>.+)\)",
+        lambda m: SetProperties(unquoted(m["name"]), properties(m["properties"])),
+    ),
+    (
+        rf"{_ALTER}(?: {_SPECS})? compact ['\"](?P<kind>minor|major)['\"](?P<wait> and wait)?",
+        _compact,
+    ),
     (r"abort (?P<what>transactions|compactions) (?P<ids>\d+(?:[ ,]+\d+)*)", _abort),
 )
 _COMMANDS = tuple((re.compile(pattern, re.IGNORECASE), build) for pattern, build in _RULES)

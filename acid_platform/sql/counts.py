@@ -24,8 +24,11 @@ def counted_table(tree: exp.Query) -> CountedTable | None:
         return None
     (column,) = tree.expressions
     count = column.unalias()
-    if not (isinstance(count, exp.Count) and isinstance(count.this, exp.Star)
-            and not count.this.args.get("except_")):
+    if not (
+        isinstance(count, exp.Count)
+        and isinstance(count.this, exp.Star)
+        and not count.this.args.get("except_")
+    ):
         return None
     table = tree.args["from_"].this
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):

@@ -11,19 +11,24 @@ from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.layout import formats
 from acid_platform.sql.statements import CreateTable, CreateView
 
-STORED_AS = MappingProxyType({
-    "orc": "orc", "parquet": "parquet", "textfile": "text", "jsonfile": "json", "avro": "avro",
-})
+STORED_AS = MappingProxyType(
+    {
+        "orc": "orc",
+        "parquet": "parquet",
+        "textfile": "text",
+        "jsonfile": "json",
+        "avro": "avro",
+    }
+)
 """STORED AS → the platform's format; all but ORC need insert-only tables."""
 
 
-def table_declaration(
-    tree: exp.Create, name: str, query: exp.Query | None
-) -> CreateTable:
+def table_declaration(tree: exp.Create, name: str, query: exp.Query | None) -> CreateTable:
     """Raises InvalidDefinition, UnsupportedStatement for clauses that are not built."""
     if tree.args.get("replace"):
-        raise UnsupportedStatement("CREATE OR REPLACE TABLE is not supported; DROP TABLE, or"
-                                   " INSERT OVERWRITE")
+        raise UnsupportedStatement(
+            "CREATE OR REPLACE TABLE is not supported; DROP TABLE, or INSERT OVERWRITE"
+        )
     keys: tuple[str, ...] = ()
     clustered: tuple[tuple[str, ...], int] | None = None
     location: str | None = None
@@ -33,8 +38,10 @@ def table_declaration(
             case exp.PartitionedByProperty():
                 keys = tuple(_column(name, key) for key in one.this.expressions)
             case exp.ClusteredByProperty() if not one.args.get("sorted_by"):
-                clustered = (tuple(part.name.lower() for part in one.expressions),
-                             int(one.args["buckets"].name))
+                clustered = (
+                    tuple(part.name.lower() for part in one.expressions),
+                    int(one.args["buckets"].name),
+                )
             case exp.FileFormatProperty() if one.this.name.lower() in STORED_AS:
                 stored = STORED_AS[one.this.name.lower()]
                 if stored != "orc":
@@ -57,8 +64,16 @@ def table_declaration(
         raise InvalidDefinition(f"{name}: CREATE TABLE AS SELECT takes its columns from the query")
     if query is None and not columns:
         raise InvalidDefinition(f"{name}: a table needs columns: CREATE TABLE {name} (id int, …)")
-    return CreateTable(name, ", ".join(_column(name, one) for one in columns), keys, clustered,
-                       properties, location, bool(tree.args.get("exists")), query)
+    return CreateTable(
+        name,
+        ", ".join(_column(name, one) for one in columns),
+        keys,
+        clustered,
+        properties,
+        location,
+        bool(tree.args.get("exists")),
+        query,
+    )
 
 
 def view_declaration(tree: exp.Create, name: str, query: exp.Query) -> CreateView:
@@ -66,8 +81,13 @@ def view_declaration(tree: exp.Create, name: str, query: exp.Query) -> CreateVie
     for one in _properties(tree):
         raise _not_built("CREATE VIEW", one)
     columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
-    return CreateView(name, query, tuple(one.name.lower() for one in columns),
-                      bool(tree.args.get("exists")), bool(tree.args.get("replace")))
+    return CreateView(
+        name,
+        query,
+        tuple(one.name.lower() for one in columns),
+        bool(tree.args.get("exists")),
+        bool(tree.args.get("replace")),
+    )
 
 
 def _properties(tree: exp.Create) -> Iterator[exp.Expr]:
@@ -91,11 +111,13 @@ def _column(table: str, node: exp.Expr) -> str:
             clause = node.args["constraints"][0].sql("hive")
             raise UnsupportedStatement(
                 f"column {node.name!r} of {table} with {clause} is not supported; leave that part"
-                " away")
+                " away"
+            )
         if node.kind is None:
             raise InvalidDefinition(f"column {node.name!r} of {table} needs a type")
         return f"`{node.name}` {node.kind.sql('hive')}"
     if isinstance(node, exp.Identifier):
         return f"`{node.name}`"
     raise UnsupportedStatement(
-        f"{node.sql('hive')!r} in the columns of {table} is not supported; leave that part away")
+        f"{node.sql('hive')!r} in the columns of {table} is not supported; leave that part away"
+    )

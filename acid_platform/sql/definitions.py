@@ -60,8 +60,7 @@ def define(warehouse: Warehouse, catalog: Catalog, statement: Definition) -> Don
             table = warehouse.table(catalog.target(statement.table).name)
             table.change_column(statement.old, statement.column, statement.after)
         case RenameTable():
-            warehouse.table(catalog.target(statement.table).name).rename(
-                catalog.full(statement.to))
+            warehouse.table(catalog.target(statement.table).name).rename(catalog.full(statement.to))
         case AddPartitions():
             _add_partitions(warehouse, catalog, statement)
         case DropPartitions():
@@ -74,10 +73,16 @@ def define(warehouse: Warehouse, catalog: Catalog, statement: Definition) -> Don
 
 
 _NAMES: dict[type, str] = {
-    CreateDatabase: "CREATE DATABASE", DropDatabase: "DROP DATABASE", CreateTable: "CREATE TABLE",
-    CreateView: "CREATE VIEW", DropTable: "DROP TABLE", AddColumns: "ALTER TABLE ADD COLUMNS",
-    ChangeColumn: "ALTER TABLE CHANGE", RenameTable: "ALTER TABLE RENAME",
-    AddPartitions: "ALTER TABLE ADD PARTITION", DropPartitions: "ALTER TABLE DROP PARTITION",
+    CreateDatabase: "CREATE DATABASE",
+    DropDatabase: "DROP DATABASE",
+    CreateTable: "CREATE TABLE",
+    CreateView: "CREATE VIEW",
+    DropTable: "DROP TABLE",
+    AddColumns: "ALTER TABLE ADD COLUMNS",
+    ChangeColumn: "ALTER TABLE CHANGE",
+    RenameTable: "ALTER TABLE RENAME",
+    AddPartitions: "ALTER TABLE ADD PARTITION",
+    DropPartitions: "ALTER TABLE DROP PARTITION",
     SetProperties: "ALTER TABLE SET TBLPROPERTIES",
 }
 
@@ -112,8 +117,14 @@ def _create_table(warehouse: Warehouse, catalog: Catalog, statement: CreateTable
     if untyped:
         raise InvalidDefinition(f"{full}: partition column {untyped[0]} needs a type")
     warehouse.create_table(
-        full, statement.columns, statement.keys, statement.clustered_by, statement.properties,
-        statement.if_not_exists, statement.location)
+        full,
+        statement.columns,
+        statement.keys,
+        statement.clustered_by,
+        statement.properties,
+        statement.if_not_exists,
+        statement.location,
+    )
     return Done("CREATE TABLE")
 
 
@@ -142,8 +153,13 @@ def _create_from_query(
         raise InvalidDefinition(f"{full}: every column of the query is a partition column")
     columns = ", ".join(f"`{one.name}` {one.type}" for one in found.values())
     table = warehouse.create_table(
-        full, columns, keys, statement.clustered_by, statement.properties,
-        location=statement.location)
+        full,
+        columns,
+        keys,
+        statement.clustered_by,
+        statement.properties,
+        location=statement.location,
+    )
     try:
         rows = autocommit(warehouse, full, lambda txn: txn.table(full).insert(frame))
     except BaseException:
@@ -172,14 +188,18 @@ def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) 
     columns = columns_of(frame)
     names = statement.columns or tuple(column.name for column in columns)
     if len(names) != len(columns):
-        raise InvalidDefinition(f"view {full} names {len(names)} columns, its query has"
-                                f" {len(columns)}")
+        raise InvalidDefinition(
+            f"view {full} names {len(names)} columns, its query has {len(columns)}"
+        )
     if len(set(names)) < len(names):
         raise InvalidDefinition(f"view {full}: two columns have one name; use AS")
     warehouse.metastore.create_view(
-        full, stored_query(query, statement.columns),
+        full,
+        stored_query(query, statement.columns),
         [(name, str(one.type)) for name, one in zip(names, columns, strict=True)],
-        statement.if_not_exists, statement.or_replace)
+        statement.if_not_exists,
+        statement.or_replace,
+    )
 
 
 def _drop_table(warehouse: Warehouse, catalog: Catalog, statement: DropTable) -> None:
@@ -205,7 +225,8 @@ def _add_partitions(warehouse: Warehouse, catalog: Catalog, statement: AddPartit
         there = sorted(set(names) & set(warehouse.metastore.partitions(record.name)))
         if there:
             raise TableExists(
-                f"{record.name} has partition {there[0]} already; use ADD IF NOT EXISTS")
+                f"{record.name} has partition {there[0]} already; use ADD IF NOT EXISTS"
+            )
     warehouse.metastore.add_partitions(record.name, names)
 
 

@@ -55,11 +55,13 @@ class AcidMagic:
             return named
         if line.isidentifier() and line in self._names:
             raise NoSuchWarehouse(
-                f"{line} is a {type(named).__name__}, not a Warehouse; %%acid takes one, or a path")
+                f"{line} is a {type(named).__name__}, not a Warehouse; %%acid takes one, or a path"
+            )
         if line not in self._opened:
             place = Location.of(line or None)
             if not place.made:
                 raise NoSuchWarehouse(
-                    f"{place.warehouse} is no warehouse yet; Warehouse.open({line!r}) makes one")
+                    f"{place.warehouse} is no warehouse yet; Warehouse.open({line!r}) makes one"
+                )
             self._opened[line] = Warehouse.open(place.warehouse)
         return self._opened[line]

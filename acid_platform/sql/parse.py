@@ -31,8 +31,20 @@ from acid_platform.sql.statements import (
 
 _TREES = {"SELECT", "WITH", "FROM", "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE"}
 _TWO_WORDS = {
-    "ALTER", "ABORT", "CREATE", "DESC", "DESCRIBE", "DROP", "INSERT", "SHOW", "START", "LOAD",
-    "LOCK", "UNLOCK", "ANALYZE", "MSCK",
+    "ALTER",
+    "ABORT",
+    "CREATE",
+    "DESC",
+    "DESCRIBE",
+    "DROP",
+    "INSERT",
+    "SHOW",
+    "START",
+    "LOAD",
+    "LOCK",
+    "UNLOCK",
+    "ANALYZE",
+    "MSCK",
 }
 
 
@@ -100,14 +112,16 @@ def unsupported(written: Written) -> UnsupportedStatement:
         action = re.match(known, written.plain)
         name += f" … {action[1].upper()}" if action else ""
     return UnsupportedStatement(
-        f"{name or repr(written.plain)} is not supported; supported: {', '.join(SUPPORTED)}")
+        f"{name or repr(written.plain)} is not supported; supported: {', '.join(SUPPORTED)}"
+    )
 
 
 def _explain(written: Written) -> Explain:
     inner = parse(re.sub(r"(?is)^.*?\bexplain\b", "", written.text, count=1))
     if not isinstance(inner, Query | Change):
         raise UnsupportedStatement(
-            "EXPLAIN takes a SELECT, INSERT, UPDATE, DELETE, MERGE or TRUNCATE")
+            "EXPLAIN takes a SELECT, INSERT, UPDATE, DELETE, MERGE or TRUNCATE"
+        )
     return Explain(inner)
 
 
@@ -115,7 +129,8 @@ def _reading(tree: exp.Query) -> exp.Query:
     changing = tree.find(exp.Into, exp.Insert, exp.QueryTransform)
     if changing is not None:
         raise UnsupportedStatement(
-            f"a SELECT with {changing.key.upper()} does more than read; leave that part away")
+            f"a SELECT with {changing.key.upper()} does more than read; leave that part away"
+        )
     return tree
 
 
@@ -130,7 +145,8 @@ def _leftovers(tree: exp.Expr, what: str, known: set[str]) -> None:
     for name, value in tree.args.items():
         if value and name not in known:
             raise UnsupportedStatement(
-                f"{what} with {name.strip('_').upper()} is not supported; leave that part away")
+                f"{what} with {name.strip('_').upper()} is not supported; leave that part away"
+            )
 
 
 # --- changing rows --------------------------------------------------------------------------------
@@ -160,8 +176,7 @@ def _insert(tree: exp.Insert) -> Insert:
 def _update(tree: exp.Update) -> Update:
     _leftovers(tree, "UPDATE", {"this", "expressions", "where"})
     name = table_name(tree.this)
-    return Update(name, tree.this.alias_or_name.lower(), _assignments(tree, "UPDATE"),
-                  _where(tree))
+    return Update(name, tree.this.alias_or_name.lower(), _assignments(tree, "UPDATE"), _where(tree))
 
 
 def _delete(tree: exp.Delete) -> Delete:
@@ -194,7 +209,8 @@ def _assignments(tree: exp.Update, what: str) -> dict[str, exp.Expr]:
 def _no_subquery(node: exp.Expr | None, where: str) -> None:
     if node is not None and node.find(exp.Query):
         raise UnsupportedStatement(
-            f"a subquery in {where} is not supported; MERGE takes its source from a query")
+            f"a subquery in {where} is not supported; MERGE takes its source from a query"
+        )
 
 
 def _merge(tree: exp.Merge) -> MergeInto:
@@ -208,9 +224,13 @@ def _merge(tree: exp.Merge) -> MergeInto:
     on = tree.args["on"]
     _no_subquery(on, "MERGE ON")
     return MergeInto(
-        table_name(tree.this), tree.this.alias_or_name.lower(),
-        _reading(exp.select("*").from_(using.copy())), alias.lower(), on,
-        tuple(_whens(tree)))
+        table_name(tree.this),
+        tree.this.alias_or_name.lower(),
+        _reading(exp.select("*").from_(using.copy())),
+        alias.lower(),
+        on,
+        tuple(_whens(tree)),
+    )
 
 
 def _whens(tree: exp.Merge) -> Iterator[When]:
@@ -218,7 +238,8 @@ def _whens(tree: exp.Merge) -> Iterator[When]:
         if when.args.get("source"):
             raise UnsupportedStatement(
                 "MERGE with WHEN NOT MATCHED BY SOURCE is not supported; use UPDATE or DELETE"
-                " beside it in one transaction")
+                " beside it in one transaction"
+            )
         condition, then = when.args.get("condition"), when.args.get("then")
         _no_subquery(condition, "MERGE WHEN")
         match then:
@@ -232,7 +253,8 @@ def _whens(tree: exp.Merge) -> Iterator[When]:
             case _:
                 raise InvalidExpression(
                     f"MERGE: {when.sql('hive')!r} can't be done; matched rows take UPDATE or"
-                    " DELETE, others INSERT")
+                    " DELETE, others INSERT"
+                )
 
 
 def _when_insert(condition: exp.Expr | None, then: exp.Insert) -> When:
@@ -244,8 +266,7 @@ def _when_insert(condition: exp.Expr | None, then: exp.Insert) -> When:
     for value in values:
         _no_subquery(value, "MERGE INSERT VALUES")
     if columns and len(columns) != len(values):
-        raise InvalidExpression(
-            f"MERGE INSERT: {len(columns)} columns and {len(values)} values")
+        raise InvalidExpression(f"MERGE INSERT: {len(columns)} columns and {len(values)} values")
     return When(MergeVerb.INSERT, condition, columns, values)
 
 

@@ -22,8 +22,11 @@ def fixed_values(spec: PartitionSpec, record: TableRecord) -> dict[str, str | No
         if name not in names:
             has = f"its partition columns are {', '.join(names)}" if names else "not partitioned"
             raise NoSuchPartition(f"{record.name} has no partition column {name!r}; {has}")
-    return {key.name: as_written(spec.fixed[key.name], key, record.name)
-            for key in keys if key.name in spec.fixed}
+    return {
+        key.name: as_written(spec.fixed[key.name], key, record.name)
+        for key in keys
+        if key.name in spec.fixed
+    }
 
 
 def whole_name(spec: PartitionSpec, record: TableRecord) -> str:
@@ -31,8 +34,7 @@ def whole_name(spec: PartitionSpec, record: TableRecord) -> str:
     fixed = fixed_values(spec, record)
     missing = [name for name, _ in record.partition_columns if name not in fixed]
     if missing:
-        raise NoSuchPartition(
-            f"PARTITION of {record.name} needs a value for {', '.join(missing)}")
+        raise NoSuchPartition(f"PARTITION of {record.name} needs a value for {', '.join(missing)}")
     return partition_name(fixed)
 
 
@@ -43,21 +45,24 @@ class Partitioned(Protocol):
 
 
 def matching(seen: Partitioned, record: TableRecord, spec: PartitionSpec) -> list[str]:
-    """The partitions that a spec fits, which may leave keys out. Raises NoSuchPartition if none.
-    """
+    """The partitions that a spec fits, which may leave keys out. Raises NoSuchPartition if none."""
     fixed = fixed_values(spec, record)
     _, keys = columns_of_record(record)
     names = [key.name for key in keys]
     found = []
     for partition in sorted(seen.partitions(record.name)):
         values = dict(zip(names, parse_partition(partition, names) or (), strict=False))
-        if all(_same(values.get(key.name), fixed[key.name], key, record.name)
-               for key in keys if key.name in fixed):
+        if all(
+            _same(values.get(key.name), fixed[key.name], key, record.name)
+            for key in keys
+            if key.name in fixed
+        ):
             found.append(partition)
     if not found:
         raise NoSuchPartition(
             f"{record.name} has no partition {partition_name(fixed)}; SHOW PARTITIONS"
-            f" {record.name} lists them")
+            f" {record.name} lists them"
+        )
     return found
 
 

@@ -35,7 +35,8 @@ class Rows:
             return show_table(self.rows, self.names)
         return show_table(
             [{name: hive_text(name, value) for name, value in row.items()} for row in self.rows],
-            self.names)
+            self.names,
+        )
 
 
 def rows_of(answer: Answer, limit: int | None = None) -> Rows | None:
@@ -47,9 +48,13 @@ def rows_of(answer: Answer, limit: int | None = None) -> Rows | None:
         return None
     if isinstance(answer, pd.DataFrame):
         names = tuple(map(str, answer.columns))
-        return Rows(names, tuple(
-            {str(key): _plain(value) for key, value in row.items()}
-            for row in answer.to_dict("records")))
+        return Rows(
+            names,
+            tuple(
+                {str(key): _plain(value) for key, value in row.items()}
+                for row in answer.to_dict("records")
+            ),
+        )
     found = fetch(answer, None if limit is None else limit + 1)
     cut = limit is not None and found.num_rows > limit
     unlike = _unlike(found.column_names)

@@ -26,8 +26,11 @@ _VOLATILE = (exp.AggFunc, exp.Window, exp.Anonymous, exp.Rand, exp.Randn, exp.Uu
 def needed_columns(tree: exp.Expr, table: exp.Table, columns: Collection[str]) -> list[str] | None:
     """Those of the table's columns that any part of the query names; None: all."""
     select = table.find_ancestor(exp.Select)
-    if select is None or table.args.get("pivots") or any(
-            join.method == "NATURAL" for join in select.args.get("joins") or ()):
+    if (
+        select is None
+        or table.args.get("pivots")
+        or any(join.method == "NATURAL" for join in select.args.get("joins") or ())
+    ):
         return None
     stars = (star for star in select.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
     if any(stars):
@@ -69,9 +72,7 @@ class _Push:
             if _simple(condition):
                 self._give(condition, sides, allowed)
 
-    def _give(
-        self, condition: exp.Expr, sides: list[exp.Expr], allowed: Collection[int]
-    ) -> None:
+    def _give(self, condition: exp.Expr, sides: list[exp.Expr], allowed: Collection[int]) -> None:
         owners = {self._owner(one, sides) for one in condition.find_all(exp.Column)}
         if len(owners) != 1:
             return
@@ -98,8 +99,11 @@ class _Push:
             return None
         name = column.name.lower()
         if column.table:
-            named = [i for i, one in enumerate(sides)
-                     if one.alias_or_name.lower() == column.table.lower()]
+            named = [
+                i
+                for i, one in enumerate(sides)
+                if one.alias_or_name.lower() == column.table.lower()
+            ]
             return named[0] if len(named) == 1 and self._may_have(sides[named[0]], name) else None
         if len(sides) == 1:
             return 0 if self._may_have(sides[0], name) else None
@@ -119,13 +123,15 @@ class _Push:
             inner = member.this
         elif isinstance(member, exp.Table) and isinstance(member.this, exp.Identifier):
             cte = cte_of(member)
-            if cte is not None and self.references.get(id(cte)) == 1 \
-                    and not cte.args["alias"].columns:
+            if (
+                cte is not None
+                and self.references.get(id(cte)) == 1
+                and not cte.args["alias"].columns
+            ):
                 inner = cte.this
         if not isinstance(inner, exp.Select) or any(inner.args.get(one) for one in _ROWS_MATTER):
             return None
-        if inner.find(exp.TableSample) or any(
-                item.find(*_VOLATILE) for item in inner.expressions):
+        if inner.find(exp.TableSample) or any(item.find(*_VOLATILE) for item in inner.expressions):
             return None
         return inner
 
@@ -182,8 +188,11 @@ def _simple(node: exp.Expr) -> bool:
         case exp.And() | exp.Or():
             return _simple(node.left) and _simple(node.right)
         case exp.In():
-            return bool(node.expressions) and not node.args.get("query") and all(
-                _operand(one) for one in (node.this, *node.expressions))
+            return (
+                bool(node.expressions)
+                and not node.args.get("query")
+                and all(_operand(one) for one in (node.this, *node.expressions))
+            )
         case exp.Between():
             return all(_operand(one) for one in (node.this, node.args["low"], node.args["high"]))
         case exp.Is():

@@ -62,17 +62,16 @@ def placeholder() -> str:
     return f"acid_{secrets.token_hex(6)}"
 
 
-def reads_of(
-    catalog: Catalog, sources: Sequence[Source], scans: Scans
-) -> dict[str, SourceRead]:
+def reads_of(catalog: Catalog, sources: Sequence[Source], scans: Scans) -> dict[str, SourceRead]:
     from acid_platform.engine.query import SourceRead
 
     if not sources:
         return {}
     found = scans([(catalog.record(one.table), one.where) for one in sources])
     return {
-        one.placeholder: SourceRead(scan, one.columns, one.where, ROW_ID in one.virtual,
-                                    FILE_NAME in one.virtual)
+        one.placeholder: SourceRead(
+            scan, one.columns, one.where, ROW_ID in one.virtual, FILE_NAME in one.virtual
+        )
         for one, scan in zip(sources, found, strict=True)
     }
 

@@ -9,8 +9,11 @@ from sqlglot import exp
 
 def stored_tables(tree: exp.Expr) -> list[exp.Table]:
     """The names that are no CTE at their place, so that the metastore has to know them."""
-    return [one for one in tree.find_all(exp.Table)
-            if isinstance(one.this, exp.Identifier) and cte_of(one) is None]
+    return [
+        one
+        for one in tree.find_all(exp.Table)
+        if isinstance(one.this, exp.Identifier) and cte_of(one) is None
+    ]
 
 
 def full_name(table: exp.Table, database: str) -> str:
@@ -28,8 +31,9 @@ def cte_of(table: exp.Table) -> exp.CTE | None:
     while node is not None:
         visible: list[exp.CTE] = []
         if isinstance(node, exp.With):
-            visible = node.expressions[: next(
-                i for i, one in enumerate(node.expressions) if one is came_from)]
+            visible = node.expressions[
+                : next(i for i, one in enumerate(node.expressions) if one is came_from)
+            ]
         elif isinstance(node, exp.Query) and not isinstance(came_from, exp.With):
             visible = node.ctes
         for one in visible:

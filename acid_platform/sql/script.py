@@ -40,7 +40,7 @@ def _split(script: str) -> Iterator[Written]:
     for piece in _PIECE.finditer(f"{script};"):
         if piece["end"]:
             if plain.strip():
-                yield Written(script[start:piece.start()].strip(), plain.strip())
+                yield Written(script[start : piece.start()].strip(), plain.strip())
             start, plain = piece.end(), ""
         elif piece["comment"] or piece["space"]:
             plain += "" if plain.endswith(" ") else " "

@@ -78,8 +78,7 @@ class SqlSession:
         """
         statements = [(one, parse(one)) for one in split(script)]
         if not statements:
-            raise UnsupportedStatement(
-                f"there is no statement; supported: {', '.join(SUPPORTED)}")
+            raise UnsupportedStatement(f"there is no statement; supported: {', '.join(SUPPORTED)}")
         for written, statement in statements:
             try:
                 answer = self._run(statement)
@@ -103,7 +102,8 @@ class SqlSession:
         if isinstance(statement, Definition):
             if self._txn is not None:
                 raise UnsupportedStatement(
-                    f"{name_of(statement)} can't be part of a transaction: COMMIT before it")
+                    f"{name_of(statement)} can't be part of a transaction: COMMIT before it"
+                )
             return define(warehouse, catalog, statement)
         match statement:
             case Query():
@@ -165,7 +165,8 @@ class SqlSession:
     def _start(self) -> Done:
         if self._txn is not None:
             raise UnsupportedStatement(
-                f"transaction {self._txn.id} is open already; COMMIT or ROLLBACK ends it")
+                f"transaction {self._txn.id} is open already; COMMIT or ROLLBACK ends it"
+            )
         self._txn = self._warehouse.transaction()
         return Done("START TRANSACTION", f"transaction {self._txn.id} is open")
 
@@ -222,14 +223,15 @@ class SqlSession:
         ids = tuple(int(row["compactionid"]) for row in rows)
         said = [f"Compaction enqueued with id {one}" for one in ids]
         if statement.wait:
-            said += [f"Compaction with id {row['compactionid']} finished with status:"
-                     f" {row['state']}" for row in rows]
+            said += [
+                f"Compaction with id {row['compactionid']} finished with status: {row['state']}"
+                for row in rows
+            ]
         return Done("COMPACT", "\n".join(said) or "nothing to compact", ids=ids)
 
     def _abort(self, statement: Abort) -> Answer:
         if not statement.compactions:
-            return Done("ABORT TRANSACTIONS",
-                        self._warehouse.abort_transactions(statement.ids))
+            return Done("ABORT TRANSACTIONS", self._warehouse.abort_transactions(statement.ids))
         found = self._warehouse.metastore.abort_compactions(statement.ids)
         rows = [(one, message) for one, message in found.items()]
         return pd.DataFrame(rows, columns=["compactionid", "status"])

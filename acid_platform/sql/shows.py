@@ -41,8 +41,10 @@ def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFram
         case Listing.PARTITIONS:
             record = catalog.target(statement.name)
             if not record.partitioned:
-                raise NoSuchPartition(f"{record.name} is not a partitioned table; DESCRIBE"
-                                      f" {record.name} shows its columns")
+                raise NoSuchPartition(
+                    f"{record.name} is not a partitioned table; DESCRIBE"
+                    f" {record.name} shows its columns"
+                )
             return lines("partition", sorted(warehouse.metastore.partitions(record.name)))
     view = catalog.views.get(catalog.full(statement.name))
     match statement.listing:
@@ -78,7 +80,8 @@ def _tables(warehouse: Warehouse, catalog: Catalog, statement: Show) -> list[str
     database = catalog.require_database(statement.name or catalog.current_database)
     found = (name.partition(".") for name in (*warehouse.tables(), *catalog.views))
     return sorted(
-        table for db, _, table in found if db == database and matches(statement.like, table))
+        table for db, _, table in found if db == database and matches(statement.like, table)
+    )
 
 
 def _locks(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFrame:
@@ -86,8 +89,11 @@ def _locks(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFr
     if not statement.name:
         return rows
     database, _, table = catalog.record(statement.name).name.partition(".")
-    own = [row for row in rows.to_dict("records")
-           if (row["database"], row["table"]) == (database, table)]
+    own = [
+        row
+        for row in rows.to_dict("records")
+        if (row["database"], row["table"]) == (database, table)
+    ]
     return pd.DataFrame(own, columns=list(show_columns.LOCKS))
 
 
@@ -149,9 +155,15 @@ def create_table(record: TableRecord) -> str:
         names = ",\n".join(f"  `{name}`" for name in record.bucket_columns)
         lines += ["CLUSTERED BY (", f"{names})", f"INTO {record.bucket_count} BUCKETS"]
     properties = ",\n".join(
-        f"  {_text(key)}={_text(value)}" for key, value in sorted(record.properties.items()))
-    lines += [f"STORED AS {_stored_as(record)}", "LOCATION", f"  {_text(record.location)}",
-              "TBLPROPERTIES (", f"{properties})"]
+        f"  {_text(key)}={_text(value)}" for key, value in sorted(record.properties.items())
+    )
+    lines += [
+        f"STORED AS {_stored_as(record)}",
+        "LOCATION",
+        f"  {_text(record.location)}",
+        "TBLPROPERTIES (",
+        f"{properties})",
+    ]
     return "\n".join(lines)
 
 

@@ -38,7 +38,9 @@ class Bound:
 
 
 def bind(
-    query: exp.Query, prefix: str, columns_of: Callable[[str], Sequence[str]],
+    query: exp.Query,
+    prefix: str,
+    columns_of: Callable[[str], Sequence[str]],
     database: str = "default",
 ) -> Bound:
     """Replace each warehouse table by `<prefix>_<n>`, keeping the name that columns refer to.
@@ -60,10 +62,12 @@ def bind(
         wanted = needed[id(table)]
         parts = pushed.get(id(table), [])
         source = Source(
-            f"{prefix}_{number}", full_name(table, database),
+            f"{prefix}_{number}",
+            full_name(table, database),
             exp.and_(*parts).sql(dialect="spark") if parts else None,
             None if wanted is None else tuple(wanted or columns[id(table)][:1]),
-            tuple(sorted(virtual.get(id(table), ()), reverse=True)))
+            tuple(sorted(virtual.get(id(table), ()), reverse=True)),
+        )
         if not table.alias:
             table.set("alias", exp.TableAlias(this=table.this.copy()))
         table.set("this", exp.to_identifier(source.placeholder))
@@ -117,7 +121,10 @@ def _leave_out(select: exp.Select, virtual: dict[int, set[str]]) -> None:
                 if isinstance(item, exp.Star):
                     hidden = [*(item.args.get("except_") or ()), exp.column(name, alias)]
                     item.set("except_", hidden)
-                elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star) \
-                        and item.table.lower() == alias.lower():
+                elif (
+                    isinstance(item, exp.Column)
+                    and isinstance(item.this, exp.Star)
+                    and item.table.lower() == alias.lower()
+                ):
                     hidden = [*(item.this.args.get("except_") or ()), exp.column(name)]
                     item.this.set("except_", hidden)

@@ -210,8 +210,17 @@ class SetProperties:
 
 
 Definition = (
-    CreateDatabase | DropDatabase | CreateTable | CreateView | DropTable | AddColumns | ChangeColumn
-    | RenameTable | AddPartitions | DropPartitions | SetProperties
+    CreateDatabase
+    | DropDatabase
+    | CreateTable
+    | CreateView
+    | DropTable
+    | AddColumns
+    | ChangeColumn
+    | RenameTable
+    | AddPartitions
+    | DropPartitions
+    | SetProperties
 )
 
 
@@ -263,12 +272,22 @@ Statement = (
 )
 
 SUPPORTED = (
-    "SELECT", "INSERT INTO", "INSERT OVERWRITE", "UPDATE", "DELETE", "MERGE INTO",
-    "TRUNCATE TABLE", "START TRANSACTION, COMMIT, ROLLBACK", "USE", "SET",
+    "SELECT",
+    "INSERT INTO",
+    "INSERT OVERWRITE",
+    "UPDATE",
+    "DELETE",
+    "MERGE INTO",
+    "TRUNCATE TABLE",
+    "START TRANSACTION, COMMIT, ROLLBACK",
+    "USE",
+    "SET",
     "CREATE and DROP DATABASE, TABLE, VIEW",
     "ALTER TABLE (ADD COLUMNS, CHANGE, RENAME TO, ADD and DROP PARTITION, SET TBLPROPERTIES,"
     " COMPACT)",
     "SHOW (DATABASES, TABLES, PARTITIONS, CREATE TABLE, TRANSACTIONS, LOCKS, COMPACTIONS)",
-    "DESCRIBE [FORMATTED]", "ABORT TRANSACTIONS, COMPACTIONS", "EXPLAIN",
+    "DESCRIBE [FORMATTED]",
+    "ABORT TRANSACTIONS, COMPACTIONS",
+    "EXPLAIN",
 )
 """What a message names."""

@@ -17,8 +17,15 @@ from acid_platform.sql.scopes import cte_of, full_name, members
 
 ColumnsOf = Callable[[str], Sequence[str]]
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
-_AFTER_SELECTION = (exp.Order, exp.Having, exp.Group, exp.Sort, exp.Cluster, exp.Distribute,
-                    exp.Qualify)
+_AFTER_SELECTION = (
+    exp.Order,
+    exp.Having,
+    exp.Group,
+    exp.Sort,
+    exp.Cluster,
+    exp.Distribute,
+    exp.Qualify,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +48,13 @@ def unknown_name(query: exp.Query, columns_of: ColumnsOf, database: str) -> Unkn
 
 def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> UnknownName | None:
     parts = [part.name.lower() for part in column.parts]
-    if len(parts) > 2 or isinstance(column.this, exp.Star) or column.find_ancestor(exp.Lambda) \
-            or is_word(column) or not all(map(_PLAIN.fullmatch, parts)):
+    if (
+        len(parts) > 2
+        or isinstance(column.this, exp.Star)
+        or column.find_ancestor(exp.Lambda)
+        or is_word(column)
+        or not all(map(_PLAIN.fullmatch, parts))
+    ):
         return None
     by_alias: dict[str, tuple[str, ...]] = {}
     names: set[str] = set()
@@ -77,8 +89,12 @@ def _tables(select: exp.Select) -> list[exp.Table] | None:
     """What it selects from, if that is stored tables alone."""
     tables = []
     for member in members(select):
-        if not isinstance(member, exp.Table) or not isinstance(member.this, exp.Identifier) \
-                or cte_of(member) is not None or _renames_columns(member):
+        if (
+            not isinstance(member, exp.Table)
+            or not isinstance(member.this, exp.Identifier)
+            or cte_of(member) is not None
+            or _renames_columns(member)
+        ):
             return None
         tables.append(member)
     return tables
@@ -91,8 +107,10 @@ def _renames_columns(table: exp.Table) -> bool:
 
 
 def _all_named(select: exp.Select) -> bool:
-    return all(isinstance(item, exp.Column | exp.Alias | exp.Star | exp.Aliases)
-               for item in select.expressions)
+    return all(
+        isinstance(item, exp.Column | exp.Alias | exp.Star | exp.Aliases)
+        for item in select.expressions
+    )
 
 
 def _aliases(select: exp.Select) -> Iterator[str]:

@@ -30,8 +30,12 @@ def stored_query(query: exp.Query, columns: Sequence[str]) -> str:
     """The text that the metastore keeps; `columns` give the result other names."""
     if not columns:
         return query.sql(dialect="hive")
-    inner = exp.Subquery(this=query, alias=exp.TableAlias(
-        this=exp.to_identifier("v"), columns=[exp.to_identifier(one) for one in columns]))
+    inner = exp.Subquery(
+        this=query,
+        alias=exp.TableAlias(
+            this=exp.to_identifier("v"), columns=[exp.to_identifier(one) for one in columns]
+        ),
+    )
     return exp.select("*").from_(inner).sql(dialect="hive")
 
 
@@ -55,7 +59,8 @@ def expand(
         drop_database(table)
         alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
         subquery = exp.Subquery(
-            this=expand(inner, database, view_query, (*above, name)), alias=alias)
+            this=expand(inner, database, view_query, (*above, name)), alias=alias
+        )
         for part in ("joins", "pivots", "sample"):
             subquery.set(part, table.args.get(part))
         table.replace(subquery)

@@ -89,8 +89,10 @@ class ArrowScan:
 
     @property
     def schema(self) -> pa.Schema:
-        types = {column.name: arrow_type(column.type)
-                 for column in (*self.columns, *self.partition_columns)}
+        types = {
+            column.name: arrow_type(column.type)
+            for column in (*self.columns, *self.partition_columns)
+        }
         fields = [(name, types[name]) for name in self.wanted]
         return pa.schema([*fields, (ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
 
@@ -146,9 +148,14 @@ class ArrowScan:
             return None
         with reading(source.path):
             runs = key_runs(self.files, source.path)
-        return None if runs is None else sum(
-            run.rows - deletes.within(run.write_id, run.bucket, run.first, run.last)
-            for run in runs)
+        return (
+            None
+            if runs is None
+            else sum(
+                run.rows - deletes.within(run.write_id, run.bucket, run.first, run.last)
+                for run in runs
+            )
+        )
 
     def _rows(self, source: Source) -> int:
         with reading(source.path):
@@ -212,7 +219,8 @@ class _SourceRead:
         if magic == b"PAR1":
             return parquet.ParquetFile(files.system.open_input_file(source.path))
         raise UnsupportedLayout(
-            f"{source.path} is neither ORC nor Parquet; to_arrow reads no other format, use read()")
+            f"{source.path} is neither ORC nor Parquet; to_arrow reads no other format, use read()"
+        )
 
     # --- decoding ------------------------------------------------------------------------------
 
@@ -245,7 +253,8 @@ class _SourceRead:
             inner = batch.column(row)
             return batch, {
                 name: pc.struct_field(inner, [inner.type.get_field_index(found[name])])
-                for name in there}
+                for name in there
+            }
 
         early, late = self._phases()
         batch, stored = fields(early, *(roots[i] for i in tested))
@@ -283,8 +292,11 @@ class _SourceRead:
             first = source.first_row_id
             if index:
                 first += sum(stripe_rows(self.scan.files, source.path)[:index])
-            identity = (np.full(rows, source.write_id), np.full(rows, source.bucket),
-                        np.arange(first, first + rows))
+            identity = (
+                np.full(rows, source.write_id),
+                np.full(rows, source.bucket),
+                np.arange(first, first + rows),
+            )
             if self.deleted is not None:
                 keep = self.deleted.survivors(*identity)
         keep, values = self._accepted(keep, stored, early)
@@ -294,7 +306,8 @@ class _SourceRead:
 
     def _decode(self, file: orc.ORCFile, index: int, names: list[str]) -> pa.RecordBatch:
         batch = read_stripe(
-            self.scan.files, self.source.path, self.source.length, file, index, names)
+            self.scan.files, self.source.path, self.source.length, file, index, names
+        )
         return as_written(batch, file)
 
     def _row_group(self, file: parquet.ParquetFile, index: int) -> pa.RecordBatch:
@@ -318,8 +331,10 @@ class _SourceRead:
         needed, predicate = self._needed(), self.scan.predicate
         if predicate is None:
             return needed, ()
-        return (tuple(one for one in needed if one.name in predicate.columns),
-                tuple(one for one in needed if one.name not in predicate.columns))
+        return (
+            tuple(one for one in needed if one.name in predicate.columns),
+            tuple(one for one in needed if one.name not in predicate.columns),
+        )
 
     def _find(self, stored: Sequence[str]) -> dict[str, str]:
         """Needed column → its name in the file, without those that the file lacks.
@@ -337,7 +352,8 @@ class _SourceRead:
     ) -> dict[str, pa.Array | pa.Scalar]:
         return {
             one.name: conform(stored[one.name], one.type, f"{self.source.path}, column {one.name}")
-            if one.name in stored else pa.nulls(rows, arrow_type(one.type))
+            if one.name in stored
+            else pa.nulls(rows, arrow_type(one.type))
             for one in columns
         }
 
@@ -362,16 +378,20 @@ class _SourceRead:
             return _without_columns(int(np.count_nonzero(keep)))
         if not keep.any():
             return pa.RecordBatch.from_arrays(
-                [pa.nulls(0, one.type) for one in target], schema=target)
+                [pa.nulls(0, one.type) for one in target], schema=target
+            )
         arrays = [
             one if isinstance(one := values[name], pa.Array) else pa.repeat(one, len(keep))
             for name in self.scan.wanted
         ]
         if self.scan.row_id:
             w, b, r = identity
-            arrays.append(pa.StructArray.from_arrays(
-                [pa.array(w), pa.array(b.astype(np.int32)), pa.array(r)],
-                fields=list(ROW_ID_TYPE)))
+            arrays.append(
+                pa.StructArray.from_arrays(
+                    [pa.array(w), pa.array(b.astype(np.int32)), pa.array(r)],
+                    fields=list(ROW_ID_TYPE),
+                )
+            )
         batch = pa.RecordBatch.from_arrays(arrays, schema=target)
         return batch if keep.all() else batch.filter(pa.array(keep))
 

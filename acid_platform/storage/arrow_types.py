@@ -21,9 +21,18 @@ _BOOLEANS = {
     **dict.fromkeys(("f", "false", "n", "no", "0"), False),
 }
 _ARROW: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(),
-    "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(), "string": pa.string(),
-    "varchar": pa.string(), "char": pa.string(), "binary": pa.binary(), "date": pa.date32(),
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "varchar": pa.string(),
+    "char": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
 }
 
 
@@ -47,7 +56,8 @@ def arrow_type(hive: HiveType, timestamps: str = "us") -> pa.DataType:
 
 
 _WIDENED = {
-    "smallint": ("tinyint",), "int": ("tinyint", "smallint"),
+    "smallint": ("tinyint",),
+    "int": ("tinyint", "smallint"),
     "bigint": ("tinyint", "smallint", "int"),
     "double": ("tinyint", "smallint", "int", "bigint", "float"),
     "float": ("tinyint", "smallint", "int", "bigint"),
@@ -78,9 +88,11 @@ def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") 
         case "map" if pa.types.is_map(found):
             (_, key), (_, item) = hive.children
             return pa.MapArray.from_arrays(
-                offsets_of(array), conform(array.keys, key, path, timestamps),
+                offsets_of(array),
+                conform(array.keys, key, path, timestamps),
                 conform(array.items, item, path, timestamps),
-                mask=nulls_of(array))
+                mask=nulls_of(array),
+            )
         case "timestamp" if pa.types.is_timestamp(found):
             return _microseconds(array, target)
         case "timestamp with local time zone" if pa.types.is_timestamp(found):
@@ -110,13 +122,12 @@ def _widens_to_decimal(found: pa.DataType, hive: HiveType) -> bool:
     return digits is not None and digits <= precision - scale
 
 
-def _struct(
-    array: pa.StructArray, hive: HiveType, path: str, timestamps: str
-) -> pa.StructArray:
+def _struct(array: pa.StructArray, hive: HiveType, path: str, timestamps: str) -> pa.StructArray:
     target = arrow_type(hive, timestamps)
     present = {array.type.field(i).name.lower(): i for i in range(array.type.num_fields)}
     children = [
-        pa.nulls(len(array), field.type) if name not in present
+        pa.nulls(len(array), field.type)
+        if name not in present
         else conform(pc.struct_field(array, [present[name]]), child, path, timestamps)
         for (name, child), field in zip(hive.children, target, strict=True)
     ]

@@ -26,7 +26,8 @@ def as_written(batch: pa.RecordBatch, file: orc.ORCFile) -> pa.RecordBatch:
     if not any(map(_ancient, batch.columns)) or _is_proleptic(file):
         return batch
     return pa.RecordBatch.from_arrays(
-        [_mapped(column) for column in batch.columns], schema=batch.schema)
+        [_mapped(column) for column in batch.columns], schema=batch.schema
+    )
 
 
 def refuse_gregorian(batch: pa.RecordBatch, file: orc.ORCFile, path: str) -> None:
@@ -34,7 +35,8 @@ def refuse_gregorian(batch: pa.RecordBatch, file: orc.ORCFile, path: str) -> Non
     if any(map(_ancient, batch.columns)) and _is_proleptic(file):
         raise CompactionRefused(
             f"{path} counts days before 15 October 1582 by the Gregorian calendar, which compaction"
-            " here does not keep; compact the table with Hive")
+            " here does not keep; compact the table with Hive"
+        )
 
 
 def _is_proleptic(file: orc.ORCFile) -> bool:
@@ -62,8 +64,7 @@ def shown_day(day: int) -> int:
 
 
 def _leaf(kind: pa.DataType) -> int:
-    """How many of its units a day has; 0 for what holds no ancient days (nanoseconds end in 1677).
-    """
+    """Its units per day; 0 for types that hold no ancient days (nanoseconds end in 1677)."""
     if pa.types.is_date32(kind):
         return 1
     return _DAY if pa.types.is_timestamp(kind) and kind.unit == "us" else 0
@@ -97,9 +98,11 @@ def _mapped(array: pa.Array) -> pa.Array:
         fields = [_mapped(array.field(i)) for i in range(kind.num_fields)]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=nulls_of(array))
     if pa.types.is_map(kind):
-        return pa.MapArray.from_arrays(offsets_of(array), _mapped(array.keys), _mapped(array.items),
-                                       mask=nulls_of(array))
+        return pa.MapArray.from_arrays(
+            offsets_of(array), _mapped(array.keys), _mapped(array.items), mask=nulls_of(array)
+        )
     if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(offsets_of(array), _mapped(array.values),
-                                        mask=nulls_of(array))
+        return pa.ListArray.from_arrays(
+            offsets_of(array), _mapped(array.values), mask=nulls_of(array)
+        )
     return array

@@ -79,7 +79,10 @@ def valid_ids(current: np.ndarray, write_ids: ValidWriteIdList) -> np.ndarray:
 
 
 def load_keys(
-    files: Files, sources: Sequence[Source], write_ids: ValidWriteIdList, own: bool = False,
+    files: Files,
+    sources: Sequence[Source],
+    write_ids: ValidWriteIdList,
+    own: bool = False,
     buckets: Collection[int] | None = None,
 ) -> DeleteKeys:
     """The keys that delete files delete for a snapshot.
@@ -107,7 +110,10 @@ def load_keys(
 
 
 def _events(
-    files: Files, source: Source, write_ids: ValidWriteIdList, own: bool,
+    files: Files,
+    source: Source,
+    write_ids: ValidWriteIdList,
+    own: bool,
     buckets: np.ndarray | None,
 ) -> tuple[np.ndarray, ...]:
     path = source.path
@@ -116,28 +122,40 @@ def _events(
         file = open_source(files, source)
         columns = acid_columns(file, path)[:5]
         # A small file is read at once: there may be hundreds.
-        tables = ([file.read(columns=columns)] if file.nrows <= BATCH_ROWS
-                  else read_batches(files, path, source.length, columns))
+        tables = (
+            [file.read(columns=columns)]
+            if file.nrows <= BATCH_ROWS
+            else read_batches(files, path, source.length, columns)
+        )
         for table in tables:
             if any(column.null_count for column in table.columns):
                 raise CorruptFile(f"{path} has an event without a row key; restore the file")
-            operation, *keys = (np.asarray(column).astype(np.int64, copy=False)
-                                for column in table.columns)
+            operation, *keys = (
+                np.asarray(column).astype(np.int64, copy=False) for column in table.columns
+            )
             require_operation(operation, schema.DELETE_EVENT, path)
             parts.append(_counted(keys, path, write_ids, own, buckets))
-    return tuple(np.concatenate(each) for each in zip(*parts, strict=True)) if parts else (
-        np.empty(0, np.int64),) * 3
+    return (
+        tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+        if parts
+        else (np.empty(0, np.int64),) * 3
+    )
 
 
 def _counted(
-    keys: list[np.ndarray], path: str, write_ids: ValidWriteIdList, own: bool,
+    keys: list[np.ndarray],
+    path: str,
+    write_ids: ValidWriteIdList,
+    own: bool,
     buckets: np.ndarray | None,
 ) -> tuple[np.ndarray, ...]:
     """Of the keys and write ids of events: the keys of those that count."""
     codecs = (keys[1] >> 29) & 7
     if len(codecs) and int(codecs.max()) > 1:
-        raise CorruptFile(f"{path} has a bucket property of codec version {int(codecs.max())}, and"
-                          " 0 and 1 are known; restore it or drop its transaction")
+        raise CorruptFile(
+            f"{path} has a bucket property of codec version {int(codecs.max())}, and"
+            " 0 and 1 are known; restore it or drop its transaction"
+        )
     valid = valid_ids(keys[3], write_ids)
     if own:
         valid &= keys[3] == keys[0]
@@ -177,7 +195,9 @@ class DeletedRows:
         self._groups = _distinct(groups)
         self._keys = np.sort(
             np.searchsorted(self._groups, groups) * len(self._row_ids)
-            + np.searchsorted(self._row_ids, keys.row_ids), kind="stable")
+            + np.searchsorted(self._row_ids, keys.row_ids),
+            kind="stable",
+        )
 
     def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
         """Mask (n,) of the rows (write id, bucket property, rowId) that are not deleted."""
@@ -201,8 +221,9 @@ class DeletedRows:
     def _group(self, w: np.ndarray, b: np.ndarray) -> np.ndarray:
         """A number per (write id, bucket), -1 where one of them has no deletes at all."""
         at_write_id, at_bucket = _rank(self._write_ids, w), _rank(self._buckets, b)
-        return np.where((at_write_id >= 0) & (at_bucket >= 0),
-                        at_write_id * len(self._buckets) + at_bucket, -1)
+        return np.where(
+            (at_write_id >= 0) & (at_bucket >= 0), at_write_id * len(self._buckets) + at_bucket, -1
+        )
 
 
 def _rank(known: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -53,7 +53,8 @@ def sync(files: Files, paths: Iterable[str]) -> None:
     except OSError as error:
         raise PublicationFailed(
             f"{error.filename or 'a file'} can't be brought to the disk: {error}; nothing was"
-            " committed: look after the disk, and run the statement again") from error
+            " committed: look after the disk, and run the statement again"
+        ) from error
 
 
 def sync_removals(files: Files, removed: Iterable[str]) -> None:
@@ -95,7 +96,9 @@ def _up_to(root: str, path: str) -> Iterator[str]:
 def _rename(files: Files, staged: str, final: str) -> None:
     """Renaming onto an existing directory would nest it (storage.md section 9): an error."""
     if files.system.get_file_info(final).type != fs.FileType.NotFound:
-        raise PublicationFailed(f"{final} exists already, as if a write id was used twice; move"
-                                " it away if no transaction owns it, and run it again")
+        raise PublicationFailed(
+            f"{final} exists already, as if a write id was used twice; move"
+            " it away if no transaction owns it, and run it again"
+        )
     files.system.create_dir(final.rpartition("/")[0], recursive=True)
     files.system.move(staged, final)

@@ -26,7 +26,10 @@ FIRST_PLAIN = "000000_0"
 
 
 def write_empty_file(
-    files: Files, directory: str, columns: Sequence[Column], compression: str,
+    files: Files,
+    directory: str,
+    columns: Sequence[Column],
+    compression: str,
     plain: FileFormat | None,
 ) -> Contents:
     """A data file without a row in `directory`; the record of it (P26).
@@ -40,8 +43,9 @@ def write_empty_file(
     match plain.name if plain else "acid":
         case "acid":
             codec = compression if compression in WRITTEN_CODECS else EMPTY_CODEC
-            AcidWriter(partial(files.system.open_output_stream, path), path, columns, codec,
-                       always=True).close()
+            AcidWriter(
+                partial(files.system.open_output_stream, path), path, columns, codec, always=True
+            ).close()
         case "orc":
             with files.system.open_output_stream(path) as stream:
                 orc.write_table(fields.empty_table(), stream)

@@ -18,7 +18,10 @@ from acid_platform.transactions import ValidWriteIdList
 
 
 def open_entity(
-    files: Files, directory: AcidDirectory, write_ids: ValidWriteIdList, what: str,
+    files: Files,
+    directory: AcidDirectory,
+    write_ids: ValidWriteIdList,
+    what: str,
     prune: Callable[[EntitySources], EntitySources] = lambda sources: sources,
 ) -> tuple[EntitySources, DeleteKeys]:
     """The files that a snapshot reads, and the keys that it deletes; `what` names the table.
@@ -50,6 +53,10 @@ def _numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySour
         )
     if codecs != {0}:
         return sources
-    return replace(sources, inserts=tuple(
-        replace(one, bucket=one.number or 0) if one.kind is SourceKind.RAW else one
-        for one in sources.inserts))
+    return replace(
+        sources,
+        inserts=tuple(
+            replace(one, bucket=one.number or 0) if one.kind is SourceKind.RAW else one
+            for one in sources.inserts
+        ),
+    )

@@ -99,8 +99,9 @@ class Files:
             with suppress(FileNotFoundError):
                 self._require_version(f"{path}/{one}/{names.VERSION_FILE}")
                 break
-        return EntityListing(path, tuple(files), tuple(sorted(directories)), formats,
-                             frozenset(versioned))
+        return EntityListing(
+            path, tuple(files), tuple(sorted(directories)), formats, frozenset(versioned)
+        )
 
     def _require_version(self, path: str) -> None:
         """Only the first byte counts, as in Hive."""
@@ -125,10 +126,12 @@ class Files:
             version, data_format = content["thisFileVersion"], str(content["dataFormat"])
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFile(
-                f"{path} is not a _metadata_acid file of Hive: {error}; restore it") from error
+                f"{path} is not a _metadata_acid file of Hive: {error}; restore it"
+            ) from error
         if version != "0" or data_format not in ("compacted", "truncated"):
             raise CorruptFile(
-                f"{path}: version {version!r}, format {data_format!r} is unknown; restore it")
+                f"{path}: version {version!r}, format {data_format!r} is unknown; restore it"
+            )
         return data_format
 
     def partition_directories(self, path: str, depth: int) -> list[str]:
@@ -147,8 +150,11 @@ class Files:
 
     def temporaries(self, path: str) -> list[str]:
         """Names of `_tmp_…` directories directly below `path`."""
-        return sorted(i.base_name for i in self.children(path)
-                      if i.base_name.startswith(names.TEMPORARY_PREFIX))
+        return sorted(
+            i.base_name
+            for i in self.children(path)
+            if i.base_name.startswith(names.TEMPORARY_PREFIX)
+        )
 
     # --- changing --------------------------------------------------------------------------
 

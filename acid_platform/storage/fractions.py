@@ -45,8 +45,10 @@ def refuse_finer(
         case _:
             finer = _finer_text(files, path)
     if finer:
-        raise CompactionRefused(f"{path} holds timestamps with nanoseconds, which this compaction"
-                                " would cut to microseconds; compact the table with Hive")
+        raise CompactionRefused(
+            f"{path} holds timestamps with nanoseconds, which this compaction"
+            " would cut to microseconds; compact the table with Hive"
+        )
 
 
 def _finer_orc(files: Files, path: str, length: int | None) -> bool:
@@ -83,26 +85,34 @@ def _finer_by_row(files: Files, path: str, length: int | None, roots: set[str]) 
 
     with parsing(path), files.system.open_input_file(path) as stream:
         reader = pyorc.Reader(
-            io.BytesIO(stream.read(length)), column_names=sorted(roots),
+            io.BytesIO(stream.read(length)),
+            column_names=sorted(roots),
             converters=dict.fromkeys(
-                (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT), Watch))
+                (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT), Watch
+            ),
+        )
         return any(found for _ in reader)
 
 
 def _finer_parquet(files: Files, path: str) -> bool:
     """Of the old INT96; Spark itself refuses the other kind of nanoseconds."""
     with files.system.open_input_file(path) as stream, reading(path):
-        nanos, micros = (parquet.ParquetFile(stream, coerce_int96_timestamp_unit=unit)
-                         for unit in ("ns", "us"))
+        nanos, micros = (
+            parquet.ParquetFile(stream, coerce_int96_timestamp_unit=unit) for unit in ("ns", "us")
+        )
         leaves = (nanos.schema.column(i) for i in range(len(nanos.schema)))
         names = [one.path for one in leaves if one.physical_type == "INT96"]
         if not names:
             return False
-        pairs = zip(nanos.iter_batches(columns=names), micros.iter_batches(columns=names),
-                    strict=True)
-        return any(_lost(fine, cut) for one, other in pairs
-                   for all_of in zip(one.columns, other.columns, strict=True)
-                   for fine, cut in zip(*map(_leaves, all_of), strict=True))
+        pairs = zip(
+            nanos.iter_batches(columns=names), micros.iter_batches(columns=names), strict=True
+        )
+        return any(
+            _lost(fine, cut)
+            for one, other in pairs
+            for all_of in zip(one.columns, other.columns, strict=True)
+            for fine, cut in zip(*map(_leaves, all_of), strict=True)
+        )
 
 
 def _lost(nanos: pa.Array, micros: pa.Array) -> bool:
@@ -156,8 +166,12 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def _finer(batch: pa.RecordBatch) -> bool:
-    return any((_integers(leaf) % 1000 != 0).any() for column in batch.columns
-               for leaf in _leaves(column) if leaf.type.unit == "ns")
+    return any(
+        (_integers(leaf) % 1000 != 0).any()
+        for column in batch.columns
+        for leaf in _leaves(column)
+        if leaf.type.unit == "ns"
+    )
 
 
 def _integers(array: pa.Array) -> np.ndarray:

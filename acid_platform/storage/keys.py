@@ -36,12 +36,14 @@ class EventKeys:
         ascends = (dw > 0) | ((dw == 0) & ((db > 0) | ((db == 0) & (dr > 0))))
         return None if ascends.all() else int(np.argmin(ascends))
 
-    def groups(self, mask: np.ndarray | None = None) -> Iterator[tuple[tuple[int, int],
-                                                                       np.ndarray]]:
+    def groups(
+        self, mask: np.ndarray | None = None
+    ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
         """((write id, bucket), its rowIds) of all rows, or of those in the mask."""
         chosen = slice(None) if mask is None else mask
         original, bucket, row_id = (
-            one[chosen] for one in (self.original, self.bucket, self.row_id))
+            one[chosen] for one in (self.original, self.bucket, self.row_id)
+        )
         if not len(row_id):
             return
         order = np.lexsort((bucket, original))

@@ -46,16 +46,16 @@ def _zstd(chunk: bytes) -> bytes:
 
 
 _INFLATE: dict[int, Callable[[bytes], bytes]] = {
-    1: lambda chunk: zlib.decompress(chunk, wbits=-zlib.MAX_WBITS), 2: _snappy, 5: _zstd,
+    1: lambda chunk: zlib.decompress(chunk, wbits=-zlib.MAX_WBITS),
+    2: _snappy,
+    5: _zstd,
 }
 """By ORC's numbers of codecs."""
 CODECS = ("uncompressed", "zlib", "snappy", "zstd")
 """Those of which a footer can be read here: files of others have to be written nested."""
 
 
-def finish_flat_file(
-    files: Files, path: str, target: str, columns: Sequence[Column]
-) -> int:
+def finish_flat_file(files: Files, path: str, target: str, columns: Sequence[Column]) -> int:
     """Write the flat file of insert events at `path` to `target` as an ACID one; returns its rows.
 
     `columns` are those of `row`, in their order. Without rows nothing is written. Raises
@@ -70,14 +70,17 @@ def finish_flat_file(
     items = schema.user_metadata(ends, rows, 0)
     footer = footer_of(file.reader.serialized_file_tail())
     size = files.system.get_file_info(path).size
-    with (files.system.open_input_file(path) as source,
-          files.system.open_output_stream(target) as output):
+    with (
+        files.system.open_input_file(path) as source,
+        files.system.open_output_stream(target) as output,
+    ):
         try:
             for part in _nested(source, size, footer, items, columns, path):
                 output.write(part)
         except (IndexError, ValueError, zlib.error, pa.ArrowInvalid, KeyError) as error:
-            raise CorruptFile(f"{path} is not as Spark writes it: {error!r}; run the statement"
-                              " again") from error
+            raise CorruptFile(
+                f"{path} is not as Spark writes it: {error!r}; run the statement again"
+            ) from error
     written = open_orc(files, target)
     acid_columns(written, target)
     if written.nrows != rows:
@@ -93,14 +96,18 @@ def finish_delete_file(
     Of `path` the first five columns are read. Without rows nothing is written. Raises CorruptFile
     when its keys do not ascend (storage.md section 2) or it is no such file.
     """
-    writer = AcidWriter(partial(files.system.open_output_stream, target), target, columns,
-                        compression, deletes=True)
+    writer = AcidWriter(
+        partial(files.system.open_output_stream, target), target, columns, compression, deletes=True
+    )
     kind = acid_schema(columns, deletes=True)
     try:
         with reading(path):
             for batch in read_batches(files, path, None, schema.ACID_COLUMNS[:5]):
-                writer.write(pa.RecordBatch.from_arrays(
-                    [*batch.columns, pa.nulls(batch.num_rows)], schema=kind))
+                writer.write(
+                    pa.RecordBatch.from_arrays(
+                        [*batch.columns, pa.nulls(batch.num_rows)], schema=kind
+                    )
+                )
         return writer.close()
     except BaseException:
         writer.give_up()
@@ -108,8 +115,12 @@ def finish_delete_file(
 
 
 def _nested(
-    source: pa.NativeFile, size: int, footer: bytes, items: dict[str, bytes],
-    columns: Sequence[Column], path: str,
+    source: pa.NativeFile,
+    size: int,
+    footer: bytes,
+    items: dict[str, bytes],
+    columns: Sequence[Column],
+    path: str,
 ) -> Iterator[bytes]:
     """The content of the new file."""
 
@@ -136,8 +147,9 @@ def _nested(
         entries.append(stripe.moved(at, index, len(own)))
         at += index + stripe.data + len(own)
     end = size - postscript.size - postscript.footer_length
-    metadata = postscript.chunks(nested_metadata(
-        _inflated(read(end - postscript.metadata_length, end), postscript)))
+    metadata = postscript.chunks(
+        nested_metadata(_inflated(read(end - postscript.metadata_length, end), postscript))
+    )
     yield metadata
     nested = nested_footer(footer, entries, at - stripes[-1].end, [one.name for one in columns])
     if has_declared(columns):
@@ -152,8 +164,8 @@ def _inflated(content: bytes, postscript: Postscript) -> bytes:
         return content
     inflate, at, parts = _INFLATE[postscript.compression], 0, []
     while at < len(content):
-        head = int.from_bytes(content[at:at + 3], "little")
-        chunk = content[at + 3:at + 3 + (head >> 1)]
+        head = int.from_bytes(content[at : at + 3], "little")
+        chunk = content[at + 3 : at + 3 + (head >> 1)]
         parts.append(chunk if head & 1 else inflate(chunk))
         at += 3 + (head >> 1)
     return b"".join(parts)

@@ -44,7 +44,8 @@ def _content(files: Files, path: str, length: int | None) -> pa.NativeFile:
         content = stream.read_buffer(length)
     if content.size < length:
         raise CorruptFile(
-            f"{path} has fewer than the {length} bytes that were committed; restore the file")
+            f"{path} has fewer than the {length} bytes that were committed; restore the file"
+        )
     return pa.BufferReader(content)
 
 
@@ -61,8 +62,10 @@ def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
         if isinstance(error, FileNotFoundError):
             raise
         where = "" if length is None else f" at byte {length}, where its side file says it ends"
-        raise CorruptFile(f"{path} can't be opened as ORC{where}: {error}; was its writer killed?"
-                          " Restore it or drop its transaction") from error
+        raise CorruptFile(
+            f"{path} can't be opened as ORC{where}: {error}; was its writer killed?"
+            " Restore it or drop its transaction"
+        ) from error
 
 
 @contextmanager
@@ -75,8 +78,9 @@ def reading(path: str) -> Iterator[None]:
             f"{path} was listed but is gone; restore it, or read again if it was cleaned away"
         ) from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise CorruptFile(f"{path} can't be read: {error}; restore it or drop its transaction"
-                          ) from error
+        raise CorruptFile(
+            f"{path} can't be read: {error}; restore it or drop its transaction"
+        ) from error
 
 
 def acid_columns(file: orc.ORCFile, path: str) -> list[str]:
@@ -86,8 +90,10 @@ def acid_columns(file: orc.ORCFile, path: str) -> list[str]:
     """
     found = list(file.schema.names)
     if [name.lower() for name in found] != [name.lower() for name in schema.ACID_COLUMNS]:
-        raise CorruptFile(f"{path} lacks the six ACID columns; it has {', '.join(found)}: restore"
-                          " it or drop its transaction")
+        raise CorruptFile(
+            f"{path} lacks the six ACID columns; it has {', '.join(found)}: restore"
+            " it or drop its transaction"
+        )
     return found
 
 
@@ -97,7 +103,11 @@ def beyond_nanoseconds(error: pa.ArrowInvalid) -> bool:
 
 
 def read_stripe(
-    files: Files, path: str, length: int | None, file: orc.ORCFile, index: int,
+    files: Files,
+    path: str,
+    length: int | None,
+    file: orc.ORCFile,
+    index: int,
     names: Sequence[str],
 ) -> pa.RecordBatch:
     """These columns (`root` or `root.field`) of one stripe, in whatever timestamp unit they fit."""
@@ -118,13 +128,18 @@ def read_batches(
     Raises Arrow's errors, also for timestamps that don't fit nanoseconds.
     """
     fragment = dataset.OrcFileFormat().make_fragment(_content(files, path, length))
-    yield from fragment.to_batches(columns=list(names), batch_size=BATCH_ROWS, batch_readahead=1,
-                                   fragment_readahead=1, use_threads=False)
+    yield from fragment.to_batches(
+        columns=list(names),
+        batch_size=BATCH_ROWS,
+        batch_readahead=1,
+        fragment_readahead=1,
+        use_threads=False,
+    )
 
 
 def read_keys(file: orc.ORCFile, path: str, with_current: bool = False) -> tuple[np.ndarray, ...]:
     """originalTransaction, bucket, rowId [, currentTransaction] of all rows, int64 arrays (n,)."""
-    columns = acid_columns(file, path)[1: 5 if with_current else 4]
+    columns = acid_columns(file, path)[1 : 5 if with_current else 4]
     table = file.read(columns=columns)
     return tuple(table.column(name).to_numpy().astype(np.int64, copy=False) for name in columns)
 
@@ -141,8 +156,10 @@ def stripe_ends(file: orc.ORCFile, path: str, keys_of: Sequence[str]) -> list[Ro
         stripe = file.read_stripe(index, columns=columns)
         if not stripe.num_rows:
             continue
-        keys = [stripe.column(i).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-                for i in range(3)]
+        keys = [
+            stripe.column(i).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+            for i in range(3)
+        ]
         first = (int(keys[0][0]), int(keys[1][0]), int(keys[2][0]))
         if not ascend(*keys) or (ends and first <= ends[-1]):
             raise CorruptFile(f"{path}: row keys do not ascend; the statement has to be run again")
@@ -152,8 +169,10 @@ def stripe_ends(file: orc.ORCFile, path: str, keys_of: Sequence[str]) -> list[Ro
 
 def ascend(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
     """Whether (w, b, r) rises strictly from row to row."""
-    return all(_ascends(*(one[at:at + BATCH_ROWS + 1] for one in (w, b, r)))
-               for at in range(0, len(r) - 1, BATCH_ROWS))
+    return all(
+        _ascends(*(one[at : at + BATCH_ROWS + 1] for one in (w, b, r)))
+        for at in range(0, len(r) - 1, BATCH_ROWS)
+    )
 
 
 def _ascends(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
@@ -184,9 +203,7 @@ def finish_plain_file(files: Files, path: str, columns: Sequence[Column]) -> int
     return int(file.nrows)
 
 
-def _declared(
-    file: orc.ORCFile, path: str, columns: Sequence[Column], acid: bool
-) -> bytes | None:
+def _declared(file: orc.ORCFile, path: str, columns: Sequence[Column], acid: bool) -> bytes | None:
     """None: the file has the declared types as it is."""
     if not has_declared(columns):
         return None
@@ -204,8 +221,10 @@ def parsing(path: str) -> Iterator[None]:
     try:
         yield
     except (pyorc.ParseError, RuntimeError, UnicodeDecodeError) as error:
-        raise CorruptFile(f"{path} can't be read as ORC: {error}; was its writer killed?"
-                          " Restore it or drop its transaction") from error
+        raise CorruptFile(
+            f"{path} can't be read as ORC: {error}; was its writer killed?"
+            " Restore it or drop its transaction"
+        ) from error
 
 
 _TIMESTAMPS = (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT)
@@ -234,7 +253,8 @@ class _ShownTimestamp(pyorc.converters.TimestampConverter):
     def from_orc(seconds: int, nanoseconds: int, zone: Any) -> datetime.datetime:
         days, rest = divmod(seconds, 86_400)
         return pyorc.converters.TimestampConverter.from_orc(
-            shown_day(days) * 86_400 + rest, nanoseconds, zone)
+            shown_day(days) * 86_400 + rest, nanoseconds, zone
+        )
 
 
 class _Microseconds(pyorc.converters.ORCConverter):
@@ -282,8 +302,10 @@ def key_runs(files: Files, path: str) -> list[KeyRun] | None:
                 found = [stripe[column].statistics for column in range(1, 5)]
             except IndexError:  # of a column without any statistics
                 return None
-            if any(one["number_of_values"] < len(stripe) or not {"minimum", "maximum"} <= one.keys()
-                   for one in found):
+            if any(
+                one["number_of_values"] < len(stripe) or not {"minimum", "maximum"} <= one.keys()
+                for one in found
+            ):
                 return None
             low, high = ([one[edge] for one in found] for edge in ("minimum", "maximum"))
             run = KeyRun(low[1], low[2], low[3], high[3])
@@ -294,7 +316,11 @@ def key_runs(files: Files, path: str) -> list[KeyRun] | None:
 
 
 def wide_timestamps(
-    files: Files, path: str, length: int | None, stripe: int, schema: pa.Schema,
+    files: Files,
+    path: str,
+    length: int | None,
+    stripe: int,
+    schema: pa.Schema,
     names: Sequence[str],
 ) -> pa.RecordBatch:
     """What `ORCFile.read_stripe(stripe, names)` gives, with timestamps in microseconds.
@@ -309,18 +335,31 @@ def wide_timestamps(
         wanted.setdefault(name if whole else root, []).extend([] if whole else [field])
     with parsing(path), files.system.open_input_file(path) as stream:
         content = io.BytesIO(stream.read(length))
-        kinds = {root: _in_microseconds(
-            pa.struct([schema.field(root).type.field(name) for name in fields]) if fields
-            else schema.field(root).type) for root, fields in wanted.items()}
+        kinds = {
+            root: _in_microseconds(
+                pa.struct([schema.field(root).type.field(name) for name in fields])
+                if fields
+                else schema.field(root).type
+            )
+            for root, fields in wanted.items()
+        }
         reader = pyorc.Reader(
-            content, struct_repr=pyorc.StructRepr.DICT,
-            converters={pyorc.TypeKind.DATE: _Days, **dict.fromkeys(_TIMESTAMPS, _Microseconds)})
+            content,
+            struct_repr=pyorc.StructRepr.DICT,
+            converters={pyorc.TypeKind.DATE: _Days, **dict.fromkeys(_TIMESTAMPS, _Microseconds)},
+        )
         rows = iter(reader.read_stripe(stripe))
         parts = []
         while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
-            parts.append(pa.RecordBatch.from_arrays(
-                [pa.array([_for_arrow(row[root], kind) for row in some], kind)
-                 for root, kind in kinds.items()], list(kinds)))
+            parts.append(
+                pa.RecordBatch.from_arrays(
+                    [
+                        pa.array([_for_arrow(row[root], kind) for row in some], kind)
+                        for root, kind in kinds.items()
+                    ],
+                    list(kinds),
+                )
+            )
     return pa.concat_batches(parts)
 
 
@@ -345,8 +384,10 @@ def _for_arrow(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
         return [_for_arrow(one, kind.value_type) for one in value]
     if pa.types.is_map(kind):
-        return [(_for_arrow(key, kind.key_type), _for_arrow(one, kind.item_type))
-                for key, one in value.items()]
+        return [
+            (_for_arrow(key, kind.key_type), _for_arrow(one, kind.item_type))
+            for key, one in value.items()
+        ]
     return value
 
 
@@ -356,8 +397,9 @@ def orc_schema(files: Files, path: str, length: int | None = None) -> str:
     Raises CorruptFile.
     """
     with parsing(path), files.system.open_input_file(path) as stream:
-        return str(pyorc.Reader(
-            stream if length is None else io.BytesIO(stream.read(length))).schema)
+        return str(
+            pyorc.Reader(stream if length is None else io.BytesIO(stream.read(length))).schema
+        )
 
 
 def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
@@ -366,7 +408,9 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
     Raises CorruptFile.
     """
     julian: dict[pyorc.TypeKind, type[pyorc.converters.ORCConverter]] = {
-        pyorc.TypeKind.DATE: _ShownDate, **dict.fromkeys(_TIMESTAMPS, _ShownTimestamp)}
+        pyorc.TypeKind.DATE: _ShownDate,
+        **dict.fromkeys(_TIMESTAMPS, _ShownTimestamp),
+    }
     if is_proleptic(footer_of(open_orc(files, path).reader.serialized_file_tail())):
         julian = {}
     with parsing(path), files.system.open_input_file(path) as stream:

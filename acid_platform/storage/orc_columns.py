@@ -99,14 +99,27 @@ def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[Enco
     if array.null_count:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         present = bits(valid)
-        streams.append(Stream(Kind.PRESENT, present.content, tuple(
-            seek_bit(present, int(at)) for at in bounds[:-1])))
+        streams.append(
+            Stream(
+                Kind.PRESENT,
+                present.content,
+                tuple(seek_bit(present, int(at)) for at in bounds[:-1]),
+            )
+        )
         inner = np.concatenate(([0], np.cumsum(valid, dtype=np.int64)))[bounds]
-        array = (array.filter(pa.array(valid)) if array.null_count < len(array)
-                 else pa.array([], arrow_type(kind)))
+        array = (
+            array.filter(pa.array(valid))
+            if array.null_count < len(array)
+            else pa.array([], arrow_type(kind))
+        )
     found = _ENCODERS[kind.kind](array, kind, inner)
-    yield EncodedColumn(kind, (*streams, *found.streams), tuple(_statistics(found, bounds, inner)),
-                        found.encoding, found.dictionary_size)
+    yield EncodedColumn(
+        kind,
+        (*streams, *found.streams),
+        tuple(_statistics(found, bounds, inner)),
+        found.encoding,
+        found.dictionary_size,
+    )
     yield from found.below
 
 
@@ -135,8 +148,10 @@ def _extremes(values: np.ndarray, inner: np.ndarray) -> tuple[list[int], list[in
     starts = _starts(inner)
     if not len(starts):
         return [], []
-    return (np.minimum.reduceat(values, starts).tolist(),
-            np.maximum.reduceat(values, starts).tolist())
+    return (
+        np.minimum.reduceat(values, starts).tolist(),
+        np.maximum.reduceat(values, starts).tolist(),
+    )
 
 
 def _sums(values: np.ndarray, inner: np.ndarray, low: list[int], high: list[int]) -> list[int]:
@@ -162,11 +177,17 @@ def _integral(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     total = _sums(values, inner, low, high)
     if kind.kind == "tinyint":
         runs = octets(values.astype(np.uint8))
-        return _Values([Stream(Kind.DATA, runs.content, _seeks(runs, inner))], Encoding.DIRECT,
-                       low, high, total)
+        return _Values(
+            [Stream(Kind.DATA, runs.content, _seeks(runs, inner))],
+            Encoding.DIRECT,
+            low,
+            high,
+            total,
+        )
     runs = integers(values)
-    return _Values([Stream(Kind.DATA, runs.content, _seeks(runs, inner))], Encoding.DIRECT_V2,
-                   low, high, total)
+    return _Values(
+        [Stream(Kind.DATA, runs.content, _seeks(runs, inner))], Encoding.DIRECT_V2, low, high, total
+    )
 
 
 def _date(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
@@ -189,8 +210,10 @@ def _floating(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     total: list[float] = []
     if len(starts):
         with np.errstate(invalid="ignore", over="ignore"):
-            edges = zip(*(each.reduceat(values, starts).tolist()
-                          for each in (np.minimum, np.maximum)), strict=True)
+            edges = zip(
+                *(each.reduceat(values, starts).tolist() for each in (np.minimum, np.maximum)),
+                strict=True,
+            )
             total = np.add.reduceat(values, starts, dtype=np.float64).tolist()
         bounds = [float_bounds(*one) for one in edges]
         low, high = [one for one, _ in bounds], [one for _, one in bounds]
@@ -204,7 +227,7 @@ def _decimal(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     halves = np.zeros((0, 2), np.int64)
     if len(array):
         halves = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)
-        halves = halves[array.offset:array.offset + len(array)]
+        halves = halves[array.offset : array.offset + len(array)]
     values = np.ascontiguousarray(halves[:, 0])
     if kind.sizes[0] <= 18:
         content, ends = varints(values)
@@ -215,9 +238,16 @@ def _decimal(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
         content, ends = varints(values, upper)
         low, high, total = _long_decimals(values, upper, inner)
     scales = integers(np.full(len(array), kind.sizes[1], np.int64))
-    return _Values([Stream(Kind.DATA, content, _bytes_at(ends, inner)),
-                    Stream(Kind.SECONDARY, scales.content, _seeks(scales, inner))],
-                   Encoding.DIRECT_V2, low, high, total)
+    return _Values(
+        [
+            Stream(Kind.DATA, content, _bytes_at(ends, inner)),
+            Stream(Kind.SECONDARY, scales.content, _seeks(scales, inner)),
+        ],
+        Encoding.DIRECT_V2,
+        low,
+        high,
+        total,
+    )
 
 
 def _long_decimals(
@@ -225,8 +255,12 @@ def _long_decimals(
 ) -> tuple[list[int], list[int], list[int]]:
     low, high, total = [], [], []
     for start, end in _slices(inner):
-        whole = [(above << 64) + below for above, below in zip(
-            upper[start:end].tolist(), lower[start:end].view(np.uint64).tolist(), strict=True)]
+        whole = [
+            (above << 64) + below
+            for above, below in zip(
+                upper[start:end].tolist(), lower[start:end].view(np.uint64).tolist(), strict=True
+            )
+        ]
         low.append(min(whole))
         high.append(max(whole))
         total.append(sum(whole))
@@ -247,9 +281,15 @@ def _timestamp(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     # As all writers of ORC do; readers take it back.
     seconds += (seconds < 0) & (nanos > 999_999)
     data, rest = integers(seconds - _EPOCH), integers(_shortened(nanos), signed=False)
-    return _Values([Stream(Kind.DATA, data.content, _seeks(data, inner)),
-                    Stream(Kind.SECONDARY, rest.content, _seeks(rest, inner))], Encoding.DIRECT_V2,
-                   [one * factor for one in low], [one * factor for one in high])
+    return _Values(
+        [
+            Stream(Kind.DATA, data.content, _seeks(data, inner)),
+            Stream(Kind.SECONDARY, rest.content, _seeks(rest, inner)),
+        ],
+        Encoding.DIRECT_V2,
+        [one * factor for one in low],
+        [one * factor for one in high],
+    )
 
 
 def _shortened(nanos: np.ndarray) -> np.ndarray:
@@ -272,14 +312,21 @@ def _bytes(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
             return found
     content, lengths, ends = _content(array)
     sizes = integers(lengths, signed=False)
-    streams = [Stream(Kind.DATA, content, _bytes_at(ends, inner)),
-               Stream(Kind.LENGTH, sizes.content, _seeks(sizes, inner))]
+    streams = [
+        Stream(Kind.DATA, content, _bytes_at(ends, inner)),
+        Stream(Kind.LENGTH, sizes.content, _seeks(sizes, inner)),
+    ]
     total = _sums(lengths, inner, [0], [int(lengths.max(initial=0))])
     if kind.kind == "binary":
         return _Values(streams, Encoding.DIRECT_V2, total=total)
     edges = [pc.min_max(array.slice(start, end - start)) for start, end in _slices(inner)]
-    return _Values(streams, Encoding.DIRECT_V2, [one["min"].as_py() for one in edges],
-                   [one["max"].as_py() for one in edges], total)
+    return _Values(
+        streams,
+        Encoding.DIRECT_V2,
+        [one["min"].as_py() for one in edges],
+        [one["max"].as_py() for one in edges],
+        total,
+    )
 
 
 def _content(array: pa.Array) -> tuple[bytes, np.ndarray, np.ndarray]:
@@ -287,9 +334,9 @@ def _content(array: pa.Array) -> tuple[bytes, np.ndarray, np.ndarray]:
     if not len(array):
         return b"", np.zeros(0, np.int64), np.zeros(0, np.int64)
     _, offsets, data = array.buffers()
-    places = np.frombuffer(offsets, np.int32)[array.offset:array.offset + len(array) + 1]
+    places = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     places = places.astype(np.int64)
-    content = data[int(places[0]):int(places[-1])].to_pybytes() if data else b""
+    content = data[int(places[0]) : int(places[-1])].to_pybytes() if data else b""
     return content, np.diff(places), places[1:] - places[0]
 
 
@@ -314,11 +361,17 @@ def _dictionary(array: pa.Array, inner: np.ndarray) -> _Values | None:
     low, high = _extremes(indexes, inner)
     texts = words.to_pylist()
     return _Values(
-        [Stream(Kind.DATA, data.content, _seeks(data, inner)),
-         Stream(Kind.LENGTH, sizes.content),
-         Stream(Kind.DICTIONARY_DATA, content)],
-        Encoding.DICTIONARY_V2, [texts[one] for one in low], [texts[one] for one in high],
-        _sums(lengths[indexes], inner, [0], [int(lengths.max())]), len(words))
+        [
+            Stream(Kind.DATA, data.content, _seeks(data, inner)),
+            Stream(Kind.LENGTH, sizes.content),
+            Stream(Kind.DICTIONARY_DATA, content),
+        ],
+        Encoding.DICTIONARY_V2,
+        [texts[one] for one in low],
+        [texts[one] for one in high],
+        _sums(lengths[indexes], inner, [0], [int(lengths.max())]),
+        len(words),
+    )
 
 
 def _text(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
@@ -326,9 +379,14 @@ def _text(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
 
 
 def _struct(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
-    return _Values([], below=(
-        one for index, (_, child) in enumerate(kind.children)
-        for one in encode(array.field(index), child, inner)))
+    return _Values(
+        [],
+        below=(
+            one
+            for index, (_, child) in enumerate(kind.children)
+            for one in encode(array.field(index), child, inner)
+        ),
+    )
 
 
 def _repeated(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
@@ -338,10 +396,13 @@ def _repeated(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     runs = integers(np.diff(places), signed=False)
     children = (array.keys, array.items) if kind.kind == "map" else (array.values,)
     below = (
-        one for content, (_, child) in zip(children, kind.children, strict=True)
-        for one in encode(content.slice(first, last - first), child, places[inner] - first))
-    return _Values([Stream(Kind.LENGTH, runs.content, _seeks(runs, inner))], Encoding.DIRECT_V2,
-                   below=below)
+        one
+        for content, (_, child) in zip(children, kind.children, strict=True)
+        for one in encode(content.slice(first, last - first), child, places[inner] - first)
+    )
+    return _Values(
+        [Stream(Kind.LENGTH, runs.content, _seeks(runs, inner))], Encoding.DIRECT_V2, below=below
+    )
 
 
 _ENCODERS: dict[str, Callable[[pa.Array, HiveType, np.ndarray], _Values]] = {
@@ -349,6 +410,11 @@ _ENCODERS: dict[str, Callable[[pa.Array, HiveType, np.ndarray], _Values]] = {
     **dict.fromkeys(("string", "char", "varchar"), _text),
     **dict.fromkeys(("timestamp", "timestamp with local time zone"), _timestamp),
     **dict.fromkeys(("array", "map"), _repeated),
-    "boolean": _boolean, "float": _floating, "double": _floating, "decimal": _decimal,
-    "date": _date, "binary": _bytes, "struct": _struct,
+    "boolean": _boolean,
+    "float": _floating,
+    "double": _floating,
+    "decimal": _decimal,
+    "date": _date,
+    "binary": _bytes,
+    "struct": _struct,
 }

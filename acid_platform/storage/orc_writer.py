@@ -46,8 +46,11 @@ def _arrow(codec: str) -> Callable[[bytes], bytes]:
 
 
 _CODECS: dict[str, tuple[int, Callable[[bytes], bytes] | None]] = {
-    "uncompressed": (0, None), "zlib": (1, _deflated), "snappy": (2, _arrow("snappy")),
-    "lz4": (4, _arrow("lz4_raw")), "zstd": (5, _arrow("zstd")),
+    "uncompressed": (0, None),
+    "zlib": (1, _deflated),
+    "snappy": (2, _arrow("snappy")),
+    "lz4": (4, _arrow("lz4_raw")),
+    "zstd": (5, _arrow("zstd")),
 }
 """ORC's numbers, and how a block is compressed."""
 WRITTEN_CODECS = tuple(_CODECS)
@@ -55,9 +58,24 @@ EMPTY_CODEC = "zlib"
 """Of a file without a row, where the table's own codec can't be written."""
 
 _KINDS = {
-    "boolean": 0, "tinyint": 1, "smallint": 2, "int": 3, "bigint": 4, "float": 5, "double": 6,
-    "string": 7, "binary": 8, "timestamp": 9, "array": 10, "map": 11, "struct": 12, "decimal": 14,
-    "date": 15, "varchar": 16, "char": 17, "timestamp with local time zone": 18,
+    "boolean": 0,
+    "tinyint": 1,
+    "smallint": 2,
+    "int": 3,
+    "bigint": 4,
+    "float": 5,
+    "double": 6,
+    "string": 7,
+    "binary": 8,
+    "timestamp": 9,
+    "array": 10,
+    "map": 11,
+    "struct": 12,
+    "decimal": 14,
+    "date": 15,
+    "varchar": 16,
+    "char": 17,
+    "timestamp with local time zone": 18,
 }
 
 
@@ -89,16 +107,23 @@ class AcidWriter:
     """
 
     def __init__(
-        self, open_stream: Callable[[], pa.NativeFile], path: str, columns: Sequence[Column],
-        compression: str, deletes: bool = False, stripe_bytes: int = STRIPE_BYTES,
+        self,
+        open_stream: Callable[[], pa.NativeFile],
+        path: str,
+        columns: Sequence[Column],
+        compression: str,
+        deletes: bool = False,
+        stripe_bytes: int = STRIPE_BYTES,
         always: bool = False,
     ) -> None:
         self.rows = 0
         self._always = always
         self._open, self._path, self._deletes = open_stream, path, deletes
         if compression not in _CODECS:
-            raise UnsupportedLayout(f"{path}: {compression} can't be written here; set the table's"
-                                    f" orc.compress to one of none, {', '.join(_CODECS)[14:]}")
+            raise UnsupportedLayout(
+                f"{path}: {compression} can't be written here; set the table's"
+                f" orc.compress to one of none, {', '.join(_CODECS)[14:]}"
+            )
         self._codec, self._compress = _CODECS[compression]
         self._limit = stripe_bytes
         self._type = _root(columns)
@@ -164,13 +189,16 @@ class AcidWriter:
             indexes.append(self._blocks(_row_index(one, stored)).content)
             of_indexes.append(_stream(Kind.ROW_INDEX, place, indexes[-1]))
             bodies += [each.content for each in stored]
-            of_bodies += [_stream(each.kind, place, blocks.content)
-                          for each, blocks in zip(one.streams, stored, strict=True)]
+            of_bodies += [
+                _stream(each.kind, place, blocks.content)
+                for each, blocks in zip(one.streams, stored, strict=True)
+            ]
             encodings.append(_encoding(one))
             statistics.append(Statistics.together(one.groups))
         # Timestamps are stored as UTC has them, whatever zone the machine is in (P17).
-        footer = self._blocks(b"".join((
-            *of_indexes, *of_bodies, *encodings, delimited(3, b"GMT")))).content
+        footer = self._blocks(
+            b"".join((*of_indexes, *of_bodies, *encodings, delimited(3, b"GMT")))
+        ).content
         start = self._at or len(_MAGIC)
         for part in (*indexes, *bodies, footer):
             self._put(part)
@@ -180,12 +208,15 @@ class AcidWriter:
         self.rows += rows
 
     def _note_keys(self, batch: pa.RecordBatch) -> None:
-        keys = [batch.column(place).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-                for place in (1, 2, 3)]
+        keys = [
+            batch.column(place).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+            for place in (1, 2, 3)
+        ]
         first, last = ((int(keys[0][at]), int(keys[1][at]), int(keys[2][at])) for at in (0, -1))
         if not ascend(*keys) or (self._ends and first <= self._ends[-1]):
-            raise CorruptFile(f"{self._path}: row keys do not ascend; the statement has to be run"
-                              " again")
+            raise CorruptFile(
+                f"{self._path}: row keys do not ascend; the statement has to be run again"
+            )
         self._ends.append(last)
 
     def _blocks(self, content: bytes) -> _Blocks:
@@ -194,7 +225,7 @@ class AcidWriter:
         parts: list[bytes] = []
         starts = [0]
         for at in range(0, len(content), _BLOCK):
-            block = content[at:at + _BLOCK]
+            block = content[at : at + _BLOCK]
             small = self._compress(block)
             kept = len(small) >= len(block)  # the lowest bit says that it is stored as it is
             body = block if kept else small
@@ -204,26 +235,52 @@ class AcidWriter:
 
     def _tail(self) -> bytes:
         kinds = list(self._type.walk())
-        whole = [Statistics.together(stripe[place] for stripe in self._statistics)
-                 for place in range(len(kinds))]
-        metadata = self._blocks(b"".join(
-            delimited(1, b"".join(delimited(1, message(one, kind))
-                                  for one, kind in zip(stripe, kinds, strict=True)))
-            for stripe in self._statistics)).content
+        whole = [
+            Statistics.together(stripe[place] for stripe in self._statistics)
+            for place in range(len(kinds))
+        ]
+        metadata = self._blocks(
+            b"".join(
+                delimited(
+                    1,
+                    b"".join(
+                        delimited(1, message(one, kind))
+                        for one, kind in zip(stripe, kinds, strict=True)
+                    ),
+                )
+                for stripe in self._statistics
+            )
+        ).content
         counts = (0, self.rows) if self._deletes else (self.rows, 0)
-        footer = self._blocks(b"".join((
-            number(1, len(_MAGIC)), number(2, self._at),
-            *(delimited(3, one) for one in self._stripes),
-            *_types(self._type),
-            number(6, self.rows),
-            *(delimited(7, message(one, kind)) for one, kind in zip(whole, kinds, strict=True)),
-            number(8, _GROUP), number(9, _WRITER),
-            user_metadata_fields(schema.user_metadata(self._ends, *counts)),
-        ))).content
-        postscript = b"".join((
-            number(1, len(footer)), number(2, self._codec),
-            number(3, _BLOCK) if self._codec else b"", packed(4, _VERSION),
-            number(5, len(metadata)), number(6, _WRITER_VERSION), delimited(8000, _MAGIC)))
+        footer = self._blocks(
+            b"".join(
+                (
+                    number(1, len(_MAGIC)),
+                    number(2, self._at),
+                    *(delimited(3, one) for one in self._stripes),
+                    *_types(self._type),
+                    number(6, self.rows),
+                    *(
+                        delimited(7, message(one, kind))
+                        for one, kind in zip(whole, kinds, strict=True)
+                    ),
+                    number(8, _GROUP),
+                    number(9, _WRITER),
+                    user_metadata_fields(schema.user_metadata(self._ends, *counts)),
+                )
+            )
+        ).content
+        postscript = b"".join(
+            (
+                number(1, len(footer)),
+                number(2, self._codec),
+                number(3, _BLOCK) if self._codec else b"",
+                packed(4, _VERSION),
+                number(5, len(metadata)),
+                number(6, _WRITER_VERSION),
+                delimited(8000, _MAGIC),
+            )
+        )
         return metadata + footer + postscript + bytes([len(postscript)])
 
 
@@ -232,8 +289,11 @@ def acid_schema(
 ) -> pa.Schema:
     """Of the batches that AcidWriter takes; `timestamps` is their unit. The `row` of `deletes` has
     type null, which takes no memory."""
-    row = pa.null() if deletes else pa.struct(
-        [(column.name, arrow_type(column.type, timestamps)) for column in columns])
+    row = (
+        pa.null()
+        if deletes
+        else pa.struct([(column.name, arrow_type(column.type, timestamps)) for column in columns])
+    )
     kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64(), row)
     return pa.schema(list(zip(schema.ACID_COLUMNS, kinds, strict=True)))
 
@@ -265,14 +325,19 @@ def _types(root: HiveType) -> Iterator[bytes]:
 
 def _row_index(column: EncodedColumn, stored: Sequence[_Blocks]) -> bytes:
     """Where each row group begins in each stream, and what is in it."""
-    sought = [(one.seeks, blocks) for one, blocks in zip(column.streams, stored, strict=True)
-              if one.seeks]
+    sought = [
+        (one.seeks, blocks) for one, blocks in zip(column.streams, stored, strict=True) if one.seeks
+    ]
     entries = []
     for group, statistics in enumerate(column.groups):
-        places = [place for seeks, blocks in sought
-                  for place in (*blocks.position(seeks[group][0]), *seeks[group][1:])]
-        entries.append(delimited(1, packed(1, places) + delimited(
-            2, message(statistics, column.type))))
+        places = [
+            place
+            for seeks, blocks in sought
+            for place in (*blocks.position(seeks[group][0]), *seeks[group][1:])
+        ]
+        entries.append(
+            delimited(1, packed(1, places) + delimited(2, message(statistics, column.type)))
+        )
     return b"".join(entries)
 
 

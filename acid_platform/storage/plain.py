@@ -28,8 +28,10 @@ def count_rows(files: Files, path: str, stored: FileFormat) -> int:
                 case "csv":
                     return _csv_rows(stream, stored)
         except pa.ArrowInvalid as error:
-            raise CorruptFile(f"{path} can't be read as {stored.name}: {error}; restore it"
-                              " or drop its transaction") from error
+            raise CorruptFile(
+                f"{path} can't be read as {stored.name}: {error}; restore it"
+                " or drop its transaction"
+            ) from error
     raise UnsupportedLayout(f"{path}: rows of {stored.name} files are counted by Spark alone")
 
 
@@ -38,6 +40,8 @@ def _csv_rows(stream: pa.NativeFile, stored: FileFormat) -> int:
     if stream.size() == 0:
         return 0
     reader = csv.open_csv(
-        stream, csv.ReadOptions(autogenerate_column_names=True),
-        csv.ParseOptions(delimiter=stored.options["delimiter"], newlines_in_values=True))
+        stream,
+        csv.ReadOptions(autogenerate_column_names=True),
+        csv.ParseOptions(delimiter=stored.options["delimiter"], newlines_in_values=True),
+    )
     return sum(batch.num_rows for batch in reader)

@@ -22,8 +22,13 @@ _THREADS = 8
 
 
 def recorded_file(
-    files: Files, path: str, name: str, stored: FileFormat = ORC, deletes: bool = False,
-    rows: int | None = None, length: int | None = None,
+    files: Files,
+    path: str,
+    name: str,
+    stored: FileFormat = ORC,
+    deletes: bool = False,
+    rows: int | None = None,
+    length: int | None = None,
 ) -> FileEntry:
     """The record of the file at `path`, which is called `name` in it; opens its footer.
 
@@ -41,8 +46,11 @@ def recorded_file(
         file = open_orc(files, path, length)
         names = list(file.schema.names)
         acid = is_acid(names)
-        ranges = {} if deletes or is_positional(names) else column_ranges(
-            footer_of(file.reader.serialized_file_tail()), acid)
+        ranges = (
+            {}
+            if deletes or is_positional(names)
+            else column_ranges(footer_of(file.reader.serialized_file_tail()), acid)
+        )
         footer = Footer(int(file.nrows), acid, is_positional(names))
     return FileEntry(name, size, footer, length, ranges)
 
@@ -57,18 +65,23 @@ def require_recorded(files: Files, sources: Iterable[Source], what: str) -> None
         if info.type != fs.FileType.File:
             raise CorruptFile(
                 f"{what}: {source.path} is gone, which {_committed(source)}; restore it from a copy"
-                " of the warehouse")
+                " of the warehouse"
+            )
         if info.size != source.size:
             raise CorruptFile(
                 f"{what}: {source.path} has {info.size} bytes, and {_committed(source)} with"
-                f" {source.size}; restore it from a copy of the warehouse")
+                f" {source.size}; restore it from a copy of the warehouse"
+            )
 
 
 def _committed(source: Source) -> str:
     if not source.high:
         return "was adopted with the table"
-    ids = f"write id {source.high}" if source.low in (0, source.high) else (
-        f"write ids {source.low} to {source.high}")
+    ids = (
+        f"write id {source.high}"
+        if source.low in (0, source.high)
+        else (f"write ids {source.low} to {source.high}")
+    )
     return f"{ids} committed"
 
 

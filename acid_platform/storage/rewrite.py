@@ -59,11 +59,16 @@ class Input:
     def of(cls, source: Source) -> Input:
         """Raises UnsupportedLayout for a file of an insert-only table."""
         if source.kind is SourceKind.PLAIN:
-            raise UnsupportedLayout(f"{source.path} belongs to an insert-only table: its rows have"
-                                    " no identity to keep")
+            raise UnsupportedLayout(
+                f"{source.path} belongs to an insert-only table: its rows have no identity to keep"
+            )
         first = (source.write_id, source.bucket, source.first_row_id)
-        return cls(source.path, source.above, source.length,
-                   first if source.kind is SourceKind.RAW else None)
+        return cls(
+            source.path,
+            source.above,
+            source.length,
+            first if source.kind is SourceKind.RAW else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +111,10 @@ class _WideTimestamps(Exception):
 
 def _keys(batch: pa.RecordBatch) -> tuple[np.ndarray, ...]:
     """originalTransaction, bucket, rowId, currentTransaction of a batch of five or six columns."""
-    return tuple(batch.column(1 + i).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-                 for i in range(4))
+    return tuple(
+        batch.column(1 + i).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        for i in range(4)
+    )
 
 
 def _batches(
@@ -119,7 +126,7 @@ def _batches(
         names = list(file.schema.names)
         wanted = names[:1] if one.first and keys_only else names
         if one.first is None:
-            wanted = acid_columns(file, one.path)[:5 if keys_only else 6]
+            wanted = acid_columns(file, one.path)[: 5 if keys_only else 6]
     operation = schema.DELETE_EVENT if rewrite.delete_events else schema.INSERT_EVENT
     decoded = _decoded(files, one, file, wanted, rewrite.timestamps)
     start = 0
@@ -158,9 +165,14 @@ def _with_identity(rows: pa.RecordBatch, first: RowKey, start: int) -> pa.Record
     count = rows.num_rows
     write_ids = np.full(count, first[0])
     row = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
-    arrays = [pa.array(np.full(count, schema.INSERT_EVENT, np.int32)), pa.array(write_ids),
-              pa.array(np.full(count, first[1], np.int32)),
-              pa.array(np.arange(start, start + count) + first[2]), pa.array(write_ids), row]
+    arrays = [
+        pa.array(np.full(count, schema.INSERT_EVENT, np.int32)),
+        pa.array(write_ids),
+        pa.array(np.full(count, first[1], np.int32)),
+        pa.array(np.arange(start, start + count) + first[2]),
+        pa.array(write_ids),
+        row,
+    ]
     return pa.RecordBatch.from_arrays(arrays, list(schema.ACID_COLUMNS))
 
 
@@ -235,8 +247,11 @@ class _Merge:
     active: list[_Source] = field(default_factory=list)
 
     def pieces(self) -> Iterator[list[tuple[pa.RecordBatch, tuple[np.ndarray, ...], Input]]]:
-        waiting = sorted((s for s in self.sources if s.first is not None),
-                         key=lambda s: s.first or (0, 0, 0), reverse=True)
+        waiting = sorted(
+            (s for s in self.sources if s.first is not None),
+            key=lambda s: s.first or (0, 0, 0),
+            reverse=True,
+        )
         while waiting or self.active:
             if not self.active:
                 self._start(waiting)
@@ -268,13 +283,24 @@ def _conform(
         return pa.RecordBatch.from_arrays([*ids, pa.nulls(batch.num_rows)], schema=target)
     row_type, row = target.field(5).type, batch.column(5)
     names = [row.type.field(i).name for i in range(row.type.num_fields)]
-    present = {name: i for i, name in enumerate(
-        (column.name for column in rewrite.columns) if is_positional(names)
-        else (name.lower() for name in names)) if i < len(names)}
+    present = {
+        name: i
+        for i, name in enumerate(
+            (column.name for column in rewrite.columns)
+            if is_positional(names)
+            else (name.lower() for name in names)
+        )
+        if i < len(names)
+    }
     children = [
-        pa.nulls(batch.num_rows, wanted.type) if column.name not in present
-        else conform(pc.struct_field(row, [present[column.name]]), column.type,
-                     f"{path}, column {column.name}", rewrite.timestamps)
+        pa.nulls(batch.num_rows, wanted.type)
+        if column.name not in present
+        else conform(
+            pc.struct_field(row, [present[column.name]]),
+            column.type,
+            f"{path}, column {column.name}",
+            rewrite.timestamps,
+        )
         for column, wanted in zip(rewrite.columns, row_type, strict=True)
     ]
     struct = pa.StructArray.from_arrays(children, fields=list(row_type))
@@ -318,8 +344,10 @@ def written_values(rewrite: Rewrite) -> Profile:
 
 
 def _values_in(files: Files, rewrite: Rewrite) -> Profile:
-    sums, target = ValueSums([one.name for one in rewrite.columns]), acid_schema(
-        rewrite.columns, rewrite.timestamps)
+    sums, target = (
+        ValueSums([one.name for one in rewrite.columns]),
+        acid_schema(rewrite.columns, rewrite.timestamps),
+    )
     if files.system.get_file_info(rewrite.output).type is FileType.File:
         for batch in _batches(files, Input(rewrite.output), rewrite):
             sums.add(_conform(batch, target, rewrite, rewrite.output).column(5))
@@ -342,7 +370,8 @@ def _rewrite(files: Files, rewrite: Rewrite) -> Rewritten:
             elif not rewrite.delete_events and _values_in(files, first) != made.values:
                 raise CompactionMismatch(
                     f"{stage.path} has other values than the files that were merged into it;"
-                    " the inputs were kept")
+                    " the inputs were kept"
+                )
         return _rewrite(files, replace(rewrite, inputs=tuple(stages)))
     finally:
         for stage in stages:
@@ -351,7 +380,7 @@ def _rewrite(files: Files, rewrite: Rewrite) -> Rewritten:
 
 def _groups(inputs: tuple[Input, ...], size: int) -> Iterator[tuple[Input, ...]]:
     for start in range(0, len(inputs), size):
-        yield inputs[start:start + size]
+        yield inputs[start : start + size]
 
 
 def _delete_source(one: Input) -> Source:
@@ -360,13 +389,23 @@ def _delete_source(one: Input) -> Source:
 
 def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
     sources = [_Source(files, one, rewrite) for one in rewrite.inputs]
-    keys = load_keys(files, [_delete_source(one) for one in rewrite.deletes], rewrite.write_ids,
-                     own=rewrite.minor, buckets=set().union(*(one.buckets for one in sources)))
+    keys = load_keys(
+        files,
+        [_delete_source(one) for one in rewrite.deletes],
+        rewrite.write_ids,
+        own=rewrite.minor,
+        buckets=set().union(*(one.buckets for one in sources)),
+    )
     deleted = DeletedRows(keys) if len(keys) else None
     target = acid_schema(rewrite.columns, rewrite.timestamps, rewrite.delete_events)
     values = ValueSums([] if rewrite.delete_events else [one.name for one in rewrite.columns])
-    writer = AcidWriter(partial(files.system.open_output_stream, rewrite.output), rewrite.output,
-                        rewrite.columns, rewrite.compression, rewrite.delete_events)
+    writer = AcidWriter(
+        partial(files.system.open_output_stream, rewrite.output),
+        rewrite.output,
+        rewrite.columns,
+        rewrite.compression,
+        rewrite.delete_events,
+    )
     try:
         for group in _Merge(sources).pieces():
             batches, order = [], []
@@ -379,8 +418,14 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
                     keep &= deleted.survivors(w, b, r)
                 if keep.any():
                     whole = bool(keep.all())
-                    batches.append(_conform(batch if whole else batch.filter(pa.array(keep)),
-                                            target, rewrite, one.path))
+                    batches.append(
+                        _conform(
+                            batch if whole else batch.filter(pa.array(keep)),
+                            target,
+                            rewrite,
+                            one.path,
+                        )
+                    )
                     if not rewrite.delete_events:
                         values.add(batches[-1].column(5))
                     order.append(np.stack([w[keep], b[keep], r[keep]]))

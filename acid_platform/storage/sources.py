@@ -32,8 +32,9 @@ def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
     footers: dict[str, Footer] = {}
     while paths := missing_footers(directory, footers):
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = list(pool.map(
-                lambda path: read_footer(files, f"{directory.location}/{path}"), paths))
+            found = list(
+                pool.map(lambda path: read_footer(files, f"{directory.location}/{path}"), paths)
+            )
         footers |= zip(paths, found, strict=True)
     lengths = {}
     for path, side in side_files(directory):
@@ -58,7 +59,8 @@ def is_acid(names: list[str]) -> bool:
 def is_positional(names: list[str]) -> bool:
     """Whether columns are named `_col0`, `_col1`, …: old writers knew no names."""
     return bool(names) and all(
-        name.startswith(_POSITIONAL) and name[len(_POSITIONAL):].isdigit() for name in names)
+        name.startswith(_POSITIONAL) and name[len(_POSITIONAL) :].isdigit() for name in names
+    )
 
 
 def open_source(files: Files, source: Source) -> orc.ORCFile:

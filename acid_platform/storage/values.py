@@ -49,19 +49,27 @@ class ValueSums:
         # The hash of a list is blind for NULLs at its end: its text is not.
         each = ", ".join(
             f"sum(hash(c{i}{f', c{i}::VARCHAR' if pa.types.is_nested(one.type) else ''}))"
-            for i, one in enumerate(values.values()))
+            for i, one in enumerate(values.values())
+        )
         if self._connection is None:  # opening it takes longer than a small file
             self._connection = duckdb.connect(config={"threads": 1})
-        self._connection.register("batch", pa.table(
-            list(values.values()), [f"c{i}" for i in range(len(values))]))
+        self._connection.register(
+            "batch", pa.table(list(values.values()), [f"c{i}" for i in range(len(values))])
+        )
         [found] = self._connection.execute(f"SELECT {each} FROM batch").fetchall()
         for name, checksum in zip(values, found, strict=True):
             self._checksums[name] += int(checksum)
 
     def profile(self) -> Profile:
         """The sums so far; nothing else of the profile is set."""
-        return combine([Profile(column_checksums=dict.fromkeys(self._columns, 0) | self._checksums,
-                                null_counts=dict.fromkeys(self._columns, 0) | self._nulls)])
+        return combine(
+            [
+                Profile(
+                    column_checksums=dict.fromkeys(self._columns, 0) | self._checksums,
+                    null_counts=dict.fromkeys(self._columns, 0) | self._nulls,
+                )
+            ]
+        )
 
 
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
@@ -76,7 +84,7 @@ def _mixed(array: pa.Array) -> int | None:
         words = np.zeros((0, 2), np.uint64)
         if len(array):
             words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)
-        words = words[array.offset:array.offset + len(array)]
+        words = words[array.offset : array.offset + len(array)]
         if kind.precision <= 18:  # the upper half is the sign
             words = words[:, :1]
         return _sum_of_hashes(*words.T)
@@ -84,8 +92,12 @@ def _mixed(array: pa.Array) -> int | None:
         whole = array.view(f"int{kind.bit_width}").to_numpy(zero_copy_only=False)
         return _sum_of_hashes(whole.astype(np.int64, copy=False).view(np.uint64))
     if pa.types.is_timestamp(kind):
-        return _sum_of_hashes(array.cast(pa.timestamp("ns"), safe=False).cast(pa.int64())
-                              .to_numpy(zero_copy_only=False).view(np.uint64))
+        return _sum_of_hashes(
+            array.cast(pa.timestamp("ns"), safe=False)
+            .cast(pa.int64())
+            .to_numpy(zero_copy_only=False)
+            .view(np.uint64)
+        )
     return None
 
 

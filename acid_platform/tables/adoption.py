@@ -51,7 +51,10 @@ class Survey:
 
 
 def survey(
-    table: str, location: str, depth: int, properties: Mapping[str, str] | None = None,
+    table: str,
+    location: str,
+    depth: int,
+    properties: Mapping[str, str] | None = None,
     progress: Progress = lambda *_: None,
 ) -> Survey:
     """Looks through `depth` levels of partition directories, and into the footer of each file.
@@ -74,14 +77,18 @@ def survey(
             reports.append(report)
             assert report.contents is not None
             if not report.directory.startswith("delete_"):
-                first = next((one for one in report.contents.files
-                              if one.size and not is_hidden(one.name)), None)
-                sample = (f"{listing.location}/{first.below(report.directory).path}"
-                          if first else sample)
+                first = next(
+                    (one for one in report.contents.files if one.size and not is_hidden(one.name)),
+                    None,
+                )
+                sample = (
+                    f"{listing.location}/{first.below(report.directory).path}" if first else sample
+                )
     partitions = tuple(names) if depth else ()
     highest = highest_ids(location, depth)
-    return Survey(partitions, tuple(reports), highest.write_id, highest.txn_id, sample,
-                  tuple(listings))
+    return Survey(
+        partitions, tuple(reports), highest.write_id, highest.txn_id, sample, tuple(listings)
+    )
 
 
 def require_readable(
@@ -99,12 +106,18 @@ def require_readable(
         assert report.contents is not None
         recorded.setdefault(report.partition, {}).update(
             (entry.path, entry)
-            for entry in (one.below(report.directory) for one in report.contents.files))
+            for entry in (one.below(report.directory) for one in report.contents.files)
+        )
     partitions = found.partitions or (None,) * len(found.listings)
     for partition, listing in zip(partitions, found.listings, strict=True):
         # Old history may be gone: that is told to whoever asks for it, as by the Cleaner's lists.
-        directory = select(listing, write_ids, ValidTxnList.everything(), cleaning=True,
-                           insert_only=is_insert_only(dict(properties or {})))
+        directory = select(
+            listing,
+            write_ids,
+            ValidTxnList.everything(),
+            cleaning=True,
+            insert_only=is_insert_only(dict(properties or {})),
+        )
         known = recorded.get(partition, {})
         footers = {path: one.footer for path, one in known.items() if one.footer}
         lengths = {path: one.length for path, one in known.items() if one.length is not None}
@@ -112,8 +125,10 @@ def require_readable(
         for source in (*sources.inserts, *sources.deletes):
             path = source.path.removeprefix(f"{listing.location}/")
             if source.kind is SourceKind.ACID and not footers[path].acid:
-                raise CorruptFile(f"{source.path} lacks the six ACID columns; restore it, or move"
-                                  " it out of the table")
+                raise CorruptFile(
+                    f"{source.path} lacks the six ACID columns; restore it, or move"
+                    " it out of the table"
+                )
 
 
 def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
@@ -142,7 +157,8 @@ def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
     raise InvalidDefinition(
         f"{table}: {where} holds data, such as {data}, which a new table would mix with its own:"
         f" `adopt_table({table!r}, {where!r})` makes a table of it; or move it away, or give"
-        " another location")
+        " another location"
+    )
 
 
 def refuse_overlap(metastore: Metastore, table: str, where: str) -> None:
@@ -150,14 +166,21 @@ def refuse_overlap(metastore: Metastore, table: str, where: str) -> None:
     it. Raises InvalidDefinition."""
     root = metastore.places.root
     if f"{root}/".startswith(f"{where}/"):
-        raise InvalidDefinition(f"{table}: {where} encloses the warehouse {root}, which would be"
-                                " removed with the table; give it a directory of its own")
+        raise InvalidDefinition(
+            f"{table}: {where} encloses the warehouse {root}, which would be"
+            " removed with the table; give it a directory of its own"
+        )
     for other in metastore.tables():
         longer, shorter = f"{where}/", f"{other.location}/"
-        if other.name != table and longer != shorter and (
-                longer.startswith(shorter) or shorter.startswith(longer)):
-            raise InvalidDefinition(f"{table}: {where} and {other.location}, where {other.name} is,"
-                                    " enclose each other; give it a directory of its own")
+        if (
+            other.name != table
+            and longer != shorter
+            and (longer.startswith(shorter) or shorter.startswith(longer))
+        ):
+            raise InvalidDefinition(
+                f"{table}: {where} and {other.location}, where {other.name} is,"
+                " enclose each other; give it a directory of its own"
+            )
 
 
 def _data_above(files: Files, path: str, floor: int | None) -> str | None:
@@ -181,16 +204,18 @@ def _data_above(files: Files, path: str, floor: int | None) -> str | None:
 
 
 def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
-    """The table's columns as one of its ORC files has them. Raises InvalidDefinition, CorruptFile.
-    """
+    """The table's columns as an ORC file of it has them. Raises InvalidDefinition, CorruptFile."""
     if not path:
-        raise InvalidDefinition(f"{table}: there is no data file to take the columns from; give"
-                                " schema='id int, …'")
+        raise InvalidDefinition(
+            f"{table}: there is no data file to take the columns from; give schema='id int, …'"
+        )
     fields = parse_type(orc_schema(files, path)).children
     if is_acid([name for name, _ in fields]):
         fields = fields[5][1].children
     columns = tuple(Column(name, kind) for name, kind in fields)
     if all(column.name.startswith("_col") for column in columns):
-        raise InvalidDefinition(f"{path} names no columns ({columns[0].name}, …); give"
-                                " schema='id int, …' in their order")
+        raise InvalidDefinition(
+            f"{path} names no columns ({columns[0].name}, …); give"
+            " schema='id int, …' in their order"
+        )
     return columns

@@ -51,13 +51,13 @@ def compression(record: TableRecord) -> str:
 
 def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """Table columns and partition columns as typed values."""
-    return (tuple(Column(name, parse_type(kind)) for name, kind in record.columns),
-            tuple(Column(name, parse_type(kind)) for name, kind in record.partition_columns))
+    return (
+        tuple(Column(name, parse_type(kind)) for name, kind in record.columns),
+        tuple(Column(name, parse_type(kind)) for name, kind in record.partition_columns),
+    )
 
 
-def table_layout(
-    metastore: Metastore, record: TableRecord, txn: Transaction | None
-) -> TableLayout:
+def table_layout(metastore: Metastore, record: TableRecord, txn: Transaction | None) -> TableLayout:
     """Where a table lies, the partitions that the snapshot of `txn` sees with their floors (P22,
     P28), and the files that it may read (P26); None for who looks at the directories themselves.
     """
@@ -70,10 +70,19 @@ def table_layout(
     else:
         found = txn.partition_records(record.name)
     floors = {one.name: one.floors for one in found}
-    return TableLayout(record.name, files, path, columns, partition_columns, floors,
-                       recorded_listings(metastore, record, txn) if txn else _no_snapshot,
-                       record.floor, is_insert_only(record.properties),
-                       FileFormat.of(record.properties), bucketing(record))
+    return TableLayout(
+        record.name,
+        files,
+        path,
+        columns,
+        partition_columns,
+        floors,
+        recorded_listings(metastore, record, txn) if txn else _no_snapshot,
+        record.floor,
+        is_insert_only(record.properties),
+        FileFormat.of(record.properties),
+        bucketing(record),
+    )
 
 
 def _no_snapshot(partitions: Sequence[str]) -> list[EntityListing]:

@@ -29,17 +29,24 @@ class Declaration:
     bucket_count: int
 
     @property
-    def arguments(self) -> tuple[
-            list[tuple[str, str]], list[tuple[str, str]], dict[str, str], list[str], int]:
+    def arguments(
+        self,
+    ) -> tuple[list[tuple[str, str]], list[tuple[str, str]], dict[str, str], list[str], int]:
         """As the metastore's client takes them, after name and location."""
-        own, keys = ([(one.name, str(one.type)) for one in columns]
-                     for columns in (self.columns, self.partition_columns))
+        own, keys = (
+            [(one.name, str(one.type)) for one in columns]
+            for columns in (self.columns, self.partition_columns)
+        )
         return own, keys, dict(self.properties), list(self.bucket_columns), self.bucket_count
 
     @classmethod
     def of(
-        cls, table: str, columns: tuple[Column, ...], partitioned_by: Sequence[str],
-        clustered_by: tuple[Sequence[str], int] | None, properties: Mapping[str, str] | None,
+        cls,
+        table: str,
+        columns: tuple[Column, ...],
+        partitioned_by: Sequence[str],
+        clustered_by: tuple[Sequence[str], int] | None,
+        properties: Mapping[str, str] | None,
         written_before: bool = False,
     ) -> Declaration:
         """`written_before`: what is only read is allowed too. Raises InvalidDefinition."""
@@ -54,7 +61,8 @@ class Declaration:
             if written_before and "bucketing_version" not in given:
                 raise InvalidDefinition(
                     f"{table}: give properties={{'bucketing_version': '1' or '2'}} as the table has"
-                    " it in Hive: without it rows would go to other buckets")
+                    " it in Hive: without it rows would go to other buckets"
+                )
             given.setdefault("bucketing_version", "2")
             _check_buckets(table, columns, names)
         return cls(columns, keys, given, names, buckets)
@@ -72,8 +80,9 @@ def widened(record: TableRecord, columns: str) -> TableRecord:
     FileFormat.of(record.properties).refuse(given)
     for column in given:
         if column.name in known:
-            raise UnknownColumn(f"{record.name} has a column {column.name!r}"
-                                f" {known[column.name]} already")
+            raise UnknownColumn(
+                f"{record.name} has a column {column.name!r} {known[column.name]} already"
+            )
         new.append((column.name, str(column.type)))
     return replace(record, columns=(*record.columns, *new))
 
@@ -85,25 +94,26 @@ def _check_properties(table: str, given: Mapping[str, str]) -> None:
     kind = given.get("transactional_properties", "default").lower()
     if kind not in _KINDS:
         raise InvalidDefinition(
-            f"{table}: transactional_properties={kind!r}; it is default or insert_only")
+            f"{table}: transactional_properties={kind!r}; it is default or insert_only"
+        )
     if not is_insert_only(given) and FileFormat.of(given) != ORC:
         raise InvalidDefinition(
             f"{table}: {FileFormat.of(given).name} files hold no row identities; set"
-            " transactional_properties=insert_only, or store the table as orc")
+            " transactional_properties=insert_only, or store the table as orc"
+        )
 
 
 _FIXED = ("transactional", "transactional_properties", "bucketing_version", formats.PROPERTY)
 
 
-def refuse_property_change(
-    table: str, known: Mapping[str, str], given: Mapping[str, str]
-) -> None:
+def refuse_property_change(table: str, known: Mapping[str, str], given: Mapping[str, str]) -> None:
     """Of a table that is there. Raises InvalidDefinition, SettingRefused."""
     for name in _FIXED:
         if name in given and given[name].lower() != known.get(name, "").lower():
             raise InvalidDefinition(
                 f"{table}: {name}={given[name]!r} would misread the files that are there; make"
-                " another table with it by CREATE TABLE … AS SELECT")
+                " another table with it by CREATE TABLE … AS SELECT"
+            )
     Layout.of(given)
     for name, text in given.items():
         if name.startswith(TABLE_PREFIX):
@@ -111,22 +121,30 @@ def refuse_property_change(
 
 
 def check_columns(
-    table: str, columns: Sequence[Column], keys: Sequence[Column] = (),
+    table: str,
+    columns: Sequence[Column],
+    keys: Sequence[Column] = (),
     written_before: bool = False,
 ) -> None:
     """Names and types that may be declared. Raises InvalidDefinition."""
     for column in (*columns, *keys):
         if column.name in RESERVED or column.name.startswith("__"):
-            raise InvalidDefinition(f"{table}: column {column.name!r} {column.type} can't be"
-                                    " declared, its name is reserved: take another")
+            raise InvalidDefinition(
+                f"{table}: column {column.name!r} {column.type} can't be"
+                " declared, its name is reserved: take another"
+            )
     for column in keys:
         if column.type.kind in UNNAMED and not written_before:
-            raise InvalidDefinition(f"{table}: {column} can't be a partition column, directories of"
-                                    " this type are not named here; use string or timestamp")
+            raise InvalidDefinition(
+                f"{table}: {column} can't be a partition column, directories of"
+                " this type are not named here; use string or timestamp"
+            )
         if column.type.nested or column.name.startswith(("_", ".")):
-            raise InvalidDefinition(f"{table}: {column} can't be a partition column, its"
-                                    " directories would be hidden or its type is nested: take"
-                                    " another name or type")
+            raise InvalidDefinition(
+                f"{table}: {column} can't be a partition column, its"
+                " directories would be hidden or its type is nested: take"
+                " another name or type"
+            )
 
 
 def _check_buckets(table: str, columns: Sequence[Column], names: Sequence[str]) -> None:
@@ -142,7 +160,8 @@ _WIDER = {
     "smallint": ("int", "bigint", "float", "double", "string"),
     "int": ("bigint", "float", "double", "string"),
     "bigint": ("float", "double", "string"),
-    "float": ("double",), "varchar": ("string",),
+    "float": ("double",),
+    "varchar": ("string",),
 }
 """Types whose values every reader of older files turns into the other (storage.md 8.1)."""
 
@@ -156,18 +175,21 @@ def change_column(
     """
     columns = dict(record.columns)
     if old not in columns:
-        raise UnknownColumn(f"{record.name} has no column {old!r} to change; its columns are"
-                            f" {', '.join(columns)}")
+        raise UnknownColumn(
+            f"{record.name} has no column {old!r} to change; its columns are {', '.join(columns)}"
+        )
     if new.name != old and new.name in {*columns, *dict(record.partition_columns)}:
         raise InvalidDefinition(f"{record.name} has a column {new.name!r} already")
     given = parse_type(columns[old])
     if new.type != given and not _wider(given, new.type):
         raise InvalidDefinition(
             f"{record.name}: {old} {given} can't become {new.type}: rows that are there may not"
-            " fit; CREATE TABLE … AS SELECT with a CAST")
+            " fit; CREATE TABLE … AS SELECT with a CAST"
+        )
     if old in record.bucket_columns and (new.name, new.type) != (old, given):
-        raise InvalidDefinition(f"{record.name}: {old} decides the bucket of each row and stays as"
-                                " it is")
+        raise InvalidDefinition(
+            f"{record.name}: {old} decides the bucket of each row and stays as it is"
+        )
     names = [name for name in columns if name != old]
     if after is None:
         position = list(columns).index(old)

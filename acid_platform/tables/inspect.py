@@ -24,15 +24,25 @@ def directories(metastore: Metastore, table: str, below: str = "") -> list[Direc
         floors: dict[str, tuple[int, ...]] = {"": ()}
         if record.partitioned:
             found = metastore.partition_records(record.name)
-            floors = {one.name: one.floors for one in sorted(found, key=lambda one: one.name)
-                      if f"{one.name}/".startswith(f"{below}/" if below else "")}
+            floors = {
+                one.name: one.floors
+                for one in sorted(found, key=lambda one: one.name)
+                if f"{one.name}/".startswith(f"{below}/" if below else "")
+            }
         files, root = Files.of(record.location)
         listings = files.entities([f"{root}/{name}".rstrip("/") for name in floors])
         return [
             line
             for (name, own), listing in zip(floors.items(), listings, strict=True)
             for line in timeline(
-                listing, select(listing, write_ids, lease.valid_txns,
-                                floor=highest_floor(write_ids, record.floor, *own),
-                                insert_only=is_insert_only(record.properties)), name)
+                listing,
+                select(
+                    listing,
+                    write_ids,
+                    lease.valid_txns,
+                    floor=highest_floor(write_ids, record.floor, *own),
+                    insert_only=is_insert_only(record.properties),
+                ),
+                name,
+            )
         ]

@@ -82,7 +82,8 @@ class Mark:
         except OSError as error:
             raise WarehouseNotWritable(
                 f"{root}/{IDENTITY} can't be written: {error}; choose another ACID_WAREHOUSE or its"
-                " permissions") from error
+                " permissions"
+            ) from error
         finally:
             draft.unlink(missing_ok=True)
 
@@ -108,8 +109,9 @@ def _sync(directory: str) -> None:
 def new_mark(place: Location) -> Mark:
     """Of a new identity."""
     inside = f"{place.warehouse}/{METASTORE_DIRECTORY}"
-    return Mark(uuid.uuid4().hex,
-                METASTORE_DIRECTORY if place.metastore == inside else _home(place))
+    return Mark(
+        uuid.uuid4().hex, METASTORE_DIRECTORY if place.metastore == inside else _home(place)
+    )
 
 
 def _home(place: Location) -> str:
@@ -128,8 +130,9 @@ def join(place: Location, empty: bool = False) -> Metastore:
     if not place.made and not empty:
         require_new(place, mark)
     if not empty and rebuilding(place).exists():
-        raise MetastoreMissing(f"a rebuild of {place.metastore} was interrupted; run `acid"
-                               " metastore rebuild` again")
+        raise MetastoreMissing(
+            f"a rebuild of {place.metastore} was interrupted; run `acid metastore rebuild` again"
+        )
     metastore = Metastore.connect(place.metastore, root=place.warehouse)
     try:
         identify(metastore, place, mark, empty)
@@ -154,7 +157,8 @@ def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bo
         raise MetastoreMissing(
             f"{place.warehouse} is a warehouse with the identity {mark.identity}, and its metastore"
             f" is not the one in {place.metastore}, which is new or of an older version:"
-            f" {_ways()}")
+            f" {_ways()}"
+        )
     if known is None:
         known, placed = metastore.identify(new_mark(place).identity)
         if mark is not None:  # of the metastore that this one replaces
@@ -168,13 +172,15 @@ def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bo
             f"{place.warehouse} has no {IDENTITY}, and the warehouse of the metastore in"
             f" {place.metastore} has one with the identity {known}: is a disk not mounted, or the"
             " path of another directory given? If the file alone was lost, write it again:"
-            f" {json.dumps({'warehouse': known})}")
+            f" {json.dumps({'warehouse': known})}"
+        )
     if found.identity != known:
         raise WarehouseMismatch(
             f"{place.warehouse} is the warehouse {found.identity}, and the metastore in"
             f" {place.metastore} is that of {known}: name directory and metastore of one warehouse"
             " by ACID_WAREHOUSE and ACID_METASTORE, or make the directory's metastore with `acid"
-            " metastore restore FILE` or `acid metastore rebuild`")
+            " metastore restore FILE` or `acid metastore rebuild`"
+        )
     if not placed:
         metastore.identity_placed(known)
 
@@ -189,7 +195,8 @@ def refuse_other_home(place: Location, mark: Mark) -> None:
     if Path(home, "metastore.duckdb").exists():
         raise WarehouseMismatch(
             f"{place.warehouse} has its metastore in {home}, not in {place.metastore}; set"
-            f" ACID_METASTORE to the former, or remove that one, if it is only an old copy")
+            f" ACID_METASTORE to the former, or remove that one, if it is only an old copy"
+        )
 
 
 def require_new(place: Location, mark: Mark | None) -> None:
@@ -197,18 +204,22 @@ def require_new(place: Location, mark: Mark | None) -> None:
     if mark is not None:
         raise MetastoreMissing(
             f"{place.warehouse} is a warehouse with the identity {mark.identity}, and there is no"
-            f" metastore in {place.metastore}: {_ways()}")
+            f" metastore in {place.metastore}: {_ways()}"
+        )
     table = next(table_directories(place.warehouse), None)
     if table is not None:
         raise MetastoreMissing(
             f"{place.warehouse} has tables, such as {table[2]}, and there is no metastore in"
-            f" {place.metastore}: {_ways()}")
+            f" {place.metastore}: {_ways()}"
+        )
 
 
 def _ways() -> str:
-    return ("if it is elsewhere, set ACID_METASTORE; else restore a backup (`acid metastore restore"
-            " FILE`), or make a new one out of the directories (`acid metastore rebuild`), or an"
-            " empty one (`acid metastore start --empty`)")
+    return (
+        "if it is elsewhere, set ACID_METASTORE; else restore a backup (`acid metastore restore"
+        " FILE`), or make a new one out of the directories (`acid metastore rebuild`), or an"
+        " empty one (`acid metastore start --empty`)"
+    )
 
 
 def table_directories(root: str) -> Iterator[tuple[str, str, str]]:

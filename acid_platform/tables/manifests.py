@@ -55,8 +55,10 @@ def recorded_listings(
                 record_entity(metastore, record, name)
             found = txn.manifest(record.name, names)
         _, root = Files.of(record.location)
-        return [entity_listing(f"{root}/{name}".rstrip("/"), known)
-                for name, known in zip(partitions, found, strict=True)]
+        return [
+            entity_listing(f"{root}/{name}".rstrip("/"), known)
+            for name, known in zip(partitions, found, strict=True)
+        ]
 
     return listings
 
@@ -74,23 +76,39 @@ def entity_listing(location: str, known: Sequence[RecordedDirectory]) -> EntityL
             if not directory.obsolete:
                 raise CorruptFile(
                     f"{location}/{directory.name}: write id {directory.high} committed it, and it"
-                    " is not there; restore it from a copy of the warehouse")
+                    " is not there; restore it from a copy of the warehouse"
+                )
             continue
-        parts.append(directory_listing(location, directory.name, Contents.parse(one.contents),
-                                       directory.compacted, directory.versioned,
-                                       adopted=not directory.txn))
+        parts.append(
+            directory_listing(
+                location,
+                directory.name,
+                Contents.parse(one.contents),
+                directory.compacted,
+                directory.versioned,
+                adopted=not directory.txn,
+            )
+        )
     return EntityListing(location, ()).joined(parts)
 
 
 def directory_listing(
-    location: str, name: str, contents: Contents, compacted: bool = False, versioned: bool = True,
+    location: str,
+    name: str,
+    contents: Contents,
+    compacted: bool = False,
+    versioned: bool = True,
     adopted: bool = False,
 ) -> EntityListing:
     """One directory with its files; '' holds the original files of an entity."""
     return EntityListing(
-        location, tuple(file.below(name) for file in contents.files), (name,) if name else (),
-        {name: "compacted"} if compacted else {}, frozenset({name} if versioned else ()),
-        frozenset({name} if adopted else ()))
+        location,
+        tuple(file.below(name) for file in contents.files),
+        (name,) if name else (),
+        {name: "compacted"} if compacted else {},
+        frozenset({name} if versioned else ()),
+        frozenset({name} if adopted else ()),
+    )
 
 
 # --- what an older version left ---------------------------------------------------------------
@@ -133,7 +151,10 @@ def record_entity(metastore: Metastore, record: TableRecord, partition: str | No
 
 
 def surveyed(
-    files: Files, record: TableRecord, partition: str | None, listing: EntityListing,
+    files: Files,
+    record: TableRecord,
+    partition: str | None,
+    listing: EntityListing,
     only: Container[str] | None = None,
 ) -> list[WriteReport]:
     """A report of each directory that lies in an entity, or of those among `only`, by the footers
@@ -146,10 +167,17 @@ def surveyed(
         parsed = parse_directory(name) if name else None
         deletes = isinstance(parsed, DeltaName) and parsed.deletes
         contents = _looked_into(files, listing.location, name, entries, stored, plain, deletes)
-        reports.append(WriteReport.of(
-            record.name, partition, Operation.INSERT, name, contents,
-            compacted=listing.data_formats.get(name) == "compacted",
-            versioned=name in listing.versioned))
+        reports.append(
+            WriteReport.of(
+                record.name,
+                partition,
+                Operation.INSERT,
+                name,
+                contents,
+                compacted=listing.data_formats.get(name) == "compacted",
+                versioned=name in listing.versioned,
+            )
+        )
     return reports
 
 
@@ -161,7 +189,8 @@ def by_directory(listing: EntityListing) -> dict[str, list[FileEntry]]:
         return parse_directory(child, f"{listing.location}/{child}") is not None
 
     found: dict[str, list[FileEntry]] = {
-        name: [] for name in listing.directories if not is_hidden(name) and is_acid(name)}
+        name: [] for name in listing.directories if not is_hidden(name) and is_acid(name)
+    }
     for entry in listing.files:
         child, slash, _ = entry.path.partition("/")
         if not is_hidden(child):
@@ -181,16 +210,26 @@ def without_malformed(listing: EntityListing) -> EntityListing:
 
     bad = {one for one in listing.directories if is_malformed(one)}
     return replace(
-        listing, directories=tuple(one for one in listing.directories if one not in bad),
-        files=tuple(one for one in listing.files if one.path.partition("/")[0] not in bad))
+        listing,
+        directories=tuple(one for one in listing.directories if one not in bad),
+        files=tuple(one for one in listing.files if one.path.partition("/")[0] not in bad),
+    )
 
 
 def _looked_into(
-    files: Files, location: str, directory: str, entries: Sequence[FileEntry], stored: FileFormat,
-    plain: bool, deletes: bool,
+    files: Files,
+    location: str,
+    directory: str,
+    entries: Sequence[FileEntry],
+    stored: FileFormat,
+    plain: bool,
+    deletes: bool,
 ) -> Contents:
-    sides = {one.path.removesuffix(FLUSH_LENGTH_SUFFIX): one for one in entries
-             if one.path.endswith(FLUSH_LENGTH_SUFFIX)}
+    sides = {
+        one.path.removesuffix(FLUSH_LENGTH_SUFFIX): one
+        for one in entries
+        if one.path.endswith(FLUSH_LENGTH_SUFFIX)
+    }
     prefix = f"{directory}/" if directory else ""
 
     def look(entry: FileEntry) -> FileEntry:

@@ -59,9 +59,7 @@ def highest_of(record: TableRecord, known: Known = lambda partition: ()) -> High
     return Highest(found.write_id, found.txn_id, tuple(present))
 
 
-def restore(
-    place: Location, file: str, replace: bool = False, moved_from: str = ""
-) -> Restored:
+def restore(place: Location, file: str, replace: bool = False, moved_from: str = "") -> Restored:
     """Makes the warehouse's metastore from a backup; root and metastore get a new identity.
 
     Raises BackupRefused, WarehouseMismatch if the root is another warehouse's than the backup's, or
@@ -78,12 +76,16 @@ def restore(
             raise WarehouseMismatch(
                 f"{place.warehouse} is the warehouse {mark.identity}, and {file} is a backup of"
                 f" {identity}; restore into a copy of that one's directories, or remove"
-                f" {IDENTITY} if the tables' directories are its own")
+                f" {IDENTITY} if the tables' directories are its own"
+            )
 
     return restore_metastore(
-        Home(Path(place.metastore).resolve()), file,
-        lambda record, known: highest_of(places.table(record), known), replace,
-        Owner(new.identity, roots, accept, lambda: new.replace(place.warehouse)))
+        Home(Path(place.metastore).resolve()),
+        file,
+        lambda record, known: highest_of(places.table(record), known),
+        replace,
+        Owner(new.identity, roots, accept, lambda: new.replace(place.warehouse)),
+    )
 
 
 def _directories(location: str, depth: int) -> Iterator[str]:

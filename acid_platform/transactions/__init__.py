@@ -20,7 +20,18 @@ from acid_platform.transactions.lists import (
 )
 
 __all__ = [
-    "NONE_OPEN", "CompactorWriteIdList", "MalformedList", "Operation", "RangeResponse", "TableId",
-    "TxnId", "TxnState", "TxnType", "ValidTxnList", "ValidWriteIdList", "WriteId",
-    "format_table_lists", "parse_table_lists",
+    "NONE_OPEN",
+    "CompactorWriteIdList",
+    "MalformedList",
+    "Operation",
+    "RangeResponse",
+    "TableId",
+    "TxnId",
+    "TxnState",
+    "TxnType",
+    "ValidTxnList",
+    "ValidWriteIdList",
+    "WriteId",
+    "format_table_lists",
+    "parse_table_lists",
 ]

@@ -31,11 +31,16 @@ class Committed:
 
 
 _S, _I, _U, _D, _O, _C = (
-    Operation.SELECT, Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.OVERWRITE,
+    Operation.SELECT,
+    Operation.INSERT,
+    Operation.UPDATE,
+    Operation.DELETE,
+    Operation.OVERWRITE,
     Operation.COMPACT,
 )
 _N, _Y = False, True
 
+# fmt: off
 CONFLICTING: dict[tuple[Operation, Operation], bool] = {
     # (mine, theirs)
     (_S, _S): _N, (_S, _I): _N, (_S, _U): _N, (_S, _D): _N, (_S, _O): _N, (_S, _C): _N,
@@ -45,6 +50,7 @@ CONFLICTING: dict[tuple[Operation, Operation], bool] = {
     (_O, _S): _N, (_O, _I): _Y, (_O, _U): _Y, (_O, _D): _Y, (_O, _O): _Y, (_O, _C): _N,
     (_C, _S): _N, (_C, _I): _N, (_C, _U): _N, (_C, _D): _N, (_C, _O): _N, (_C, _C): _N,
 }
+# fmt: on
 """T31, T34 and P30 as one literal table: an overwrite conflicts with inserts as well."""
 
 

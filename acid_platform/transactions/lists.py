@@ -83,11 +83,11 @@ class _IdList:
 
     def aborted_between(self, low: int, high: int) -> tuple[int, ...]:
         """The aborted ids in low..high, also those above the watermark, ascending."""
-        return self.aborted[bisect_left(self.aborted, low):bisect_left(self.aborted, high + 1)]
+        return self.aborted[bisect_left(self.aborted, low) : bisect_left(self.aborted, high + 1)]
 
     def open_between(self, low: int, high: int) -> tuple[int, ...]:
         """The open ids in low..high, also those above the watermark, ascending."""
-        return self.open[bisect_left(self.open, low):bisect_left(self.open, high + 1)]
+        return self.open[bisect_left(self.open, low) : bisect_left(self.open, high + 1)]
 
     def invalid_between(self, low: int, high: int) -> tuple[int, ...]:
         """The open and aborted ids in low..high that lie at or below the watermark, ascending."""
@@ -195,14 +195,16 @@ class ValidWriteIdList(_IdList):
     def for_compactor(self) -> CompactorWriteIdList:
         """S16: stops below the lowest open write; aborted ids inside a range do not matter."""
         top = min(self.min_open - 1, self.high_watermark) if self.open else self.high_watermark
-        return CompactorWriteIdList(top, (), tuple(i for i in self.aborted if i <= top),
-                                    NONE_OPEN, self.table)
+        return CompactorWriteIdList(
+            top, (), tuple(i for i in self.aborted if i <= top), NONE_OPEN, self.table
+        )
 
     def capped(self, high_watermark: int) -> ValidWriteIdList:
         """The list cut at a lower watermark (S17)."""
         top = min(self.high_watermark, high_watermark)
-        return ValidWriteIdList.of(self.table, top, (i for i in self.open if i <= top),
-                                   self.aborted)
+        return ValidWriteIdList.of(
+            self.table, top, (i for i in self.open if i <= top), self.aborted
+        )
 
     def __str__(self) -> str:
         return f"{self.table}:{self._body()}"

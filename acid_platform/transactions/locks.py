@@ -60,6 +60,7 @@ class LockComponent:
 _R, _W = LockType.SHARED_READ, LockType.SHARED_WRITE
 _X, _E = LockType.EXCL_WRITE, LockType.EXCLUSIVE
 
+# fmt: off
 WAITS: dict[tuple[LockType, LockType], bool] = {
     # (requested, existing): must the requested lock wait?
     (_R, _R): False, (_R, _W): False, (_R, _X): False, (_R, _E): True,
@@ -67,6 +68,7 @@ WAITS: dict[tuple[LockType, LockType], bool] = {
     (_X, _R): False, (_X, _W): True, (_X, _X): True, (_X, _E): True,
     (_E, _R): True, (_E, _W): True, (_E, _X): True, (_E, _E): True,
 }
+# fmt: on
 """The 4.x matrix (L2), exceptions in `blocked_by`."""
 
 

@@ -35,8 +35,10 @@ from tests.metastore.processes import end
 ROLES = ("writer",) * 4 + ("reader",) * 3 + ("declarer", "compactor", "cleaner")
 TIMEOUT = 2.0
 SETTINGS = {
-    "hive.txn.timeout": f"{TIMEOUT:g}s", "hive.timedout.txn.reaper.interval": "0.2s",
-    "hive.timedout.txn.reaper.start": "0s", "acid.metastore.fold.interval": "3s",
+    "hive.txn.timeout": f"{TIMEOUT:g}s",
+    "hive.timedout.txn.reaper.interval": "0.2s",
+    "hive.timedout.txn.reaper.start": "0s",
+    "acid.metastore.fold.interval": "3s",
     "hive.compactor.abortedtxn.threshold": "0",
 }
 STOPPABLE = ("writer", "reader", "compactor", "cleaner")
@@ -116,13 +118,19 @@ class Chaos:
         return check(self.evidence())
 
     def __str__(self) -> str:
-        return (f"{self.commits} commits, {self.kills} kills ({len(self.metastore_kills)} of the"
-                f" metastore), {len(self.stalls)} stalls, {self.reads} reads, {len(self.damages)}"
-                f" damaged files, {self.started} processes")
+        return (
+            f"{self.commits} commits, {self.kills} kills ({len(self.metastore_kills)} of the"
+            f" metastore), {len(self.stalls)} stalls, {self.reads} reads, {len(self.damages)}"
+            f" damaged files, {self.started} processes"
+        )
 
     def reached(self) -> bool:
-        return (self.commits >= self.goals.commits and self.kills >= self.goals.kills
-                and len(self.stalls) >= self.goals.stalls and self.reads >= self.goals.reads)
+        return (
+            self.commits >= self.goals.commits
+            and self.kills >= self.goals.kills
+            and len(self.stalls) >= self.goals.stalls
+            and self.reads >= self.goals.reads
+        )
 
     # --- processes ------------------------------------------------------------------------------
 
@@ -132,7 +140,8 @@ class Chaos:
             warehouse.create_table(PARTITIONED, COLUMNS, partitioned_by=["m int"])
             warehouse.create_table(DROPPED, COLUMNS)
             warehouse.metastore.add_partitions(
-                PARTITIONED, [f"m={one}" for one in range(PARTITIONS)])
+                PARTITIONED, [f"m={one}" for one in range(PARTITIONS)]
+            )
 
     def _in_a_child(self, work: Callable[[], None]) -> None:
         """The driver itself opens nothing, since it forks."""
@@ -151,8 +160,14 @@ class Chaos:
         number = self.started
         pid = os.fork()
         if not pid:
-            live(self.warehouse, self.journals, role, number, self.seed * 10_000 + number,
-                 self.mutate)
+            live(
+                self.warehouse,
+                self.journals,
+                role,
+                number,
+                self.seed * 10_000 + number,
+                self.mutate,
+            )
         self.children[pid] = Child(f"{number:05d}-{role}", role, pid)
 
     def look(self) -> None:
@@ -194,8 +209,9 @@ class Chaos:
                 self.kills += 1
 
     def stall(self) -> None:
-        running = [one for one in self.children.values()
-                   if one.role in STOPPABLE and not one.stopped]
+        running = [
+            one for one in self.children.values() if one.role in STOPPABLE and not one.stopped
+        ]
         if len(self.children) - len(running) > 5 or not running:
             return
         child = self.random.choice(running)
@@ -217,8 +233,12 @@ class Chaos:
         if self.broken:
             return
         # Directories come and go meanwhile, which a walk does not mind.
-        found = [Path(where, name) for where, _, names in os.walk(self.warehouse / "db.db")
-                 for name in names if name.startswith("bucket_") and "_tmp_" not in where]
+        found = [
+            Path(where, name)
+            for where, _, names in os.walk(self.warehouse / "db.db")
+            for name in names
+            if name.startswith("bucket_") and "_tmp_" not in where
+        ]
         if not found:
             return
         path, kept = self.random.choice(sorted(found)), self.place / "kept"
@@ -280,8 +300,7 @@ class Chaos:
                     actor.final(table)
             end(metastore)
         self.lines += self.tail.lines()
-        return Evidence(
-            self.lines, states, self.damages, self.stalls, self.metastore_kills)
+        return Evidence(self.lines, states, self.damages, self.stalls, self.metastore_kills)
 
 
 def main() -> int:
@@ -290,20 +309,24 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=3600, help="until it gives up")
-    parser.add_argument("--mutation", choices=sorted(MUTATIONS),
-                        help="a fault in the readers, which must be found")
+    parser.add_argument(
+        "--mutation", choices=sorted(MUTATIONS), help="a fault in the readers, which must be found"
+    )
     parser.add_argument("--keep", type=Path, help="an empty directory, which stays")
     chosen = parser.parse_args()
     goals = Goals(chosen.commits, chosen.kills, chosen.stalls, chosen.reads)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="acid-chaos-") as temporary:
-        chaos = Chaos(chosen.keep or Path(temporary), goals, chosen.seed,
-                      MUTATIONS.get(chosen.mutation))
+        chaos = Chaos(
+            chosen.keep or Path(temporary), goals, chosen.seed, MUTATIONS.get(chosen.mutation)
+        )
         verdict = chaos.run(chosen.seconds)
     print(f"seed {chosen.seed}: {chaos}, in {time.monotonic() - began:.0f} s")
-    print(f"{verdict.commits} transactions were committed; {verdict.reads} reads gave"
-          f" {verdict.rows} rows, or {dict(verdict.errors.most_common())};"
-          f" {verdict.unexplained_expiries} leases ended though nobody had stopped their process")
+    print(
+        f"{verdict.commits} transactions were committed; {verdict.reads} reads gave"
+        f" {verdict.rows} rows, or {dict(verdict.errors.most_common())};"
+        f" {verdict.unexplained_expiries} leases ended though nobody had stopped their process"
+    )
     print(f"others were refused: {dict(verdict.refused.most_common())}")
     done = Counter(line["what"] for line in chaos.lines)
     print(f"told: {dict(done.most_common())}")

@@ -99,7 +99,12 @@ class Actor:
                 self._tell_read(mode, table, began, asked, found, error)
 
     def _tell_read(
-        self, mode: str, table: str, began: float, asked: dict[str, Any], found: dict[str, Any],
+        self,
+        mode: str,
+        table: str,
+        began: float,
+        asked: dict[str, Any],
+        found: dict[str, Any],
         error: AcidError | None,
     ) -> None:
         told: dict[str, Any] = {}
@@ -108,8 +113,11 @@ class Actor:
             record: TableRecord | None = lease.chaos_records.get(table)
             told = {"txn": lease.id, "from": lease.chaos_asked, "to": lease.chaos_answered}
             if record is not None and table in lease._lists:
-                told |= {"table_id": record.table_id, "list": str(lease.valid_write_ids(table)),
-                         "declared": [name for name, _ in record.columns]}
+                told |= {
+                    "table_id": record.table_id,
+                    "list": str(lease.valid_write_ids(table)),
+                    "declared": [name for name, _ in record.columns],
+                }
         if error is not None:
             found = {"error": type(error).__name__, "text": str(error)[:300]}
         self.journal.tell("read", mode=mode, table=table, began=began, **told, **asked, **found)
@@ -197,8 +205,13 @@ class Actor:
             txn.commit()
             self.journal.tell("ended", txn=txn.id, state="c")
         except AcidError as error:
-            self.journal.tell("refused", txn=txn.id if txn else None, state=state,
-                              error=type(error).__name__, text=str(error)[:300])
+            self.journal.tell(
+                "refused",
+                txn=txn.id if txn else None,
+                state=state,
+                error=type(error).__name__,
+                text=str(error)[:300],
+            )
             if txn is not None and not txn._work.begun.ended:
                 with suppress(AcidError):
                     txn.abort("an error")
@@ -206,8 +219,9 @@ class Actor:
     def statement(self, txn: Transaction, table: str, number: int) -> None:
         record = txn.table(table)._record
         partition = self.random.randrange(PARTITIONS) if record.partitioned else None
-        kind = self.random.choices(
-            ("insert", "delete", "overwrite", "truncate"), (12, 6, 1, 0.3))[0]
+        kind = self.random.choices(("insert", "delete", "overwrite", "truncate"), (12, 6, 1, 0.3))[
+            0
+        ]
         name = "" if partition is None else f"m={partition}"
         work = txn._work
         if kind == "truncate":
@@ -216,9 +230,15 @@ class Actor:
             txn.table(table).truncate(name or None)
             self._told(txn, record, partition, "overwrite", [])
             return
-        work.lock(record, {
-            "insert": Statement.INSERT, "delete": Statement.DELETE,
-            "overwrite": Statement.INSERT_OVERWRITE}[kind], name or None)
+        work.lock(
+            record,
+            {
+                "insert": Statement.INSERT,
+                "delete": Statement.DELETE,
+                "overwrite": Statement.INSERT_OVERWRITE,
+            }[kind],
+            name or None,
+        )
         write_id = txn.write_ids[table]
         self.journal.tell("allocated", txn=txn.id, table=table, write_id=write_id)
         work.refuse_after_overwrite(record)
@@ -229,10 +249,17 @@ class Actor:
         if written is None:
             return
         directory, contents, ids = written
-        operation = {"insert": Operation.INSERT, "delete": Operation.DELETE,
-                     "overwrite": Operation.UPDATE}[kind]
-        work.record(record, operation, [Written(name, directory, kind == "delete", contents)],
-                    overwrite=kind == "overwrite")
+        operation = {
+            "insert": Operation.INSERT,
+            "delete": Operation.DELETE,
+            "overwrite": Operation.UPDATE,
+        }[kind]
+        work.record(
+            record,
+            operation,
+            [Written(name, directory, kind == "delete", contents)],
+            overwrite=kind == "overwrite",
+        )
         self._told(txn, record, partition, kind, ids)
 
     def _written(
@@ -243,53 +270,76 @@ class Actor:
         staging = Path(record.location, temporary_name(txn.id, uuid.uuid4().hex[:8]))
         if kind == "delete":
             found = self.in_txn(
-                txn, record.name, int(partition.removeprefix("m=")) if partition else None)
+                txn, record.name, int(partition.removeprefix("m=")) if partition else None
+            )
             rows = found.to_pylist()
             gone = self.random.sample(rows, min(len(rows), self.random.randint(1, 4)))
             if not gone:
                 return None
             ids = [row["id"] for row in gone]
             path = f"D{write_id}.{number}"
-            AcidTable(staging, COLUMNS).deletes(path, sorted(
-                tuple(row["row__id"][key] for key in ("writeid", "bucketid", "rowid"))
-                for row in gone), write_id)
+            AcidTable(staging, COLUMNS).deletes(
+                path,
+                sorted(
+                    tuple(row["row__id"][key] for key in ("writeid", "bucketid", "rowid"))
+                    for row in gone
+                ),
+                write_id,
+            )
         else:
             ids = self.ids()
             path = f"b{write_id}" if kind == "overwrite" else f"d{write_id}.{number}"
             bucket = P + (0 if kind == "overwrite" else number)
-            AcidTable(staging, COLUMNS).inserts(path, [
-                (write_id, bucket, row, one, f"v{one}") for row, one in enumerate(ids)])
+            AcidTable(staging, COLUMNS).inserts(
+                path, [(write_id, bucket, row, one, f"v{one}") for row, one in enumerate(ids)]
+            )
         directory = full(path).partition("/")[0]
         contents = contents_of(staging / directory)
         final = Path(record.location, partition, directory)
-        durability.publish(self.warehouse.files, record.location,
-                           [(str(staging / directory), str(final))])
+        durability.publish(
+            self.warehouse.files, record.location, [(str(staging / directory), str(final))]
+        )
         self.warehouse.files.delete_directory(str(staging))
         return directory, contents, ids
 
     def _told(
-        self, txn: Transaction, record: TableRecord, partition: int | None, kind: str,
+        self,
+        txn: Transaction,
+        record: TableRecord,
+        partition: int | None,
+        kind: str,
         ids: Sequence[int],
     ) -> None:
         """Before it is committed, so that whoever sees the rows finds where they came from."""
         name = record.name
         self.journal.tell(
-            "write", txn=txn.id, table=name, table_id=record.table_id, partition=partition,
-            kind=kind, ids=list(ids), write_id=txn.write_ids[name],
-            list=str(txn._work.begun.valid_write_ids(name)))
+            "write",
+            txn=txn.id,
+            table=name,
+            table_id=record.table_id,
+            partition=partition,
+            kind=kind,
+            ids=list(ids),
+            write_id=txn.write_ids[name],
+            list=str(txn._work.begun.valid_write_ids(name)),
+        )
 
     # --- declarations ---------------------------------------------------------------------------
 
     def declare(self) -> None:
-        kind = self.random.choices(
-            ("columns", "rename", "partition", "table"), (2, 2, 4, 3))[0]
+        kind = self.random.choices(("columns", "rename", "partition", "table"), (2, 2, 4, 3))[0]
         self.journal.tell("declare", kind=kind)
         try:
             self.floors()
             getattr(self, f"declare_{kind}")()
         except AcidError as error:
-            self.journal.tell("refused", txn=None, state=f"declare {kind}",
-                              error=type(error).__name__, text=str(error)[:300])
+            self.journal.tell(
+                "refused",
+                txn=None,
+                state=f"declare {kind}",
+                error=type(error).__name__,
+                text=str(error)[:300],
+            )
         self.pause(0.8)
 
     def declare_columns(self) -> None:
@@ -325,8 +375,10 @@ class Actor:
     def floors(self) -> list[int]:
         """Tells which floors each partition has, before and after every drop; answers which
         partitions there are."""
-        found = {int(one.name.removeprefix("m=")): one.floors
-                 for one in self.warehouse.metastore.partition_records(PARTITIONED)}
+        found = {
+            int(one.name.removeprefix("m=")): one.floors
+            for one in self.warehouse.metastore.partition_records(PARTITIONED)
+        }
         for partition, floors in found.items():
             self.journal.tell("floors", partition=partition, floors=list(floors))
         return list(found)
@@ -354,7 +406,8 @@ class Actor:
             partition = f"m={self.random.randrange(PARTITIONS)}" if table == PARTITIONED else None
             with suppress(AlreadyScheduled):
                 metastore.request_compaction(
-                    table, partition, self.random.choice(("minor", "major")))
+                    table, partition, self.random.choice(("minor", "major"))
+                )
             run = CompactionRun.take(self.warehouse)
             if run is None or isinstance(run.prepare(), NothingToDo):
                 return
@@ -369,8 +422,9 @@ class Actor:
         self.pause(0.3)
 
     def _failed(self, run: CompactionRun | None, error: Exception) -> None:
-        self.journal.tell("refused", txn=None, state="compact", error=type(error).__name__,
-                          text=str(error)[:300])
+        self.journal.tell(
+            "refused", txn=None, state="compact", error=type(error).__name__, text=str(error)[:300]
+        )
         if run is not None:
             with suppress(AcidError):
                 run.fail(error)
@@ -378,13 +432,21 @@ class Actor:
     def clean(self) -> None:
         try:
             done = cleaner.run(self.warehouse.metastore)
-            self.journal.tell("cleaned", removed=sum(len(one.removed) for one in done),
-                              errors=[one.error for one in done if one.error][:3])
+            self.journal.tell(
+                "cleaned",
+                removed=sum(len(one.removed) for one in done),
+                errors=[one.error for one in done if one.error][:3],
+            )
         except LeaseHeld:
             pass
         except AcidError as error:
-            self.journal.tell("refused", txn=None, state="clean", error=type(error).__name__,
-                              text=str(error)[:300])
+            self.journal.tell(
+                "refused",
+                txn=None,
+                state="clean",
+                error=type(error).__name__,
+                text=str(error)[:300],
+            )
         self.pause(0.6)
 
 
@@ -396,8 +458,11 @@ def rows(answer: pa.Table) -> dict[str, Any]:
         ids.setdefault(str(row.get("m", "")), []).append(row["id"])
         if row["v"] != f"v{row['id']}":
             strange.append([row["id"], row["v"]])
-    return {"ids": {key: sorted(found) for key, found in ids.items()}, "strange": strange,
-            "columns": answer.column_names}
+    return {
+        "ids": {key: sorted(found) for key, found in ids.items()},
+        "strange": strange,
+        "columns": answer.column_names,
+    }
 
 
 def watch(actor: Actor) -> None:
@@ -439,12 +504,21 @@ def watch(actor: Actor) -> None:
     Begun.table = table  # type: ignore[method-assign]
 
 
-ROLES = {"writer": Actor.write, "reader": Actor.read, "declarer": Actor.declare,
-         "compactor": Actor.compact, "cleaner": Actor.clean}
+ROLES = {
+    "writer": Actor.write,
+    "reader": Actor.read,
+    "declarer": Actor.declare,
+    "compactor": Actor.compact,
+    "cleaner": Actor.clean,
+}
 
 
 def live(
-    place: Path, journals: Path, role: str, number: int, seed: int,
+    place: Path,
+    journals: Path,
+    role: str,
+    number: int,
+    seed: int,
     mutate: Callable[[], None] | None,
 ) -> None:
     """Works until it is killed, or the file `stop` is there. Never returns."""
@@ -457,8 +531,13 @@ def live(
             try:
                 actor = actor or Actor(Warehouse.open(place), Random(seed), journal, number)
             except AcidError as error:
-                journal.tell("refused", txn=None, state="open", error=type(error).__name__,
-                             text=str(error)[:300])
+                journal.tell(
+                    "refused",
+                    txn=None,
+                    state="open",
+                    error=type(error).__name__,
+                    text=str(error)[:300],
+                )
                 continue
             ROLES[role](actor)
         if actor:

@@ -21,8 +21,16 @@ from tests.chaos.journal import Line
 Rows = dict[str, list[int]]
 
 ALLOWED = {
-    "SnapshotExpired", "TxnAborted", "MetastoreUnavailable", "OutcomeUnknown", "CorruptFile",
-    "NoSuchTable", "LockTimeout", "WriteConflict", "NoSuchTxn"}
+    "SnapshotExpired",
+    "TxnAborted",
+    "MetastoreUnavailable",
+    "OutcomeUnknown",
+    "CorruptFile",
+    "NoSuchTable",
+    "LockTimeout",
+    "WriteConflict",
+    "NoSuchTxn",
+}
 """Errors that a read may raise; two of them only where there is a reason."""
 UNDECIDED = {"OutcomeUnknown", "MetastoreUnavailable", "MetastoreWriteFailed"}
 """After these errors a transaction may have been committed."""
@@ -144,10 +152,13 @@ def check(evidence: Evidence) -> Verdict:
 def expected(evidence: Evidence, read: Line, seen: ValidWriteIdList) -> Rows:
     """The ids by partition that the read had to give."""
     visible = [
-        one for one in evidence.writes.get(read["table_id"], ())
-        if (one["actor"] == read["actor"] and one["order"] < read["order"]
-            if one["txn"] == read["txn"] else
-            evidence.committed(one["txn"]) and seen.is_valid(one["write_id"]))
+        one
+        for one in evidence.writes.get(read["table_id"], ())
+        if (
+            one["actor"] == read["actor"] and one["order"] < read["order"]
+            if one["txn"] == read["txn"]
+            else evidence.committed(one["txn"]) and seen.is_valid(one["write_id"])
+        )
     ]
     floors: dict[int | None, int] = defaultdict(int)
     for one in visible:
@@ -162,8 +173,11 @@ def expected(evidence: Evidence, read: Line, seen: ValidWriteIdList) -> Rows:
     for one in visible:
         partition, write_id = one["partition"], one["write_id"]
         over = floors[partition]
-        there = (write_id > over if one["kind"] == "insert" else
-                 one["kind"] == "overwrite" and write_id == over)
+        there = (
+            write_id > over
+            if one["kind"] == "insert"
+            else one["kind"] == "overwrite" and write_id == over
+        )
         if not there or write_id <= dropped[partition]:
             continue
         if read.get("partition", partition) != partition:
@@ -197,13 +211,17 @@ def _history(evidence: Evidence, table_id: int, row: int) -> str:
     found = [
         f"{one['kind']} by write id {one['write_id']} of transaction {one['txn']}"
         f" ({evidence.states.get(one['txn'], 'unknown')})"
-        for one in evidence.writes.get(table_id, ()) if row in one["ids"]]
+        for one in evidence.writes.get(table_id, ())
+        if row in one["ids"]
+    ]
     return f"row {row}: {', '.join(found) or 'nobody wrote it into this table'}"
 
 
 def _named(read: Line) -> str:
-    return (f"read of {read['table']} by {read['actor']} at {read['at']} ({read['mode']},"
-            f" transaction {read.get('txn')}, list {read.get('list')})")
+    return (
+        f"read of {read['table']} by {read['actor']} at {read['at']} ({read['mode']},"
+        f" transaction {read.get('txn')}, list {read.get('list')})"
+    )
 
 
 def _error(evidence: Evidence, read: Line, verdict: Verdict) -> Iterator[str]:
@@ -219,8 +237,10 @@ def _error(evidence: Evidence, read: Line, verdict: Verdict) -> Iterator[str]:
     elif name == "NoSuchTable" and read["table"] == SOLID_TABLE:
         yield f"{told}; and it was never dropped"
     elif name in ("SnapshotExpired", "TxnAborted"):
-        stopped = any(actor == read["actor"] and since <= end and begin <= until
-                      for actor, since, until in evidence.stalls)
+        stopped = any(
+            actor == read["actor"] and since <= end and begin <= until
+            for actor, since, until in evidence.stalls
+        )
         restarted = any(begin <= kill <= end for kill in evidence.metastore_kills)
         if not (stopped or damaged or restarted):
             verdict.unexplained_expiries += 1
@@ -234,37 +254,51 @@ def _clock(evidence: Evidence, read: Line, seen: ValidWriteIdList) -> Iterator[s
             continue
         valid = seen.is_valid(one["write_id"])
         if not valid and evidence.acknowledged.get(txn, read["from"]) < read["from"]:
-            yield (f"{_named(read)}: transaction {txn} (write id {one['write_id']}) was"
-                   " acknowledged before, and is not in the snapshot")
+            yield (
+                f"{_named(read)}: transaction {txn} (write id {one['write_id']}) was"
+                " acknowledged before, and is not in the snapshot"
+            )
         if valid and evidence.asked[txn] > read["to"]:
-            yield (f"{_named(read)}: transaction {txn} (write id {one['write_id']}) was committed"
-                   " after the snapshot, and is in it")
+            yield (
+                f"{_named(read)}: transaction {txn} (write id {one['write_id']}) was committed"
+                " after the snapshot, and is in it"
+            )
     if read["table"] != SOLID_TABLE:
         return
     for partition, floors in evidence.floors.items():
         drops = sum(seen.is_valid(one) for one in floors)
         least = sum(
-            line["at"] < read["from"] for line in evidence.of("dropped")
-            if line["table"] == SOLID_TABLE and line["partition"] == partition)
+            line["at"] < read["from"]
+            for line in evidence.of("dropped")
+            if line["table"] == SOLID_TABLE and line["partition"] == partition
+        )
         if drops < least:
-            yield (f"{_named(read)}: sees {drops} drops of partition {partition}, and {least} were"
-                   " acknowledged before the snapshot")
+            yield (
+                f"{_named(read)}: sees {drops} drops of partition {partition}, and {least} were"
+                " acknowledged before the snapshot"
+            )
 
 
 def _declarations(evidence: Evidence, read: Line) -> Iterator[str]:
-    columns = [line["name"] for line in evidence.of("column")
-               if line["table_id"] == read["table_id"] and line["at"] < read["from"]]
+    columns = [
+        line["name"]
+        for line in evidence.of("column")
+        if line["table_id"] == read["table_id"] and line["at"] < read["from"]
+    ]
     if not {*columns} <= {*read["declared"]}:
         yield f"{_named(read)}: columns {columns} were there, it has {read['declared']}"
     given: list[str] | None = read.get("columns")
-    if given is not None and given[:len(read["declared"])] != read["declared"]:
+    if given is not None and given[: len(read["declared"])] != read["declared"]:
         yield f"{_named(read)}: gives {given}, declared are {read['declared']}"
     for line in evidence.of("dropped"):
         if line.get("table_id") == read["table_id"] and line["at"] < read["from"]:
             yield f"{_named(read)}: this table was dropped before the snapshot"
     for line in evidence.of("created"):
-        if (line["table"] == read["table"] and line["at"] < read["from"]
-                and read["table_id"] < line["table_id"]):
+        if (
+            line["table"] == read["table"]
+            and line["at"] < read["from"]
+            and read["table_id"] < line["table_id"]
+        ):
             yield f"{_named(read)}: a new table of this name was made before the snapshot"
 
 
@@ -286,8 +320,10 @@ def _torn(evidence: Evidence) -> Iterator[str]:
             yield f"{_named(read)}: its list was {before} before"
     for (actor, lease), lists in snapshots.items():
         for txn, ids in several.items():
-            if txn != lease and len({
-                    lists[table].is_valid(ids[table]) for table in ids if table in lists}) > 1:
+            if (
+                txn != lease
+                and len({lists[table].is_valid(ids[table]) for table in ids if table in lists}) > 1
+            ):
                 yield f"snapshot {lease} of {actor} has a part of transaction {txn}: {lists}"
 
 
@@ -295,14 +331,18 @@ def _outcomes(evidence: Evidence) -> Iterator[str]:
     """What was told to the writers is what the metastore holds."""
     for txn in evidence.asked:
         if evidence.states.get(txn) not in ("c", "a"):
-            yield (f"transaction {txn} was to be committed, and what became of it is not known:"
-                   f" {evidence.states.get(txn)}")
+            yield (
+                f"transaction {txn} was to be committed, and what became of it is not known:"
+                f" {evidence.states.get(txn)}"
+            )
     for line in evidence.of("ended"):
         if evidence.states.get(line["txn"]) not in {"c": ["c"], "a": ["a", "u"]}[line["state"]]:
-            yield (f"transaction {line['txn']}: the writer was told {line['state']}, the metastore"
-                   f" has {evidence.states.get(line['txn'])}")
+            yield (
+                f"transaction {line['txn']}: the writer was told {line['state']}, the metastore"
+                f" has {evidence.states.get(line['txn'])}"
+            )
     for line in evidence.of("refused"):
-        if (line["txn"] and evidence.committed(line["txn"]) and line["error"] not in UNDECIDED):
+        if line["txn"] and evidence.committed(line["txn"]) and line["error"] not in UNDECIDED:
             yield f"transaction {line['txn']} was refused with {line['error']} and is committed"
 
 
@@ -313,20 +353,30 @@ def _hidden(evidence: Evidence) -> Iterator[str]:
         for over in [one for one in done if one["kind"] == "overwrite"]:
             seen = ValidWriteIdList.parse(over["list"])
             for one in done:
-                if (one["partition"] == over["partition"] and one["txn"] != over["txn"]
-                        and one["write_id"] < over["write_id"]
-                        and not seen.is_valid(one["write_id"])):
-                    yield (f"table {table_id}: the overwrite of write id {over['write_id']} hides"
-                           f" write id {one['write_id']}, committed and not seen by it")
+                if (
+                    one["partition"] == over["partition"]
+                    and one["txn"] != over["txn"]
+                    and one["write_id"] < over["write_id"]
+                    and not seen.is_valid(one["write_id"])
+                ):
+                    yield (
+                        f"table {table_id}: the overwrite of write id {over['write_id']} hides"
+                        f" write id {one['write_id']}, committed and not seen by it"
+                    )
     for one in evidence.of("write"):
         if one["table"] != SOLID_TABLE or not evidence.committed(one["txn"]):
             continue
         below = sum(floor < one["write_id"] for floor in evidence.floors.get(one["partition"], ()))
-        before = sum(line["at"] < evidence.asked[one["txn"]] for line in evidence.of("dropped")
-                     if line["table"] == SOLID_TABLE and line["partition"] == one["partition"])
+        before = sum(
+            line["at"] < evidence.asked[one["txn"]]
+            for line in evidence.of("dropped")
+            if line["table"] == SOLID_TABLE and line["partition"] == one["partition"]
+        )
         if below < before:
-            yield (f"write id {one['write_id']} of {SOLID_TABLE} was committed after {before} drops"
-                   f" of its partition, and only {below} are below it: its rows are hidden")
+            yield (
+                f"write id {one['write_id']} of {SOLID_TABLE} was committed after {before} drops"
+                f" of its partition, and only {below} are below it: its rows are hidden"
+            )
 
 
 def _deleted_twice(evidence: Evidence) -> Iterator[str]:

@@ -25,7 +25,8 @@ class Journal:
 
     def __init__(self, directory: Path, name: str) -> None:
         self._file = os.open(
-            directory / f"{name}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            directory / f"{name}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        )
 
     def tell(self, what: str, **fields: Any) -> None:
         os.write(self._file, (json.dumps({"what": what, "at": now(), **fields}) + "\n").encode())
@@ -46,7 +47,7 @@ class Tail:
             with path.open("rb") as file:
                 file.seek(offset)
                 found = file.read()
-            whole = found[:found.rfind(b"\n") + 1]
+            whole = found[: found.rfind(b"\n") + 1]
             self._read[path.name] = offset + len(whole)
             for number, line in enumerate(whole.splitlines()):
                 yield {**json.loads(line), "actor": path.stem, "order": (offset, number)}

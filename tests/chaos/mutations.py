@@ -34,4 +34,6 @@ def partitions_of_today() -> None:
 
 
 MUTATIONS: dict[str, Callable[[], None]] = {
-    "listing": directory_listings, "partitions": partitions_of_today}
+    "listing": directory_listings,
+    "partitions": partitions_of_today,
+}

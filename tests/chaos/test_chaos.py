@@ -19,21 +19,39 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own, since it forks."""
-    return subprocess.run([sys.executable, "-m", "tests.chaos", *arguments], cwd=ROOT, text=True,
-                          capture_output=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "tests.chaos", *arguments],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
 
 
 def test_P26_P28_P29_P30_no_read_is_wrong_in_a_short_run() -> None:
-    done = run("--commits", "10", "--kills", "5", "--stalls", "1", "--reads", "20",
-               "--seconds", "120")
+    done = run(
+        "--commits", "10", "--kills", "5", "--stalls", "1", "--reads", "20", "--seconds", "120"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_P26_P28_P29_P30_no_read_is_wrong_in_a_long_run() -> None:
-    done = run("--commits", "250", "--kills", "80", "--stalls", "25", "--reads", "700",
-               "--seed", "1", "--seconds", "1000")
+    done = run(
+        "--commits",
+        "250",
+        "--kills",
+        "80",
+        "--stalls",
+        "25",
+        "--reads",
+        "700",
+        "--seed",
+        "1",
+        "--seconds",
+        "1000",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -41,8 +59,20 @@ def test_P26_P28_P29_P30_no_read_is_wrong_in_a_long_run() -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mutation", ["listing", "partitions"])
 def test_a_fault_in_the_readers_is_found(mutation: str) -> None:
-    done = run("--commits", "200", "--kills", "20", "--stalls", "5", "--reads", "1200",
-               "--mutation", mutation, "--seconds", "1000")
+    done = run(
+        "--commits",
+        "200",
+        "--kills",
+        "20",
+        "--stalls",
+        "5",
+        "--reads",
+        "1200",
+        "--mutation",
+        mutation,
+        "--seconds",
+        "1000",
+    )
     assert done.returncode == 1 and "missing" in done.stdout, done.stdout + done.stderr
 
 
@@ -57,27 +87,47 @@ Line = dict[str, Any]
 def write(order: int, write_id: int, kind: str, ids: list[int], **more: Any) -> list[Line]:
     """A committed transaction of one statement; its id is ten times the write id."""
     told = {"actor": "w", "txn": 10 * write_id, "table": "db.t", "table_id": 1, "partition": None}
-    line = {**told, "what": "write", "kind": kind, "ids": ids, "write_id": write_id,
-            "list": f"db.t:{write_id}:9223372036854775807::", **more}
+    line = {
+        **told,
+        "what": "write",
+        "kind": kind,
+        "ids": ids,
+        "write_id": write_id,
+        "list": f"db.t:{write_id}:9223372036854775807::",
+        **more,
+    }
     ends = [{**told, "what": "commit"}, {**told, "what": "ended", "state": "c"}]
-    return [{**one, "at": order + number / 10, "order": (order, number)}
-            for number, one in enumerate([line, *ends])]
+    return [
+        {**one, "at": order + number / 10, "order": (order, number)}
+        for number, one in enumerate([line, *ends])
+    ]
 
 
 def read(**fields: Any) -> Line:
     at = {"at": 21.0, "from": 20.0, "to": 20.1, "began": 20.0, "order": (20, 0), "actor": "r"}
-    return {"what": "read", "mode": "to_arrow", "table": "db.t", "table_id": 1, "txn": 99,
-            "list": LIST, "declared": ["id", "v"], "columns": ["id", "v"], "strange": [],
-            **at, **fields}
+    return {
+        "what": "read",
+        "mode": "to_arrow",
+        "table": "db.t",
+        "table_id": 1,
+        "txn": 99,
+        "list": LIST,
+        "declared": ["id", "v"],
+        "columns": ["id", "v"],
+        "strange": [],
+        **at,
+        **fields,
+    }
 
 
-HISTORY = [*write(1, 1, "insert", [1, 2]), *write(2, 2, "delete", [1]),
-           *write(3, 3, "insert", [3, 4])]
+HISTORY = [
+    *write(1, 1, "insert", [1, 2]),
+    *write(2, 2, "delete", [1]),
+    *write(3, 3, "insert", [3, 4]),
+]
 
 
-def wrong(
-    *lines: Line, states: dict[int, str] | None = None, damaged: bool = False
-) -> list[str]:
+def wrong(*lines: Line, states: dict[int, str] | None = None, damaged: bool = False) -> list[str]:
     damages = [Damage("db.db/t/delta/bucket", "cut", 20.0, 20.5)] if damaged else []
     told = {10: "c", 20: "c", 30: "c", 40: "c", **(states or {})}
     return check(Evidence([*HISTORY, *lines], told, damages, [])).wrong
@@ -88,18 +138,24 @@ def test_a_right_read_is_right() -> None:
     assert wrong(read(ids={"": [3, 4]}, least=3)) == []
 
 
-@pytest.mark.parametrize(("line", "told"), [
-    (read(ids={"": [2, 4]}), "1 missing: row 3: insert by write id 3 of transaction 30 (c)"),
-    (read(ids={"": [1, 2, 3, 4]}), "1 extra: row 1"),
-    (read(ids={"": [2, 2, 3, 4]}), "1 extra: row 2"),
-    (read(count=4), "counted 4, 3 are right"),
-    (read(ids={"": [2, 3, 4]}, strange=[[2, "v3"]]), "values of others"),
-    (read(ids={"": [2]}, list="db.t:3:3:3:"), "acknowledged before, and is not in the snapshot"),
-    (read(ids={"": [2, 3, 4]}, **{"from": 2.9, "to": 3.0}), "after the snapshot, and is in it"),
-    (read(error="CorruptFile", text=""), "no file was damaged then"),
-    (read(error="OSError", text=""), "no read may raise that"),
-    (read(ids={"": [2, 3, 4]}, columns=["id"]), "declared are"),
-])
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (read(ids={"": [2, 4]}), "1 missing: row 3: insert by write id 3 of transaction 30 (c)"),
+        (read(ids={"": [1, 2, 3, 4]}), "1 extra: row 1"),
+        (read(ids={"": [2, 2, 3, 4]}), "1 extra: row 2"),
+        (read(count=4), "counted 4, 3 are right"),
+        (read(ids={"": [2, 3, 4]}, strange=[[2, "v3"]]), "values of others"),
+        (
+            read(ids={"": [2]}, list="db.t:3:3:3:"),
+            "acknowledged before, and is not in the snapshot",
+        ),
+        (read(ids={"": [2, 3, 4]}, **{"from": 2.9, "to": 3.0}), "after the snapshot, and is in it"),
+        (read(error="CorruptFile", text=""), "no file was damaged then"),
+        (read(error="OSError", text=""), "no read may raise that"),
+        (read(ids={"": [2, 3, 4]}, columns=["id"]), "declared are"),
+    ],
+)
 def test_a_wrong_read_is_found(line: Line, told: str) -> None:
     found = wrong(line)
     assert any(told in one for one in found), found

@@ -20,8 +20,9 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Small]:
     with Metastore.connect(place.metastore, root=place.warehouse) as metastore:
         metastore.create_database("db")
         columns = [("id", "int"), ("v", "string")]
-        metastore.create_table("db.t", f"{place.warehouse}/db.db/t", columns,
-                               properties={"transactional": "true"})
+        metastore.create_table(
+            "db.t", f"{place.warehouse}/db.db/t", columns, properties={"transactional": "true"}
+        )
         made = Small(Path(place.warehouse), metastore)
         made.insert((1, "A"), (2, "B"))
         yield made

@@ -15,8 +15,10 @@ from acid_platform.metastore import Metastore, WriteReport
 from acid_platform.transactions import Operation
 from tests.acid_files import contents_of
 
-ACID = ("struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,"
-        "currentTransaction:bigint,row:struct<id:int,v:string>>")
+ACID = (
+    "struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,"
+    "currentTransaction:bigint,row:struct<id:int,v:string>>"
+)
 BUCKET = 536870912
 
 Event = tuple[int, int, int, int, int, tuple[int, str] | None]
@@ -40,12 +42,17 @@ class Small:
 
     def insert(self, *rows: tuple[int, str], partition: str | None = None) -> int:
         """Commits a delta of the rows and answers its write id."""
-        return self.write(lambda w: [(0, w, BUCKET, number, w, row)
-                                     for number, row in enumerate(rows)], partition=partition)
+        return self.write(
+            lambda w: [(0, w, BUCKET, number, w, row) for number, row in enumerate(rows)],
+            partition=partition,
+        )
 
     def write(
-        self, events: Callable[[int], Sequence[Event]], deletes: bool = False,
-        file: str = "bucket_00000", partition: str | None = None,
+        self,
+        events: Callable[[int], Sequence[Event]],
+        deletes: bool = False,
+        file: str = "bucket_00000",
+        partition: str | None = None,
         index: Sequence[schema.RowKey] | None = None,
     ) -> int:
         """Commits a directory of one file with these events of a write id, whatever they are."""
@@ -55,18 +62,30 @@ class Small:
             name = f"{'delete_' if deletes else ''}delta_{write_id:07d}_{write_id:07d}_0000"
             rows = events(write_id)
             write_events(self.table / (partition or "") / name, rows, file, index)
-            txn.commit([WriteReport.of(self.name, partition, Operation.INSERT, name,
-                                       contents_of(self.table / (partition or "") / name))])
+            txn.commit(
+                [
+                    WriteReport.of(
+                        self.name,
+                        partition,
+                        Operation.INSERT,
+                        name,
+                        contents_of(self.table / (partition or "") / name),
+                    )
+                ]
+            )
         return write_id
 
 
 def write_delta(directory: Path, write_id: int, rows: tuple[tuple[int, str], ...]) -> int:
-    return write_events(directory, [(0, write_id, BUCKET, number, write_id, row)
-                                    for number, row in enumerate(rows)])
+    return write_events(
+        directory, [(0, write_id, BUCKET, number, write_id, row) for number, row in enumerate(rows)]
+    )
 
 
 def write_events(
-    directory: Path, events: Sequence[Event], file: str = "bucket_00000",
+    directory: Path,
+    events: Sequence[Event],
+    file: str = "bucket_00000",
     index: Sequence[schema.RowKey] | None = None,
 ) -> int:
     """An ACID directory with one file, and the file's size; `index` is a wrong key index."""

@@ -50,11 +50,24 @@ def test_orcdump_prints_one_event_per_line(small: Small) -> None:
     file = f"{DELTA}/bucket_00000"
     lines = small.acid("orcdump", str(small.table / file)).stdout.splitlines()
     assert [json.loads(line) for line in lines] == [
-        {"operation": 0, "originalTransaction": 1, "bucket": BUCKET, "rowId": number,
-         "currentTransaction": 1, "row": {"id": number + 1, "v": value}}
-        for number, value in enumerate("AB")]
+        {
+            "operation": 0,
+            "originalTransaction": 1,
+            "bucket": BUCKET,
+            "rowId": number,
+            "currentTransaction": 1,
+            "row": {"id": number + 1, "v": value},
+        }
+        for number, value in enumerate("AB")
+    ]
     assert list(json.loads(lines[0])) == [
-        "operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row"]
+        "operation",
+        "originalTransaction",
+        "bucket",
+        "rowId",
+        "currentTransaction",
+        "row",
+    ]
     assert small.acid("orcdump", f"db.t/{file}").stdout.splitlines() == lines
     meta = json.loads(small.acid("orcdump", f"db.t/{file}", "--meta").stdout)
     assert meta["user_metadata"]["hive.acid.key.index"] == f"1,{BUCKET},1;"
@@ -71,7 +84,8 @@ def test_orcdump_needs_no_warehouse(small: Small) -> None:
 def test_cat_prints_live_rows_events_and_markers(small: Small) -> None:
     small.write(lambda w: [(2, 1, BUCKET, 0, w, None)], deletes=True)
     assert [json.loads(line) for line in small.acid("cat", "db.t").stdout.splitlines()] == [
-        {"id": 2, "v": "B"}]
+        {"id": 2, "v": "B"}
+    ]
     file = f"db.t/{DELTA}/bucket_00000"
     events = small.acid("orcdump", file).stdout
     assert small.acid("cat", file).stdout == small.acid("cat", f"db.t/{DELTA}").stdout == events
@@ -81,14 +95,23 @@ def test_cat_prints_live_rows_events_and_markers(small: Small) -> None:
     assert "--limit 0 prints all" in cut.stderr
 
 
-@pytest.mark.parametrize(("path", "found"), [
-    ("db.parts", [1, 2, 3]), ("db.parts/m=3", [1, 2]), ("db.parts/m=3/c=it%27s", [1]),
-    ("db.parts/m=4/c=__HIVE_DEFAULT_PARTITION__", [3]),
-])
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("db.parts", [1, 2, 3]),
+        ("db.parts/m=3", [1, 2]),
+        ("db.parts/m=3/c=it%27s", [1]),
+        ("db.parts/m=4/c=__HIVE_DEFAULT_PARTITION__", [3]),
+    ],
+)
 def test_cat_prints_the_rows_of_a_partition(small: Small, path: str, found: list[int]) -> None:
     parts = replace(small, name="db.parts")
-    small.metastore.create_table("db.parts", str(parts.table), [("id", "int"), ("v", "string")],
-                                 [("m", "int"), ("c", "string")])
+    small.metastore.create_table(
+        "db.parts",
+        str(parts.table),
+        [("id", "int"), ("v", "string")],
+        [("m", "int"), ("c", "string")],
+    )
     names = ["m=3/c=it%27s", "m=3/c=a", "m=4/c=__HIVE_DEFAULT_PARTITION__"]
     small.metastore.add_partitions("db.parts", names)
     for number, name in enumerate(names):
@@ -105,11 +128,18 @@ def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
 
 
 def test_the_shell_completes_names_of_tables(small: Small) -> None:
-    words = {"COMP_WORDS": "acid fsck d", "COMP_CWORD": "2", "_ACID_COMPLETE": "bash_complete",
-             "ACID_WAREHOUSE": str(small.path)}
+    words = {
+        "COMP_WORDS": "acid fsck d",
+        "COMP_CWORD": "2",
+        "_ACID_COMPLETE": "bash_complete",
+        "ACID_WAREHOUSE": str(small.path),
+    }
     done = subprocess.run(
         [sys.executable, "-c", "from acid_platform.cli.main import main; main(prog_name='acid')"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **words}, capture_output=True, text=True)
+        env={**os.environ, "PYTHONPATH": str(ROOT), **words},
+        capture_output=True,
+        text=True,
+    )
     assert done.stdout == "plain,db.t\n"
 
 
@@ -120,8 +150,10 @@ def test_ls_tells_what_the_snapshot_reads_and_what_it_does_not(small: Small) -> 
         write_delta(small.table / "delta_0000003_0000003_0000", 3, ((4, "D"),))
         lines = json.loads(small.acid("ls", "db.t", "--json").stdout)
         assert [(one["directory"], one["sight"]) for one in lines] == [
-            (DELTA, "read"), ("delta_0000002_0000002_0000", "read"),
-            ("delta_0000003_0000003_0000", "not visible")]
+            (DELTA, "read"),
+            ("delta_0000002_0000002_0000", "read"),
+            ("delta_0000003_0000003_0000", "not visible"),
+        ]
         txn.abort()
     lines = json.loads(small.acid("ls", "db.t", "--json").stdout)
     assert [one["sight"] for one in lines] == ["read", "read", "aborted"]
@@ -132,18 +164,21 @@ def test_ls_tells_what_the_snapshot_reads_and_what_it_does_not(small: Small) -> 
     assert [one["name"] for one in files] == ["_orc_acid_version", "bucket_00000"]
 
 
-@pytest.mark.parametrize(("arguments", "code", "message"), [
-    (["ls", "db.nope"], 1, "error: there is no table db.nope"),
-    (["cat", "db.tt"], 1, "error: there is no table db.tt; did you mean db.t?"),
-    (["shwo"], 2, "Did you mean 'show'?"),
-    (["metastore", "bakcup"], 2, "Did you mean 'backup'?"),
-    (["cat", "db.t/nope"], 2, "nope is not in db.t"),
-    (["ls", "db.t/nope"], 2, "nope is not in db.t"),
-    (["orcdump", "nope"], 2, "nope is not a file"),
-    (["show", "nothing"], 2, "Usage:"),
-    (["run", "nobody", "--explain"], 2, "Usage:"),
-    (["metastore", "sql", "DROP TABLE txns"], 1, "error: "),
-])
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["ls", "db.nope"], 1, "error: there is no table db.nope"),
+        (["cat", "db.tt"], 1, "error: there is no table db.tt; did you mean db.t?"),
+        (["shwo"], 2, "Did you mean 'show'?"),
+        (["metastore", "bakcup"], 2, "Did you mean 'backup'?"),
+        (["cat", "db.t/nope"], 2, "nope is not in db.t"),
+        (["ls", "db.t/nope"], 2, "nope is not in db.t"),
+        (["orcdump", "nope"], 2, "nope is not a file"),
+        (["show", "nothing"], 2, "Usage:"),
+        (["run", "nobody", "--explain"], 2, "Usage:"),
+        (["metastore", "sql", "DROP TABLE txns"], 1, "error: "),
+    ],
+)
 def test_failures_have_one_line_and_usage_its_own_code(
     small: Small, arguments: list[str], code: int, message: str
 ) -> None:
@@ -174,8 +209,10 @@ def test_no_warehouse_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACID_WAREHOUSE", raising=False)
     done = CliRunner().invoke(main, ["show", "tables"])
     assert (done.exit_code, done.stderr) == (
-        1, "error: no warehouse is named: pass its path, set ACID_WAREHOUSE, or call `acid` in a"
-           " project's directory, where it takes var/warehouse\n")
+        1,
+        "error: no warehouse is named: pass its path, set ACID_WAREHOUSE, or call `acid` in a"
+        " project's directory, where it takes var/warehouse\n",
+    )
 
 
 def test_the_metastore_is_started_asked_and_stopped(small: Small) -> None:
@@ -200,7 +237,10 @@ def test_P9_doctor_lists_every_setting_with_its_class(small: Small) -> None:
     assert set(found) == set(REGISTRY)
     assert found["hive.compactor.delta.num.threshold"]["value"] == "4"
     assert {row["class"] for row in report["settings"]} == {
-        "honoured", "accepted without effect", "refused"}
+        "honoured",
+        "accepted without effect",
+        "refused",
+    }
     [decision] = report["thresholds"]
     assert (decision["table"], decision["compaction"]) == ("db.t", "none")
     assert "not more than 4" in decision["reason"]
@@ -216,7 +256,8 @@ def test_C41_doctor_names_what_is_stuck_and_who_holds_it(small: Small) -> None:
     base = f"base_0000001_v{txn.id:07d}"
     (small.table / base).mkdir()
     metastore.commit_compaction(
-        task, txn, [WriteReport("db.t", None, Operation.COMPACT, base, 2, 100, 1)])
+        task, txn, [WriteReport("db.t", None, Operation.COMPACT, base, 2, 100, 1)]
+    )
     [held] = json.loads(small.acid("doctor", "--json").stdout)["stuck"]
     assert held["what"] == "cleaning of db.t"
     assert "(C41)" in held["why"]
@@ -262,7 +303,7 @@ def explained(small: Small, *arguments: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_compaction_is_explained_before_and_while_it_waits_and_nothing_changes(
-    small: Small
+    small: Small,
 ) -> None:
     small.insert((3, "C"))
     before = small.metastore.transactions(), sorted(small.table.rglob("*"))
@@ -270,7 +311,10 @@ def test_a_compaction_is_explained_before_and_while_it_waits_and_nothing_changes
     [wish] = asked["compactions"]
     assert wish["result"] == "would run" and wish["pays back"] == "after 7 scans"
     assert [(one["action"], one["rows"]) for one in asked["directories"]] == [
-        ("read", 2), ("read", 1), ("write", 3)]
+        ("read", 2),
+        ("read", 1),
+        ("write", 3),
+    ]
     assert asked["directories"][-1]["directory"].startswith("base_0000002_v")
     refused = explained(small, "compact", "db.t", "minor", "--explain")["compactions"]
     assert refused[0]["result"] == "would run"
@@ -290,8 +334,9 @@ def test_C29_what_is_not_enough_is_explained_too(small: Small) -> None:
 
 
 def test_C17_initiator_explains_and_then_asks(small: Small) -> None:
-    small.metastore.alter_table("db.t", properties={
-        "compactorthreshold.hive.compactor.delta.num.threshold": "1"})
+    small.metastore.alter_table(
+        "db.t", properties={"compactorthreshold.hive.compactor.delta.num.threshold": "1"}
+    )
     small.insert((3, "C"))
     told = explained(small, "run", "initiator", "--once", "--explain")
     [decided] = told["decisions"]
@@ -313,8 +358,13 @@ def test_a_service_that_is_switched_off_does_not_run(small: Small) -> None:
 
 def child(*arguments: str) -> subprocess.Popen[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen([sys.executable, *arguments], text=True, env=env,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        text=True,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -24,11 +24,15 @@ def test_P31_restore_take_over_and_rebuild_as_commands(small: Small, tmp_path: P
     stop(small)
     said = small.acid("metastore", "restore", file, "--replace").stdout
     assert "until `acid metastore take-over`: db.far" in said
-    [waits] = [one for one in json.loads(small.acid("doctor", "--json").stdout)["stuck"]
-               if one["what"] == "table db.far"]
+    [waits] = [
+        one
+        for one in json.loads(small.acid("doctor", "--json").stdout)["stuck"]
+        if one["what"] == "table db.far"
+    ]
     assert "take-over" in waits["why"]
     assert json.loads(small.acid("metastore", "take-over", "db.far", "--json").stdout) == [
-        {"taken over": "db.far"}]
+        {"taken over": "db.far"}
+    ]
     assert small.acid("metastore", "take-over").stdout == "no table is read only\n"
     stop(small)
     (small.path / "_metastore" / "metastore.duckdb").unlink()

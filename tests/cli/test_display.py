@@ -48,9 +48,11 @@ def test_a_table_shows_its_directories_and_what_the_snapshot_reads(
 def test_transactions_locks_and_history_are_listings(small: Small, warehouse: Warehouse) -> None:
     with small.metastore.begin() as txn:
         txn.lock("db.t", "EXCL_WRITE")
-        for listing, word in ((display.transactions(warehouse), "OPEN"),
-                              (display.locks(warehouse), "EXCL_WRITE"),
-                              (display.history(warehouse, "db.t"), "insert")):
+        for listing, word in (
+            (display.transactions(warehouse), "OPEN"),
+            (display.locks(warehouse), "EXCL_WRITE"),
+            (display.history(warehouse, "db.t"), "insert"),
+        ):
             assert word in printed(listing) and word in listing._repr_html_()
         txn.abort()
     assert display.compactions(warehouse).rows == ()
@@ -96,6 +98,9 @@ def test_the_read_cost_counts_what_a_read_opens(small: Small, warehouse: Warehou
     assert (after.directories, after.delete_deltas, after.files, after.rows) == (3, 1, 3, 2)
     assert after.bytes > before.bytes and after.seconds > 0
     figure = display.chart({"before": before, "after": after})
-    assert [axes.get_title() for axes in figure.axes] == ["directories", "kB on disk",
-                                                          "milliseconds"]
+    assert [axes.get_title() for axes in figure.axes] == [
+        "directories",
+        "kB on disk",
+        "milliseconds",
+    ]
     assert [bar.get_width() for bar in figure.axes[0].patches] == [1, 3]

@@ -54,8 +54,14 @@ def new_table(place: Small, partitioned: bool = False, buckets: int = 0) -> Smal
     """Two committed deltas of two rows."""
     made = replace(place, name=f"db.t{next(_numbers)}")
     made.metastore.create_table(
-        made.name, str(made.table), COLUMNS, [("p", "int")] if partitioned else [],
-        {"transactional": "true"}, ["id"] if buckets else [], buckets)
+        made.name,
+        str(made.table),
+        COLUMNS,
+        [("p", "int")] if partitioned else [],
+        {"transactional": "true"},
+        ["id"] if buckets else [],
+        buckets,
+    )
     made.table.mkdir(parents=True)
     partition = "p=1" if partitioned else None
     if partitioned:
@@ -150,97 +156,312 @@ def copied(source: str, target: str) -> Plant:
     return lambda small: shutil.copytree(small.table / source, small.table / target)
 
 
-def events(make: Callable[[int], list[Event]], deletes: bool = False,
-           file: str = "bucket_00000") -> Plant:
+def events(
+    make: Callable[[int], list[Event]], deletes: bool = False, file: str = "bucket_00000"
+) -> Plant:
     return lambda small: small.write(make, deletes, file)
 
 
 DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
-    ("a malformed name", lambda s: (s.table / "delta_x_1").mkdir(),
-     ERROR, Check.NAME, "delta_x_1", "starts like an ACID directory"),
-    ("a file named like a directory", written(D9, b"x"),
-     ERROR, Check.NAME, D9, "a file with the name of an ACID directory"),
-    ("a stray file", written("notes.txt", b"x"),
-     ERROR, Check.NAME, "notes.txt", "no original file"),
-    ("a stray file in a delta", written(f"{D1}/notes.txt", b"x"),
-     ERROR, Check.NAME, D1, "neither a bucket file"),
-    ("two attempts of a bucket", lambda s: shutil.copy(
-        s.table / D1 / "bucket_00000", s.table / D1 / "bucket_00000_1"),
-     ERROR, Check.NAME, D1, "two attempts of one bucket"),
-    ("a nested directory", copied(D1, f"{D2}/{D1}"),
-     ERROR, Check.NAME, f"{D2}/{D1}", "inside another one"),
-    ("an empty bucket file", written(f"{D1}/bucket_00001", b""),
-     WARNING, Check.CONTENT, f"{D1}/bucket_00001", "no byte"),
+    (
+        "a malformed name",
+        lambda s: (s.table / "delta_x_1").mkdir(),
+        ERROR,
+        Check.NAME,
+        "delta_x_1",
+        "starts like an ACID directory",
+    ),
+    (
+        "a file named like a directory",
+        written(D9, b"x"),
+        ERROR,
+        Check.NAME,
+        D9,
+        "a file with the name of an ACID directory",
+    ),
+    (
+        "a stray file",
+        written("notes.txt", b"x"),
+        ERROR,
+        Check.NAME,
+        "notes.txt",
+        "no original file",
+    ),
+    (
+        "a stray file in a delta",
+        written(f"{D1}/notes.txt", b"x"),
+        ERROR,
+        Check.NAME,
+        D1,
+        "neither a bucket file",
+    ),
+    (
+        "two attempts of a bucket",
+        lambda s: shutil.copy(s.table / D1 / "bucket_00000", s.table / D1 / "bucket_00000_1"),
+        ERROR,
+        Check.NAME,
+        D1,
+        "two attempts of one bucket",
+    ),
+    (
+        "a nested directory",
+        copied(D1, f"{D2}/{D1}"),
+        ERROR,
+        Check.NAME,
+        f"{D2}/{D1}",
+        "inside another one",
+    ),
+    (
+        "an empty bucket file",
+        written(f"{D1}/bucket_00001", b""),
+        WARNING,
+        Check.CONTENT,
+        f"{D1}/bucket_00001",
+        "no byte",
+    ),
     ("a torn file", torn, ERROR, Check.CONTENT, f"{D1}/bucket_00000", "bytes, and write id 1"),
-    ("another ACID version, first directory", written(f"{D1}/_orc_acid_version", b"1"),
-     ERROR, Check.MARKER, "", "ACID version 1 is not read"),
-    ("another ACID version, later directory", written(f"{D2}/_orc_acid_version", b"1"),
-     ERROR, Check.MARKER, f"{D2}/_orc_acid_version", "holds '1'"),
-    ("no version file", lambda s: (s.table / D1 / "_orc_acid_version").unlink(),
-     WARNING, Check.MARKER, D1, "no _orc_acid_version"),
-    ("an unreadable _metadata_acid", written(f"{D1}/_metadata_acid", b"{"),
-     ERROR, Check.MARKER, "", "is not a _metadata_acid file"),
-    ("a file without ACID columns", without_acid_columns,
-     ERROR, Check.SCHEMA, "delta_0000003_0000003_0000/bucket_00000", "lacks the six ACID columns"),
-    ("an update event of ACID version 1", events(lambda w: rows(w, 0, operation=1)),
-     ERROR, Check.OPERATION, "delta_0000003_0000003_0000/bucket_00000", "operation 1"),
-    ("rows out of order", events(lambda w: rows(w, 0, 2, 1)),
-     ERROR, Check.ORDER, "delta_0000003_0000003_0000/bucket_00000", "(P15)"),
-    ("a row id twice in a file", events(lambda w: rows(w, 0, 1, 1)),
-     ERROR, Check.ORDER, "delta_0000003_0000003_0000/bucket_00000", "(P15)"),
-    ("a row id in two files", twice,
-     ERROR, Check.UNIQUENESS, "delta_0000003_0000003_0007/bucket_00000", "2 rows have the keys"),
-    ("a wrong key index", wide_index,
-     ERROR, Check.KEY_INDEX, "delta_0000003_0000003_0000/bucket_00000", "(1, 1, 1) where a stripe"),
+    (
+        "another ACID version, first directory",
+        written(f"{D1}/_orc_acid_version", b"1"),
+        ERROR,
+        Check.MARKER,
+        "",
+        "ACID version 1 is not read",
+    ),
+    (
+        "another ACID version, later directory",
+        written(f"{D2}/_orc_acid_version", b"1"),
+        ERROR,
+        Check.MARKER,
+        f"{D2}/_orc_acid_version",
+        "holds '1'",
+    ),
+    (
+        "no version file",
+        lambda s: (s.table / D1 / "_orc_acid_version").unlink(),
+        WARNING,
+        Check.MARKER,
+        D1,
+        "no _orc_acid_version",
+    ),
+    (
+        "an unreadable _metadata_acid",
+        written(f"{D1}/_metadata_acid", b"{"),
+        ERROR,
+        Check.MARKER,
+        "",
+        "is not a _metadata_acid file",
+    ),
+    (
+        "a file without ACID columns",
+        without_acid_columns,
+        ERROR,
+        Check.SCHEMA,
+        "delta_0000003_0000003_0000/bucket_00000",
+        "lacks the six ACID columns",
+    ),
+    (
+        "an update event of ACID version 1",
+        events(lambda w: rows(w, 0, operation=1)),
+        ERROR,
+        Check.OPERATION,
+        "delta_0000003_0000003_0000/bucket_00000",
+        "operation 1",
+    ),
+    (
+        "rows out of order",
+        events(lambda w: rows(w, 0, 2, 1)),
+        ERROR,
+        Check.ORDER,
+        "delta_0000003_0000003_0000/bucket_00000",
+        "(P15)",
+    ),
+    (
+        "a row id twice in a file",
+        events(lambda w: rows(w, 0, 1, 1)),
+        ERROR,
+        Check.ORDER,
+        "delta_0000003_0000003_0000/bucket_00000",
+        "(P15)",
+    ),
+    (
+        "a row id in two files",
+        twice,
+        ERROR,
+        Check.UNIQUENESS,
+        "delta_0000003_0000003_0007/bucket_00000",
+        "2 rows have the keys",
+    ),
+    (
+        "a wrong key index",
+        wide_index,
+        ERROR,
+        Check.KEY_INDEX,
+        "delta_0000003_0000003_0000/bucket_00000",
+        "(1, 1, 1) where a stripe",
+    ),
     # Its own write id, and the count of rows, where the keys of deleted rows belong.
-    ("Trino's key index of deletes", lambda s: s.write(
-        lambda w: [(2, 1, BUCKET, n, w, None) for n in range(2)], deletes=True,
-        index=[(3, BUCKET, 1)]),
-     WARNING, Check.KEY_INDEX, "delete_delta_0000003_0000003_0000/bucket_00000", "as Trino writes"),
-    ("a key index that is no list", lambda s: s.write(lambda w: rows(w, 0), index=[]),
-     WARNING, Check.KEY_INDEX, "delta_0000003_0000003_0000/bucket_00000", "no hive.acid.key.index"),
-    ("a bucket other than the name's", events(lambda w: rows(w, 0, bucket=BUCKET + (1 << 16))),
-     ERROR, Check.BUCKET, "delta_0000003_0000003_0000/bucket_00000", "rows say bucket 1"),
-    ("an unknown codec of the bucket", events(lambda w: rows(w, 0, bucket=2 << 29)),
-     ERROR, Check.BUCKET, "delta_0000003_0000003_0000/bucket_00000", "codec version 2"),
-    ("write ids outside of the name", events(lambda w: rows(w + 40, 0)),
-     ERROR, Check.WRITE_IDS, "delta_0000003_0000003_0000/bucket_00000", "outside of the 3 to 3"),
-    ("a delete of no row", events(lambda w: [(2, 1, BUCKET, 77, w, None)], deletes=True),
-     NOTE, Check.DELETES, "", f"1 delete events match no row, such as (1, {BUCKET}, 77)"),
-    ("a committed directory is gone", removed(D1),
-     ERROR, Check.MISSING, D1, "committed (2 rows"),
+    (
+        "Trino's key index of deletes",
+        lambda s: s.write(
+            lambda w: [(2, 1, BUCKET, n, w, None) for n in range(2)],
+            deletes=True,
+            index=[(3, BUCKET, 1)],
+        ),
+        WARNING,
+        Check.KEY_INDEX,
+        "delete_delta_0000003_0000003_0000/bucket_00000",
+        "as Trino writes",
+    ),
+    (
+        "a key index that is no list",
+        lambda s: s.write(lambda w: rows(w, 0), index=[]),
+        WARNING,
+        Check.KEY_INDEX,
+        "delta_0000003_0000003_0000/bucket_00000",
+        "no hive.acid.key.index",
+    ),
+    (
+        "a bucket other than the name's",
+        events(lambda w: rows(w, 0, bucket=BUCKET + (1 << 16))),
+        ERROR,
+        Check.BUCKET,
+        "delta_0000003_0000003_0000/bucket_00000",
+        "rows say bucket 1",
+    ),
+    (
+        "an unknown codec of the bucket",
+        events(lambda w: rows(w, 0, bucket=2 << 29)),
+        ERROR,
+        Check.BUCKET,
+        "delta_0000003_0000003_0000/bucket_00000",
+        "codec version 2",
+    ),
+    (
+        "write ids outside of the name",
+        events(lambda w: rows(w + 40, 0)),
+        ERROR,
+        Check.WRITE_IDS,
+        "delta_0000003_0000003_0000/bucket_00000",
+        "outside of the 3 to 3",
+    ),
+    (
+        "a delete of no row",
+        events(lambda w: [(2, 1, BUCKET, 77, w, None)], deletes=True),
+        NOTE,
+        Check.DELETES,
+        "",
+        f"1 delete events match no row, such as (1, {BUCKET}, 77)",
+    ),
+    ("a committed directory is gone", removed(D1), ERROR, Check.MISSING, D1, "committed (2 rows"),
     ("the table's directory is gone", removed(""), ERROR, Check.MISSING, "", "is gone"),
-    ("a directory nobody reported", copied(D1, "delta_0000001_0000001_0007"),
-     ERROR, Check.UNKNOWN, "delta_0000001_0000001_0007", "reported other directories only"),
-    ("an original file nobody adopted", lambda s: plain_orc(s.table / "000000_0"),
-     ERROR, Check.UNKNOWN, "000000_0", "an original file"),
-    ("a write id never given out", lambda s: write_delta(s.table / D9, 9, ((9, "x"),)),
-     ERROR, Check.NEVER_GIVEN, D9, "no transaction got write id 9 yet"),
-    ("a compaction never begun",
-     lambda s: write_delta(s.table / "base_0000001_v0099999", 1, ((9, "x"),)),
-     ERROR, Check.NEVER_GIVEN, "base_0000001_v0099999", "no transaction 99999 yet"),
-    ("an aborted write", aborted,
-     NOTE, Check.ABORTED, "delta_0000003_0000003_0000", "write id 3 aborted"),
+    (
+        "a directory nobody reported",
+        copied(D1, "delta_0000001_0000001_0007"),
+        ERROR,
+        Check.UNKNOWN,
+        "delta_0000001_0000001_0007",
+        "reported other directories only",
+    ),
+    (
+        "an original file nobody adopted",
+        lambda s: plain_orc(s.table / "000000_0"),
+        ERROR,
+        Check.UNKNOWN,
+        "000000_0",
+        "an original file",
+    ),
+    (
+        "a write id never given out",
+        lambda s: write_delta(s.table / D9, 9, ((9, "x"),)),
+        ERROR,
+        Check.NEVER_GIVEN,
+        D9,
+        "no transaction got write id 9 yet",
+    ),
+    (
+        "a compaction never begun",
+        lambda s: write_delta(s.table / "base_0000001_v0099999", 1, ((9, "x"),)),
+        ERROR,
+        Check.NEVER_GIVEN,
+        "base_0000001_v0099999",
+        "no transaction 99999 yet",
+    ),
+    (
+        "an aborted write",
+        aborted,
+        NOTE,
+        Check.ABORTED,
+        "delta_0000003_0000003_0000",
+        "write id 3 aborted",
+    ),
     ("what an aborted writer left", left_behind, WARNING, Check.TEMPORARY, "_tmp_", "was aborted"),
-    ("what a writer of Hive left", lambda s: (s.table / "_tmp_ab12").mkdir(),
-     NOTE, Check.TEMPORARY, "_tmp_ab12", "no owning transaction"),
-    ("fewer rows than reported", too_many_reported,
-     ERROR, Check.COUNTS, "delta_0000003_0000003_0000", "1 rows instead of 2"),
-    ("a committed file is gone", lambda s: (s.table / D1 / "bucket_00000").unlink(),
-     ERROR, Check.MISSING, f"{D1}/bucket_00000", "write id 1 committed it"),
-    ("a file that no commit wrote", lambda s: shutil.copy(
-        s.table / D1 / "bucket_00000", s.table / D1 / "bucket_00007"),
-     WARNING, Check.UNKNOWN, f"{D1}/bucket_00007", "nobody reads it here"),
+    (
+        "what a writer of Hive left",
+        lambda s: (s.table / "_tmp_ab12").mkdir(),
+        NOTE,
+        Check.TEMPORARY,
+        "_tmp_ab12",
+        "no owning transaction",
+    ),
+    (
+        "fewer rows than reported",
+        too_many_reported,
+        ERROR,
+        Check.COUNTS,
+        "delta_0000003_0000003_0000",
+        "1 rows instead of 2",
+    ),
+    (
+        "a committed file is gone",
+        lambda s: (s.table / D1 / "bucket_00000").unlink(),
+        ERROR,
+        Check.MISSING,
+        f"{D1}/bucket_00000",
+        "write id 1 committed it",
+    ),
+    (
+        "a file that no commit wrote",
+        lambda s: shutil.copy(s.table / D1 / "bucket_00000", s.table / D1 / "bucket_00007"),
+        WARNING,
+        Check.UNKNOWN,
+        f"{D1}/bucket_00007",
+        "nobody reads it here",
+    ),
 ]
 PARTITION_DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
-    ("a partition nobody registered", copied("p=1", "p=2"),
-     WARNING, Check.PARTITION, "p=2", "knows no such partition"),
-    ("a delta beside the partitions", copied(f"p=1/{D1}", D1),
-     WARNING, Check.PARTITION, D1, "beside the partitions"),
-    ("a partition of another column", copied("p=1", "q=1"),
-     WARNING, Check.PARTITION, "q=1", "no partition of p"),
-    ("a registered partition is gone", removed("p=1"),
-     ERROR, Check.MISSING, f"p=1/{D1}", "committed (2 rows"),
+    (
+        "a partition nobody registered",
+        copied("p=1", "p=2"),
+        WARNING,
+        Check.PARTITION,
+        "p=2",
+        "knows no such partition",
+    ),
+    (
+        "a delta beside the partitions",
+        copied(f"p=1/{D1}", D1),
+        WARNING,
+        Check.PARTITION,
+        D1,
+        "beside the partitions",
+    ),
+    (
+        "a partition of another column",
+        copied("p=1", "q=1"),
+        WARNING,
+        Check.PARTITION,
+        "q=1",
+        "no partition of p",
+    ),
+    (
+        "a registered partition is gone",
+        removed("p=1"),
+        ERROR,
+        Check.MISSING,
+        f"p=1/{D1}",
+        "committed (2 rows",
+    ),
 ]
 
 
@@ -248,23 +469,25 @@ def ids(damages: list[tuple[str, Plant, Severity, Check, str, str]]) -> list[str
     return [one[0] for one in damages]
 
 
-def assert_found(
-    small: Small, severity: Severity, check: Check, thing: str, text: str
-) -> None:
+def assert_found(small: Small, severity: Severity, check: Check, thing: str, text: str) -> None:
     """By the command, as a person on call types it."""
     done = small.acid("fsck", small.name, "--json")
     assert done.exit_code == (0 if severity is NOTE else 1)
     findings = json.loads(done.stdout)["findings"]
-    found = [one for one in findings
-             if (one["severity"], one["check"]) == (severity.value, check.value)
-             and one["thing"].startswith(f"{small.name}/{thing}".rstrip("/"))]
+    found = [
+        one
+        for one in findings
+        if (one["severity"], one["check"]) == (severity.value, check.value)
+        and one["thing"].startswith(f"{small.name}/{thing}".rstrip("/"))
+    ]
     assert found, findings
     assert text in found[0]["text"]
     assert found[0]["next_step"]
 
 
-@pytest.mark.parametrize(("_name", "plant", "severity", "check", "thing", "text"), DAMAGES,
-                         ids=ids(DAMAGES))
+@pytest.mark.parametrize(
+    ("_name", "plant", "severity", "check", "thing", "text"), DAMAGES, ids=ids(DAMAGES)
+)
 def test_a_planted_damage_is_found(
     place: Small, _name: str, plant: Plant, severity: Severity, check: Check, thing: str, text: str
 ) -> None:
@@ -274,8 +497,11 @@ def test_a_planted_damage_is_found(
     assert_found(small, severity, check, thing, text)
 
 
-@pytest.mark.parametrize(("_name", "plant", "severity", "check", "thing", "text"),
-                         PARTITION_DAMAGES, ids=ids(PARTITION_DAMAGES))
+@pytest.mark.parametrize(
+    ("_name", "plant", "severity", "check", "thing", "text"),
+    PARTITION_DAMAGES,
+    ids=ids(PARTITION_DAMAGES),
+)
 def test_a_damage_of_a_partitioned_table_is_found(
     place: Small, _name: str, plant: Plant, severity: Severity, check: Check, thing: str, text: str
 ) -> None:
@@ -319,8 +545,7 @@ def test_repair_does_what_is_provably_safe_and_nothing_else(place: Small) -> Non
     write_delta(small.table / D9, 9, ((9, "x"),))
     before = {one for one in small.table.rglob("*") if "_tmp_0" not in one.name}
     report = fsck.examine(small.metastore, [small.name], repair=True)
-    assert {one.check for one in report.findings if one.repaired} == {
-        Check.MARKER, Check.TEMPORARY}
+    assert {one.check for one in report.findings if one.repaired} == {Check.MARKER, Check.TEMPORARY}
     assert not report.healthy
     assert {*small.table.rglob("*")} == before | {small.table / D1 / "_orc_acid_version"}
     again = fsck.examine(small.metastore, [small.name], repair=True)
@@ -349,13 +574,17 @@ def test_P24_write_ids_in_doubt_are_named_with_their_directories(small: Small) -
     report = json.loads(done.stdout)
     assert done.exit_code == 1
     assert [(one["check"], one["text"].partition(" is")[0]) for one in report["findings"]] == [
-        ("in doubt", "write id 2"), ("in doubt", "write id 4"),
-        ("in doubt", "write ids 3 are in doubt since a restore, and no directory")]
+        ("in doubt", "write id 2"),
+        ("in doubt", "write id 4"),
+        ("in doubt", "write ids 3 are in doubt since a restore, and no directory"),
+    ]
     assert D2 in report["findings"][0]["text"]
     assert small.acid("fsck", "db.t", "--repair").exit_code == 1
     assert small.metastore.doubtful() == {"db.t": [(2, 2), (4, 4)]}
-    assert small.acid("metastore", "resolve", "db.t", "--committed", "2", "--aborted",
-                      "4").exit_code == 0
+    assert (
+        small.acid("metastore", "resolve", "db.t", "--committed", "2", "--aborted", "4").exit_code
+        == 0
+    )
     [gone] = json.loads(small.acid("fsck", "--json").stdout)["findings"]
     assert (gone["check"], gone["severity"]) == ("aborted", "note")
 
@@ -363,7 +592,9 @@ def test_P24_write_ids_in_doubt_are_named_with_their_directories(small: Small) -
 def test_fsck_prints_findings_with_next_steps_and_fails_for_damage(small: Small) -> None:
     healthy = small.acid("fsck")
     assert (healthy.exit_code, healthy.stdout) == (
-        0, "healthy: 0 errors, 0 warnings, 0 notes in 1 table: 1 directory, 1 file, 2 row keys\n")
+        0,
+        "healthy: 0 errors, 0 warnings, 0 notes in 1 table: 1 directory, 1 file, 2 row keys\n",
+    )
     shutil.rmtree(small.table / D1)
     (small.path / "db.db" / "left").mkdir()
     done = small.acid("fsck")
@@ -388,8 +619,9 @@ def test_P24_adopted_tables_of_hive_are_healthy(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path / "wh") as warehouse, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for source in hive_tables():
-            copy = shutil.copytree(source, tmp_path / source.name,
-                                   ignore=shutil.ignore_patterns("expected.json"))
+            copy = shutil.copytree(
+                source, tmp_path / source.name, ignore=shutil.ignore_patterns("expected.json")
+            )
             keys = ["p string"] if any(copy.glob("p=*")) else []
             schema = None
             if source.name in skipped or "originals" in source.name:
@@ -397,8 +629,12 @@ def test_P24_adopted_tables_of_hive_are_healthy(tmp_path: Path) -> None:
             snapshot = json.loads((source / "expected.json").read_text())["snapshots"]["all"]
             gone = ",".join(map(str, snapshot["invalid_write_ids"]))
             warehouse.adopt_table(
-                f"db.{source.name}", copy, schema, keys,
-                snapshot=f"t:{snapshot['high_watermark']}:9223372036854775807::{gone}")
+                f"db.{source.name}",
+                copy,
+                schema,
+                keys,
+                snapshot=f"t:{snapshot['high_watermark']}:9223372036854775807::{gone}",
+            )
         report = assert_healthy(warehouse)
         assert report.tables == len(hive_tables())
 
@@ -417,8 +653,10 @@ def test_what_the_platform_writes_is_healthy(tmp_path: Path, spark: SparkSession
         table.compact("major")
         table.drop_partition("p=1")
         plain = warehouse.create_table(
-            "db.plain", "id int, v string", properties={
-                "transactional_properties": "insert_only", "acid.format": "parquet"})
+            "db.plain",
+            "id int, v string",
+            properties={"transactional_properties": "insert_only", "acid.format": "parquet"},
+        )
         plain.insert([{"id": 1, "v": "a"}])
         warehouse.create_table("db.empty", "id int").truncate()
         dropped = warehouse.create_table("db.dropped", "id int")
@@ -426,5 +664,3 @@ def test_what_the_platform_writes_is_healthy(tmp_path: Path, spark: SparkSession
         warehouse.drop_table("db.dropped")
         report = assert_healthy(warehouse)
         assert report.tables == 3 and report.rows > 10
-
-

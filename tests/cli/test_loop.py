@@ -11,23 +11,29 @@ from acid_platform.errors import MetastoreUnavailable, SettingRefused, Terminal,
 from acid_platform.services.loop import Pace, Service, pace_of, run_until
 
 
-@pytest.mark.parametrize(("service", "settings", "pace"), [
-    (Service.INITIATOR, {}, Pace(300_000, 300_000)),
-    (Service.CLEANER, {"hive.compactor.cleaner.run.interval": "7s"}, Pace(7000, 7000)),
-    (Service.WORKER, {}, Pace(10_800, 320_000, True, 1)),
-    (Service.WORKER, {"hive.compactor.worker.threads": "3"}, Pace(10_800, 320_000, True, 3)),
-])
+@pytest.mark.parametrize(
+    ("service", "settings", "pace"),
+    [
+        (Service.INITIATOR, {}, Pace(300_000, 300_000)),
+        (Service.CLEANER, {"hive.compactor.cleaner.run.interval": "7s"}, Pace(7000, 7000)),
+        (Service.WORKER, {}, Pace(10_800, 320_000, True, 1)),
+        (Service.WORKER, {"hive.compactor.worker.threads": "3"}, Pace(10_800, 320_000, True, 3)),
+    ],
+)
 def test_P9_the_pace_follows_the_settings(
     service: Service, settings: dict[str, str], pace: Pace
 ) -> None:
     assert pace_of(service, Settings.of(settings)) == pace
 
 
-@pytest.mark.parametrize(("service", "name", "value"), [
-    (Service.INITIATOR, "hive.compactor.initiator.on", "false"),
-    (Service.CLEANER, "hive.compactor.cleaner.on", "false"),
-    (Service.WORKER, "hive.compactor.worker.threads", "0"),
-])
+@pytest.mark.parametrize(
+    ("service", "name", "value"),
+    [
+        (Service.INITIATOR, "hive.compactor.initiator.on", "false"),
+        (Service.CLEANER, "hive.compactor.cleaner.on", "false"),
+        (Service.WORKER, "hive.compactor.worker.threads", "0"),
+    ],
+)
 def test_P9_a_service_that_is_off_is_refused(service: Service, name: str, value: str) -> None:
     with pytest.raises(SettingRefused, match=name):
         pace_of(service, Settings.of({name: value}))

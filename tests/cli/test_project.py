@@ -19,8 +19,11 @@ from acid_platform.metastore import Metastore
 from scripts.setup import Venv, write_command
 
 ROOT = Path(__file__).resolve().parents[2]
-QUIET = {name: value for name, value in os.environ.items()
-         if not name.startswith(("ACID_", "PYTHON", "PYTEST_"))}
+QUIET = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("ACID_", "PYTHON", "PYTEST_"))
+}
 
 
 @pytest.fixture
@@ -49,8 +52,14 @@ def project(tmp_path: Path) -> Iterator[Path]:
 def call(
     acid: Path, *arguments: str, cwd: Path, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(acid), *arguments], cwd=cwd, env={**QUIET, **environment},
-                          capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [str(acid), *arguments],
+        cwd=cwd,
+        env={**QUIET, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def test_the_version_is_that_of_the_project(acid: Path, tmp_path: Path) -> None:
@@ -62,7 +71,8 @@ def _version() -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {
-        "attr": "acid_platform.__version__"}
+        "attr": "acid_platform.__version__"
+    }
     return acid_platform.__version__
 
 
@@ -94,14 +104,17 @@ def test_acid_finds_the_warehouse_of_the_project_and_names_others(
     assert "call `acid` in a project's directory" in elsewhere.stderr
 
 
-@pytest.mark.parametrize(("env_file", "environment", "warehouse"), [
-    ("", {}, "{root}/var/warehouse"),
-    ("ACID_HOME=state\n", {}, "{root}/state/warehouse"),
-    ("ACID_HOME=state\n", {"ACID_HOME": "/own"}, "/own/warehouse"),
-    ("# ACID_WAREHOUSE=no\nACID_WAREHOUSE='in a # blank'\n", {}, "{root}/in a # blank"),
-    ("ACID_WAREHOUSE=s3://bucket/w\n", {}, "s3://bucket/w"),
-    ("ACID_WAREHOUSE=var/w\n", {"ACID_WAREHOUSE": "mine"}, "mine"),
-])
+@pytest.mark.parametrize(
+    ("env_file", "environment", "warehouse"),
+    [
+        ("", {}, "{root}/var/warehouse"),
+        ("ACID_HOME=state\n", {}, "{root}/state/warehouse"),
+        ("ACID_HOME=state\n", {"ACID_HOME": "/own"}, "/own/warehouse"),
+        ("# ACID_WAREHOUSE=no\nACID_WAREHOUSE='in a # blank'\n", {}, "{root}/in a # blank"),
+        ("ACID_WAREHOUSE=s3://bucket/w\n", {}, "s3://bucket/w"),
+        ("ACID_WAREHOUSE=var/w\n", {"ACID_WAREHOUSE": "mine"}, "mine"),
+    ],
+)
 def test_environment_before_env_file_before_the_usual_place(
     tmp_path: Path, env_file: str, environment: dict[str, str], warehouse: str
 ) -> None:

@@ -37,10 +37,16 @@ def compacted(small: Small) -> None:
     assert task is not None
     txn = small.metastore.begin_compaction(task, "w-1")
     base = f"base_0000003_v{txn.id:07d}"
-    AcidTable(small.table, "id int, v string").inserts(f"{base}/bucket_00000", [
-        (1, P, 0, 1, "A"), (1, P, 1, 2, "B"), (2, P, 0, 3, "C"), (3, P, 0, 4, "D")], current=3)
-    small.metastore.commit_compaction(task, txn, [WriteReport.of(
-        "db.t", None, Operation.COMPACT, base, contents_of(small.table / base))])
+    AcidTable(small.table, "id int, v string").inserts(
+        f"{base}/bucket_00000",
+        [(1, P, 0, 1, "A"), (1, P, 1, 2, "B"), (2, P, 0, 3, "C"), (3, P, 0, 4, "D")],
+        current=3,
+    )
+    small.metastore.commit_compaction(
+        task,
+        txn,
+        [WriteReport.of("db.t", None, Operation.COMPACT, base, contents_of(small.table / base))],
+    )
     (done,) = cleaner.run(small.metastore)
     assert len(done.removed) == 3 and not done.error
 

@@ -52,9 +52,19 @@ Key = tuple[int, int, int]
 TABLE = "db.t"
 MOST_WRITERS, MOST_READERS = 4, 5
 ACTIONS = (
-    ("begin", 8), ("stream", 2), ("write", 3), ("commit", 12), ("abort", 1), ("crash", 1),
+    ("begin", 8),
+    ("stream", 2),
+    ("write", 3),
+    ("commit", 12),
+    ("abort", 1),
+    ("crash", 1),
     ("overwrite", 1),
-    ("read", 3), ("release", 2), ("request", 2), ("compact", 12), ("revoke", 1), ("clean", 4),
+    ("read", 3),
+    ("release", 2),
+    ("request", 2),
+    ("compact", 12),
+    ("revoke", 1),
+    ("clean", 4),
 )
 """With their weights: writers end soon, since an open write id bounds what may be compacted."""
 
@@ -125,8 +135,9 @@ class History:
     def __post_init__(self) -> None:
         self.metastore = local_metastore(self.world)
         self.metastore.create_database("db")
-        self.metastore.create_table(TABLE, str(self.root), [("v", "string")],
-                                    properties={"transactional": "true"})
+        self.metastore.create_table(
+            TABLE, str(self.root), [("v", "string")], properties={"transactional": "true"}
+        )
         # Aborted data goes as soon as nobody can see it (C50).
         self.metastore.set("hive.compactor.abortedtxn.threshold", "0")
         self.root.mkdir(parents=True)
@@ -149,8 +160,10 @@ class History:
         floor = max((one for one in self.bases if seen.is_valid(one)), default=0)
         gone = {key for key, write_id in self.deleted if seen.is_valid(write_id)}
         return sorted(
-            key for key, write_id in self.inserted.items()
-            if seen.is_valid(write_id) and write_id >= floor and key not in gone)
+            key
+            for key, write_id in self.inserted.items()
+            if seen.is_valid(write_id) and write_id >= floor and key not in gone
+        )
 
     def found(
         self, lease: Transaction, write_ids: ValidWriteIdList, txns: ValidTxnList
@@ -167,8 +180,8 @@ class History:
         for one in self.readers:
             found = self.found(one.lease, one.write_ids, one.txns)
             assert found == one.expected, (
-                f"the snapshot of {one.lease.id} ({one.write_ids}) sees {found}, not"
-                f" {one.expected}")
+                f"the snapshot of {one.lease.id} ({one.write_ids}) sees {found}, not {one.expected}"
+            )
 
     # --- writers --------------------------------------------------------------------------------
 
@@ -254,8 +267,9 @@ class History:
         files.delete_file(f"{root}/written")
 
     def report(self, one: Writer, directory: str, operation: Operation) -> None:
-        one.reports.append(WriteReport.of(
-            TABLE, None, operation, directory, contents_of(self.root / directory)))
+        one.reports.append(
+            WriteReport.of(TABLE, None, operation, directory, contents_of(self.root / directory))
+        )
 
     def taken(self) -> Writer | None:
         if not self.writers:
@@ -289,9 +303,18 @@ class History:
             self.insert(f"b{w}", keys)
             self.bases.add(w)
             base = f"base_{w:07d}"
-            one.txn.commit([WriteReport.of(
-                TABLE, None, Operation.INSERT, base, contents_of(self.root / base),
-                overwrite=True)])
+            one.txn.commit(
+                [
+                    WriteReport.of(
+                        TABLE,
+                        None,
+                        Operation.INSERT,
+                        base,
+                        contents_of(self.root / base),
+                        overwrite=True,
+                    )
+                ]
+            )
 
     # --- readers --------------------------------------------------------------------------------
 
@@ -378,8 +401,7 @@ class History:
             getattr(self, f"do_{name}")()
 
     def finish(self) -> None:
-        """All end; after a major compaction and cleaning one base is left, with the model's rows.
-        """
+        """All end; a major compaction and cleaning leave one base, with the model's rows."""
         self.check()
         while self.readers:
             self.do_release()
@@ -398,8 +420,9 @@ class History:
         self.world.clock.advance(3_600_000)
         self.do_clean()
         left = sorted(one.name for one in self.root.iterdir() if not one.name.startswith("."))
-        live = {one.name for one in self.metastore.entities(TABLE)[0].directories
-                if not one.obsolete}
+        live = {
+            one.name for one in self.metastore.entities(TABLE)[0].directories if not one.obsolete
+        }
         assert set(left) == live, f"on disk is {left}, of which {sorted(live)} is needed"
 
     def work_off(self) -> None:
@@ -426,16 +449,20 @@ def play(seed: int, steps: int = 40) -> History:
 
 def main() -> None:
     given = [int(one) for one in sys.argv[1:]]
-    first, count, steps = (*given, *(0, 1000, 60)[len(given):])
+    first, count, steps = (*given, *(0, 1000, 60)[len(given) :])
     published = removed = 0
     for seed in range(first, first + count):
         done = play(seed, steps)
         published, removed = published + done.published, removed + done.removed
         if (seed - first) % 100 == 99:
-            print(f"{seed - first + 1} histories, {published} compactions, {removed} removals",
-                  flush=True)
-    print(f"{count} histories of {steps} steps: {published} compactions, {removed} removals,"
-          " every held snapshot kept its rows")
+            print(
+                f"{seed - first + 1} histories, {published} compactions, {removed} removals",
+                flush=True,
+            )
+    print(
+        f"{count} histories of {steps} steps: {published} compactions, {removed} removals,"
+        " every held snapshot kept its rows"
+    )
 
 
 if __name__ == "__main__":

@@ -26,8 +26,16 @@ from acid_platform.storage.rewrite import rewrite_bucket
 from acid_platform.warehouse import Warehouse
 
 PHASES = (
-    "taken", "begun", "planned", "staged", "torn file", "some files", "merged", "one published",
-    "all published", "committed",
+    "taken",
+    "begun",
+    "planned",
+    "staged",
+    "torn file",
+    "some files",
+    "merged",
+    "one published",
+    "all published",
+    "committed",
 )
 """In the order in which a compaction of two outputs comes to them."""
 

@@ -14,11 +14,18 @@ from tests.notation import listing, names, txns, write_ids
 from tests.strategies import MAX_ID, entity_listings, txn_lists, write_id_lists
 
 AFTER, ABORTED, DYNAMIC = (
-    CleaningKind.AFTER_COMPACTION, CleaningKind.ABORTED, CleaningKind.DYNAMIC_ABORT)
+    CleaningKind.AFTER_COMPACTION,
+    CleaningKind.ABORTED,
+    CleaningKind.DYNAMIC_ABORT,
+)
 
 
 def cleaning(
-    found: str, w: str, highest: int, kind: CleaningKind = AFTER, x: str = "",
+    found: str,
+    w: str,
+    highest: int,
+    kind: CleaningKind = AFTER,
+    x: str = "",
     temporary: dict[str, TxnState | None] | None = None,
 ) -> CleaningPlan:
     """The Cleaner's list is the table's, cut at the compaction's highest write id (S17)."""
@@ -32,28 +39,31 @@ def removed(plan: CleaningPlan) -> set[str]:
     return {one.path for one in plan.removals}
 
 
-@pytest.mark.parametrize(("found", "w", "highest", "expected"), [
-    # What a base or a wider delta covers.
-    ("b3v20 d1 d2 D3 d4", "4:M::", 3, "d1 d2 D3"),
-    ("d1 d2 d3 d1-3v20", "3:M::", 3, "d1 d2 d3"),
-    ("b2 b3", "3:M::", 3, "b2"),
-    ("o b3v20", "3:M::", 3, "o"),
-    # C46: a delta above the compacted high watermark stays (case 16).
-    ("b3v20 d1 d4 D4 d5", "5:M::", 3, "d1"),
-    ("d1 d2 d3", "3:M::", 3, ""),
-    ("o d1", "1:M::", 1, ""),
-    # C46: aborted directories go, also above the high watermark (case 23).
-    ("b3v20 d1 d5", "5:M::5", 3, "d1 d5"),
-    ("d1 d2", "2:M::2", 1, "d2"),
-    # C39: two compactions; the lower one leaves what only the higher made obsolete (case 21).
-    ("b3v20 d1 d4 d5 d4-5v21", "5:M::", 3, "d1"),
-    ("b3v20 d1 d4 d5 d4-5v21", "5:M::", 5, "d1 d4 d5"),
-    # The higher one made a base: above the list of the lower, which does its own part.
-    ("d1 d2 d3 d1-3v20 d4 b4v21", "4:M::", 3, "d1 d2 d3"),
-    ("d1 d2 d3 d1-3v20 d4 b4v21", "4:M::", 4, "d1 d2 d3 d1-3v20 d4"),
-    ("d1 d2 b2v20", "2:M::1", 0, "d1"),
-    ("o d1 b1v20", "1:M::", 0, ""),
-])
+@pytest.mark.parametrize(
+    ("found", "w", "highest", "expected"),
+    [
+        # What a base or a wider delta covers.
+        ("b3v20 d1 d2 D3 d4", "4:M::", 3, "d1 d2 D3"),
+        ("d1 d2 d3 d1-3v20", "3:M::", 3, "d1 d2 d3"),
+        ("b2 b3", "3:M::", 3, "b2"),
+        ("o b3v20", "3:M::", 3, "o"),
+        # C46: a delta above the compacted high watermark stays (case 16).
+        ("b3v20 d1 d4 D4 d5", "5:M::", 3, "d1"),
+        ("d1 d2 d3", "3:M::", 3, ""),
+        ("o d1", "1:M::", 1, ""),
+        # C46: aborted directories go, also above the high watermark (case 23).
+        ("b3v20 d1 d5", "5:M::5", 3, "d1 d5"),
+        ("d1 d2", "2:M::2", 1, "d2"),
+        # C39: two compactions; the lower one leaves what only the higher made obsolete (case 21).
+        ("b3v20 d1 d4 d5 d4-5v21", "5:M::", 3, "d1"),
+        ("b3v20 d1 d4 d5 d4-5v21", "5:M::", 5, "d1 d4 d5"),
+        # The higher one made a base: above the list of the lower, which does its own part.
+        ("d1 d2 d3 d1-3v20 d4 b4v21", "4:M::", 3, "d1 d2 d3"),
+        ("d1 d2 d3 d1-3v20 d4 b4v21", "4:M::", 4, "d1 d2 d3 d1-3v20 d4"),
+        ("d1 d2 b2v20", "2:M::1", 0, "d1"),
+        ("o d1 b1v20", "1:M::", 0, ""),
+    ],
+)
 def test_C46_obsolete_and_aborted_and_nothing_else(
     found: str, w: str, highest: int, expected: str
 ) -> None:
@@ -74,10 +84,13 @@ def test_C46_S18_the_output_of_an_aborted_compaction_goes_its_inputs_stay() -> N
     assert [(one.path, one.rule) for one in plan.removals] == [(names("b3v20")[0], "S18")]
 
 
-@pytest.mark.parametrize(("found", "w", "highest", "kept"), [
-    # A batch that an overwrite covers, but one of its writers is still open.
-    ("b9 delta_0000001_0000006", "9:4:4:", 9, "delta_0000001_0000006"),
-])
+@pytest.mark.parametrize(
+    ("found", "w", "highest", "kept"),
+    [
+        # A batch that an overwrite covers, but one of its writers is still open.
+        ("b9 delta_0000001_0000006", "9:4:4:", 9, "delta_0000001_0000006"),
+    ],
+)
 def test_C46_a_directory_with_an_open_write_id_stays(
     found: str, w: str, highest: int, kept: str
 ) -> None:
@@ -126,20 +139,23 @@ def test_C53_a_batch_with_aborted_and_committed_write_ids_stays() -> None:
     assert rewritten.removed_aborted_write_ids == (4,)
 
 
-@pytest.mark.parametrize(("found", "w", "highest", "stuck", "forgettable"), [
-    # Nothing is stuck: all aborted write ids up to the highest (C49), none above it (case 23).
-    ("b3v20 d1 d2 d5", "5:M::2,5", 3, (), (2,)),
-    ("d1 d2", "9:M::2,7", 9, (), (2, 7)),
-    # A compactor leaves aborted rows out.
-    ("d1-3v20", "3:M::2", 3, (), (2,)),
-    # Something is stuck: only what was really removed.
-    ("delta_0000001_0000003 d5", "6:M::2,5,6", 6, (2,), (5,)),
-    ("delta_0000001_0000003 b5 d6", "6:M::2,5", 6, (2,), (5,)),
-    # The batch reaches above the highest write id, and is invisible for the Cleaner.
-    ("d1 d2 delta_0000004_0000009", "9:M::2,6", 3, (6,), (2,)),
-    # A hive3 delta is trusted only when its metadata says that a compactor made it.
-    ("delta_0000001_0000003:compacted", "3:M::2", 3, (), (2,)),
-])
+@pytest.mark.parametrize(
+    ("found", "w", "highest", "stuck", "forgettable"),
+    [
+        # Nothing is stuck: all aborted write ids up to the highest (C49), none above it (case 23).
+        ("b3v20 d1 d2 d5", "5:M::2,5", 3, (), (2,)),
+        ("d1 d2", "9:M::2,7", 9, (), (2, 7)),
+        # A compactor leaves aborted rows out.
+        ("d1-3v20", "3:M::2", 3, (), (2,)),
+        # Something is stuck: only what was really removed.
+        ("delta_0000001_0000003 d5", "6:M::2,5,6", 6, (2,), (5,)),
+        ("delta_0000001_0000003 b5 d6", "6:M::2,5", 6, (2,), (5,)),
+        # The batch reaches above the highest write id, and is invisible for the Cleaner.
+        ("d1 d2 delta_0000004_0000009", "9:M::2,6", 3, (6,), (2,)),
+        # A hive3 delta is trusted only when its metadata says that a compactor made it.
+        ("delta_0000001_0000003:compacted", "3:M::2", 3, (), (2,)),
+    ],
+)
 def test_C49_C53_which_aborted_write_ids_may_be_forgotten(
     found: str, w: str, highest: int, stuck: tuple[int, ...], forgettable: tuple[int, ...]
 ) -> None:
@@ -153,8 +169,7 @@ def test_C55_dynamic_abort_removes_aborted_directories_only() -> None:
     found = "b2 b5 d3 d7"
     plan = cleaning(found, "7:M::7", 7, DYNAMIC)
     assert removed(plan) == set(names("d7"))
-    assert {(one.path, one.rule) for one in plan.kept} == {
-        (name, "C55") for name in names("b2 d3")}
+    assert {(one.path, one.rule) for one in plan.kept} == {(name, "C55") for name in names("b2 d3")}
     assert cleaning("b2 b5 d3", "7:M::7", 7, DYNAMIC).done
 
 
@@ -172,14 +187,17 @@ def test_C55_an_obsolete_batch_that_stays_keeps_its_aborted_write_ids() -> None:
 # --- temporary directories, properties ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "state", "goes"), [
-    ("_tmp_0000012_ab", TxnState.OPEN, False),
-    ("_tmp_0000012_ab", TxnState.ABORTED, True),
-    ("_tmp_0000012_ab", TxnState.COMMITTED, True),
-    ("_tmp_0000012_ab", None, True),
-    ("month=3/_tmp_0000012_ab", TxnState.ABORTED, True),
-    ("_tmp_ab12", None, False),
-])
+@pytest.mark.parametrize(
+    ("name", "state", "goes"),
+    [
+        ("_tmp_0000012_ab", TxnState.OPEN, False),
+        ("_tmp_0000012_ab", TxnState.ABORTED, True),
+        ("_tmp_0000012_ab", TxnState.COMMITTED, True),
+        ("_tmp_0000012_ab", None, True),
+        ("month=3/_tmp_0000012_ab", TxnState.ABORTED, True),
+        ("_tmp_ab12", None, False),
+    ],
+)
 def test_P19_temporary_directories_go_with_their_owner(
     name: str, state: TxnState | None, goes: bool
 ) -> None:
@@ -191,17 +209,23 @@ def test_P19_temporary_directories_go_with_their_owner(
     assert ("transaction 12" in str(plan)) is ("12_ab" in name)
 
 
-@pytest.mark.parametrize(("properties", "expected"), [
-    ({"NO_CLEANUP": "true"}, True), ({"no_cleanup": "True"}, True),
-    ({"NO_CLEANUP": "false"}, False), ({}, False),
-])
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"NO_CLEANUP": "true"}, True),
+        ({"no_cleanup": "True"}, True),
+        ({"NO_CLEANUP": "false"}, False),
+        ({}, False),
+    ],
+)
 def test_C44_no_cleanup(properties: dict[str, str], expected: bool) -> None:
     assert no_cleanup(properties) is expected
 
 
 def test_the_plan_prints_what_goes_and_what_stays() -> None:
-    plan = cleaning("b3v20 d1 delta_0000004_0000006", "6:M::5", 6,
-                    temporary={"_tmp_0000009_x": TxnState.OPEN})
+    plan = cleaning(
+        "b3v20 d1 delta_0000004_0000006", "6:M::5", 6, temporary={"_tmp_0000009_x": TxnState.OPEN}
+    )
     assert str(plan).splitlines() == [
         "cleaning of warehouse/db.t",
         "  remove delta_0000001_0000001_0000 (C46: within base_0000003_v0000020)",
@@ -214,10 +238,18 @@ def test_the_plan_prints_what_goes_and_what_stays() -> None:
 # --- properties ---------------------------------------------------------------------------------
 
 
-@given(entity_listings(), write_id_lists(), txn_lists(), st.integers(1, MAX_ID),
-       st.sampled_from(CleaningKind))
+@given(
+    entity_listings(),
+    write_id_lists(),
+    txn_lists(),
+    st.integers(1, MAX_ID),
+    st.sampled_from(CleaningKind),
+)
 def test_C46_C53_no_valid_or_open_write_is_ever_lost(
-    found: EntityListing, some: ValidWriteIdList, some_txns: ValidTxnList, highest: int,
+    found: EntityListing,
+    some: ValidWriteIdList,
+    some_txns: ValidTxnList,
+    highest: int,
     kind: CleaningKind,
 ) -> None:
     lists = some.capped(highest)
@@ -234,8 +266,7 @@ def test_C46_C53_no_valid_or_open_write_is_ever_lost(
             continue
         if some_txns.is_aborted(name.visibility):
             continue
-        low, high = (
-            (name.low, name.high) if isinstance(name, DeltaName) else (name.write_id,) * 2)
+        low, high = (name.low, name.high) if isinstance(name, DeltaName) else (name.write_id,) * 2
         ids = range(low, high + 1)
         if all(map(some.is_aborted, ids)):
             continue
@@ -243,7 +274,8 @@ def test_C46_C53_no_valid_or_open_write_is_ever_lost(
         assert high <= highest
         assert not any(one in some.open for one in ids)
         covered = high <= top or any(
-            one.name.low <= low and high <= one.name.high for one in directory.deltas)
+            one.name.low <= low and high <= one.name.high for one in directory.deltas
+        )
         assert covered or isinstance(name, BaseName)
     # Whatever stays on disk and may hold rows of an aborted write id keeps it from being forgotten.
     for path in set(found.directories) - goes:

@@ -24,8 +24,13 @@ def people(tmp_path: Path, spark: SparkSession) -> Iterator[Table]:
     """Two partitions with several directories; month=2 has a base whose inputs are obsolete."""
     with temporary_warehouse(tmp_path / "wh", spark) as warehouse:
         table = warehouse.create_table("db.people", "id int, v string", ["month int"])
-        table.insert([{"id": n, "v": v, "month": month}
-                      for month in (1, 2) for n, v in enumerate(("Ann", "Bob", "Cy", "Ann"))])
+        table.insert(
+            [
+                {"id": n, "v": v, "month": month}
+                for month in (1, 2)
+                for n, v in enumerate(("Ann", "Bob", "Cy", "Ann"))
+            ]
+        )
         table.compact("major", "month=2")
         table.update({"v": "upper(v)"}, "id = 3 AND month = 1")
         yield table

@@ -44,12 +44,14 @@ def test_a_major_compaction_leaves_the_deleted_rows_out() -> None:
 
 def test_a_minor_compaction_keeps_every_event_and_leaves_the_base_alone() -> None:
     second = names("d5")[0]
-    plan = planned(CompactionKind.MINOR, file(BASE, 900), file(DELTA, 100), file(GONE, 50),
-                   file(second, 30))
+    plan = planned(
+        CompactionKind.MINOR, file(BASE, 900), file(DELTA, 100), file(GONE, 50), file(second, 30)
+    )
     told = forecast(plan, {BASE: 90, DELTA: 10, GONE: 20, second: 3})
     assert told.outputs == (
         Share("delete_delta_0000003_0000005_v0000077", Amount(20, 50, 1), True),
-        Share("delta_0000003_0000005_v0000077", Amount(13, 130, 1)))
+        Share("delta_0000003_0000005_v0000077", Amount(13, 130, 1)),
+    )
     assert told.saving == OPEN_BYTES
 
 
@@ -60,11 +62,14 @@ def test_original_files_count_by_their_own_name() -> None:
     assert told.written == Amount(10, 100, 2)
 
 
-@pytest.mark.parametrize(("before", "after", "scans"), [
-    (Amount(10, 100, 2), Amount(10, 100, 2), None),
-    (Amount(10, 100, 1), Amount(10, 200, 1), None),
-    (Amount(10, 0, 2), Amount(10, 0, 1), 6),
-])
+@pytest.mark.parametrize(
+    ("before", "after", "scans"),
+    [
+        (Amount(10, 100, 2), Amount(10, 100, 2), None),
+        (Amount(10, 100, 1), Amount(10, 200, 1), None),
+        (Amount(10, 0, 2), Amount(10, 0, 1), 6),
+    ],
+)
 def test_what_saves_nothing_never_pays_back(
     before: Amount, after: Amount, scans: int | None
 ) -> None:
@@ -74,5 +79,7 @@ def test_what_saves_nothing_never_pays_back(
 def test_the_forecast_beside_what_was_written() -> None:
     told = Forecast((), (Share("b", Amount(1000, 50, 1)),))
     assert [str(one) for one in against(told, [Amount(998, 40, 1), Amount(1, 5, 1)])] == [
-        "rows: 1,000 expected, 999 written", "bytes: 50 expected, 45 written",
-        "files: 1 expected, 2 written"]
+        "rows: 1,000 expected, 999 written",
+        "bytes: 50 expected, 45 written",
+        "files: 1 expected, 2 written",
+    ]

@@ -43,8 +43,7 @@ def test_C41_C46_thousands_of_histories(first: int) -> None:
 def test_P23_hive_reads_each_held_snapshot_and_the_final_table_alike(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
-    """Through all that writers, a crash, compactions and the Cleaner left, streaming batches too.
-    """
+    """Through all that writers, a crash, compactions and the Cleaner left; batches too."""
     history = History(tmp_path / "t", Random(seed))
     try:
         history.act(60)
@@ -112,8 +111,11 @@ def test_a_cleaner_that_waits_for_nobody_is_caught(monkeypatch: pytest.MonkeyPat
 
 def test_a_merge_that_forgets_deletes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     load = rewrite.load_keys
-    monkeypatch.setattr(rewrite, "load_keys", lambda files, sources, *more, **named: load(
-        files, sources[:1], *more, **named))
+    monkeypatch.setattr(
+        rewrite,
+        "load_keys",
+        lambda files, sources, *more, **named: load(files, sources[:1], *more, **named),
+    )
     with pytest.raises(AssertionError, match="sees"):
         for seed in range(100):
             play(seed, 80)
@@ -127,7 +129,7 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 
 def test_case_34_every_held_snapshot_keeps_its_rows_through_minor_major_and_cleaning(
-    history: History
+    history: History,
 ) -> None:
     """Rows deleted and inserted again; an old and a new snapshot, through every step."""
 

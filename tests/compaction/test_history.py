@@ -98,7 +98,8 @@ class History(RuleBasedStateMachine):
         top = max((w for w, txn in writes.items() if txn <= txns.high_watermark), default=0)
         invalid = {w: txn for w, txn in writes.items() if w <= top and not txns.is_valid(txn)}
         return ValidWriteIdList.of(
-            "db.t", top,
+            "db.t",
+            top,
             [w for w, txn in invalid.items() if not txns.is_aborted(txn)],
             [w for w, txn in invalid.items() if txns.is_aborted(txn)],
         )
@@ -129,10 +130,14 @@ class History(RuleBasedStateMachine):
         deleted: set[Row] = set()
         for source in seen.sources:
             content = self.directories[source.directory]
-            rows += [row for row in content.rows if row[0] > source.above
-                     and (not source.test_rows or writes.is_valid(row[0]))]
-            deleted |= {row for row, by in content.deletes
-                        if not source.test_rows or writes.is_valid(by)}
+            rows += [
+                row
+                for row in content.rows
+                if row[0] > source.above and (not source.test_rows or writes.is_valid(row[0]))
+            ]
+            deleted |= {
+                row for row, by in content.deletes if not source.test_rows or writes.is_valid(by)
+            }
         return [row for row in rows if row not in deleted]
 
     def model(self, snapshot: Snapshot) -> list[Row]:
@@ -171,7 +176,7 @@ class History(RuleBasedStateMachine):
         snapshot = self.writers[which % len(self.writers)]
         txn = snapshot.owner
         visible = sorted(self.model(snapshot))
-        victims = visible[delete:delete + 1]
+        victims = visible[delete : delete + 1]
         if txn.overwrites or not (insert or victims):
             return
         number = self.next_statement(txn)
@@ -180,8 +185,10 @@ class History(RuleBasedStateMachine):
         if rows:
             self.publish(DeltaName(low, low, number), Content(rows=rows))
         if victims:
-            self.publish(DeltaName(low, low, number, deletes=True),
-                         Content(deletes=[(row, low) for row in victims]))
+            self.publish(
+                DeltaName(low, low, number, deletes=True),
+                Content(deletes=[(row, low) for row in victims]),
+            )
         txn.inserted += rows
         txn.deleted += victims
 
@@ -206,7 +213,8 @@ class History(RuleBasedStateMachine):
         conflict = any(
             (changes and (one.deleted or one.overwrites) and txn.number <= one.commit_id)
             or (one.overwrites and txn.write_id and txn.write_id < one.write_id)
-            for one in done)
+            for one in done
+        )
         self.end(txn, TxnState.COMMITTED if commit and not conflict else TxnState.ABORTED)
 
     @rule(insert=st.integers(0, 2), delete=st.integers(0, 9), commit=st.booleans())
@@ -254,11 +262,17 @@ class History(RuleBasedStateMachine):
         aborted = set(plan.aborted)
         rows = list(ORIGINALS) if plan.originals else []
         for source in sources:
-            rows += [row for row in self.directories[source.directory].rows
-                     if row[0] > source.above and row[0] not in aborted]
-        events = [event for source in plan.deletes
-                  for event in self.directories[source.directory].deletes
-                  if event[1] not in aborted]
+            rows += [
+                row
+                for row in self.directories[source.directory].rows
+                if row[0] > source.above and row[0] not in aborted
+            ]
+        events = [
+            event
+            for source in plan.deletes
+            for event in self.directories[source.directory].deletes
+            if event[1] not in aborted
+        ]
         if plan.output_base:
             gone = {row for row, _ in events}
             self.publish(plan.output_base, Content([row for row in rows if row not in gone]))
@@ -280,8 +294,9 @@ class History(RuleBasedStateMachine):
         if next_txn > self.min_open():
             return
         txns = self.txn_list(self.min_open() - 1)
-        self.remove(txns, self.write_list(txns).capped(highest), highest,
-                    CleaningKind.AFTER_COMPACTION)
+        self.remove(
+            txns, self.write_list(txns).capped(highest), highest, CleaningKind.AFTER_COMPACTION
+        )
         self.ready.pop(0)
 
     @precondition(lambda self: self.working is None)

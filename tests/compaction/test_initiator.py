@@ -39,39 +39,52 @@ def answer(decision: Decision) -> tuple[CompactionKind | None, str]:
 
 
 def size(
-    base: int = 0, deltas: int = 0, directories: int = 0, originals: int = 0,
-    has_base: bool | None = None, obsolete_base: bool = False,
+    base: int = 0,
+    deltas: int = 0,
+    directories: int = 0,
+    originals: int = 0,
+    has_base: bool | None = None,
+    obsolete_base: bool = False,
 ) -> EntitySize:
-    return EntitySize(base, originals, deltas, directories,
-                      base > 0 if has_base is None else has_base, obsolete_base)
+    return EntitySize(
+        base,
+        originals,
+        deltas,
+        directories,
+        base > 0 if has_base is None else has_base,
+        obsolete_base,
+    )
 
 
-@pytest.mark.parametrize(("entity", "expected"), [
-    # Case 1, C15, C21: exactly 10 % is not more than 10 %.
-    (size(base=100_000, deltas=10_000, directories=1), (None, "C17")),
-    (size(base=100_000, deltas=10_100, directories=1), (MAJOR, "C15")),
-    (size(base=100_000, deltas=10_001, directories=1), (MAJOR, "C15")),
-    (size(base=30, deltas=3, directories=1), (None, "C17")),
-    # Case 2, C17, C20: 10 directories are not more than 10.
-    (size(base=10**9, deltas=100, directories=10), (None, "C17")),
-    (size(base=10**9, deltas=100, directories=11), (MINOR, "C20")),
-    # Case 3, C14, C18.
-    (size(deltas=100, directories=11), (MAJOR, "C18")),
-    (size(deltas=100, directories=10), (None, "C17")),
-    (size(originals=1000, deltas=100, directories=1), (None, "C17")),
-    (size(originals=1000, deltas=101, directories=1), (MAJOR, "C15")),
-    (size(originals=10**9, deltas=100, directories=11), (MINOR, "C20")),
-    # C13: with a base the originals do not count.
-    (size(base=1000, originals=10**9, deltas=101, directories=1), (MAJOR, "C15")),
-    # A truncated base has no bytes: as good as none.
-    (size(has_base=True, deltas=100, directories=11), (MAJOR, "C18")),
-    # Case 4, C16.
-    (size(base=1000, obsolete_base=True), (MAJOR, "C16")),
-    (size(base=1000, deltas=1, directories=1, obsolete_base=True), (None, "C17")),
-    # C21: an empty table.
-    (size(), (None, "C17")),
-    (size(directories=11), (MINOR, "C20")),
-])
+@pytest.mark.parametrize(
+    ("entity", "expected"),
+    [
+        # Case 1, C15, C21: exactly 10 % is not more than 10 %.
+        (size(base=100_000, deltas=10_000, directories=1), (None, "C17")),
+        (size(base=100_000, deltas=10_100, directories=1), (MAJOR, "C15")),
+        (size(base=100_000, deltas=10_001, directories=1), (MAJOR, "C15")),
+        (size(base=30, deltas=3, directories=1), (None, "C17")),
+        # Case 2, C17, C20: 10 directories are not more than 10.
+        (size(base=10**9, deltas=100, directories=10), (None, "C17")),
+        (size(base=10**9, deltas=100, directories=11), (MINOR, "C20")),
+        # Case 3, C14, C18.
+        (size(deltas=100, directories=11), (MAJOR, "C18")),
+        (size(deltas=100, directories=10), (None, "C17")),
+        (size(originals=1000, deltas=100, directories=1), (None, "C17")),
+        (size(originals=1000, deltas=101, directories=1), (MAJOR, "C15")),
+        (size(originals=10**9, deltas=100, directories=11), (MINOR, "C20")),
+        # C13: with a base the originals do not count.
+        (size(base=1000, originals=10**9, deltas=101, directories=1), (MAJOR, "C15")),
+        # A truncated base has no bytes: as good as none.
+        (size(has_base=True, deltas=100, directories=11), (MAJOR, "C18")),
+        # Case 4, C16.
+        (size(base=1000, obsolete_base=True), (MAJOR, "C16")),
+        (size(base=1000, deltas=1, directories=1, obsolete_base=True), (None, "C17")),
+        # C21: an empty table.
+        (size(), (None, "C17")),
+        (size(directories=11), (MINOR, "C20")),
+    ],
+)
 def test_C13_to_C21_sizes(entity: EntitySize, expected: tuple[CompactionKind | None, str]) -> None:
     assert answer(check(Candidate(entity), DEFAULT)) == expected
 
@@ -85,11 +98,14 @@ def test_C19_minor_not_possible() -> None:
     assert answer(check(Candidate(few, minor_refused="raw files"), DEFAULT)) == (None, "C17")
 
 
-@pytest.mark.parametrize(("count", "by_cleaner", "expected"), [
-    (1001, False, (MAJOR, "C11")),
-    (1000, False, (None, "C17")),
-    (1001, True, (None, "C17")),
-])
+@pytest.mark.parametrize(
+    ("count", "by_cleaner", "expected"),
+    [
+        (1001, False, (MAJOR, "C11")),
+        (1000, False, (None, "C17")),
+        (1001, True, (None, "C17")),
+    ],
+)
 def test_C2_C11_many_aborts(
     count: int, by_cleaner: bool, expected: tuple[CompactionKind | None, str]
 ) -> None:
@@ -98,17 +114,22 @@ def test_C2_C11_many_aborts(
     assert answer(check(Candidate(size(), aborted_txns=count), thresholds)) == expected
 
 
-@pytest.mark.parametrize(("age", "threshold", "by_cleaner", "expected"), [
-    (13 * HOUR, 12 * HOUR, False, (MINOR, "C12")),
-    (12 * HOUR + 1, 12 * HOUR, False, (MINOR, "C12")),
-    (12 * HOUR, 12 * HOUR, False, (None, "C17")),
-    (13 * HOUR, -1, False, (None, "C17")),
-    (1, 0, False, (MINOR, "C12")),
-    (None, 0, False, (None, "C17")),
-    (13 * HOUR, 12 * HOUR, True, (None, "C17")),
-])
+@pytest.mark.parametrize(
+    ("age", "threshold", "by_cleaner", "expected"),
+    [
+        (13 * HOUR, 12 * HOUR, False, (MINOR, "C12")),
+        (12 * HOUR + 1, 12 * HOUR, False, (MINOR, "C12")),
+        (12 * HOUR, 12 * HOUR, False, (None, "C17")),
+        (13 * HOUR, -1, False, (None, "C17")),
+        (1, 0, False, (MINOR, "C12")),
+        (None, 0, False, (None, "C17")),
+        (13 * HOUR, 12 * HOUR, True, (None, "C17")),
+    ],
+)
 def test_C2_C12_old_abort(
-    age: int | None, threshold: int, by_cleaner: bool,
+    age: int | None,
+    threshold: int,
+    by_cleaner: bool,
     expected: tuple[CompactionKind | None, str],
 ) -> None:
     thresholds = replace(DEFAULT, aborted_age_ms=threshold, aborts_by_cleaner=by_cleaner)
@@ -122,24 +143,30 @@ def test_C11_comes_before_C12_before_the_sizes() -> None:
     assert answer(check(both, thresholds)) == (MAJOR, "C11")
     assert answer(check(replace(both, aborted_txns=1), thresholds)) == (MINOR, "C12")
     assert answer(check(replace(both, aborted_txns=1, oldest_abort_age_ms=1), thresholds)) == (
-        MAJOR, "C15")
+        MAJOR,
+        "C15",
+    )
 
 
 # --- filters ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("properties", "expected"), [
-    ({"NO_AUTO_COMPACTION": "true"}, True),
-    ({"no_auto_compaction": "TRUE"}, True),
-    ({"NO_AUTO_COMPACTION": "false"}, False),
-    ({}, False),
-])
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"NO_AUTO_COMPACTION": "true"}, True),
+        ({"no_auto_compaction": "TRUE"}, True),
+        ({"NO_AUTO_COMPACTION": "false"}, False),
+        ({}, False),
+    ],
+)
 def test_C5_no_auto_compaction(properties: dict[str, str], expected: bool) -> None:
     """Case 7."""
     off = no_auto_compaction(properties)
     assert off is expected
     assert answer(decide(Candidate(DUE, no_auto=off), DEFAULT)) == (
-        (None, "C5") if expected else (MAJOR, "C15"))
+        (None, "C5") if expected else (MAJOR, "C15")
+    )
 
 
 @pytest.mark.parametrize("state", list(CompactionState))
@@ -147,7 +174,8 @@ def test_C6_only_waiting_and_working_rows_block(state: CompactionState) -> None:
     """Case 10: ready for cleaning does not."""
     blocks = state in (CompactionState.INITIATED, CompactionState.WORKING)
     assert answer(decide(Candidate(DUE, queue_state=state), DEFAULT)) == (
-        (None, "C6") if blocks else (MAJOR, "C15"))
+        (None, "C6") if blocks else (MAJOR, "C15")
+    )
 
 
 def test_C7_insert_only() -> None:
@@ -169,27 +197,33 @@ def test_C8_partitioned_table_without_partition() -> None:
 
 
 FAILED, DONE, REFUSED, SKIPPED = (
-    CompactionState.FAILED, CompactionState.SUCCEEDED, CompactionState.REFUSED,
-    CompactionState.DID_NOT_INITIATE)
+    CompactionState.FAILED,
+    CompactionState.SUCCEEDED,
+    CompactionState.REFUSED,
+    CompactionState.DID_NOT_INITIATE,
+)
 
 
-@pytest.mark.parametrize(("states", "ages", "blocked"), [
-    ((), (), False),
-    ((FAILED,), (1,), False),
-    ((FAILED, FAILED), (1, 2), True),
-    ((FAILED, DONE, FAILED), (1, 2, 3), False),
-    ((FAILED, REFUSED), (1, 2), False),
-    ((FAILED, REFUSED, FAILED), (1, 2, 3), False),
-    ((SKIPPED, FAILED, SKIPPED, FAILED), (1, 2, 3, 4), True),
-    ((FAILED, SKIPPED), (1, 2), False),
-    ((DONE, FAILED, FAILED), (1, 2, 3), False),
-    ((FAILED, FAILED, DONE), (1, 2, 3), True),
-    ((FAILED, FAILED), (8 * DAY, 9 * DAY), False),
-    ((FAILED, FAILED), (7 * DAY, 9 * DAY), True),
-    ((FAILED, FAILED), (7 * DAY + 1, 9 * DAY), False),
-    ((FAILED, FAILED), (DAY, 9 * DAY), True),
-    ((SKIPPED, FAILED, FAILED), (1, 8 * DAY, 9 * DAY), False),
-])
+@pytest.mark.parametrize(
+    ("states", "ages", "blocked"),
+    [
+        ((), (), False),
+        ((FAILED,), (1,), False),
+        ((FAILED, FAILED), (1, 2), True),
+        ((FAILED, DONE, FAILED), (1, 2, 3), False),
+        ((FAILED, REFUSED), (1, 2), False),
+        ((FAILED, REFUSED, FAILED), (1, 2, 3), False),
+        ((SKIPPED, FAILED, SKIPPED, FAILED), (1, 2, 3, 4), True),
+        ((FAILED, SKIPPED), (1, 2), False),
+        ((DONE, FAILED, FAILED), (1, 2, 3), False),
+        ((FAILED, FAILED, DONE), (1, 2, 3), True),
+        ((FAILED, FAILED), (8 * DAY, 9 * DAY), False),
+        ((FAILED, FAILED), (7 * DAY, 9 * DAY), True),
+        ((FAILED, FAILED), (7 * DAY + 1, 9 * DAY), False),
+        ((FAILED, FAILED), (DAY, 9 * DAY), True),
+        ((SKIPPED, FAILED, FAILED), (1, 8 * DAY, 9 * DAY), False),
+    ],
+)
 def test_C9_too_many_failures(
     states: tuple[CompactionState, ...], ages: tuple[int, ...], blocked: bool
 ) -> None:
@@ -211,15 +245,20 @@ def test_C9_the_threshold_says_how_many() -> None:
     history = (PastCompaction(FAILED, 1), PastCompaction(FAILED, 2))
     three = replace(DEFAULT, failed_compactions=3)
     assert answer(decide(Candidate(DUE, history=history), three)) == (MAJOR, "C15")
-    assert answer(decide(Candidate(DUE, history=history[:1]), replace(
-        DEFAULT, failed_compactions=1))) == (None, "C9")
+    assert answer(
+        decide(Candidate(DUE, history=history[:1]), replace(DEFAULT, failed_compactions=1))
+    ) == (None, "C9")
 
 
 def test_C5_to_C9_are_asked_in_this_order() -> None:
     candidate = Candidate(
-        DUE, no_auto=True, insert_only=True, needs_partition=True,
+        DUE,
+        no_auto=True,
+        insert_only=True,
+        needs_partition=True,
         queue_state=CompactionState.WORKING,
-        history=(PastCompaction(FAILED, 1), PastCompaction(FAILED, 2)))
+        history=(PastCompaction(FAILED, 1), PastCompaction(FAILED, 2)),
+    )
     thresholds = replace(DEFAULT, compact_insert_only=False)
     rules = []
     for change in ("no_auto", "queue_state", "insert_only", "needs_partition", "history", None):
@@ -254,23 +293,40 @@ def test_C22_table_properties_win_on_their_table_only() -> None:
 
 
 def test_C22_times_and_flags() -> None:
-    thresholds = Thresholds.for_table({}, {
-        "hive.compactor.aborted.txn.time.threshold": "1h",
-        "hive.compactor.initiator.failed.retry.time": 5,
-        "hive.compactor.clean.aborts.using.cleaner": "false",
-        "hive.compactor.compact.insert.only": "FALSE",
-        "hive.compactor.abortedtxn.threshold": "7",
-        "hive.compactor.initiator.failed.compacts.threshold": "4",
-    })
+    thresholds = Thresholds.for_table(
+        {},
+        {
+            "hive.compactor.aborted.txn.time.threshold": "1h",
+            "hive.compactor.initiator.failed.retry.time": 5,
+            "hive.compactor.clean.aborts.using.cleaner": "false",
+            "hive.compactor.compact.insert.only": "FALSE",
+            "hive.compactor.abortedtxn.threshold": "7",
+            "hive.compactor.initiator.failed.compacts.threshold": "4",
+        },
+    )
     assert thresholds == Thresholds(
-        aborted_txns=7, aborted_age_ms=HOUR, aborts_by_cleaner=False, failed_compactions=4,
-        failed_retry_ms=5, compact_insert_only=False)
+        aborted_txns=7,
+        aborted_age_ms=HOUR,
+        aborts_by_cleaner=False,
+        failed_compactions=4,
+        failed_retry_ms=5,
+        compact_insert_only=False,
+    )
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    (NUM, "ten"), (NUM, "-1"), (NUM, "1.5"), (NUM, ""), (PCT, "10%"), (PCT, "-0.1"), (PCT, "nan"),
-    (PCT, "inf"),
-])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (NUM, "ten"),
+        (NUM, "-1"),
+        (NUM, "1.5"),
+        (NUM, ""),
+        (PCT, "10%"),
+        (PCT, "-0.1"),
+        (PCT, "nan"),
+        (PCT, "inf"),
+    ],
+)
 def test_C22_a_bad_number_is_refused_with_its_property(name: str, text: str) -> None:
     with pytest.raises(SettingRefused, match=f"table property {PROPERTY}{name}='{text}'"):
         Thresholds.for_table({PROPERTY + name: text}, {})
@@ -293,25 +349,28 @@ def live(text: str) -> list[LiveDirectory]:
     return found
 
 
-@pytest.mark.parametrize(("found", "w", "expected"), [
-    ("d1=5 D1=3 d2=7", "2:M::", size(deltas=15, directories=3)),
-    # Case 6: open write id 5 among 1 to 12.
-    ("d1=1 d4=1 d5=1 d6=1 d12=1", "12:5:5:", size(deltas=2, directories=2)),
-    ("d1-8v20=1 d2=1", "12:5:5:", size(deltas=1, directories=1)),
-    ("d1=1 d2=1", "2:M::2", size(deltas=1, directories=1)),
-    # Nothing at or below the base counts.
-    ("b5=100 d3=9 D5=9 d6=7", "6:M::", size(base=100, deltas=7, directories=1)),
-    ("b5=100 b9=900 d3=9", "9:M::", size(base=900, obsolete_base=True)),
-    ("b5=100 b9v20=80", "9:M::", size(base=80, obsolete_base=True)),
-    ("b5=100 b9=900 d6=1", "9:8:8:", size(base=100, deltas=1, directories=1)),
-    # A compacted delta stands for what it contains.
-    ("d1=9 d2=9 D2=9 d1-2v20=5 d3=1", "3:M::", size(deltas=6, directories=2)),
-    # Original files, in any number of reports.
-    ("-=70 -=30 d1=5", "1:M::", size(originals=100, deltas=5, directories=1)),
-    ("-=100 b1v9=60", "1:M::", size(base=60, originals=100)),
-    ("b1=0 d2=4", "2:M::", size(has_base=True, deltas=4, directories=1)),
-    ("", "0:M::", size()),
-])
+@pytest.mark.parametrize(
+    ("found", "w", "expected"),
+    [
+        ("d1=5 D1=3 d2=7", "2:M::", size(deltas=15, directories=3)),
+        # Case 6: open write id 5 among 1 to 12.
+        ("d1=1 d4=1 d5=1 d6=1 d12=1", "12:5:5:", size(deltas=2, directories=2)),
+        ("d1-8v20=1 d2=1", "12:5:5:", size(deltas=1, directories=1)),
+        ("d1=1 d2=1", "2:M::2", size(deltas=1, directories=1)),
+        # Nothing at or below the base counts.
+        ("b5=100 d3=9 D5=9 d6=7", "6:M::", size(base=100, deltas=7, directories=1)),
+        ("b5=100 b9=900 d3=9", "9:M::", size(base=900, obsolete_base=True)),
+        ("b5=100 b9v20=80", "9:M::", size(base=80, obsolete_base=True)),
+        ("b5=100 b9=900 d6=1", "9:8:8:", size(base=100, deltas=1, directories=1)),
+        # A compacted delta stands for what it contains.
+        ("d1=9 d2=9 D2=9 d1-2v20=5 d3=1", "3:M::", size(deltas=6, directories=2)),
+        # Original files, in any number of reports.
+        ("-=70 -=30 d1=5", "1:M::", size(originals=100, deltas=5, directories=1)),
+        ("-=100 b1v9=60", "1:M::", size(base=60, originals=100)),
+        ("b1=0 d2=4", "2:M::", size(has_base=True, deltas=4, directories=1)),
+        ("", "0:M::", size()),
+    ],
+)
 def test_S16_C13_entity_size(found: str, w: str, expected: EntitySize) -> None:
     assert entity_size(live(found), write_ids(w).for_compactor()) == expected
 

@@ -36,22 +36,26 @@ def fill(warehouse: Warehouse, name: str, root: Path) -> None:
     for write_id in range(1, 5):
         deletes = write_id in (2, 4)
         with metastore.begin() as txn:
-            txn.lock(name, "SHARED_WRITE", operation=Operation.DELETE if deletes
-                     else Operation.INSERT)
+            txn.lock(
+                name, "SHARED_WRITE", operation=Operation.DELETE if deletes else Operation.INSERT
+            )
             assert txn.write_ids[name] == write_id
             if deletes:
                 files.deletes(f"D{write_id}", [(write_id - 1, P, 0)], write_id)
                 files.deletes(f"D{write_id}/bucket_00001", [(write_id - 1, B1, 1)], write_id)
             else:
                 for path, bucket in ((f"d{write_id}", P), (f"d{write_id}/bucket_00001", B1)):
-                    files.inserts(path, [(write_id, bucket, row, f"{write_id}.{bucket}.{row}")
-                                         for row in range(3)])
+                    files.inserts(
+                        path,
+                        [(write_id, bucket, row, f"{write_id}.{bucket}.{row}") for row in range(3)],
+                    )
             kind = "delete_delta" if deletes else "delta"
             directory = f"{kind}_{write_id:07d}_{write_id:07d}_0000"
             files.marker(directory)
             operation = Operation.DELETE if deletes else Operation.INSERT
-            txn.commit([WriteReport.of(
-                name, None, operation, directory, contents_of(root / directory))])
+            txn.commit(
+                [WriteReport.of(name, None, operation, directory, contents_of(root / directory))]
+            )
 
 
 @pytest.fixture
@@ -82,14 +86,25 @@ def killed(
     warehouse: Warehouse, name: str, phase: str, *spark: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tests.compaction.killed_worker", warehouse.path, name, phase,
-         *spark],
-        cwd=ROOT, text=True, capture_output=True, timeout=240,
-        env={**os.environ, "PYTHONPATH": str(ROOT)})
+        [
+            sys.executable,
+            "-m",
+            "tests.compaction.killed_worker",
+            warehouse.path,
+            name,
+            phase,
+            *spark,
+        ],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
 
 
 def test_a_worker_that_is_killed_at_any_phase_loses_and_doubles_nothing(
-    warehouse: Warehouse
+    warehouse: Warehouse,
 ) -> None:
     """Ten tables, one per phase; half of them with a minor compaction, which has two outputs."""
     tables = {phase: made(warehouse, f"db.t{number}") for number, phase in enumerate(PHASES)}
@@ -100,10 +115,16 @@ def test_a_worker_that_is_killed_at_any_phase_loses_and_doubles_nothing(
     for phase, name in tables.items():
         warehouse.metastore.request_compaction(name, None, kinds[phase])
     with ThreadPoolExecutor(2) as pool:
-        ended = dict(zip(tables, pool.map(
-            lambda phase: killed(warehouse, tables[phase], phase), tables), strict=True))
-    assert {phase: one.returncode for phase, one in ended.items()} == dict.fromkeys(PHASES, -9), \
-        {phase: one.stderr for phase, one in ended.items()}
+        ended = dict(
+            zip(
+                tables,
+                pool.map(lambda phase: killed(warehouse, tables[phase], phase), tables),
+                strict=True,
+            )
+        )
+    assert {phase: one.returncode for phase, one in ended.items()} == dict.fromkeys(PHASES, -9), {
+        phase: one.stderr for phase, one in ended.items()
+    }
     states = {row["tabname"]: row["state"] for row in warehouse.metastore.compactions()}
     for phase, name in tables.items():
         short = name.removeprefix("db.")
@@ -120,7 +141,7 @@ def test_a_worker_that_is_killed_at_any_phase_loses_and_doubles_nothing(
     for phase, name in tables.items():
         left = directories(warehouse, name)
         prefixes = ["base_"] if kinds[phase] == "major" else ["delete_delta_", "delta_"]
-        assert [one[:len(prefix)] for one, prefix in zip(left, prefixes, strict=True)] == prefixes
+        assert [one[: len(prefix)] for one, prefix in zip(left, prefixes, strict=True)] == prefixes
         assert rows(warehouse, name) == before[phase], phase
     assert {row["state"] for row in warehouse.metastore.compactions()} == {"succeeded"}
 

@@ -32,16 +32,23 @@ def seen(found: EntityListing, w: str) -> AcidDirectory:
 
 
 def outcome(
-    found: str | EntityListing, w: str, kind: CompactionKind, layout: Layout = Layout.HIVE4,
+    found: str | EntityListing,
+    w: str,
+    kind: CompactionKind,
+    layout: Layout = Layout.HIVE4,
     insert_only: bool = False,
 ) -> CompactionPlan | NothingToDo:
     entity = listing(found) if isinstance(found, str) else found
     return plan_compaction(
-        seen(entity, w), kind, write_ids(w).for_compactor(), TXN, layout, insert_only=insert_only)
+        seen(entity, w), kind, write_ids(w).for_compactor(), TXN, layout, insert_only=insert_only
+    )
 
 
 def planned(
-    found: str | EntityListing, w: str, kind: CompactionKind, layout: Layout = Layout.HIVE4,
+    found: str | EntityListing,
+    w: str,
+    kind: CompactionKind,
+    layout: Layout = Layout.HIVE4,
     insert_only: bool = False,
 ) -> CompactionPlan:
     result = outcome(found, w, kind, layout, insert_only)
@@ -56,18 +63,21 @@ def files(directory: str, *buckets: str) -> list[FileEntry]:
 # --- enough or not ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("found", "runs"), [
-    ("b5v20 d6", True),
-    ("b5v20", False),
-    ("d1", False),
-    ("D1", False),
-    ("d1 d2", True),
-    ("d1 D2", True),
-    ("b5", False),
-    ("o", True),
-    ("o d1", True),
-    ("", False),
-])
+@pytest.mark.parametrize(
+    ("found", "runs"),
+    [
+        ("b5v20 d6", True),
+        ("b5v20", False),
+        ("d1", False),
+        ("D1", False),
+        ("d1 d2", True),
+        ("d1 D2", True),
+        ("b5", False),
+        ("o", True),
+        ("o d1", True),
+        ("", False),
+    ],
+)
 def test_C29_major(found: str, runs: bool) -> None:
     """Case 14."""
     result = outcome(found, "9:M::", MAJOR)
@@ -77,18 +87,21 @@ def test_C29_major(found: str, runs: bool) -> None:
         assert "major" in result.reason
 
 
-@pytest.mark.parametrize(("found", "runs"), [
-    ("d1", False),
-    ("d1 D1", False),
-    ("d1 D2", False),
-    ("d1 d2", True),
-    ("D1 D2", True),
-    ("d1 D1 d2", True),
-    ("d6 d6.1", True),
-    ("b5 d6", False),
-    ("o d6", False),
-    ("", False),
-])
+@pytest.mark.parametrize(
+    ("found", "runs"),
+    [
+        ("d1", False),
+        ("d1 D1", False),
+        ("d1 D2", False),
+        ("d1 d2", True),
+        ("D1 D2", True),
+        ("d1 D1 d2", True),
+        ("d6 d6.1", True),
+        ("b5 d6", False),
+        ("o d6", False),
+        ("", False),
+    ],
+)
 def test_C29_minor(found: str, runs: bool) -> None:
     """Case 14: one delta and one delete_delta are not enough."""
     result = outcome(found, "9:M::", MINOR)
@@ -97,12 +110,15 @@ def test_C29_minor(found: str, runs: bool) -> None:
         assert (result.rule, result.to_cleaning) == ("C29", False)
 
 
-@pytest.mark.parametrize(("found", "w", "kind"), [
-    ("b5 b9", "9:M::", MAJOR),
-    ("b5 d3", "9:M::", MAJOR),
-    ("d1 d2", "2:M::2", MINOR),
-    ("d1-2v10 d1 d2", "2:M::", MINOR),
-])
+@pytest.mark.parametrize(
+    ("found", "w", "kind"),
+    [
+        ("b5 b9", "9:M::", MAJOR),
+        ("b5 d3", "9:M::", MAJOR),
+        ("d1 d2", "2:M::2", MINOR),
+        ("d1-2v10 d1 d2", "2:M::", MINOR),
+    ],
+)
 def test_C29_not_enough_but_something_to_clean(found: str, w: str, kind: CompactionKind) -> None:
     """Case 4: INSERT OVERWRITE twice goes straight to cleaning."""
     result = outcome(found, w, kind)
@@ -131,11 +147,14 @@ def test_C31_minor_is_named_after_the_directories_merged() -> None:
     assert [one.directory for one in plan.deletes] == names("D3")
 
 
-@pytest.mark.parametrize(("found", "outputs"), [
-    ("d1 d2", ["delta_0000001_0000002_v0000077"]),
-    ("D1 D2", ["delete_delta_0000001_0000002_v0000077"]),
-    ("d6 d6.1", ["delta_0000006_0000006_v0000077"]),
-])
+@pytest.mark.parametrize(
+    ("found", "outputs"),
+    [
+        ("d1 d2", ["delta_0000001_0000002_v0000077"]),
+        ("D1 D2", ["delete_delta_0000001_0000002_v0000077"]),
+        ("d6 d6.1", ["delta_0000006_0000006_v0000077"]),
+    ],
+)
 def test_C31_minor_makes_only_the_kinds_that_it_read(found: str, outputs: list[str]) -> None:
     assert list(map(str, planned(found, "9:M::", MINOR).outputs)) == outputs
 
@@ -159,7 +178,9 @@ def test_aborted_write_ids_inside_the_range_are_left_out() -> None:
 def test_S48_a_straddling_input_says_which_rows_to_drop() -> None:
     plan = planned("b3v10 d2-5v12 d6", "6:M::", MAJOR)
     assert [(one.directory, one.above) for one in plan.inserts] == [
-        (names("d2-5v12")[0], 3), (names("d6")[0], -1)]
+        (names("d2-5v12")[0], 3),
+        (names("d6")[0], -1),
+    ]
 
 
 # --- what is refused ----------------------------------------------------------------------------
@@ -191,9 +212,11 @@ def test_C19_the_initiator_asks_the_same_question() -> None:
 
 def test_P23_hive3_names_have_no_suffix() -> None:
     assert list(map(str, planned("d1 d2", "2:M::", MAJOR, Layout.HIVE3).outputs)) == [
-        "base_0000002"]
+        "base_0000002"
+    ]
     assert list(map(str, planned("d1 d2", "2:M::", MINOR, Layout.HIVE3).outputs)) == [
-        "delta_0000001_0000002"]
+        "delta_0000001_0000002"
+    ]
 
 
 def test_P23_hive3_publishes_by_one_rename_so_never_both_kinds() -> None:
@@ -204,10 +227,13 @@ def test_P23_hive3_publishes_by_one_rename_so_never_both_kinds() -> None:
     assert planned("d1 d2 D2", "2:M::", MAJOR, Layout.HIVE3).output_base is not None
 
 
-@pytest.mark.parametrize(("found", "w", "to_cleaning"), [
-    ("d1 d2 b3", "3:M::3", True),
-    ("d1 d2 b3v500", "3:M::", None),
-])
+@pytest.mark.parametrize(
+    ("found", "w", "to_cleaning"),
+    [
+        ("d1 d2 b3", "3:M::3", True),
+        ("d1 d2 b3v500", "3:M::", None),
+    ],
+)
 def test_P23_hive3_never_takes_the_name_of_what_exists(
     found: str, w: str, to_cleaning: bool | None
 ) -> None:
@@ -221,11 +247,13 @@ def test_P23_hive3_never_takes_the_name_of_what_exists(
     assert (result.rule, result.to_cleaning) == ("P23", to_cleaning)
     assert "base_0000003" in result.reason
     assert isinstance(
-        plan_compaction(directory, MAJOR, write_ids(w).for_compactor(), TXN), CompactionPlan)
+        plan_compaction(directory, MAJOR, write_ids(w).for_compactor(), TXN), CompactionPlan
+    )
 
 
-@pytest.mark.parametrize(("text", "layout"), [
-    (None, Layout.HIVE4), ("hive4", Layout.HIVE4), ("HIVE3", Layout.HIVE3)])
+@pytest.mark.parametrize(
+    ("text", "layout"), [(None, Layout.HIVE4), ("hive4", Layout.HIVE4), ("HIVE3", Layout.HIVE3)]
+)
 def test_P23_layout_property(text: str | None, layout: Layout) -> None:
     assert Layout.of({} if text is None else {"acid.layout": text}) is layout
 
@@ -244,16 +272,19 @@ def test_HIVE29567_own_output_must_not_be_visible() -> None:
     assert isinstance(plan_compaction(hidden, MAJOR, lists, TXN), CompactionPlan)
 
 
-@pytest.mark.parametrize(("found", "w", "high"), [
-    ("d1 d2-4", "4:M::", 4),
-    ("d1 d2-4", "4:4:4:", 1),
-    ("d1 d2-4 d3", "4:4:4:", 1),
-    ("d2-4 d3-6", "6:4:4:", 1),
-    ("d4 d5-6", "6:5:5:", 4),
-    ("d1-4", "4:3:3:", 0),
-    ("b3 d2-6 d4", "6:6:6:", 3),
-    ("d1 d2-4v9", "4:4:4:", 3),
-])
+@pytest.mark.parametrize(
+    ("found", "w", "high"),
+    [
+        ("d1 d2-4", "4:M::", 4),
+        ("d1 d2-4", "4:4:4:", 1),
+        ("d1 d2-4 d3", "4:4:4:", 1),
+        ("d2-4 d3-6", "6:4:4:", 1),
+        ("d4 d5-6", "6:5:5:", 4),
+        ("d1-4", "4:3:3:", 0),
+        ("b3 d2-6 d4", "6:6:6:", 3),
+        ("d1 d2-4v9", "4:4:4:", 3),
+    ],
+)
 def test_C53_an_output_ends_before_a_batch_that_is_still_open(
     found: str, w: str, high: int
 ) -> None:
@@ -265,9 +296,15 @@ def test_C53_an_output_ends_before_a_batch_that_is_still_open(
 
 
 def bucketed() -> EntityListing:
-    return EntityListing("t", tuple(
-        files("b2v9", "bucket_00000", "bucket_00001") + files("d3", "bucket_00001_4")
-        + files("d4", "bucket_00000") + files("D4", "bucket_00001", "bucket_00007_0")))
+    return EntityListing(
+        "t",
+        tuple(
+            files("b2v9", "bucket_00000", "bucket_00001")
+            + files("d3", "bucket_00001_4")
+            + files("d4", "bucket_00000")
+            + files("D4", "bucket_00001", "bucket_00007_0")
+        ),
+    )
 
 
 def test_inputs_by_bucket_of_a_major_compaction() -> None:
@@ -275,7 +312,9 @@ def test_inputs_by_bucket_of_a_major_compaction() -> None:
     tasks = plan.inputs_by_bucket()
     assert list(tasks) == [0, 1], "a bucket that only delete files have can yield no row"
     assert [one.file.path for one in tasks[1].data] == [
-        f"{names('b2v9')[0]}/bucket_00001", f"{names('d3')[0]}/bucket_00001_4"]
+        f"{names('b2v9')[0]}/bucket_00001",
+        f"{names('d3')[0]}/bucket_00001_4",
+    ]
     assert [one.file.name for one in tasks[1].deletes] == ["bucket_00001"]
     assert [one.file.name for one in tasks[0].deletes] == []
     assert [one.file.name for one in tasks[0].every_delete] == ["bucket_00001", "bucket_00007_0"]
@@ -300,7 +339,10 @@ def test_originals_and_raw_files_go_by_the_digits_of_their_names() -> None:
     found = EntityListing("t", tuple(originals + files("d1", "000001_0", "000000_0")))
     tasks = planned(found, "1:M::", MAJOR).inputs_by_bucket()
     assert [one.file.path for one in tasks[0].data] == [
-        "000000_0", "000000_0_copy_1", f"{names('d1')[0]}/000000_0"]
+        "000000_0",
+        "000000_0_copy_1",
+        f"{names('d1')[0]}/000000_0",
+    ]
     assert [one.source is None for one in tasks[1].data] == [True, False]
 
 
@@ -312,8 +354,14 @@ def test_a_file_without_bucket_number_is_named() -> None:
 
 
 def test_the_plan_prints_inputs_outputs_and_bytes() -> None:
-    found = EntityListing("wh/t", tuple(
-        files("b2v9", "bucket_00000") + files("d3", "bucket_00000") + files("D4", "bucket_00000")))
+    found = EntityListing(
+        "wh/t",
+        tuple(
+            files("b2v9", "bucket_00000")
+            + files("d3", "bucket_00000")
+            + files("D4", "bucket_00000")
+        ),
+    )
     assert str(planned(found, "5:M::5", MAJOR)).splitlines() == [
         "major compaction of wh/t by transaction 77 (C29: base_0000002_v0000009, 0 original"
         " files, 1 deltas, 1 delete_deltas)",
@@ -347,7 +395,8 @@ def test_C31_a_committed_output_hides_exactly_its_inputs(
         after = select(replace(found, files=(*found.files, *made)), lists, txns())
         kept = before.base if kind is MINOR else None
         assert (after.base.directory if after.base else None) == (
-            kept.directory if kept else str(plan.output_base) if plan.output_base else None)
+            kept.directory if kept else str(plan.output_base) if plan.output_base else None
+        )
         made_deltas = [plan.output_delete_delta, plan.output_delta]
         assert [one.name for one in after.deltas] == [one for one in made_deltas if one]
         gone = {one.path for one in after.obsolete}

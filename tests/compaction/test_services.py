@@ -44,8 +44,10 @@ def metastore(world: World) -> Iterator[Metastore]:
 
 
 def looked_at(metastore: Metastore, since: int = 0) -> list[str]:
-    return [one.table.removeprefix("default.") + (f" {one.partition}" if one.partition else "")
-            for one in metastore.candidates(since)]
+    return [
+        one.table.removeprefix("default.") + (f" {one.partition}" if one.partition else "")
+        for one in metastore.candidates(since)
+    ]
 
 
 def cycle(world: World, metastore: Metastore, since: int = 0) -> list[Initiated]:
@@ -103,9 +105,7 @@ def test_C1_an_abort_frees_the_high_watermark_for_every_entity_of_its_table(
     assert rules(cycle(world, metastore, since)) == {"t": "C18"}
 
 
-def test_C3_candidates_come_in_pages_of_the_fetch_size(
-    world: World, metastore: Metastore
-) -> None:
+def test_C3_candidates_come_in_pages_of_the_fetch_size(world: World, metastore: Metastore) -> None:
     world.set("hive.compactor.fetch.size", "100")
     world.create("p", partitioned=True)
     for number in range(150):
@@ -216,15 +216,19 @@ def test_case_11_C9_after_two_failures_only_a_request_by_hand(
 
 
 def test_case_35_C7_C20_insert_only(world: World, metastore: Metastore) -> None:
-    insert_only = {"transactional_properties": "insert_only",
-                   "compactorthreshold.hive.compactor.delta.pct.threshold": "99"}
+    insert_only = {
+        "transactional_properties": "insert_only",
+        "compactorthreshold.hive.compactor.delta.pct.threshold": "99",
+    }
     world.create("i", properties=insert_only)
     world.overwrite("i")
     for _ in range(11):
         world.insert("i")
     decided = {one.table: one for one in cycle(world, metastore)}["default.i"]
     assert (decided.decision.rule, decided.decision.kind and decided.decision.kind.value) == (
-        "C20", "minor")
+        "C20",
+        "minor",
+    )
     world.set("hive.compactor.compact.insert.only", "false")
     assert rules(initiator.explain(metastore, world.clock.now_ms()))["i"] == "C6"
     world.call("abort_compactions", ids=[decided.id])
@@ -241,9 +245,15 @@ def test_C13_the_counters_are_those_of_the_selection(data: st.DataObject) -> Non
     world = World()
     world.create()
     opened: list[Any] = []
-    for step in data.draw(st.lists(st.sampled_from(
-            ["insert", "delete", "overwrite", "open", "commit", "abort", "minor", "major"]),
-            min_size=1, max_size=14)):
+    for step in data.draw(
+        st.lists(
+            st.sampled_from(
+                ["insert", "delete", "overwrite", "open", "commit", "abort", "minor", "major"]
+            ),
+            min_size=1,
+            max_size=14,
+        )
+    ):
         match step:
             case "insert":
                 world.insert(rows=data.draw(st.integers(1, 5)))
@@ -269,15 +279,19 @@ def test_C13_the_counters_are_those_of_the_selection(data: st.DataObject) -> Non
     state = world.state
     listed = compactor_list(state, state.tables[1])
     reference = entity_size(
-        [LiveDirectory(one.name, _bytes(one)) for one in entity.directories], listed)
+        [LiveDirectory(one.name, _bytes(one)) for one in entity.directories], listed
+    )
     assert live_size(entity.directories, listed) == reference
 
 
 def _compact(world: World, kind: str) -> None:
     """Publishes what a compaction of the live directories would."""
     high = compactor_list(world.state, world.state.tables[1]).high_watermark
-    live = [one for one in world.entity().directories
-            if not one.obsolete and not one.base and one.high <= high]
+    live = [
+        one
+        for one in world.entity().directories
+        if not one.obsolete and not one.base and one.high <= high
+    ]
     if len(live) < 2:
         return
     try:
@@ -298,9 +312,15 @@ def _compact(world: World, kind: str) -> None:
 def test_C13_original_files_count_without_a_base() -> None:
     world = World()
     original = WriteReport("t", None, INSERT, "", 3, 500, 1)
-    world.call("adopt_table", txn_id=0, write_id=0, aborted=[], partitions=[],
-               table={"name": "t", "location": "/w/t", "columns": [["id", "int"]]},
-               directories=[encode(original)])
+    world.call(
+        "adopt_table",
+        txn_id=0,
+        write_id=0,
+        aborted=[],
+        partitions=[],
+        table={"name": "t", "location": "/w/t", "columns": [["id", "int"]]},
+        directories=[encode(original)],
+    )
     world.insert()
     with local_metastore(world) as metastore:
         [found] = metastore.candidates()
@@ -310,31 +330,50 @@ def test_C13_original_files_count_without_a_base() -> None:
 # --- jobs ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("request_", "table", "expected"), [
-    ({}, {}, "nightly"),
-    ({}, {"compactor.hive.compactor.job.queue": "t"}, "t"),
-    ({}, {"compactor.mapreduce.job.queuename": "mr"}, "mr"),
-    ({}, {"compactor.mapred.job.queue.name": "old", "compactor.mapreduce.job.queuename": "mr"},
-     "mr"),
-    ({"compactor.hive.compactor.job.queue": "now"}, {"compactor.hive.compactor.job.queue": "t"},
-     "now"),
-    ({"compactor.mapreduce.job.queuename": "now"}, {"compactor.hive.compactor.job.queue": "t"},
-     "now"),
-])
+@pytest.mark.parametrize(
+    ("request_", "table", "expected"),
+    [
+        ({}, {}, "nightly"),
+        ({}, {"compactor.hive.compactor.job.queue": "t"}, "t"),
+        ({}, {"compactor.mapreduce.job.queuename": "mr"}, "mr"),
+        (
+            {},
+            {"compactor.mapred.job.queue.name": "old", "compactor.mapreduce.job.queuename": "mr"},
+            "mr",
+        ),
+        (
+            {"compactor.hive.compactor.job.queue": "now"},
+            {"compactor.hive.compactor.job.queue": "t"},
+            "now",
+        ),
+        (
+            {"compactor.mapreduce.job.queuename": "now"},
+            {"compactor.hive.compactor.job.queue": "t"},
+            "now",
+        ),
+    ],
+)
 def test_C22_the_queue_of_a_job(
     request_: dict[str, str], table: dict[str, str], expected: str
 ) -> None:
     chosen = Settings.of({"hive.compactor.job.queue": "nightly"})
-    assert job_setting(chosen, request_, table, "hive.compactor.job.queue",
-                       "mapreduce.job.queuename", "mapred.job.queue.name") == expected
+    assert (
+        job_setting(
+            chosen,
+            request_,
+            table,
+            "hive.compactor.job.queue",
+            "mapreduce.job.queuename",
+            "mapred.job.queue.name",
+        )
+        == expected
+    )
 
 
 # --- revocation, leases -------------------------------------------------------------------------
 
 
-def test_C25_each_cycle_revokes_workers_that_timed_out(
-    world: World, metastore: Metastore
-) -> None:
+def test_C25_each_cycle_revokes_workers_that_timed_out(world: World, metastore: Metastore) -> None:
     """Case 13: the row stays with its worker until then, and is taken again after."""
     world.set("hive.compactor.worker.timeout", "60s")
     world.insert()
@@ -354,8 +393,12 @@ def test_C25_a_worker_that_starts_frees_what_dead_processes_of_its_host_had(
     world: World, metastore: Metastore
 ) -> None:
     host = socket.gethostname()
-    workers = [f"{host}-{os.getpid()}.1", f"{host}-999999999.1", "elsewhere-999999999.1",
-               f"{host}-0a1b2c3d-999999999.1"]
+    workers = [
+        f"{host}-{os.getpid()}.1",
+        f"{host}-999999999.1",
+        "elsewhere-999999999.1",
+        f"{host}-0a1b2c3d-999999999.1",
+    ]
     for number, name in enumerate(workers):
         world.create(f"t{number}")
         world.insert(f"t{number}")

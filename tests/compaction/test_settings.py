@@ -95,17 +95,24 @@ def read_names(tree: ast.Module) -> Iterator[str]:
             skipped |= {id(part) for part in node.values}
             yield "".join(
                 re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"[\w.]+"
-                for part in node.values)
-        elif (isinstance(node, ast.Constant) and isinstance(node.value, str)
-                and id(node) not in skipped):
+                for part in node.values
+            )
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in skipped
+        ):
             yield re.escape(node.value)
 
 
 @pytest.fixture(scope="module")
 def patterns() -> frozenset[str]:
     return frozenset(
-        one for path in SOURCES for one in read_names(ast.parse(path.read_text()))
-        if one.startswith(("hive", "acid")))
+        one
+        for path in SOURCES
+        for one in read_names(ast.parse(path.read_text()))
+        if one.startswith(("hive", "acid"))
+    )
 
 
 @pytest.mark.parametrize("name", [one.name for one in HONOURED if one.name not in ONE_VALUE])

@@ -97,19 +97,31 @@ def points(recording: Recording, wanted: int, seed: int = 0) -> list[Point]:
     begun = [at + 1 for at, mark in recording.marks if mark.startswith("begin ")]
     chosen: list[tuple[int, str, Keep]] = [(at, "nothing", nothing) for at in done]
     while len(chosen) < wanted:
-        count = (chance.choice(recording.syncs) + chance.randrange(2) if chance.random() < 0.6
-                 else chance.randrange(recording.length))
-        policy, keep = chance.choice([
-            ("nothing", nothing), ("everything", everything), ("some", some(len(chosen))),
-            ("some", some(len(chosen)))])
+        count = (
+            chance.choice(recording.syncs) + chance.randrange(2)
+            if chance.random() < 0.6
+            else chance.randrange(recording.length)
+        )
+        policy, keep = chance.choice(
+            [
+                ("nothing", nothing),
+                ("everything", everything),
+                ("some", some(len(chosen))),
+                ("some", some(len(chosen))),
+            ]
+        )
         chosen.append((count, policy, keep))
     return [
         Point(count, policy, keep, *(sum(at <= count for at in places) for places in (done, begun)))
-        for count, policy, keep in chosen]
+        for count, policy, keep in chosen
+    ]
 
 
 def run(
-    recording: Recording, states: Sequence[Rows], path: Path, wanted: Sequence[Point],
+    recording: Recording,
+    states: Sequence[Rows],
+    path: Path,
+    wanted: Sequence[Point],
     stop_at: int = 1 << 30,
 ) -> Outcomes:
     """Each point: the files are made below `path`, where they were recorded, and looked at."""
@@ -117,11 +129,12 @@ def run(
     for point in wanted:
         make(recording.after(point.count, point.keep), path)
         outcomes.points[point.policy] += 1
-        wrong = fault(path / "wh", [{}, *states][point.fewest:point.most + 1])
+        wrong = fault(path / "wh", [{}, *states][point.fewest : point.most + 1])
         if wrong:
             last = recording.marks[max(0, point.fewest + point.most - 1)][1]
-            outcomes.faults.append(f"record {point.count}, {point.policy} of the rest is left,"
-                                   f" {last!r}: {wrong}")
+            outcomes.faults.append(
+                f"record {point.count}, {point.policy} of the rest is left, {last!r}: {wrong}"
+            )
             if len(outcomes.faults) >= stop_at:
                 break
     return outcomes

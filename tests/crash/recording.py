@@ -58,13 +58,13 @@ class Content(Change):
 
     def apply(self, content: bytearray, part: float = 1) -> None:
         if self.data is None:
-            del content[self.offset:]
+            del content[self.offset :]
             content.extend(bytes(self.offset - len(content)))
             return
         whole = part == 1 or len(self.data) <= SECTOR
-        data = self.data if whole else self.data[:int(len(self.data) * part / SECTOR) * SECTOR]
+        data = self.data if whole else self.data[: int(len(self.data) * part / SECTOR) * SECTOR]
         content.extend(bytes(max(0, self.offset - len(content))))
-        content[self.offset:self.offset + len(data)] = data
+        content[self.offset : self.offset + len(data)] = data
 
 
 Tree = dict[str, "bytes | Tree"]
@@ -129,8 +129,9 @@ class Recording:
                 case "link":
                     self._name(at, (*self._place(second), self._find(first)))
                 case "rename":
-                    self._name(at, (*self._place(second), self._find(first)),
-                               (*self._place(first), None))
+                    self._name(
+                        at, (*self._place(second), self._find(first)), (*self._place(first), None)
+                    )
                 case "unlink":
                     self._name(at, (*self._place(first), None))
                 case _:
@@ -159,9 +160,11 @@ class Recording:
         self, directory: Node, names: dict[Node, dict[str, Node]], contents: dict[Node, bytearray]
     ) -> Tree:
         return {
-            name: self._tree(node, names, contents) if node.directory
+            name: self._tree(node, names, contents)
+            if node.directory
             else bytes(contents.get(node, b""))
-            for name, node in names.get(directory, {}).items()}
+            for name, node in names.get(directory, {}).items()
+        }
 
     # --- reading the records --------------------------------------------------------------------
 
@@ -207,7 +210,7 @@ def _records(log: bytes) -> Iterator[tuple[str, int, int, int, str, str, bytes]]
     while at < len(log):
         end = log.index(b"\n", at)
         kind, number, a, b, size, first, second = log[at:end].decode().split(" ")
-        data = log[end + 1:end + 1 + int(size)]
+        data = log[end + 1 : end + 1 + int(size)]
         yield kind, int(number), int(a), int(b), unquote(first), unquote(second), data
         at = end + 2 + int(size)
 

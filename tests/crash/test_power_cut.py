@@ -26,7 +26,8 @@ COMPILER = shutil.which("gcc") or shutil.which("cc")
 
 needs_recorder = pytest.mark.skipif(
     COMPILER is None or sys.platform != "linux",
-    reason="the recorder of file operations needs a C compiler (gcc) and Linux")
+    reason="the recorder of file operations needs a C compiler (gcc) and Linux",
+)
 
 
 def record(path: Path, kind: str, left_out: str = "") -> tuple[Recording, list[Rows]]:
@@ -35,26 +36,51 @@ def record(path: Path, kind: str, left_out: str = "") -> tuple[Recording, list[R
     root, log, states = path / "disk", path / "log", path / "states.json"
     root.mkdir(parents=True)
     library = path / "recorder.so"
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library,
-                    Path(__file__).with_name("recorder.c"), "-ldl", "-lpthread"], check=True)
-    given = {name: value for name, value in os.environ.items()
-             if name not in ("ACID_WAREHOUSE", "ACID_METASTORE")}
+    subprocess.run(
+        [
+            COMPILER,
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-Wall",
+            "-Werror",
+            "-o",
+            library,
+            Path(__file__).with_name("recorder.c"),
+            "-ldl",
+            "-lpthread",
+        ],
+        check=True,
+    )
+    given = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("ACID_WAREHOUSE", "ACID_METASTORE")
+    }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.workload", root, states, kind, left_out], cwd=ROOT,
+        [sys.executable, "-m", "tests.crash.workload", root, states, kind, left_out],
+        cwd=ROOT,
         env={**given, "LD_PRELOAD": str(library), "CRASH_ROOT": str(root), "CRASH_LOG": str(log)},
-        capture_output=True, text=True, check=False)
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     recording = Recording(log, str(root))
     # Nothing went past the recorder.
     assert _without_text_log(recording.after(recording.length, everything)) == (
-        _without_text_log(found(root)))
+        _without_text_log(found(root))
+    )
     return recording, json.loads(states.read_text())
 
 
 def _without_text_log(tree: object) -> object:
     """The metastore's log for people goes on after the last record."""
-    return {name: _without_text_log(one) for name, one in tree.items()
-            if name != "server.log"} if isinstance(tree, dict) else tree
+    return (
+        {name: _without_text_log(one) for name, one in tree.items() if name != "server.log"}
+        if isinstance(tree, dict)
+        else tree
+    )
 
 
 def outcomes(
@@ -72,9 +98,14 @@ def place() -> Iterator[Path]:
 
 
 @needs_recorder
-@pytest.mark.parametrize("kind, wanted", [
-    ("small", 25), pytest.param("small", 500, marks=pytest.mark.slow),
-    pytest.param("spark", 500, marks=[pytest.mark.slow, pytest.mark.spark])])
+@pytest.mark.parametrize(
+    "kind, wanted",
+    [
+        ("small", 25),
+        pytest.param("small", 500, marks=pytest.mark.slow),
+        pytest.param("spark", 500, marks=[pytest.mark.slow, pytest.mark.spark]),
+    ],
+)
 @pytest.mark.timeout(1800)
 def test_P27_every_acknowledged_commit_survives_a_power_cut(
     place: Path, kind: str, wanted: int
@@ -84,9 +115,16 @@ def test_P27_every_acknowledged_commit_survives_a_power_cut(
 
 
 @needs_recorder
-@pytest.mark.parametrize("left_out", [
-    "files", *(pytest.param(one, marks=pytest.mark.slow)
-               for one in ("staged directories", "parents", "all"))])
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        "files",
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("staged directories", "parents", "all")
+        ),
+    ],
+)
 @pytest.mark.timeout(600)
 def test_P27_a_sync_that_is_left_out_is_found(place: Path, left_out: str) -> None:
     assert outcomes(place, "small", 200, left_out, stop_at=1).faults
@@ -95,16 +133,37 @@ def test_P27_a_sync_that_is_left_out_is_found(place: Path, left_out: str) -> Non
 def test_the_model_keeps_what_was_synced_and_drops_the_rest(tmp_path: Path) -> None:
     """A file's content by its own sync, its name by that of its directory."""
     log = tmp_path / "log"
-    log.write_bytes(b"".join(f"{line}\n".encode() for line in [
-        "mkdir 0 0 0 0 /r/d -\n", "open 1 1 0 0 /r/d/a -\n", "write 1 0 0 3 - -\nabc",
-        "sync 1 0 0 0 - -\n", "write 1 3 0 3 - -\ndef", "open 2 0 0 0 /r/d -\n",
-        "sync 2 0 0 0 - -\n", "rename 0 0 0 0 /r/d /r/e\n",
-        "open 3 0 0 0 /r -\n", "sync 3 0 0 0 - -\n", "unlink 0 0 0 0 /r/e/a -\n"]))
+    log.write_bytes(
+        b"".join(
+            f"{line}\n".encode()
+            for line in [
+                "mkdir 0 0 0 0 /r/d -\n",
+                "open 1 1 0 0 /r/d/a -\n",
+                "write 1 0 0 3 - -\nabc",
+                "sync 1 0 0 0 - -\n",
+                "write 1 3 0 3 - -\ndef",
+                "open 2 0 0 0 /r/d -\n",
+                "sync 2 0 0 0 - -\n",
+                "rename 0 0 0 0 /r/d /r/e\n",
+                "open 3 0 0 0 /r -\n",
+                "sync 3 0 0 0 - -\n",
+                "unlink 0 0 0 0 /r/e/a -\n",
+            ]
+        )
+    )
     seen = Recording(log, "/r")
     assert [seen.after(count, nothing) for count in (7, 8, 10, 11)] == [
-        {}, {}, {"e": {"a": b"abc"}}, {"e": {"a": b"abc"}}]
+        {},
+        {},
+        {"e": {"a": b"abc"}},
+        {"e": {"a": b"abc"}},
+    ]
     assert [seen.after(count, everything) for count in (4, 7, 8, 11)] == [
-        {"d": {"a": b"abc"}}, {"d": {"a": b"abcdef"}}, {"e": {"a": b"abcdef"}}, {"e": {}}]
+        {"d": {"a": b"abc"}},
+        {"d": {"a": b"abcdef"}},
+        {"e": {"a": b"abcdef"}},
+        {"e": {}},
+    ]
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ def rows_of(warehouse: Warehouse) -> dict[str, list[list[Any]]]:
     """The rows of every table, sorted."""
     return {
         name: sorted([*row.values()] for row in warehouse.table(name).to_arrow().to_pylist())
-        for name in warehouse.tables()}
+        for name in warehouse.tables()
+    }
 
 
 def put(
@@ -48,8 +49,10 @@ def put(
     from acid_platform.storage import durability
 
     record = warehouse.metastore.table(table)
-    begun = warehouse.metastore.begin(info=warehouse.info(), locks=[LockRequest(
-        table, LockType.SHARED_READ, Operation.INSERT, partition or None)])
+    begun = warehouse.metastore.begin(
+        info=warehouse.info(),
+        locks=[LockRequest(table, LockType.SHARED_READ, Operation.INSERT, partition or None)],
+    )
     write_id = begun.write_ids[table]
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
     staged = f"{record.location}/_tmp_{begun.id:07d}_{uuid.uuid4().hex[:8]}/{name}"
@@ -57,12 +60,21 @@ def put(
     files.make_directory(staged)
     path = f"{staged}/bucket_00000"
     writer = AcidWriter(partial(files.system.open_output_stream, path), path, columns, "zlib")
-    writer.write(pa.RecordBatch.from_arrays([
-        pa.array([0] * len(ids), pa.int32()), pa.array([write_id] * len(ids)),
-        pa.array([1 << 29] * len(ids), pa.int32()), pa.array([*range(len(ids))]),
-        pa.array([write_id] * len(ids)),
-        pa.array([{"id": one, "v": f"v{one}"} for one in ids], acid_schema(columns).field(5).type),
-    ], schema=acid_schema(columns)))
+    writer.write(
+        pa.RecordBatch.from_arrays(
+            [
+                pa.array([0] * len(ids), pa.int32()),
+                pa.array([write_id] * len(ids)),
+                pa.array([1 << 29] * len(ids), pa.int32()),
+                pa.array([*range(len(ids))]),
+                pa.array([write_id] * len(ids)),
+                pa.array(
+                    [{"id": one, "v": f"v{one}"} for one in ids], acid_schema(columns).field(5).type
+                ),
+            ],
+            schema=acid_schema(columns),
+        )
+    )
     writer.close()
     files.write(f"{staged}/_orc_acid_version", b"2")
     place = f"{record.location}/{partition}/{name}".replace("//", "/")
@@ -71,8 +83,13 @@ def put(
     if abort:
         begun.abort("meant to")
     else:
-        begun.commit([WriteReport.of(table, partition or None, Operation.INSERT, name,
-                                     contents_of(Path(place)))])
+        begun.commit(
+            [
+                WriteReport.of(
+                    table, partition or None, Operation.INSERT, name, contents_of(Path(place))
+                )
+            ]
+        )
 
 
 def clean(warehouse: Warehouse) -> None:
@@ -111,15 +128,21 @@ def spark(warehouse: Warehouse) -> Iterator[Step]:
     rows = [{"id": i, "v": f"v{i}", "m": i % 2} for i in range(6)]
     yield "create t", lambda: warehouse.create_table(t, COLUMNS, partitioned_by=["m int"])
     yield "create u", lambda: warehouse.create_table(u, COLUMNS)
-    yield "create o", lambda: warehouse.create_table("db.o", COLUMNS, properties={
-        "transactional_properties": "insert_only"})
+    yield (
+        "create o",
+        lambda: warehouse.create_table(
+            "db.o", COLUMNS, properties={"transactional_properties": "insert_only"}
+        ),
+    )
     yield "insert into partitions", lambda: table(t).insert(rows)
     yield "insert", lambda: table(u).insert([{"id": 10, "v": "x"}, {"id": 11, "v": "y"}])
     yield "insert-only", lambda: table("db.o").insert([{"id": 1, "v": "plain"}])
     yield "delete", lambda: table(t).delete("id = 1")
     yield "update", lambda: table(t).update({"v": "upper(v)"}, "id > 3")
-    yield "overwrite a partition", lambda: table(t).overwrite(
-        [{"id": 20, "v": "new", "m": 1}], "m=1")
+    yield (
+        "overwrite a partition",
+        lambda: table(t).overwrite([{"id": 20, "v": "new", "m": 1}], "m=1"),
+    )
 
     def both() -> None:
         with warehouse.transaction() as txn:
@@ -140,12 +163,22 @@ def spark(warehouse: Warehouse) -> Iterator[Step]:
     yield "fold", lambda: warehouse.metastore.query("SELECT 1")
     yield "clean", lambda: clean(warehouse)
     yield "clean again", lambda: clean(warehouse)
-    yield "merge", lambda: table(u).merge(
-        [{"id": 12, "v": "m"}, {"id": 13, "v": "n"}], "t.id = s.id",
-        when_matched_update={"v": "s.v"}, when_not_matched_insert="*")
+    yield (
+        "merge",
+        lambda: table(u).merge(
+            [{"id": 12, "v": "m"}, {"id": 13, "v": "n"}],
+            "t.id = s.id",
+            when_matched_update={"v": "s.v"},
+            when_not_matched_insert="*",
+        ),
+    )
     yield "truncate", lambda: table(u).truncate()
-    yield "overwrite by nothing", lambda: table(t).overwrite(
-        warehouse.spark.createDataFrame([], "id int, v string, m int"), "m=1")
+    yield (
+        "overwrite by nothing",
+        lambda: table(t).overwrite(
+            warehouse.spark.createDataFrame([], "id int, v string, m int"), "m=1"
+        ),
+    )
     yield "restart", lambda: restart(warehouse)
     yield "insert after it", lambda: table(u).insert([{"id": 14, "v": "after"}])
     yield "drop", lambda: warehouse.drop_table("db.o")
@@ -160,8 +193,11 @@ def leave_out(what: str) -> None:
 
     def sync_path(path: str | os.PathLike[str]) -> None:
         name = os.fspath(path)
-        kind = "files" if not os.path.isdir(name) else (
-            "staged directories" if "/_tmp_" in name else "parents")
+        kind = (
+            "files"
+            if not os.path.isdir(name)
+            else ("staged directories" if "/_tmp_" in name else "parents")
+        )
         if what not in ("all", kind):
             real(path)
 

@@ -16,8 +16,9 @@ from assets.flights import FLIGHTS, deliver
 
 def main(location: str, weeks: int) -> None:
     warehouse = Warehouse.open(location)
-    warehouse.create_table(FLIGHTS.name, FLIGHTS.columns, FLIGHTS.partitioned_by,
-                           properties=FLIGHTS.properties)
+    warehouse.create_table(
+        FLIGHTS.name, FLIGHTS.columns, FLIGHTS.partitioned_by, properties=FLIGHTS.properties
+    )
     for week in range(weeks):
         with warehouse.transaction() as txn:
             deliver(txn, flights_source.delivery(week))

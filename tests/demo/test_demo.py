@@ -18,13 +18,18 @@ from scripts import demo
 from scripts.demo_report import changes_of, minutes
 from scripts.demo_verify import compare
 
-RIGHT = pd.DataFrame({
-    "id": pd.array([1, 2, 3], "Int32"), "minutes": pd.array([4, None, -6], "Int32"),
-    "name": ["a", None, "c"], "share": [0.1, None, float("inf")],
-    "at": pd.to_datetime(["2013-01-01 10:00", "NaT", "2013-01-02 11:30"]),
-})
-AS_SPARK_GIVES_IT = RIGHT.astype({"id": "int32"}).assign(
-    minutes=[4.0, float("nan"), -6.0]).iloc[::-1]
+RIGHT = pd.DataFrame(
+    {
+        "id": pd.array([1, 2, 3], "Int32"),
+        "minutes": pd.array([4, None, -6], "Int32"),
+        "name": ["a", None, "c"],
+        "share": [0.1, None, float("inf")],
+        "at": pd.to_datetime(["2013-01-01 10:00", "NaT", "2013-01-02 11:30"]),
+    }
+)
+AS_SPARK_GIVES_IT = (
+    RIGHT.astype({"id": "int32"}).assign(minutes=[4.0, float("nan"), -6.0]).iloc[::-1]
+)
 
 
 def test_equal_values_are_equal_whatever_their_pandas_types_and_order() -> None:
@@ -32,18 +37,36 @@ def test_equal_values_are_equal_whatever_their_pandas_types_and_order() -> None:
     assert found.right and (found.rows, found.columns) == (3, 5)
 
 
-@pytest.mark.parametrize(("change", "told"), [
-    (lambda frame: frame.assign(minutes=[4.0, 0.0, -6.0]), "minutes differs in 1 rows"),
-    (lambda frame: frame.assign(minutes=[5.0, float("nan"), -6.0]), "minutes differs in 1 rows"),
-    (lambda frame: frame.assign(name=["a", "", "c"]), "name differs in 1 rows"),
-    (lambda frame: frame.assign(name=["a", float("nan"), float("nan")]), "name differs in 1 rows"),
-    (lambda frame: frame.assign(share=[0.1000001, float("nan"), float("inf")]), "share differs"),
-    (lambda frame: frame.assign(at=frame["at"] + pd.Timedelta("1s")), "at differs in 2 rows"),
-    (lambda frame: frame.iloc[1:], "the table does not have 1 rows, such as 1"),
-    (lambda frame: pd.concat([frame, frame.tail(1).assign(id=9)]), "the table has too much 1 rows"),
-    (lambda frame: pd.concat([frame, frame.tail(1)]), "1 keys are twice in the table, such as 3"),
-    (lambda frame: frame.drop(columns="name"), "columns"),
-])
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda frame: frame.assign(minutes=[4.0, 0.0, -6.0]), "minutes differs in 1 rows"),
+        (
+            lambda frame: frame.assign(minutes=[5.0, float("nan"), -6.0]),
+            "minutes differs in 1 rows",
+        ),
+        (lambda frame: frame.assign(name=["a", "", "c"]), "name differs in 1 rows"),
+        (
+            lambda frame: frame.assign(name=["a", float("nan"), float("nan")]),
+            "name differs in 1 rows",
+        ),
+        (
+            lambda frame: frame.assign(share=[0.1000001, float("nan"), float("inf")]),
+            "share differs",
+        ),
+        (lambda frame: frame.assign(at=frame["at"] + pd.Timedelta("1s")), "at differs in 2 rows"),
+        (lambda frame: frame.iloc[1:], "the table does not have 1 rows, such as 1"),
+        (
+            lambda frame: pd.concat([frame, frame.tail(1).assign(id=9)]),
+            "the table has too much 1 rows",
+        ),
+        (
+            lambda frame: pd.concat([frame, frame.tail(1)]),
+            "1 keys are twice in the table, such as 3",
+        ),
+        (lambda frame: frame.drop(columns="name"), "columns"),
+    ],
+)
 def test_each_kind_of_difference_is_told(
     change: Callable[[pd.DataFrame], pd.DataFrame], told: str
 ) -> None:
@@ -52,12 +75,20 @@ def test_each_kind_of_difference_is_told(
 
 
 def test_the_report_tells_what_deliveries_changed() -> None:
-    told = [change for week in (0, 12, 26)
-            for change in changes_of(f"week {week}", flights_source.delivery(week),
-                                     {"inserted": 6000, "updated": 40, "deleted": 970})]
+    told = [
+        change
+        for week in (0, 12, 26)
+        for change in changes_of(
+            f"week {week}",
+            flights_source.delivery(week),
+            {"inserted": 6000, "updated": 40, "deleted": 970},
+        )
+    ]
     assert [(one.week, one.statements, one.rows) for one in told] == [
-        ("week 12", "DELETE, INSERT", "970 became 957"), ("week 12", "UPDATE", "40 corrected"),
-        ("week 26", "DELETE", "970 erased")]
+        ("week 12", "DELETE, INSERT", "970 became 957"),
+        ("week 12", "UPDATE", "40 corrected"),
+        ("week 26", "DELETE", "970 erased"),
+    ]
     assert "2013-03-20" in told[0].what and "N725MQ" in told[2].what
     assert [minutes(value) for value in (-0.4, 0.4, -1.6, 12.5)] == ["0", "0", "-2", "12"]
 
@@ -66,7 +97,9 @@ def test_the_report_tells_what_deliveries_changed() -> None:
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:Parameter `owners`")
 def test_a_wrong_value_in_one_row_makes_the_demo_fail(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(os, "environ", os.environ.copy())  # the demo sets its own
@@ -81,8 +114,13 @@ def test_a_wrong_value_in_one_row_makes_the_demo_fail(
     try:
         assert demo.main(["--home", str(tmp_path), "--weeks", "1"]) == 1
         with dg.DagsterInstance.get() as instance:
-            again = definitions.defs().resolve_job_def("week_job").execute_in_process(
-                instance=instance, run_config=demo.QUIET, partition_key="2013-01-01")
+            again = (
+                definitions.defs()
+                .resolve_job_def("week_job")
+                .execute_in_process(
+                    instance=instance, run_config=demo.QUIET, partition_key="2013-01-01"
+                )
+            )
         # A week that is loaded again is replaced: its checks would see it doubled.
         [event] = again.get_asset_materialization_events()
         assert event.materialization.metadata["rows deleted"].value == 6099

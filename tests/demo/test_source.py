@@ -44,7 +44,8 @@ def test_changes_hit_flights_that_were_delivered_before(week: int) -> None:
     assert (fixed["arr_delay"] > before.loc[fixed.index, "arr_delay"]).all()
     if one.resent_day:
         there = (before.index.get_level_values("month") == one.resent_day.month) & (
-            before.index.get_level_values("day") == one.resent_day.day)
+            before.index.get_level_values("day") == one.resent_day.day
+        )
         assert 0 < len(one.resent) < there.sum()  # cancelled flights are not sent again
     for tail in one.erased:
         assert (before["tailnum"] == tail).any()
@@ -75,8 +76,17 @@ def test_what_is_expected_after_all_deliveries() -> None:
 def test_predicates_name_months_so_that_others_are_not_read() -> None:
     days = [datetime.date(2013, 1, 31), datetime.date(2013, 2, 1), datetime.date(2013, 2, 2)]
     assert days_predicate(days) == "(month = 1 AND day IN (31)) OR (month = 2 AND day IN (1, 2))"
-    rows = pd.DataFrame({"month": [1], "day": [31], "carrier": ["UA"], "flight": [7],
-                         "origin": ["JFK"], "dep_delay": [5], "arr_delay": [6]})
+    rows = pd.DataFrame(
+        {
+            "month": [1],
+            "day": [31],
+            "carrier": ["UA"],
+            "flight": [7],
+            "origin": ["JFK"],
+            "dep_delay": [5],
+            "arr_delay": [6],
+        }
+    )
     assignments, where = correction(rows)
     assert assignments["arr_delay"].endswith("WHEN '1|31|UA|7|JFK' THEN 6 END")
     assert where.startswith("((month = 1 AND day IN (31))) AND concat_ws(")

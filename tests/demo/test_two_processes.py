@@ -21,8 +21,10 @@ from tests.conftest import temporary_warehouse
 
 WEEKS = 3
 IMPATIENT = {
-    "hive.txn.timeout": "6s", "hive.timedout.txn.reaper.start": "0s",
-    "hive.timedout.txn.reaper.interval": "1s", "hive.compactor.abortedtxn.threshold": "0",
+    "hive.txn.timeout": "6s",
+    "hive.timedout.txn.reaper.start": "0s",
+    "hive.timedout.txn.reaper.interval": "1s",
+    "hive.compactor.abortedtxn.threshold": "0",
 }
 
 
@@ -37,8 +39,10 @@ def _weeks_seen(warehouse: Warehouse) -> Counter[int]:
     rows = warehouse.table(FLIGHTS.name).read(["month", "day"]).groupBy("month", "day").count()
     seen: Counter[int] = Counter()
     for month, day, count in rows.collect():
-        seen[(flights_source.FIRST_DAY.replace(month=month, day=day)
-              - flights_source.FIRST_DAY).days // 7] += count
+        seen[
+            (flights_source.FIRST_DAY.replace(month=month, day=day) - flights_source.FIRST_DAY).days
+            // 7
+        ] += count
     return seen
 
 
@@ -56,7 +60,10 @@ def test_P2_a_reader_sees_committed_batches_only_and_a_killed_writer_leaves_noth
             warehouse.metastore.set(name, value)
         writer = subprocess.Popen(
             [sys.executable, "-m", "tests.demo.ingest", str(tmp_path / "wh"), str(WEEKS)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         assert writer.stdout
         try:
             looks = 0

@@ -29,7 +29,12 @@ from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_SETTINGS = {
-    "acid.layout", "metastore.duckdb", "metastore.log", "metastore.blocks", "hive.acid.key.index"}
+    "acid.layout",
+    "metastore.duckdb",
+    "metastore.log",
+    "metastore.blocks",
+    "hive.acid.key.index",
+}
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
@@ -40,8 +45,20 @@ def test_P9_the_printed_tables_are_those_of_the_code() -> None:
 
 def test_the_documents_build_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir",
-         str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+        [
+            sys.executable,
+            "-m",
+            "mkdocs",
+            "build",
+            "--strict",
+            "--quiet",
+            "--site-dir",
+            str(tmp_path),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     text = (tmp_path / "reference.html").read_text()
     assert "adopt_table" in text and "SnapshotExpired" in text
@@ -51,7 +68,9 @@ def test_the_documents_build_without_a_warning(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_the_example_of_the_readme_runs_and_prints_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
     spark: SparkSession,
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -78,15 +97,22 @@ def test_the_check_of_the_readmes_asset_can_fail_and_then_blocks(
 
     def run(path: str) -> tuple[bool, list[bool]]:
         result = dg.materialize(
-            [names["late_flights"]], raise_on_error=False, resources={
-                "warehouse": WarehouseResource(path=path), "spark": SparkResource()},
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}})
+            [names["late_flights"]],
+            raise_on_error=False,
+            resources={"warehouse": WarehouseResource(path=path), "spark": SparkResource()},
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
         return result.success, [one.passed for one in result.get_asset_check_evaluations()]
 
     with temporary_warehouse(tmp_path / "wh", spark) as warehouse:
         flights = warehouse.create_table("nyc.flights", "month int, carrier string, arr_delay int")
-        late = pa.table({"month": pa.array([1] * 2000, pa.int32()), "carrier": ["UA"] * 2000,
-                         "arr_delay": pa.array([20] * 2000, pa.int32())})
+        late = pa.table(
+            {
+                "month": pa.array([1] * 2000, pa.int32()),
+                "carrier": ["UA"] * 2000,
+                "arr_delay": pa.array([20] * 2000, pa.int32()),
+            }
+        )
         flights.insert(late)
         assert run(warehouse.path) == (True, [True])
         flights.insert(late)  # once more by mistake
@@ -121,7 +147,8 @@ def test_old_runs_are_deleted_as_the_page_says(
     with dg.DagsterInstance.get() as instance:
         for name in ("cleaning_job", "week_job"):
             dg.GraphDefinition(name, node_defs=[nothing]).to_job().execute_in_process(
-                instance=instance)
+                instance=instance
+            )
         exec(compile(example, "production.md", "exec"), {})
         assert instance.get_runs_count() == 2  # none of them is old
         exec(compile(example.replace("days=30", "days=-1"), "production.md", "exec"), {})
@@ -131,7 +158,9 @@ def test_old_runs_are_deleted_as_the_page_says(
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_tutorial_runs_and_prints_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
     spark: SparkSession,
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -141,8 +170,9 @@ def test_the_tutorial_runs_and_prints_what_it_says(
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(block, "tutorial.md", "exec"), names)
     warehouse = names["wh"]
-    assert sorted(warehouse.table("db.people").to_arrow().to_pylist(), key=lambda row: row["id"]) \
-        == [{"id": 2, "name": "BO"}, {"id": 3, "name": "Cy"}]
+    assert sorted(
+        warehouse.table("db.people").to_arrow().to_pylist(), key=lambda row: row["id"]
+    ) == [{"id": 2, "name": "BO"}, {"id": 3, "name": "Cy"}]
     assert fsck.examine(warehouse.metastore).healthy
     warehouse.metastore.stop()
     now, before = capsys.readouterr().out.splitlines()[:2]

@@ -33,8 +33,11 @@ def insert(wh: Warehouse) -> Any:
     table = wh.create_table("db.t", "id int, v string", partitioned_by=["p int"])
     table.insert([{"id": 1, "v": "a", "p": 1}, {"id": 2, "v": "b", "p": 2}])
     table.insert(pa.table({"id": [3, 4], "v": ["c", "d"], "p": [1, 2]}))
-    table.insert(wh.spark.range(5, 7).select(
-        F.col("id").cast("int"), F.lit("e").alias("v"), F.lit(1).alias("p")))
+    table.insert(
+        wh.spark.range(5, 7).select(
+            F.col("id").cast("int"), F.lit("e").alias("v"), F.lit(1).alias("p")
+        )
+    )
     return rows(wh)
 
 
@@ -57,8 +60,11 @@ def delete(wh: Warehouse) -> Any:
 
 def merge(wh: Warehouse) -> Any:
     counts = wh.table("db.t").merge(
-        [{"id": 1, "v": "new", "p": 1}, {"id": 9, "v": "nine", "p": 2}], "t.id = s.id",
-        when_matched_update={"v": "s.v"}, when_not_matched_insert="*")
+        [{"id": 1, "v": "new", "p": 1}, {"id": 9, "v": "nine", "p": 2}],
+        "t.id = s.id",
+        when_matched_update={"v": "s.v"},
+        when_not_matched_insert="*",
+    )
     return [counts.updated, counts.inserted, rows(wh, where="id IN (1, 9)")]
 
 
@@ -77,9 +83,12 @@ def transaction(wh: Warehouse) -> Any:
 
 
 def sql(wh: Warehouse) -> Any:
-    return [list(row) for row in wh.sql(
-        "SELECT t.p, count(*) FROM db.t t JOIN db.o o ON t.p <= o.id GROUP BY t.p ORDER BY 1"
-    ).collect()]
+    return [
+        list(row)
+        for row in wh.sql(
+            "SELECT t.p, count(*) FROM db.t t JOIN db.o o ON t.p <= o.id GROUP BY t.p ORDER BY 1"
+        ).collect()
+    ]
 
 
 def compact(wh: Warehouse) -> Any:
@@ -105,8 +114,10 @@ def expiry(wh: Warehouse) -> Any:
 def errors(wh: Warehouse) -> Any:
     told = []
     table = wh.table("db.t")
-    for wrong, kind in ((lambda: table.read(where="nothing = 1").count(), UnknownColumn),
-                        (lambda: table.insert([{"id": 1 << 40, "p": 1}]), WrongType)):
+    for wrong, kind in (
+        (lambda: table.read(where="nothing = 1").count(), UnknownColumn),
+        (lambda: table.insert([{"id": 1 << 40, "p": 1}]), WrongType),
+    ):
         try:
             wrong()
         except kind as error:
@@ -119,8 +130,9 @@ def abort(wh: Warehouse) -> Any:
     try:
         with wh.transaction() as txn:
             wh.abort_transactions([txn.id])
-            txn.table("db.t").insert(wh.spark.range(1).selectExpr(
-                "cast(id AS int) AS id", "'x' AS v", "1 AS p"))
+            txn.table("db.t").insert(
+                wh.spark.range(1).selectExpr("cast(id AS int) AS id", "'x' AS v", "1 AS p")
+            )
     except TxnAborted as error:
         return type(error).__name__
     return "committed"
@@ -134,8 +146,12 @@ def materialization(wh: Warehouse) -> Any:
         return spark.spark_session.range(3).selectExpr("cast(id AS int) AS id", "'x' AS v")
 
     with dg.DagsterInstance.ephemeral() as instance:
-        result = dg.materialize([build], instance=instance, run_config=QUIET, resources={
-            "warehouse": WarehouseResource(path=wh.path), "spark": SparkResource()})
+        result = dg.materialize(
+            [build],
+            instance=instance,
+            run_config=QUIET,
+            resources={"warehouse": WarehouseResource(path=wh.path), "spark": SparkResource()},
+        )
         [check] = result.get_asset_check_evaluations()
     return [result.success, check.passed, rows(wh, TABLE.name)]
 
@@ -145,16 +161,39 @@ def compaction_job(wh: Warehouse) -> Any:
     wh.metastore.request_compaction(TABLE.name, None, "major")
     config = {**QUIET, "ops": {"queued": {"config": {"table": TABLE.name}}}}
     with dg.DagsterInstance.ephemeral() as instance:
-        result = definitions.defs().resolve_job_def("compaction_job").execute_in_process(
-            run_config=config, instance=instance, resources={
-                "warehouse": WarehouseResource(path=wh.path), "spark": SparkResource(),
-                "in_memory": dg.mem_io_manager})
+        result = (
+            definitions.defs()
+            .resolve_job_def("compaction_job")
+            .execute_in_process(
+                run_config=config,
+                instance=instance,
+                resources={
+                    "warehouse": WarehouseResource(path=wh.path),
+                    "spark": SparkResource(),
+                    "in_memory": dg.mem_io_manager,
+                },
+            )
+        )
     return [result.success, rows(wh, TABLE.name)]
 
 
 STEPS: tuple[Callable[[Warehouse], Any], ...] = (
-    insert, read, row_id, update, delete, merge, overwrite, transaction, sql, compact, expiry,
-    errors, abort, materialization, compaction_job)
+    insert,
+    read,
+    row_id,
+    update,
+    delete,
+    merge,
+    overwrite,
+    transaction,
+    sql,
+    compact,
+    expiry,
+    errors,
+    abort,
+    materialization,
+    compaction_job,
+)
 
 
 def main() -> None:

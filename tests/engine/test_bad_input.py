@@ -35,9 +35,7 @@ ROWS = [(1, "a", 1), (2, "b", 2)]
 
 
 @pytest.fixture(scope="module")
-def warehouse(
-    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> Iterator[Warehouse]:
+def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path_factory.mktemp("bad") / "wh", spark) as opened:
         made = opened.create_table("db.t", "id int, v string", partitioned_by=["month int"])
         made.insert([{"id": one, "v": v, "month": month} for one, v, month in ROWS])
@@ -53,41 +51,82 @@ def row(**values: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("call", "error", "message"), [
-    (lambda t: t.insert(row(colour="red")), UnknownColumn, "colour.*columns are id"),
-    (lambda t: t.insert(one for one in row()), WrongType, "a generator is none of them"),
-    (lambda t: t.insert([1, "b"]), WrongType, "a list of int and str is none of them"),
-    (lambda t: t.insert(row()[0]), WrongType, "a dict is none of them"),
-    (lambda t: t.insert("text"), WrongType, "a str is none of them"),
-    (lambda t: t.insert(row(ID=2)), UnknownColumn, "column id twice: each can be stored once"),
-    (lambda t: t.insert(pd.DataFrame([[1, 2]], columns=["id", "id"])), UnknownColumn,
-     "id twice: each can be stored once"),
-    (lambda t: t.insert(row(id="one")), WrongType, "'id' of db.t is int.*'one'.*convert it"),
-    (lambda t: t.insert(row(id=1.5)), WrongType, "'id' of db.t is int: 1.5 .*convert it"),
-    (lambda t: t.insert(row(id=2**31)), WrongType, "'id' of db.t.*2147483648.*convert it"),
-    (lambda t: t.insert(pd.DataFrame(row(id=1.5))), WrongType, "'id' of db.t.* 1.5.*convert it"),
-    (lambda t: t.insert(row(v=datetime.date(2013, 1, 1), id={"a": 1})), WrongType,
-     "'id' of db.t.*dict.*convert it"),
-    (lambda t: t.overwrite(row(colour="red")), UnknownColumn, "'colour'; its columns are id"),
-    (lambda t: t.overwrite(row(), partition="day=1"), NoSuchPartition, "db.t; its form is month="),
-    (lambda t: t.update({"month": "3"}, "id = 1"), PartitionColumnUpdate,
-     "'month' is a partition column of db.t.*delete the row and insert it again"),
-    (lambda t: t.update({"colour": "'red'"}), UnknownColumn, "'colour'; its columns are id, v$"),
-    (lambda t: t.update({"id": "'one'"}), WrongType, "'id' of db.t = 'one'.*cast it"),
-    (lambda t: t.update({"id": "id + 1.5"}), WrongType, "'id' of db.t = id . 1.5.*cast it"),
-    (lambda t: t.update({"id": "id + 2147483647"}), WrongType,
-     r"OVERFLOW\] overflow; cast it to a type that holds it"),
-    (lambda t: t.update({"v": "nosuch(v)"}), InvalidExpression,
-     "no function 'nosuch'; SHOW FUNCTIONS"),
-    (lambda t: t.update({"v": "'x'"}, "colour = 1"), UnknownColumn,
-     "'colour'; its columns are id, v, month"),
-    (lambda t: t.delete("colour = 1"), UnknownColumn, "'colour'; its columns are id, v, month"),
-    (lambda t: t.delete("id ="), InvalidExpression,
-     "'id =' is not a SQL condition: it can't be read from '=' on"),
-    (lambda t: t.read(columns=["colour"]), UnknownColumn, "'colour'; its columns are id"),
-    (lambda t: t.read(where="colour = 1"), UnknownColumn, "'colour'; its columns are id, v, month"),
-    (lambda t: t.drop_partition("day=1"), NoSuchPartition, "'day=1'.*its form is month="),
-], ids=lambda one: one.__name__ if isinstance(one, type) else None)
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda t: t.insert(row(colour="red")), UnknownColumn, "colour.*columns are id"),
+        (lambda t: t.insert(one for one in row()), WrongType, "a generator is none of them"),
+        (lambda t: t.insert([1, "b"]), WrongType, "a list of int and str is none of them"),
+        (lambda t: t.insert(row()[0]), WrongType, "a dict is none of them"),
+        (lambda t: t.insert("text"), WrongType, "a str is none of them"),
+        (lambda t: t.insert(row(ID=2)), UnknownColumn, "column id twice: each can be stored once"),
+        (
+            lambda t: t.insert(pd.DataFrame([[1, 2]], columns=["id", "id"])),
+            UnknownColumn,
+            "id twice: each can be stored once",
+        ),
+        (lambda t: t.insert(row(id="one")), WrongType, "'id' of db.t is int.*'one'.*convert it"),
+        (lambda t: t.insert(row(id=1.5)), WrongType, "'id' of db.t is int: 1.5 .*convert it"),
+        (lambda t: t.insert(row(id=2**31)), WrongType, "'id' of db.t.*2147483648.*convert it"),
+        (
+            lambda t: t.insert(pd.DataFrame(row(id=1.5))),
+            WrongType,
+            "'id' of db.t.* 1.5.*convert it",
+        ),
+        (
+            lambda t: t.insert(row(v=datetime.date(2013, 1, 1), id={"a": 1})),
+            WrongType,
+            "'id' of db.t.*dict.*convert it",
+        ),
+        (lambda t: t.overwrite(row(colour="red")), UnknownColumn, "'colour'; its columns are id"),
+        (
+            lambda t: t.overwrite(row(), partition="day=1"),
+            NoSuchPartition,
+            "db.t; its form is month=",
+        ),
+        (
+            lambda t: t.update({"month": "3"}, "id = 1"),
+            PartitionColumnUpdate,
+            "'month' is a partition column of db.t.*delete the row and insert it again",
+        ),
+        (
+            lambda t: t.update({"colour": "'red'"}),
+            UnknownColumn,
+            "'colour'; its columns are id, v$",
+        ),
+        (lambda t: t.update({"id": "'one'"}), WrongType, "'id' of db.t = 'one'.*cast it"),
+        (lambda t: t.update({"id": "id + 1.5"}), WrongType, "'id' of db.t = id . 1.5.*cast it"),
+        (
+            lambda t: t.update({"id": "id + 2147483647"}),
+            WrongType,
+            r"OVERFLOW\] overflow; cast it to a type that holds it",
+        ),
+        (
+            lambda t: t.update({"v": "nosuch(v)"}),
+            InvalidExpression,
+            "no function 'nosuch'; SHOW FUNCTIONS",
+        ),
+        (
+            lambda t: t.update({"v": "'x'"}, "colour = 1"),
+            UnknownColumn,
+            "'colour'; its columns are id, v, month",
+        ),
+        (lambda t: t.delete("colour = 1"), UnknownColumn, "'colour'; its columns are id, v, month"),
+        (
+            lambda t: t.delete("id ="),
+            InvalidExpression,
+            "'id =' is not a SQL condition: it can't be read from '=' on",
+        ),
+        (lambda t: t.read(columns=["colour"]), UnknownColumn, "'colour'; its columns are id"),
+        (
+            lambda t: t.read(where="colour = 1"),
+            UnknownColumn,
+            "'colour'; its columns are id, v, month",
+        ),
+        (lambda t: t.drop_partition("day=1"), NoSuchPartition, "'day=1'.*its form is month="),
+    ],
+    ids=lambda one: one.__name__ if isinstance(one, type) else None,
+)
 def test_a_refused_call_has_its_own_error_and_changes_nothing(
     warehouse: Warehouse, call: Callable[[Table], object], error: type[AcidError], message: str
 ) -> None:
@@ -104,20 +143,43 @@ def test_a_refused_call_has_its_own_error_and_changes_nothing(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("call", "error", "message"), [
-    (lambda wh: wh.table("db.nope"), NoSuchTable, r"db.nope; create it, or see tables\(\)"),
-    (lambda wh: wh.sql("SELECT * FROM db.nope"), NoSuchTable, "db.nope; SHOW DATABASES"),
-    (lambda wh: wh.drop_table("db.nope"), NoSuchTable, r"db.nope; create it, or see tables\(\)"),
-    (lambda wh: wh.create_table("db.t", "id int"), TableExists, "db.t exists; use if_not_exists"),
-    (lambda wh: wh.create_table("db.u", "id number"), InvalidDefinition,
-     "unknown type 'number'; write e.g."),
-    (lambda wh: wh.create_table("db.u", "id int, ID string"), InvalidDefinition,
-     "'id' is named twice; write e.g."),
-    (lambda wh: wh.create_table("db.u", "id int", ["_day int"]), InvalidDefinition,
-     "db.u: _day int can't be a partition column.*another name or type"),
-    (lambda wh: wh.create_table("db.u", "row__id int"), InvalidDefinition,
-     "db.u: column 'row__id'.*reserved: take another"),
-])
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda wh: wh.table("db.nope"), NoSuchTable, r"db.nope; create it, or see tables\(\)"),
+        (lambda wh: wh.sql("SELECT * FROM db.nope"), NoSuchTable, "db.nope; SHOW DATABASES"),
+        (
+            lambda wh: wh.drop_table("db.nope"),
+            NoSuchTable,
+            r"db.nope; create it, or see tables\(\)",
+        ),
+        (
+            lambda wh: wh.create_table("db.t", "id int"),
+            TableExists,
+            "db.t exists; use if_not_exists",
+        ),
+        (
+            lambda wh: wh.create_table("db.u", "id number"),
+            InvalidDefinition,
+            "unknown type 'number'; write e.g.",
+        ),
+        (
+            lambda wh: wh.create_table("db.u", "id int, ID string"),
+            InvalidDefinition,
+            "'id' is named twice; write e.g.",
+        ),
+        (
+            lambda wh: wh.create_table("db.u", "id int", ["_day int"]),
+            InvalidDefinition,
+            "db.u: _day int can't be a partition column.*another name or type",
+        ),
+        (
+            lambda wh: wh.create_table("db.u", "row__id int"),
+            InvalidDefinition,
+            "db.u: column 'row__id'.*reserved: take another",
+        ),
+    ],
+)
 def test_what_the_warehouse_refuses_leaves_no_table_and_no_transaction(
     warehouse: Warehouse, call: Callable[[Warehouse], object], error: type[AcidError], message: str
 ) -> None:
@@ -163,8 +225,14 @@ with Warehouse.open({str(tmp_path / "wh")!r}) as wh:
     wh.metastore.stop()
 """
     env = {"PATH": "", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True,
-                          timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     first, *rest = done.stdout.splitlines()
     assert first.startswith("JavaMissing: no Java was found, and Spark needs Java 17"), done.stderr
     assert "install" in first

@@ -70,8 +70,11 @@ def table(warehouse: Warehouse) -> Table:
 
 @pytest.fixture(scope="module")
 def plain(warehouse: Warehouse) -> Table:
-    made = warehouse.create_table("db.p", "id int, v string", properties={
-        "transactional": "true", "transactional_properties": "insert_only"})
+    made = warehouse.create_table(
+        "db.p",
+        "id int, v string",
+        properties={"transactional": "true", "transactional_properties": "insert_only"},
+    )
     made.insert([{"id": 1, "v": "a"}])
     made.insert([{"id": 2, "v": "b"}])
     return made
@@ -101,22 +104,41 @@ def refused(warehouse: Warehouse, table: Table, kind: str, *named: str) -> None:
     assert row["state"] == "failed" and named[0] in row["errormessage"]
 
 
-@pytest.mark.parametrize(("kind", "prefix", "change", "named"), [
-    ("major", "base", lambda t: t.slice(1), ["rows: expected 5, got 4", "row ids"]),
-    ("major", "base", doubled, ["rows: expected 5, got 6", "row ids"]),
-    ("major", "base", lambda t: with_column(t, "rowId", raised), ["row ids"]),
-    ("major", "base", lambda t: with_column(t, "bucket", raised), ["row ids"]),
-    ("major", "base", lambda t: with_value(t, "else"), ["checksum of column v"]),
-    ("major", "base", lambda t: with_value(t, None), ["null count of column v"]),
-    ("major", "base", lambda t: t.take(list(range(t.num_rows))[::-1]), ["files out of order"]),
-    ("minor", "delete_delta", lambda t: t.slice(1), ["delete events: expected 2, got 1"]),
-    ("minor", "delete_delta", lambda t: with_column(t, "rowId", raised), ["delete event ids"]),
-    ("minor", "delta", lambda t: t.slice(1), ["rows"]),
-], ids=["row lost", "row twice", "row id", "bucket", "value", "null", "order",
-        "delete lost", "delete of another", "row lost by minor"])
+@pytest.mark.parametrize(
+    ("kind", "prefix", "change", "named"),
+    [
+        ("major", "base", lambda t: t.slice(1), ["rows: expected 5, got 4", "row ids"]),
+        ("major", "base", doubled, ["rows: expected 5, got 6", "row ids"]),
+        ("major", "base", lambda t: with_column(t, "rowId", raised), ["row ids"]),
+        ("major", "base", lambda t: with_column(t, "bucket", raised), ["row ids"]),
+        ("major", "base", lambda t: with_value(t, "else"), ["checksum of column v"]),
+        ("major", "base", lambda t: with_value(t, None), ["null count of column v"]),
+        ("major", "base", lambda t: t.take(list(range(t.num_rows))[::-1]), ["files out of order"]),
+        ("minor", "delete_delta", lambda t: t.slice(1), ["delete events: expected 2, got 1"]),
+        ("minor", "delete_delta", lambda t: with_column(t, "rowId", raised), ["delete event ids"]),
+        ("minor", "delta", lambda t: t.slice(1), ["rows"]),
+    ],
+    ids=[
+        "row lost",
+        "row twice",
+        "row id",
+        "bucket",
+        "value",
+        "null",
+        "order",
+        "delete lost",
+        "delete of another",
+        "row lost by minor",
+    ],
+)
 def test_C32_what_a_merge_changed_is_named_and_not_published(
-    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch, kind: str, prefix: str,
-    change: Change, named: Sequence[str],
+    warehouse: Warehouse,
+    table: Table,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    prefix: str,
+    change: Change,
+    named: Sequence[str],
 ) -> None:
     def wrong(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:
         read = []
@@ -130,10 +152,15 @@ def test_C32_what_a_merge_changed_is_named_and_not_published(
     refused(warehouse, table, kind, *named)
 
 
-@pytest.mark.parametrize(("change", "named"), [
-    (lambda t: t.slice(1), "rows: expected 2"), (doubled, "rows: expected 2"),
-    (lambda t: with_column(t, "id", raised), "checksum of column id"),
-], ids=["row lost", "row twice", "value"])
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda t: t.slice(1), "rows: expected 2"),
+        (doubled, "rows: expected 2"),
+        (lambda t: with_column(t, "id", raised), "checksum of column id"),
+    ],
+    ids=["row lost", "row twice", "value"],
+)
 def test_C32_insert_only_tables_are_validated_too(
     warehouse: Warehouse, plain: Table, monkeypatch: pytest.MonkeyPatch, change: Change, named: str
 ) -> None:
@@ -167,8 +194,12 @@ def test_C32_nanoseconds_of_insert_only_tables_are_not_cut(
         path.parent.mkdir()
         orc.write_table(pa.table({"t": pa.array([nanoseconds], pa.timestamp("ns"))}), str(path))
     made = warehouse.adopt_table(
-        "db.n", tmp_path, "t timestamp", snapshot=f"db.n:2:{NONE_OPEN}::", properties={
-            "transactional": "true", "transactional_properties": "insert_only"})
+        "db.n",
+        tmp_path,
+        "t timestamp",
+        snapshot=f"db.n:2:{NONE_OPEN}::",
+        properties={"transactional": "true", "transactional_properties": "insert_only"},
+    )
     before = picture(made)
     warehouse.metastore.request_compaction(made.name, None, "major")
     outcome = work_once(warehouse)

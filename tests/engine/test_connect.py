@@ -38,8 +38,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     root = tmp_path_factory.mktemp("connect")
     with connect_server(root / "server.log") as remote:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.engine.over_connect", str(root / "wh")], cwd=ROOT,
-            env={**os.environ, "ACID_SPARK_REMOTE": remote}, capture_output=True, text=True)
+            [sys.executable, "-m", "tests.engine.over_connect", str(root / "wh")],
+            cwd=ROOT,
+            env={**os.environ, "ACID_SPARK_REMOTE": remote},
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         yield json.loads(done.stdout.splitlines()[-1])
 

@@ -45,15 +45,18 @@ pytestmark = pytest.mark.spark
 
 NO_DAMAGE = {"a column of another type", "the six columns in another order"}
 """Spark's reader turns numbers into text, and takes columns by their names."""
-CHANGED = list(KINDS)[:list(KINDS).index("a directory name that is none")]
+CHANGED = list(KINDS)[: list(KINDS).index("a directory name that is none")]
 """A data file has other bytes."""
 PLANTED = [kind for kind in KINDS if kind not in CHANGED]
 """Files lie there that a directory did not have."""
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    return {str(one.relative_to(root)): one.read_bytes() for one in root.rglob("*")
-            if one.is_file() and not one.name.startswith(".")}
+    return {
+        str(one.relative_to(root)): one.read_bytes()
+        for one in root.rglob("*")
+        if one.is_file() and not one.name.startswith(".")
+    }
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,9 @@ class Subject:
 
     def nothing_is_left(self) -> None:
         self.warehouse.release()
-        assert [one for one in self.warehouse.metastore.transactions()
-                if one["state"] == "OPEN"] == []
+        assert [
+            one for one in self.warehouse.metastore.transactions() if one["state"] == "OPEN"
+        ] == []
         assert self.warehouse.metastore.locks() == []
 
 
@@ -114,23 +118,26 @@ def test_P26_a_statement_over_changed_files_names_them_and_changes_nothing(
     damage, error, named = KINDS[kind]
     recorded = contents(subject.root)
     damage(AcidTable(subject.root))
-    (path,) = (path for path, content in contents(subject.root).items()
-               if content != recorded.get(path))
+    (path,) = (
+        path for path, content in contents(subject.root).items() if content != recorded.get(path)
+    )
     write_id, size = {D1: 1, D2: 2}[path], (subject.root / path).stat().st_size
     if size == len(recorded[path]):
         refused(subject, error, named)
     else:
-        refused(subject, CorruptFile, f"db.t: {subject.root}/{path} has {size} bytes, and write id"
-                                      f" {write_id} committed with {len(recorded[path])};")
+        refused(
+            subject,
+            CorruptFile,
+            f"db.t: {subject.root}/{path} has {size} bytes, and write id"
+            f" {write_id} committed with {len(recorded[path])};",
+        )
     subject.restore()
     assert subject.table.delete("v = 'no such value'") == 0
     assert sorted(subject.table.to_arrow()["v"].to_pylist()) == GOOD
 
 
 @pytest.mark.parametrize("kind", PLANTED)
-def test_P26_a_statement_sees_nothing_of_what_no_commit_named(
-    subject: Subject, kind: str
-) -> None:
+def test_P26_a_statement_sees_nothing_of_what_no_commit_named(subject: Subject, kind: str) -> None:
     KINDS[kind][0](AcidTable(subject.root))
     before = contents(subject.root)
     assert before != contents(subject.kept)
@@ -174,7 +181,8 @@ def full_disk(subject: Subject) -> Iterator[None]:
 def failing(what: str) -> Callable[[Subject], AbstractContextManager[object]]:
     """That method of `Files` meets a full disk."""
     return lambda _: mock.patch.object(
-        Files, what, side_effect=OSError(28, "No space left on device"))
+        Files, what, side_effect=OSError(28, "No space left on device")
+    )
 
 
 @contextmanager
@@ -213,13 +221,20 @@ def aborted(subject: Subject) -> Iterator[None]:
 
 
 LONG = "sha2(CAST(id AS string), 512)"
-HALF_WAY: dict[str, tuple[
-        Callable[[Subject], AbstractContextManager[object]], type[AcidError], str]] = {
+HALF_WAY: dict[
+    str, tuple[Callable[[Subject], AbstractContextManager[object]], type[AcidError], str]
+] = {
     "the disk is full while Spark writes": (full_disk, PublicationFailed, "File too large"),
     "the disk is full while files are finished": (
-        full_while_nesting, PublicationFailed, "No space left"),
+        full_while_nesting,
+        PublicationFailed,
+        "No space left",
+    ),
     "the disk is full while a marker is written": (
-        failing("write"), PublicationFailed, "No space left"),
+        failing("write"),
+        PublicationFailed,
+        "No space left",
+    ),
     "the directory of the statement is there": (taken, PublicationFailed, "exists already"),
     "the transaction is aborted while Spark writes": (aborted, TxnAborted, "abort"),
 }
@@ -243,21 +258,25 @@ def test_a_statement_that_fails_half_way_leaves_nothing(subject: Subject, kind: 
     assert subject.table.count() == len(GOOD) + 5000
 
 
-def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(
-    subject: Subject
-) -> None:
+def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(subject: Subject) -> None:
     before = contents(subject.root)
-    with failing("write")(subject), pytest.raises(
-            CompactionFailed, match=r"compaction \d+ of db\.t failed: .*No space left"):
+    with (
+        failing("write")(subject),
+        pytest.raises(CompactionFailed, match=r"compaction \d+ of db\.t failed: .*No space left"),
+    ):
         subject.table.compact("major")
     assert contents(subject.root) == before
     subject.nothing_is_left()
-    (failed,) = [row for row in subject.warehouse.metastore.compactions()
-                 if row["state"] == "failed"]
+    (failed,) = [
+        row for row in subject.warehouse.metastore.compactions() if row["state"] == "failed"
+    ]
     assert "No space left" in failed["errormessage"]
-    with mock.patch.object(compact, "make_outputs", full_outputs), pytest.raises(
+    with (
+        mock.patch.object(compact, "make_outputs", full_outputs),
+        pytest.raises(
             CompactionFailed, match=r"/t can't be written: .*No space left.*inputs were kept"
-            ) as raised:
+        ) as raised,
+    ):
         subject.table.compact("major")
     assert "Traceback" not in str(raised.value)
     assert contents(subject.root) == before

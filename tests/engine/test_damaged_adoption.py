@@ -85,7 +85,8 @@ def test_P26_damage_in_a_partition_is_refused(warehouse: Warehouse, tmp_path: Pa
     assert warehouse.tables() == []
     copy.unlink()
     adopted = warehouse.adopt_table(
-        "db.p", table.root, partitioned_by=["p int"], snapshot=EVERYTHING)
+        "db.p", table.root, partitioned_by=["p int"], snapshot=EVERYTHING
+    )
     assert sorted(adopted.to_arrow()["v"].to_pylist()) == ["a", "b"]
 
 
@@ -101,16 +102,23 @@ def test_P26_what_the_snapshot_does_not_see_is_not_looked_at(
     assert sorted(adopted.to_arrow()["v"].to_pylist()) == GOOD
 
 
-@pytest.mark.parametrize(("path", "error", "named"), [
-    ("D3/bucket_00000", UnsupportedLayout, "no delete_delta"),
-    ("delta_y/000000_0", MalformedName, "delta_y"),
-])
+@pytest.mark.parametrize(
+    ("path", "error", "named"),
+    [
+        ("D3/bucket_00000", UnsupportedLayout, "no delete_delta"),
+        ("delta_y/000000_0", MalformedName, "delta_y"),
+    ],
+)
 def test_P26_insert_only_tables_with_what_they_cannot_have_are_refused(
     warehouse: Warehouse, tmp_path: Path, path: str, error: type[AcidError], named: str
 ) -> None:
     table = AcidTable(tmp_path / "t", insert_only=True).raw("d1/000000_0", ["A"])
     table.raw(path, ["B"])
     with pytest.raises(error, match=named):
-        warehouse.adopt_table("db.t", table.root, snapshot=EVERYTHING, properties={
-            "transactional_properties": "insert_only"})
+        warehouse.adopt_table(
+            "db.t",
+            table.root,
+            snapshot=EVERYTHING,
+            properties={"transactional_properties": "insert_only"},
+        )
     assert warehouse.tables() == []

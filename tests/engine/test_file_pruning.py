@@ -21,14 +21,17 @@ from acid_platform.storage.recorded import recorded_file
 from tests.acid_files import AcidTable, P
 
 COLUMNS = "i int, d decimal(10,2), s string, t date"
-ROWS = st.fixed_dictionaries({
-    "i": st.none() | st.integers(-4, 4),
-    "d": st.none() | st.integers(-4, 4).map(lambda one: Decimal(one) / 2),
-    "s": st.none() | st.sampled_from(["", "a", "ab", "b", "é"]),
-    "t": st.none() | st.integers(0, 4).map(lambda one: datetime.date(1969, 12, 30 + one % 2)),
-})
+ROWS = st.fixed_dictionaries(
+    {
+        "i": st.none() | st.integers(-4, 4),
+        "d": st.none() | st.integers(-4, 4).map(lambda one: Decimal(one) / 2),
+        "s": st.none() | st.sampled_from(["", "a", "ab", "b", "é"]),
+        "t": st.none() | st.integers(0, 4).map(lambda one: datetime.date(1969, 12, 30 + one % 2)),
+    }
+)
 LITERALS = {
-    "i": st.integers(-5, 5).map(str), "d": st.sampled_from(["-2.5", "-1", "0", "0.5", "2.00"]),
+    "i": st.integers(-5, 5).map(str),
+    "d": st.sampled_from(["-2.5", "-1", "0", "0.5", "2.00"]),
     "s": st.sampled_from(["''", "'a'", "'ab'", "'b'", "'c'", "'é'"]),
     "t": st.sampled_from(["DATE '1969-12-30'", "DATE '1969-12-31'", "DATE '1970-01-01'"]),
 }
@@ -52,22 +55,30 @@ def comparisons(draw: st.DrawFn) -> str:
 
 
 OPERATORS = st.sampled_from(["=", "<", "<=", ">", ">=", "<>"])
-PREDICATES = st.recursive(comparisons(), lambda inner: st.one_of(
-    st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(
-        lambda parts: f"({parts[0]}) {parts[1]} ({parts[2]})"),
-    inner.map(lambda one: f"NOT ({one})")), max_leaves=3)
+PREDICATES = st.recursive(
+    comparisons(),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(
+            lambda parts: f"({parts[0]}) {parts[1]} ({parts[2]})"
+        ),
+        inner.map(lambda one: f"NOT ({one})"),
+    ),
+    max_leaves=3,
+)
 
 
-@settings(max_examples=150, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(rows=st.lists(ROWS, min_size=1, max_size=4), where=PREDICATES)
 def test_P26_a_pruned_file_has_no_row_for_the_predicate(
     tmp_path: Path, rows: list[dict[str, Any]], where: str
 ) -> None:
     table = AcidTable(tmp_path, COLUMNS)
-    table.inserts("d1", [
-        (1, P, number, one["i"], one["d"], one["s"], one["t"])
-        for number, one in enumerate(rows)])
+    table.inserts(
+        "d1",
+        [(1, P, number, one["i"], one["d"], one["s"], one["t"]) for number, one in enumerate(rows)],
+    )
     files, path = Files.of(str(table.file("d1")))
     entry = recorded_file(files, path, "bucket_00000")
     source = Source(path, SourceKind.ACID, entry.size, "d", 1, 1, ranges=entry.ranges)
@@ -91,17 +102,45 @@ RANGES = {
 }
 
 
-@pytest.mark.parametrize(("where", "kept"), [
-    ("i = 4", True), ("i = 2", False), ("i > 5", False), ("i >= 5", True), ("i < 3", False),
-    ("i <= 3", True), ("4 < i", True), ("5 < i", False), ("i = -4", False), ("i IN (1, 2)", False),
-    ("i IN (1, NULL, 4)", True), ("i BETWEEN 6 AND 9", False), ("i BETWEEN 1 AND 3", True),
-    ("i IS NULL", False), ("i IS NOT NULL", True), ("n IS NOT NULL", False), ("n = 1", False),
-    ("n IS NULL", True), ("i = 2 OR i = 4", True), ("i = 2 OR i = 1", False),
-    ("i = 4 AND i = 2", False), ("s = 'a'", False), ("s > 'zz'", True), ("s < 'b'", False),
-    # What is not certain prunes nothing.
-    ("NOT (i = 4)", True), ("i = '2'", True), ("i = 2e0", True), ("i + 1 = 0", True),
-    ("abs(i) = 1", True), ("x = 1", True), ("st.i = 2", True), ("i = j", True), ("s = 5", True),
-])
+@pytest.mark.parametrize(
+    ("where", "kept"),
+    [
+        ("i = 4", True),
+        ("i = 2", False),
+        ("i > 5", False),
+        ("i >= 5", True),
+        ("i < 3", False),
+        ("i <= 3", True),
+        ("4 < i", True),
+        ("5 < i", False),
+        ("i = -4", False),
+        ("i IN (1, 2)", False),
+        ("i IN (1, NULL, 4)", True),
+        ("i BETWEEN 6 AND 9", False),
+        ("i BETWEEN 1 AND 3", True),
+        ("i IS NULL", False),
+        ("i IS NOT NULL", True),
+        ("n IS NOT NULL", False),
+        ("n = 1", False),
+        ("n IS NULL", True),
+        ("i = 2 OR i = 4", True),
+        ("i = 2 OR i = 1", False),
+        ("i = 4 AND i = 2", False),
+        ("s = 'a'", False),
+        ("s > 'zz'", True),
+        ("s < 'b'", False),
+        # What is not certain prunes nothing.
+        ("NOT (i = 4)", True),
+        ("i = '2'", True),
+        ("i = 2e0", True),
+        ("i + 1 = 0", True),
+        ("abs(i) = 1", True),
+        ("x = 1", True),
+        ("st.i = 2", True),
+        ("i = j", True),
+        ("s = 5", True),
+    ],
+)
 def test_P26_what_prunes_and_what_does_not(where: str, kept: bool) -> None:
     source = Source("p", SourceKind.ACID, 1, "d", 1, 1, ranges=RANGES)
     columns = parse_columns("i int, n int, s string, st struct<i:int>, j int, x int")

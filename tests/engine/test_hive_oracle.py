@@ -36,8 +36,18 @@ pytestmark = pytest.mark.spark
 
 Rows = dict[int, tuple[str | None, int]]
 """id → v, p: what the table holds."""
-STEPS = ("insert", "update", "delete", "merge", "several", "abort", "overwrite", "minor", "major",
-         "clean")
+STEPS = (
+    "insert",
+    "update",
+    "delete",
+    "merge",
+    "several",
+    "abort",
+    "overwrite",
+    "minor",
+    "major",
+    "clean",
+)
 KEYS = 12
 
 
@@ -73,8 +83,11 @@ class History:
                 rows: Rows = {one: (f"o{self.steps}", one % 2) for one in self.ids()}
                 # Of a partitioned table only the partitions that the rows name are replaced.
                 named = {p for _, p in rows.values()}
-                kept = {one: row for one, row in self.rows.items()
-                        if self.table.partition_columns and row[1] not in named}
+                kept = {
+                    one: row
+                    for one, row in self.rows.items()
+                    if self.table.partition_columns and row[1] not in named
+                }
                 self.table.overwrite(_dicts(rows) or self.table.read().limit(0))
                 self.rows = {**kept, **rows} if rows or not kept else self.rows
             case _:
@@ -92,15 +105,19 @@ class History:
         listed = ", ".join(map(str, ids)) or "NULL"
         match step:
             case "insert":
-                rows: Rows = {one: (new if one % 3 else None, one % 2)
-                              for one in ids if one not in self.rows}
+                rows: Rows = {
+                    one: (new if one % 3 else None, one % 2) for one in ids if one not in self.rows
+                }
                 if rows:
                     table.insert(_dicts(rows))
                 self.rows |= rows
             case "update":
                 table.update({"v": f"concat(coalesce(v, ''), '{new}')"}, f"id IN ({listed})")
-                self.rows |= {one: ((self.rows[one][0] or "") + new, self.rows[one][1])
-                              for one in ids if one in self.rows}
+                self.rows |= {
+                    one: ((self.rows[one][0] or "") + new, self.rows[one][1])
+                    for one in ids
+                    if one in self.rows
+                }
             case "delete":
                 table.delete(f"id IN ({listed})")
                 self.rows = {one: row for one, row in self.rows.items() if one not in ids}
@@ -108,11 +125,16 @@ class History:
                 source: Rows = {one: (new, one % 2) for one in ids}
                 if source:
                     table.merge(
-                        _dicts(source), "t.id = s.id", when_matched_update={"v": "s.v"},
-                        when_matched_delete="t.id % 4 = 1", when_not_matched_insert="*")
+                        _dicts(source),
+                        "t.id = s.id",
+                        when_matched_update={"v": "s.v"},
+                        when_matched_delete="t.id % 4 = 1",
+                        when_not_matched_insert="*",
+                    )
                 gone = {one for one in ids if one in self.rows and one % 4 == 1}
-                self.rows = {one: row for one, row in {**self.rows, **source}.items()
-                             if one not in gone}
+                self.rows = {
+                    one: row for one, row in {**self.rows, **source}.items() if one not in gone
+                }
 
     def _compact(self, kind: Literal["minor", "major"]) -> None:
         partitions: Sequence[str | None] = self.table.partitions() or [None]
@@ -130,8 +152,9 @@ class History:
             assert {row["id"]: (row["v"], row["p"]) for row in ours} == rows
             assert len(ours) == len(rows)
             hive = self._hive(spark, snapshot, scratch / str(number))
-            assert hive == Counter((self._partition(row), tuple(row["row__id"]),
-                                    self._printed(row)) for row in ours)
+            assert hive == Counter(
+                (self._partition(row), tuple(row["row__id"]), self._printed(row)) for row in ours
+            )
             compared += hive.total()
         return compared
 
@@ -147,14 +170,21 @@ class History:
     ) -> Counter[tuple[int | None, RowId, str]]:
         found: Counter[tuple[int | None, RowId, str]] = Counter()
         write_ids = snapshot._lease.valid_write_ids("db.t")
-        scan = open_scan(self.warehouse.layout(self.table.record, snapshot._lease), write_ids,
-                         snapshot._lease.valid_txns)
+        scan = open_scan(
+            self.warehouse.layout(self.table.record, snapshot._lease),
+            write_ids,
+            snapshot._lease.valid_txns,
+        )
         for entity in scan.entities:
             farm = link_farm(entity.directory, scratch / (entity.partition or "t"))
             value = int(entity.values[0] or 0) if entity.values else None
             if farm.is_dir():
-                found.update((value, key, row) for key, row in hive_rows_with_ids(
-                    spark, farm, list(self.table.record.columns), write_ids))
+                found.update(
+                    (value, key, row)
+                    for key, row in hive_rows_with_ids(
+                        spark, farm, list(self.table.record.columns), write_ids
+                    )
+                )
         return found
 
 

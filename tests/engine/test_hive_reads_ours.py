@@ -41,7 +41,8 @@ def _agree(spark: SparkSession, table: Table, scratch: Path) -> int:
         where = None if not partition else partition.replace("=", " = ")
         ours = sorted(
             "{" + ", ".join(map(_as_hive_prints, row)) + "}"
-            for row in table.read(columns=[name for name, _ in columns], where=where).collect())
+            for row in table.read(columns=[name for name, _ in columns], where=where).collect()
+        )
         assert hive == ours, f"{table.name} {partition}"
         total += len(ours)
     return total
@@ -52,13 +53,18 @@ def test_P23_hive_reads_every_state_of_a_partitioned_table(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path
 ) -> None:
     table = warehouse.create_table(
-        "db.t", "id bigint, name string, price decimal(7,2), at timestamp, day date",
-        partitioned_by=["month int"])
+        "db.t",
+        "id bigint, name string, price decimal(7,2), at timestamp, day date",
+        partitioned_by=["month int"],
+    )
     source = spark.range(0, 900, 1, 3).selectExpr(
-        "id", "if(id % 7 = 0, null, concat('n', id)) AS name", "cast(id / 7 AS decimal(7,2)) price",
+        "id",
+        "if(id % 7 = 0, null, concat('n', id)) AS name",
+        "cast(id / 7 AS decimal(7,2)) price",
         "timestamp_seconds(1700000000 + id * 3601) AS at",
         "date_add(DATE '2013-01-01', int(id)) day",
-        "int(id % 3) AS month")
+        "int(id % 3) AS month",
+    )
     table.insert(source)
     assert _agree(spark, table, tmp_path / "1") == 900
     table.update({"name": "upper(name)", "price": "price + 1"}, "id % 10 = 3")
@@ -111,5 +117,8 @@ def test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names(
     found = {path.parent.name.split("_0")[0] for path in Path(table.location).rglob("bucket*")}
     assert found == {"base", "delta", "delete_delta"}
     # Trino ignores `bucket_N_0` in a delete delta.
-    assert all(re.fullmatch(r"bucket_\d{5}|_orc_acid_version|_tmp_\w+", path.name)
-               for path in Path(table.location).rglob("*") if path.is_file())
+    assert all(
+        re.fullmatch(r"bucket_\d{5}|_orc_acid_version|_tmp_\w+", path.name)
+        for path in Path(table.location).rglob("*")
+        if path.is_file()
+    )

@@ -31,9 +31,7 @@ WALL = NOON.replace(tzinfo=None)
 
 
 @pytest.fixture(scope="module")
-def warehouse(
-    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> Iterator[Warehouse]:
+def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path_factory.mktemp("types") / "wh", spark) as opened:
         yield opened
 
@@ -41,22 +39,29 @@ def warehouse(
 def stored(table: Table) -> dict[str, str]:
     """Directory → ORC type of the row in its files."""
     files, _ = Files.of(str(table.location))
-    return {one.parent.name.partition("_v")[0]:
-            orc_schema(files, str(one)).partition("row:")[2].removesuffix(">")
-            for one in Path(table.location).rglob("bucket_*") if not one.name.startswith(".")}
+    return {
+        one.parent.name.partition("_v")[0]: orc_schema(files, str(one))
+        .partition("row:")[2]
+        .removesuffix(">")
+        for one in Path(table.location).rglob("bucket_*")
+        if not one.name.startswith(".")
+    }
 
 
 def hive(spark: SparkSession, table: Table, scratch: Path) -> list[str]:
     """The rows as Hive prints them."""
     seen = table.snapshot()
     (directory,) = seen.directories.values()
-    return hive_rows(spark, link_farm(directory, scratch), list(table.record.columns),
-                     seen.write_ids)
+    return hive_rows(
+        spark, link_farm(directory, scratch), list(table.record.columns), seen.write_ids
+    )
 
 
 def ours(table: Table) -> list[str]:
-    return sorted("{" + ", ".join("null" if one is None else str(one) for one in row) + "}"
-                  for row in table.read().collect())
+    return sorted(
+        "{" + ", ".join("null" if one is None else str(one) for one in row) + "}"
+        for row in table.read().collect()
+    )
 
 
 def test_P17_statements_and_compactions_write_char_and_varchar_as_hive_does(
@@ -64,12 +69,21 @@ def test_P17_statements_and_compactions_write_char_and_varchar_as_hive_does(
 ) -> None:
     table = warehouse.create_table("db.t", "id int, c char(5), v varchar(3)")
     kind = "struct<id:int,c:char(5),v:varchar(3)>"
-    table.insert([{"id": 1, "c": "ab", "v": "xyz"}, {"id": 2, "c": "éé ", "v": "ééé"},
-                  {"id": 3, "c": "abc  ", "v": "a    "}, {"id": 4, "c": None, "v": None}])
+    table.insert(
+        [
+            {"id": 1, "c": "ab", "v": "xyz"},
+            {"id": 2, "c": "éé ", "v": "ééé"},
+            {"id": 3, "c": "abc  ", "v": "a    "},
+            {"id": 4, "c": None, "v": None},
+        ]
+    )
     assert table.update({"v": "concat('u', id)", "c": "'upd'"}, "c = 'éé   '") == 1
     counts = table.merge(
-        [{"id": 3, "c": "m", "v": "m"}, {"id": 5, "c": "new", "v": "n"}], "t.id = s.id",
-        when_matched_update={"c": "s.c"}, when_not_matched_insert="*")
+        [{"id": 3, "c": "m", "v": "m"}, {"id": 5, "c": "new", "v": "n"}],
+        "t.id = s.id",
+        when_matched_update={"c": "s.c"},
+        when_not_matched_insert="*",
+    )
     assert (counts.updated, counts.inserted) == (1, 1)
     assert table.delete("v = 'xyz'") == 1
     expected = [(2, "upd  ", "u2"), (3, "m    ", "a  "), (4, None, None), (5, "new  ", "n")]
@@ -89,19 +103,32 @@ def test_P17_statements_and_compactions_write_char_and_varchar_as_hive_does(
 @pytest.fixture(scope="module")
 def texts(warehouse: Warehouse) -> Table:
     table = warehouse.create_table(
-        "db.texts", "id int, c char(5), v varchar(3), n array<char(2)>, z timestamp with local time"
-        " zone")
-    table.insert([{"id": 1, "c": "ab", "v": "x", "n": ["a"], "z": NOON},
-                  {"id": 2, "c": "ab c", "v": "x "}])
+        "db.texts",
+        "id int, c char(5), v varchar(3), n array<char(2)>, z timestamp with local time zone",
+    )
+    table.insert(
+        [{"id": 1, "c": "ab", "v": "x", "n": ["a"], "z": NOON}, {"id": 2, "c": "ab c", "v": "x "}]
+    )
     return table
 
 
-@pytest.mark.parametrize(("where", "ids"), [
-    ("c = 'ab'", [1]), ("c = 'ab   '", [1]), ("c = 'ab       '", [1]), ("'ab' = c", [1]),
-    ("c <> 'ab'", [2]), ("c IN ('ab', 'zz')", [1]), ("c > 'ab'", [2]), ("c <= 'ab'", [1]),
-    ("v = 'x'", [1]), ("v = 'x '", [2]),  # Hive and Spark: blanks count in a VARCHAR
-    ("z = TIMESTAMP '2020-07-01 12:00:00'", [1]), ("z < '2020-07-01 12:00:01'", [1]),
-])
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        ("c = 'ab'", [1]),
+        ("c = 'ab   '", [1]),
+        ("c = 'ab       '", [1]),
+        ("'ab' = c", [1]),
+        ("c <> 'ab'", [2]),
+        ("c IN ('ab', 'zz')", [1]),
+        ("c > 'ab'", [2]),
+        ("c <= 'ab'", [1]),
+        ("v = 'x'", [1]),
+        ("v = 'x '", [2]),  # Hive and Spark: blanks count in a VARCHAR
+        ("z = TIMESTAMP '2020-07-01 12:00:00'", [1]),
+        ("z < '2020-07-01 12:00:01'", [1]),
+    ],
+)
 def test_trailing_blanks_of_a_char_do_not_count_in_comparisons(
     texts: Table, where: str, ids: list[int]
 ) -> None:
@@ -109,17 +136,34 @@ def test_trailing_blanks_of_a_char_do_not_count_in_comparisons(
     assert texts.to_arrow(["id"], where)["id"].to_pylist() == ids
 
 
-@pytest.mark.parametrize(("call", "named"), [
-    (lambda t: t.insert([{"id": 9, "c": "abcdef"}]), r"column c of db\.texts takes char\(5\).* 6 "),
-    (lambda t: t.insert([{"id": 9, "v": "ééé1"}]), r"column v of db\.texts takes varchar\(3\).*4 "),
-    (lambda t: t.insert([{"id": 9, "n": ["a", "abc"]}]), r"column n .* takes char\(2\).* 3 "),
-    (lambda t: t.update({"c": "repeat(c, 2)"}, "id = 1"), r"column c .* takes char\(5\).* 7 "),
-    (lambda t: t.merge([{"id": 1, "v": "long"}], "t.id = s.id", when_matched_update={"v": "s.v"}),
-     r"column v .* takes varchar\(3\).* 4 "),
-    (lambda t: t.merge([{"id": 9, "c": "too long"}], "t.id = s.id", when_not_matched_insert="*"),
-     r"column c .* takes char\(5\).* 8 "),
-    (lambda t: t.overwrite([{"id": 9, "v": "long"}]), r"column v .* takes varchar\(3\).* 4 "),
-])
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (
+            lambda t: t.insert([{"id": 9, "c": "abcdef"}]),
+            r"column c of db\.texts takes char\(5\).* 6 ",
+        ),
+        (
+            lambda t: t.insert([{"id": 9, "v": "ééé1"}]),
+            r"column v of db\.texts takes varchar\(3\).*4 ",
+        ),
+        (lambda t: t.insert([{"id": 9, "n": ["a", "abc"]}]), r"column n .* takes char\(2\).* 3 "),
+        (lambda t: t.update({"c": "repeat(c, 2)"}, "id = 1"), r"column c .* takes char\(5\).* 7 "),
+        (
+            lambda t: t.merge(
+                [{"id": 1, "v": "long"}], "t.id = s.id", when_matched_update={"v": "s.v"}
+            ),
+            r"column v .* takes varchar\(3\).* 4 ",
+        ),
+        (
+            lambda t: t.merge(
+                [{"id": 9, "c": "too long"}], "t.id = s.id", when_not_matched_insert="*"
+            ),
+            r"column c .* takes char\(5\).* 8 ",
+        ),
+        (lambda t: t.overwrite([{"id": 9, "v": "long"}]), r"column v .* takes varchar\(3\).* 4 "),
+    ],
+)
 def test_a_text_that_is_too_long_is_refused_and_not_cut(
     texts: Table, call: Callable[[Table], object], named: str
 ) -> None:
@@ -129,26 +173,32 @@ def test_a_text_that_is_too_long_is_refused_and_not_cut(
     assert sorted(map(tuple, texts.read().collect())) == before
 
 
-def test_P17_instants_are_instants_in_every_time_zone(
-    warehouse: Warehouse, tmp_path: Path
-) -> None:
+def test_P17_instants_are_instants_in_every_time_zone(warehouse: Warehouse, tmp_path: Path) -> None:
     """Read by ORC's C++ library in a process that lives in New York; a TIMESTAMP is beside it."""
     table = warehouse.create_table(
-        "db.instants", "z timestamp with local time zone, w timestamp,"
-        " deep struct<z:timestamp with local time zone>")
+        "db.instants",
+        "z timestamp with local time zone, w timestamp,"
+        " deep struct<z:timestamp with local time zone>",
+    )
     new_york = datetime.timezone(datetime.timedelta(hours=-4))
     table.insert([{"z": NOON.astimezone(new_york), "w": WALL, "deep": {"z": NOON}}])
     table.update({"w": "w"})
     table.compact("major")
-    (base,) = [one for one in Path(table.location).rglob("bucket_*")
-               if one.parent.name.startswith("base_")]
+    (base,) = [
+        one for one in Path(table.location).rglob("bucket_*") if one.parent.name.startswith("base_")
+    ]
     assert set(stored(table).values()) == {
         "struct<z:timestamp with local time zone,w:timestamp,"
-        "deep:struct<z:timestamp with local time zone>>"}
+        "deep:struct<z:timestamp with local time zone>>"
+    }
     code = f"import pyorc; print(next(pyorc.Reader(open({str(base)!r}, 'rb')))[5])"
     shown = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "TZ": "America/New_York"}, text=True,
-        capture_output=True, check=True).stdout
+        [sys.executable, "-c", code],
+        env={**os.environ, "TZ": "America/New_York"},
+        text=True,
+        capture_output=True,
+        check=True,
+    ).stdout
     assert shown.count("datetime.datetime(2020, 7, 1, 12, 0") == 3, shown
     assert [tuple(row) for row in table.read().collect()] == [(WALL, WALL, (WALL,))]
     assert table.to_arrow().to_pylist() == [{"z": NOON, "w": WALL, "deep": {"z": NOON}}]
@@ -159,8 +209,10 @@ def test_P17_instants_are_instants_in_every_time_zone(
 def test_both_readers_show_ancient_days_as_they_were_written(warehouse: Warehouse) -> None:
     """Hive's and Spark's writers count them by the Julian calendar, Arrow's reader does not."""
     table = warehouse.create_table("db.ancient", "d date, w timestamp")
-    rows = [(datetime.date(1, 1, 1), datetime.datetime(2, 3, 4, 5, 6, 7)),
-            (datetime.date(1582, 10, 4), datetime.datetime(1582, 10, 15))]
+    rows = [
+        (datetime.date(1, 1, 1), datetime.datetime(2, 3, 4, 5, 6, 7)),
+        (datetime.date(1582, 10, 4), datetime.datetime(1582, 10, 15)),
+    ]
     table.insert([{"d": day, "w": time} for day, time in rows])
     for compaction in (None, "major"):
         if compaction:
@@ -170,15 +222,20 @@ def test_both_readers_show_ancient_days_as_they_were_written(warehouse: Warehous
         assert table.to_arrow(where="d < DATE '0001-01-02'").num_rows == 1
 
 
-@pytest.mark.parametrize("call", [
-    lambda wh: wh.create_table("db.p", "id int", ["p char(3)"]),
-    lambda wh: wh.create_table("db.p", "id int", ["p timestamp with local time zone"]),
-    lambda wh: wh.create_table("db.p", "c char(256)"),
-    lambda wh: wh.create_table("db.p", "v varchar(0)"),
-    lambda wh: wh.create_table(
-        "db.p", "z timestamp with local time zone",
-        properties={"transactional_properties": "insert_only", "acid.format": "parquet"}),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda wh: wh.create_table("db.p", "id int", ["p char(3)"]),
+        lambda wh: wh.create_table("db.p", "id int", ["p timestamp with local time zone"]),
+        lambda wh: wh.create_table("db.p", "c char(256)"),
+        lambda wh: wh.create_table("db.p", "v varchar(0)"),
+        lambda wh: wh.create_table(
+            "db.p",
+            "z timestamp with local time zone",
+            properties={"transactional_properties": "insert_only", "acid.format": "parquet"},
+        ),
+    ],
+)
 def test_what_can_not_be_stored_rightly_is_refused_when_it_is_declared(
     warehouse: Warehouse, call: Callable[[Warehouse], object]
 ) -> None:
@@ -206,19 +263,28 @@ def test_section_6_rows_lie_in_the_bucket_of_their_char_and_varchar(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path, version: int
 ) -> None:
     table = warehouse.create_table(
-        f"db.buckets{version}", "c char(6), v varchar(9), n int", clustered_by=(["c", "v"], 3),
-        properties={"bucketing_version": str(version)})
-    rows = [{"c": f"c{i % 7}" + " " * (i % 3), "v": f"é{i}" + " " * (i % 9), "n": i}
-            for i in range(60)]
+        f"db.buckets{version}",
+        "c char(6), v varchar(9), n int",
+        clustered_by=(["c", "v"], 3),
+        properties={"bucketing_version": str(version)},
+    )
+    rows = [
+        {"c": f"c{i % 7}" + " " * (i % 3), "v": f"é{i}" + " " * (i % 9), "n": i} for i in range(60)
+    ]
     table.insert(rows)
     table.delete("n % 5 = 0")
-    table.merge([{"c": "c1", "v": f"m{i}", "n": i} for i in range(55, 70)], "t.n = s.n",
-                when_matched_update={"n": "-t.n"}, when_not_matched_insert="*")
+    table.merge(
+        [{"c": "c1", "v": f"m{i}", "n": i} for i in range(55, 70)],
+        "t.n = s.n",
+        when_matched_update={"n": "-t.n"},
+        when_not_matched_insert="*",
+    )
     kinds = [parse_type("char(6)"), parse_type("varchar(9)")]
     for number in range(2):
         found = table.read(row_id=True).collect()
-        where = bucket_ids([pa.array([row[name] for row in found]) for name in ("c", "v")], kinds,
-                           3, version)
+        where = bucket_ids(
+            [pa.array([row[name] for row in found]) for name in ("c", "v")], kinds, 3, version
+        )
         assert [row["row__id"]["bucketid"] >> 16 & 0xFFF for row in found] == list(where)
         assert hive(spark, table, tmp_path / str(number)) == ours(table)
         if not number:
@@ -228,26 +294,37 @@ def test_section_6_rows_lie_in_the_bucket_of_their_char_and_varchar(
 @pytest.mark.slow
 def test_nested_values_partitions_and_evolution(warehouse: Warehouse) -> None:
     table = warehouse.create_table(
-        "db.nested", "id int, m map<char(2),varchar(3)>, s struct<a:array<struct<c:char(3)>>>",
-        partitioned_by=["p varchar(4)"])
+        "db.nested",
+        "id int, m map<char(2),varchar(3)>, s struct<a:array<struct<c:char(3)>>>",
+        partitioned_by=["p varchar(4)"],
+    )
     row = {"id": 1, "m": {"k": "v", "kk": None}, "s": {"a": [{"c": "x"}, None]}, "p": "a b"}
     table.insert([row, {"id": 2, "m": None, "s": None, "p": None}])
     table.update({"s": "s"}, "id < 9")
     table.add_columns("t varchar(2)")
     table.compact("minor", partition="p=a b")
-    expected = [{"id": 1, "m": [("k ", "v"), ("kk", None)], "s": {"a": [{"c": "x  "}, None]},
-                 "t": None, "p": "a b"},
-                {"id": 2, "m": None, "s": None, "t": None, "p": None}]
+    expected = [
+        {
+            "id": 1,
+            "m": [("k ", "v"), ("kk", None)],
+            "s": {"a": [{"c": "x  "}, None]},
+            "t": None,
+            "p": "a b",
+        },
+        {"id": 2, "m": None, "s": None, "t": None, "p": None},
+    ]
     assert sorted(table.to_arrow().to_pylist(), key=lambda one: one["id"]) == expected
     spoken = table.read().orderBy("id").collect()
     assert [(one["m"], one["s"], one["p"]) for one in spoken] == [
-        ({"k ": "v", "kk": None}, ((  [("x  ",), None]),), "a b"), (None, None, None)]
+        ({"k ": "v", "kk": None}, (([("x  ",), None]),), "a b"),
+        (None, None, None),
+    ]
     with pytest.raises(WrongType, match=r"column p .* takes varchar\(4\)"):
         table.insert([{**row, "p": "too long"}])
-    table = warehouse.sql("CREATE TABLE db.copy AS SELECT id, t, p FROM db.nested") and \
-        warehouse.table("db.copy")
-    assert list(table.record.columns) == [
-        ("id", "int"), ("t", "varchar(2)"), ("p", "varchar(4)")]
+    table = warehouse.sql(
+        "CREATE TABLE db.copy AS SELECT id, t, p FROM db.nested"
+    ) and warehouse.table("db.copy")
+    assert list(table.record.columns) == [("id", "int"), ("t", "varchar(2)"), ("p", "varchar(4)")]
     warehouse.sql("ALTER TABLE db.copy CHANGE t t varchar(5)")
     warehouse.sql("INSERT INTO db.copy VALUES (3, 'abcde', 'q')")
     assert warehouse.sql("SELECT t FROM db.copy WHERE id = 3").collect() == [("abcde",)]
@@ -258,8 +335,11 @@ def test_nested_values_partitions_and_evolution(warehouse: Warehouse) -> None:
 def test_insert_only_tables_hold_char_and_varchar_in_every_format(
     warehouse: Warehouse, stored_as: str
 ) -> None:
-    table = warehouse.create_table(f"db.only_{stored_as}", "c char(3), v varchar(4)", properties={
-        "transactional_properties": "insert_only", "acid.format": stored_as})
+    table = warehouse.create_table(
+        f"db.only_{stored_as}",
+        "c char(3), v varchar(4)",
+        properties={"transactional_properties": "insert_only", "acid.format": stored_as},
+    )
     table.insert([{"c": "a", "v": "b "}])
     table.insert([{"c": "é", "v": "four"}])
     with pytest.raises(AcidError, match=r"column v of .* takes varchar\(4\)"):

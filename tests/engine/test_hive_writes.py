@@ -37,26 +37,42 @@ class HiveWriter:
         struct = kinds.ObjectInspectorFactory.getStandardStructObjectInspector
         whole, number = of.writableLongObjectInspector, of.writableIntObjectInspector
         identity = struct(["transactionId", "bucketId", "rowId"], [whole, number, whole])
-        row = struct(["ROW__ID", *(name for name, _ in COLUMNS)],
-                     [identity, number, of.writableStringObjectInspector])
+        row = struct(
+            ["ROW__ID", *(name for name, _ in COLUMNS)],
+            [identity, number, of.writableStringObjectInspector],
+        )
         conf = jvm.org.apache.hadoop.mapred.JobConf(spark._jsc.hadoopConfiguration())
         conf.set("transactional_properties", "default")
         conf.setInt("hive.txn.operational.properties", 1)
         properties = jvm.java.util.Properties()
         properties.setProperty("transactional_properties", "default")
-        options = JavaClass("org.apache.hadoop.hive.ql.io.AcidOutputFormat$Options",
-                            jvm._gateway_client)(conf)
-        options = (options.inspector(row).bucket(0).recordIdColumn(0).statementId(statement)
-                   .minimumTransactionId(write_id).maximumTransactionId(write_id)
-                   .tableProperties(properties))
+        options = JavaClass(
+            "org.apache.hadoop.hive.ql.io.AcidOutputFormat$Options", jvm._gateway_client
+        )(conf)
+        options = (
+            options.inspector(row)
+            .bucket(0)
+            .recordIdColumn(0)
+            .statementId(statement)
+            .minimumTransactionId(write_id)
+            .maximumTransactionId(write_id)
+            .tableProperties(properties)
+        )
         self.updater = jvm.org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat().getRecordUpdater(
-            jvm.org.apache.hadoop.fs.Path(f"file:{root}"), options)
+            jvm.org.apache.hadoop.fs.Path(f"file:{root}"), options
+        )
 
     def _row(self, identity: RowId | None, values: Sequence[Any]) -> Any:
         row = self.jvm.java.util.ArrayList()
-        row.add(None if identity is None else self._list(
-            self.io.LongWritable(identity[0]), self.io.IntWritable(identity[1]),
-            self.io.LongWritable(identity[2])))
+        row.add(
+            None
+            if identity is None
+            else self._list(
+                self.io.LongWritable(identity[0]),
+                self.io.IntWritable(identity[1]),
+                self.io.LongWritable(identity[2]),
+            )
+        )
         number, text = values
         row.add(self.io.IntWritable(number))
         row.add(None if text is None else self.io.Text(text))
@@ -90,8 +106,11 @@ def hive_compacts(spark: SparkSession, root: Path, kind: str, high_watermark: in
     jvm: Any = spark._jvm
     hive = jvm.org.apache.hadoop.hive
     conf = hive.conf.HiveConf()
-    for key, value in {"mapreduce.framework.name": "local", "fs.defaultFS": "file:///",
-                       "hadoop.tmp.dir": f"{root.parent}/hadoop"}.items():
+    for key, value in {
+        "mapreduce.framework.name": "local",
+        "fs.defaultFS": "file:///",
+        "hadoop.tmp.dir": f"{root.parent}/hadoop",
+    }.items():
         conf.set(key, value)
 
     def named(name: str) -> Any:
@@ -121,19 +140,35 @@ def hive_compacts(spark: SparkSession, root: Path, kind: str, high_watermark: in
     table.setSd(storage)
     table.setParameters({"transactional": "true", "transactional_properties": "default"})
     request = hive.metastore.txn.CompactionInfo(
-        "db", "t", None, getattr(api.CompactionType, kind.upper()))
+        "db", "t", None, getattr(api.CompactionType, kind.upper())
+    )
     # Without columns there are no statistics to gather; of the metastore it only tells the job.
-    statistics = call("ql.txn.compactor.Worker$StatsUpdater", "init", None, request, nothing,
-                      conf, "hive")
+    statistics = call(
+        "ql.txn.compactor.Worker$StatsUpdater", "init", None, request, nothing, conf, "hive"
+    )
     silent = jvm.java.beans.EventHandler.create(
-        named("metastore.txn.TxnStore"), jvm.java.lang.Object(), "hashCode")
+        named("metastore.txn.TxnStore"), jvm.java.lang.Object(), "hashCode"
+    )
     seen = hive.common.ValidCompactorTxnList(f"{high_watermark}:9223372036854775807:")
-    call("ql.txn.compactor.CompactorMR", "run", hive.ql.txn.compactor.CompactorMR(), conf, "test",
-         table, storage, seen, request, statistics, silent)
+    call(
+        "ql.txn.compactor.CompactorMR",
+        "run",
+        hive.ql.txn.compactor.CompactorMR(),
+        conf,
+        "test",
+        table,
+        storage,
+        seen,
+        request,
+        statistics,
+        silent,
+    )
 
 
-MADE = {"minor": {"delta_0000001_0000003", "delete_delta_0000001_0000003"},
-        "major": {"base_0000003"}}
+MADE = {
+    "minor": {"delta_0000001_0000003", "delete_delta_0000001_0000003"},
+    "major": {"base_0000003"},
+}
 
 
 @pytest.mark.parametrize("compaction", [None, *MADE])
@@ -153,8 +188,11 @@ def test_what_hive_writes_and_compacts_now_is_read_as_hive_reads_it(
             elif i % 7 == 3:
                 third.delete((1, 0, i))
     assert {one.name for one in root.iterdir() if one.is_dir()} == {
-        "delta_0000001_0000001_0000", "delta_0000002_0000002_0000", "delta_0000003_0000003_0000",
-        "delete_delta_0000003_0000003_0000"}
+        "delta_0000001_0000001_0000",
+        "delta_0000002_0000002_0000",
+        "delta_0000003_0000003_0000",
+        "delete_delta_0000003_0000003_0000",
+    }
     if compaction:
         before = {one.name for one in root.iterdir()}
         hive_compacts(spark, root, compaction, 3)
@@ -168,8 +206,9 @@ def test_what_hive_writes_and_compacts_now_is_read_as_hive_reads_it(
     by_id = sorted(expected)
     assert [tuple(row) for row in table.read().orderBy("id").collect()] == by_id
     assert sorted(tuple(row.values()) for row in table.to_arrow().to_pylist()) == by_id
-    ids = {tuple(row[0]): row[1] for row in
-           table.read(row_id=True).select("row__id", "id").collect()}
+    ids = {
+        tuple(row[0]): row[1] for row in table.read(row_id=True).select("row__id", "id").collect()
+    }
     theirs = hive_rows_with_ids(spark, root, COLUMNS, table.snapshot().write_ids)
     assert sorted(ids) == sorted(key for key, _ in theirs)
     # Our statements go on from what Hive wrote, and compact it.

@@ -18,32 +18,46 @@ DAY = datetime.date(2013, 1, 1)
 FIVE = datetime.datetime(2013, 1, 1, 5)
 
 
-@pytest.mark.parametrize(("kind", "values"), [
-    ("int", [1.5]), ("int", [Decimal("1.5")]), ("int", ["1"]), ("tinyint", [128]), ("int", [True]),
-    ("int", pd.Series([1.5])), ("int", pd.Series([1.5], dtype=object)),
-    ("int", pd.Series([1.5, None], dtype="Float64")),
-    ("date", [FIVE]), ("date", pd.Series([pd.Timestamp(FIVE)])),
-    ("float", [1e300]), ("decimal(3,2)", [Decimal("1.234")]),
-    ("array<int>", [[1, 2.5]]), ("struct<x:date>", [{"x": FIVE}]),
-    ("map<string,int>", [{"k": 1.5}]),
-])
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("int", [1.5]),
+        ("int", [Decimal("1.5")]),
+        ("int", ["1"]),
+        ("tinyint", [128]),
+        ("int", [True]),
+        ("int", pd.Series([1.5])),
+        ("int", pd.Series([1.5], dtype=object)),
+        ("int", pd.Series([1.5, None], dtype="Float64")),
+        ("date", [FIVE]),
+        ("date", pd.Series([pd.Timestamp(FIVE)])),
+        ("float", [1e300]),
+        ("decimal(3,2)", [Decimal("1.234")]),
+        ("array<int>", [[1, 2.5]]),
+        ("struct<x:date>", [{"x": FIVE}]),
+        ("map<string,int>", [{"k": 1.5}]),
+    ],
+)
 def test_a_value_that_would_be_cut_is_a_wrong_type(kind: str, values: object) -> None:
     [column] = parse_columns(f"c {kind}")
     with pytest.raises(WrongType, match=r"column 'c' of db\.t is "):
         _array(values, column, "db.t")
 
 
-@pytest.mark.parametrize(("kind", "values", "stored"), [
-    ("int", [1, 2.0, None, math.nan], [1, 2, None, None]),
-    ("bigint", pd.Series([1, None], dtype="Int64"), [1, None]),
-    ("date", [DAY, datetime.datetime(2013, 1, 1), None], [DAY, DAY, None]),
-    ("date", pd.Series([pd.Timestamp(DAY), None]), [DAY, None]),
-    ("float", [0.5, math.inf], [0.5, math.inf]),
-    ("array<int>", [[1], np.array([2, 3]), None], [[1], [2, 3], None]),
-    ("map<string,int>", [{"k": 1}], [[("k", 1)]]),
-    ("struct<x:int>", [{"x": None}, {"x": 4}], [{"x": None}, {"x": 4}]),
-    ("timestamp", [FIVE], [FIVE]),
-])
+@pytest.mark.parametrize(
+    ("kind", "values", "stored"),
+    [
+        ("int", [1, 2.0, None, math.nan], [1, 2, None, None]),
+        ("bigint", pd.Series([1, None], dtype="Int64"), [1, None]),
+        ("date", [DAY, datetime.datetime(2013, 1, 1), None], [DAY, DAY, None]),
+        ("date", pd.Series([pd.Timestamp(DAY), None]), [DAY, None]),
+        ("float", [0.5, math.inf], [0.5, math.inf]),
+        ("array<int>", [[1], np.array([2, 3]), None], [[1], [2, 3], None]),
+        ("map<string,int>", [{"k": 1}], [[("k", 1)]]),
+        ("struct<x:int>", [{"x": None}, {"x": 4}], [{"x": None}, {"x": 4}]),
+        ("timestamp", [FIVE], [FIVE]),
+    ],
+)
 def test_other_values_are_stored_as_they_are(
     kind: str, values: object, stored: list[object]
 ) -> None:

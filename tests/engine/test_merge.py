@@ -34,8 +34,11 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> 
 
 @pytest.fixture
 def table(warehouse: Warehouse, request: pytest.FixtureRequest) -> Table:
-    made = warehouse.create_table(f"db.{request.node.name[:40].replace('[', '_').strip(']')}",
-                                  "id int, v string", partitioned_by=["m int"])
+    made = warehouse.create_table(
+        f"db.{request.node.name[:40].replace('[', '_').strip(']')}",
+        "id int, v string",
+        partitioned_by=["m int"],
+    )
     made.insert([{"id": i, "v": "a", "m": i % 2} for i in range(10)])
     return made
 
@@ -50,8 +53,12 @@ def source(*ids: int) -> list[dict[str, object]]:
 
 def test_P20_update_delete_and_insert_in_one_statement(table: Table) -> None:
     counts = table.merge(
-        source(1, 2, 3, 20, 21), "t.id = s.id AND t.m = s.m", when_matched_update={"v": "s.v"},
-        when_matched_delete="s.id = 2", when_not_matched_insert="*")
+        source(1, 2, 3, 20, 21),
+        "t.id = s.id AND t.m = s.m",
+        when_matched_update={"v": "s.v"},
+        when_matched_delete="s.id = 2",
+        when_not_matched_insert="*",
+    )
     assert counts == MergeCounts(updated=2, deleted=1, inserted=2)
     changed = {1: "s1", 3: "s3", 20: "s20", 21: "s21"}
     ids = [i for i in (*range(10), 20, 21) if i != 2]
@@ -59,20 +66,28 @@ def test_P20_update_delete_and_insert_in_one_statement(table: Table) -> None:
     seen = table.snapshot().directories
     for partition in ("m=0", "m=1"):
         assert [one.directory for one in seen[partition].deltas][1:] == [
-            "delete_delta_0000002_0000002_0000", "delta_0000002_0000002_0000"]
+            "delete_delta_0000002_0000002_0000",
+            "delta_0000002_0000002_0000",
+        ]
     ids_of_rows = table.read(row_id=True).select("m", "row__id").distinct().count()
     assert ids_of_rows == 11
 
 
 def test_the_first_clause_that_applies_counts(table: Table) -> None:
-    counts = table.merge(source(1, 2, 3, 30, 31), "t.id = s.id", clauses=[
-        MergeClause(MergeAction.UPDATE, {"v": "concat(t.v, s.v)"}, "s.id = 1"),
-        MergeClause(MergeAction.DELETE, None, "s.id <= 2"),
-        MergeClause(MergeAction.INSERT, {"id": "s.id + 100", "m": "5"}, "s.id = 30"),
-    ])
+    counts = table.merge(
+        source(1, 2, 3, 30, 31),
+        "t.id = s.id",
+        clauses=[
+            MergeClause(MergeAction.UPDATE, {"v": "concat(t.v, s.v)"}, "s.id = 1"),
+            MergeClause(MergeAction.DELETE, None, "s.id <= 2"),
+            MergeClause(MergeAction.INSERT, {"id": "s.id + 100", "m": "5"}, "s.id = 30"),
+        ],
+    )
     assert counts == MergeCounts(updated=1, deleted=1, inserted=1)
     assert rows(table) == [
-        *((i, "as1" if i == 1 else "a", i % 2) for i in range(10) if i != 2), (130, None, 5)]
+        *((i, "as1" if i == 1 else "a", i % 2) for i in range(10) if i != 2),
+        (130, None, 5),
+    ]
 
 
 def test_several_source_rows_for_one_row_are_refused_and_nothing_is_written(table: Table) -> None:
@@ -81,34 +96,44 @@ def test_several_source_rows_for_one_row_are_refused_and_nothing_is_written(tabl
         table.merge([*source(1), *source(1)], "t.id = s.id", when_matched_update={"v": "s.v"})
     assert rows(table) == before
     # Twice in the source, but only one of both changes the row.
-    counts = table.merge([{"id": 1, "v": "x", "m": 1}, {"id": 1, "v": "y", "m": 1}], "t.id = s.id",
-                         when_matched_delete="s.v = 'y'")
+    counts = table.merge(
+        [{"id": 1, "v": "x", "m": 1}, {"id": 1, "v": "y", "m": 1}],
+        "t.id = s.id",
+        when_matched_delete="s.v = 'y'",
+    )
     assert counts == MergeCounts(deleted=1)
 
 
 def test_a_volatile_source_decides_once(table: Table, spark: SparkSession) -> None:
     frame = spark.range(0, 2000, 1, 4).select(
-        F.col("id").cast("int"), F.uuid().alias("v"), (F.rand() * 2).cast("int").alias("m"))
-    counts = table.merge(frame, "t.id = s.id", when_matched_update={"v": "s.v"},
-                         when_not_matched_insert="*")
+        F.col("id").cast("int"), F.uuid().alias("v"), (F.rand() * 2).cast("int").alias("m")
+    )
+    counts = table.merge(
+        frame, "t.id = s.id", when_matched_update={"v": "s.v"}, when_not_matched_insert="*"
+    )
     assert counts == MergeCounts(updated=10, inserted=1990)
     assert table.read().select("id").distinct().count() == table.read().count() == 2000
 
 
-@pytest.mark.parametrize(("changes", "error"), [
-    ({"when_matched_update": {"m": "1"}}, PartitionColumnUpdate),
-    ({"when_matched_update": {"nope": "1"}}, UnknownColumn),
-    ({"when_matched_update": {"id": "s.v"}}, WrongType),
-    ({"when_matched_update": {"v": "s.nope"}}, UnknownColumn),
-    ({"when_matched_delete": "s.nope = 1"}, UnknownColumn),
-    ({"when_not_matched_insert": {"nope": "1"}}, UnknownColumn),
-    ({}, InvalidExpression),
-], ids=lambda one: str(one)[:30] if isinstance(one, dict) else "")
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"when_matched_update": {"m": "1"}}, PartitionColumnUpdate),
+        ({"when_matched_update": {"nope": "1"}}, UnknownColumn),
+        ({"when_matched_update": {"id": "s.v"}}, WrongType),
+        ({"when_matched_update": {"v": "s.nope"}}, UnknownColumn),
+        ({"when_matched_delete": "s.nope = 1"}, UnknownColumn),
+        ({"when_not_matched_insert": {"nope": "1"}}, UnknownColumn),
+        ({}, InvalidExpression),
+    ],
+    ids=lambda one: str(one)[:30] if isinstance(one, dict) else "",
+)
 def test_wrong_clauses_are_told(
     warehouse: Warehouse, changes: dict[str, object], error: type[Exception]
 ) -> None:
-    made = warehouse.create_table("db.wrong", "id int, v string", partitioned_by=["m int"],
-                                  if_not_exists=True)
+    made = warehouse.create_table(
+        "db.wrong", "id int, v string", partitioned_by=["m int"], if_not_exists=True
+    )
     with pytest.raises(error):
         made.merge(source(1, 2), "t.id = s.id", **changes)  # type: ignore[arg-type]
     assert made.history() == []
@@ -130,6 +155,8 @@ def test_P6_truncate_counts_as_overwrite(table: Table, warehouse: Warehouse) -> 
     base = table.snapshot().directories["m=0"].base
     assert base is not None
     assert {path.name for path in Path(table.location, "m=0", base.directory).iterdir()} == {
-        "bucket_00000", "_orc_acid_version"}
+        "bucket_00000",
+        "_orc_acid_version",
+    }
     with pytest.raises(NoSuchPartition, match="m=9"):
         table.truncate("m=9")

@@ -26,9 +26,7 @@ DELETE = "delete_delta_0000003_0000003_0000"
 
 
 @pytest.fixture(scope="module")
-def warehouse(
-    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> Iterator[Warehouse]:
+def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path_factory.mktemp("published") / "wh", spark) as opened:
         yield opened
 
@@ -45,8 +43,14 @@ def table(warehouse: Warehouse) -> Table:
 
 
 def event(operation: int, original: int, row_id: int, current: int, row: Any) -> dict[str, Any]:
-    return {"operation": operation, "originalTransaction": original, "bucket": BUCKET,
-            "rowId": row_id, "currentTransaction": current, "row": row}
+    return {
+        "operation": operation,
+        "originalTransaction": original,
+        "bucket": BUCKET,
+        "rowId": row_id,
+        "currentTransaction": current,
+        "row": row,
+    }
 
 
 def directories(table: Table) -> list[str]:
@@ -69,16 +73,29 @@ def test_the_directories_are_the_published_ones(table: Table) -> None:
     assert found[1:] == sorted([INSERT, *UPDATE, DELETE])
 
 
-@pytest.mark.parametrize(("directory", "events"), [
-    (INSERT, [event(0, 1, 0, 1, {"id": 1, "value": "A"}),
-              event(0, 1, 1, 1, {"id": 2, "value": "B"}),
-              event(0, 1, 2, 1, {"id": 3, "value": "C"})]),
-    (UPDATE[0], [event(2, 1, 2, 2, None)]),
-    (UPDATE[1], [event(0, 2, 0, 2, {"id": 3, "value": "CUpdated"})]),
-    (DELETE, [event(2, 2, 0, 3, None)]),
-    ("base", [event(0, 1, 0, 1, {"id": 1, "value": "A"}),
-              event(0, 1, 1, 1, {"id": 2, "value": "B"})]),
-])
+@pytest.mark.parametrize(
+    ("directory", "events"),
+    [
+        (
+            INSERT,
+            [
+                event(0, 1, 0, 1, {"id": 1, "value": "A"}),
+                event(0, 1, 1, 1, {"id": 2, "value": "B"}),
+                event(0, 1, 2, 1, {"id": 3, "value": "C"}),
+            ],
+        ),
+        (UPDATE[0], [event(2, 1, 2, 2, None)]),
+        (UPDATE[1], [event(0, 2, 0, 2, {"id": 3, "value": "CUpdated"})]),
+        (DELETE, [event(2, 2, 0, 3, None)]),
+        (
+            "base",
+            [
+                event(0, 1, 0, 1, {"id": 1, "value": "A"}),
+                event(0, 1, 1, 1, {"id": 2, "value": "B"}),
+            ],
+        ),
+    ],
+)
 def test_orcdump_prints_the_published_events(
     table: Table, directory: str, events: list[dict[str, Any]]
 ) -> None:
@@ -87,10 +104,16 @@ def test_orcdump_prints_the_published_events(
     assert Path(table.location, name, "_orc_acid_version").read_bytes() == b"2"
 
 
-@pytest.mark.parametrize(("directory", "stats", "last"), [
-    (INSERT, "3,0,0", (1, 2)), (UPDATE[0], "0,0,1", (1, 2)), (UPDATE[1], "1,0,0", (2, 0)),
-    (DELETE, "0,0,1", (2, 0)), ("base", "2,0,0", (1, 1)),
-])
+@pytest.mark.parametrize(
+    ("directory", "stats", "last"),
+    [
+        (INSERT, "3,0,0", (1, 2)),
+        (UPDATE[0], "0,0,1", (1, 2)),
+        (UPDATE[1], "1,0,0", (2, 0)),
+        (DELETE, "0,0,1", (2, 0)),
+        ("base", "2,0,0", (1, 1)),
+    ],
+)
 def test_the_footer_says_what_hive_needs(
     table: Table, directory: str, stats: str, last: tuple[int, int]
 ) -> None:
@@ -98,7 +121,8 @@ def test_the_footer_says_what_hive_needs(
     [found] = orcdump(Path(table.location, name, "bucket_00000"), "--meta")
     assert found["schema"] == (
         "struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,"
-        "currentTransaction:bigint,row:struct<id:int,value:string>>")
+        "currentTransaction:bigint,row:struct<id:int,value:string>>"
+    )
     assert found["user_metadata"]["hive.acid.stats"] == stats
     assert found["user_metadata"]["hive.acid.version"] == "2"
     assert found["user_metadata"]["hive.acid.key.index"] == f"{last[0]},{BUCKET},{last[1]};"
@@ -112,33 +136,48 @@ def test_show_compactions_and_the_cleaner_end_the_example(
 
     [row] = json.loads(acid("show", "compactions", "--json").stdout)
     assert (row["dbname"], row["tabname"], row["type"], row["state"], row["highestwriteid"]) == (
-        "test_db", "crud_table", "MAJOR", "ready for cleaning", 3)
-    sight = {line["directory"]: line["sight"]
-             for line in json.loads(acid("ls", "test_db.crud_table", "--json").stdout)}
+        "test_db",
+        "crud_table",
+        "MAJOR",
+        "ready for cleaning",
+        3,
+    )
+    sight = {
+        line["directory"]: line["sight"]
+        for line in json.loads(acid("ls", "test_db.crud_table", "--json").stdout)
+    }
     kept = base(table)
     assert sight == {**dict.fromkeys([INSERT, *UPDATE, DELETE], "obsolete"), kept: "read"}
     warehouse.release()
     assert acid("run", "cleaner", "--once").exit_code == 0
     assert directories(table) == [kept]
     assert [tuple(one) for one in table.read(row_id=True).orderBy("id").collect()] == [
-        (1, "A", (1, BUCKET, 0)), (2, "B", (1, BUCKET, 1))]
+        (1, "A", (1, BUCKET, 0)),
+        (2, "B", (1, BUCKET, 1)),
+    ]
     [row] = json.loads(acid("show", "compactions", "--json").stdout)
     assert row["state"] == "succeeded"
 
 
 def test_acid_sql_reads_the_table(warehouse: Warehouse, table: Table) -> None:
-    done = CliRunner().invoke(main, [
-        "sql", "SELECT row__id, id, value FROM test_db.crud_table ORDER BY id", "--json",
-        "--warehouse", warehouse.path])
+    done = CliRunner().invoke(
+        main,
+        [
+            "sql",
+            "SELECT row__id, id, value FROM test_db.crud_table ORDER BY id",
+            "--json",
+            "--warehouse",
+            warehouse.path,
+        ],
+    )
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout) == [
         {"row__id": {"writeid": 1, "bucketid": BUCKET, "rowid": 0}, "id": 1, "value": "A"},
-        {"row__id": {"writeid": 1, "bucketid": BUCKET, "rowid": 1}, "id": 2, "value": "B"}]
+        {"row__id": {"writeid": 1, "bucketid": BUCKET, "rowid": 1}, "id": 2, "value": "B"},
+    ]
 
 
-def test_acid_compact_queues_for_a_worker_that_runs_it(
-    warehouse: Warehouse, table: Table
-) -> None:
+def test_acid_compact_queues_for_a_worker_that_runs_it(warehouse: Warehouse, table: Table) -> None:
     def acid(*arguments: str) -> Any:
         return CliRunner().invoke(main, [*arguments, "--warehouse", warehouse.path])
 

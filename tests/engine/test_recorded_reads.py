@@ -29,14 +29,20 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path / "wh") as opened:
         table = opened.create_table("db.t", "v string")
         files = AcidTable(Path(table.location))
-        commit(opened, files, Operation.INSERT,
-               lambda w: files.inserts(f"d{w}", [(w, P, 0, "a"), (w, P, 1, "b"), (w, P, 2, "c")]))
+        commit(
+            opened,
+            files,
+            Operation.INSERT,
+            lambda w: files.inserts(f"d{w}", [(w, P, 0, "a"), (w, P, 1, "b"), (w, P, 2, "c")]),
+        )
         commit(opened, files, Operation.DELETE, lambda w: files.deletes(f"D{w}", [(1, P, 0)], w))
         yield opened
 
 
 def commit(
-    warehouse: Warehouse, files: AcidTable, operation: Operation,
+    warehouse: Warehouse,
+    files: AcidTable,
+    operation: Operation,
     write: Callable[[int], AcidTable],
 ) -> int:
     kind = "delete_delta" if operation is Operation.DELETE else "delta"
@@ -45,8 +51,7 @@ def commit(
         w = txn.write_ids["db.t"]
         write(w)
         name = f"{kind}_{w:07d}_{w:07d}_0000"
-        txn.commit([WriteReport.of("db.t", None, operation, name,
-                                   contents_of(files.root / name))])
+        txn.commit([WriteReport.of("db.t", None, operation, name, contents_of(files.root / name))])
     return w
 
 
@@ -64,8 +69,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize(("directory", "write_id"), [
-    ("delta_0000001_0000001_0000", 1), ("delete_delta_0000002_0000002_0000", 2)])
+@pytest.mark.parametrize(
+    ("directory", "write_id"),
+    [("delta_0000001_0000001_0000", 1), ("delete_delta_0000002_0000002_0000", 2)],
+)
 def test_P26_a_committed_file_that_is_not_what_it_was_is_an_error_and_no_missing_row(
     warehouse: Warehouse, directory: str, write_id: int, damage: str
 ) -> None:
@@ -76,8 +83,11 @@ def test_P26_a_committed_file_that_is_not_what_it_was_is_an_error_and_no_missing
     said = rf"db\.t: .*{directory}/bucket_00000.* write id {write_id} committed"
     with warehouse.snapshot() as held, warehouse.transaction() as txn:
         reads: list[Callable[[], object]] = [
-            table.to_arrow, table.count, lambda: table.to_arrow(where="v = 'b'"),
-            lambda: table.count("v = 'b'"), lambda: held.table("db.t").to_arrow(),
+            table.to_arrow,
+            table.count,
+            lambda: table.to_arrow(where="v = 'b'"),
+            lambda: table.count("v = 'b'"),
+            lambda: held.table("db.t").to_arrow(),
             lambda: txn.table("db.t").to_arrow(),
         ]
         for read in reads:
@@ -132,10 +142,14 @@ def test_P26_what_no_commit_named_makes_nothing_obsolete(warehouse: Warehouse) -
     txn.abort()
     (done,) = cleaner.run(warehouse.metastore)
     assert [line.split()[0].rpartition("/")[2] for line in done.removed] == [
-        f"delta_{w:07d}_{w:07d}_0000"]
+        f"delta_{w:07d}_{w:07d}_0000"
+    ]
     assert sorted(one.name for one in root.iterdir()) == [
-        "base_0000002", "delete_delta_0000002_0000002_0000", "delta_0000001_0000001_0000",
-        "delta_0000001_0000002"]
+        "base_0000002",
+        "delete_delta_0000002_0000002_0000",
+        "delta_0000001_0000001_0000",
+        "delta_0000001_0000002",
+    ]
     assert values(table) == LEFT
 
 
@@ -147,8 +161,17 @@ def test_P26_the_number_of_rows_needs_no_file_to_be_opened(
     with warehouse.metastore.begin() as txn:
         txn.lock([LockRequest("db.u", LockType.SHARED_WRITE, Operation.INSERT)])
         files.inserts("d1", [(1, P, number, "x") for number in range(5)])
-        txn.commit([WriteReport.of("db.u", None, Operation.INSERT, "delta_0000001_0000001_0000",
-                                   contents_of(files.root / "delta_0000001_0000001_0000"))])
+        txn.commit(
+            [
+                WriteReport.of(
+                    "db.u",
+                    None,
+                    Operation.INSERT,
+                    "delta_0000001_0000001_0000",
+                    contents_of(files.root / "delta_0000001_0000001_0000"),
+                )
+            ]
+        )
     from acid_platform.storage import orc
 
     def refuse(*_: object) -> None:

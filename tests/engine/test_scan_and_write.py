@@ -40,15 +40,17 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> 
 @pytest.fixture(scope="module")
 def expected() -> pd.DataFrame:
     ids = np.arange(4000)
-    return pd.DataFrame({"id": ids, "v": ids * 1.5, "m": ids % 2,
-                         "k": np.array(ODD, dtype=object)[ids % len(ODD)]})
+    return pd.DataFrame(
+        {"id": ids, "v": ids * 1.5, "m": ids % 2, "k": np.array(ODD, dtype=object)[ids % len(ODD)]}
+    )
 
 
 @pytest.fixture(scope="module")
 def table(warehouse: Warehouse, expected: pd.DataFrame) -> Table:
     """A partition for every awkward character; updates and deletes in each of them."""
-    made = warehouse.create_table("db.p", "id bigint, v double",
-                                  partitioned_by=["m int", "k string"])
+    made = warehouse.create_table(
+        "db.p", "id bigint, v double", partitioned_by=["m int", "k string"]
+    )
     made.insert(expected.assign(v=0.0))
     made.update({"v": "id * 1.5"})
     made.insert(expected.assign(id=expected.id + 10_000))
@@ -119,24 +121,50 @@ def test_the_bitmap_answers_every_key_and_nothing_else(
     entities, keys = [], set()
     for entity in range(3):
         n = 400 if entity != 1 else 0
-        raw = np.stack([random.integers(3, 9, n), random.choice([1 << 29, (1 << 29) + 65537, 5], n),
-                        random.choice([0, 63, 64, 1_000_000, 5_000_000_000], n)
-                        + random.integers(0, 70, n)])
+        raw = np.stack(
+            [
+                random.integers(3, 9, n),
+                random.choice([1 << 29, (1 << 29) + 65537, 5], n),
+                random.choice([0, 63, 64, 1_000_000, 5_000_000_000], n) + random.integers(0, 70, n),
+            ]
+        )
         raw = np.unique(raw, axis=1)
         entities.append(DeleteKeys(*raw))
         keys |= {(entity, *map(int, key)) for key in raw.T}
-    bitmap = DeleteBitmap.build([entities[0], entities[1], DeleteKeys(*np.array(
-        [key[1:] for key in sorted(keys) if key[0] == 2 and key[3] < 5_000_000_000]).T)])
+    bitmap = DeleteBitmap.build(
+        [
+            entities[0],
+            entities[1],
+            DeleteKeys(
+                *np.array(
+                    [key[1:] for key in sorted(keys) if key[0] == 2 and key[3] < 5_000_000_000]
+                ).T
+            ),
+        ]
+    )
     assert bitmap is None, "a span of 5 thousand million is for the join"
-    small = [DeleteKeys(*np.array([key[1:] for key in sorted(keys)
-                                   if key[0] == entity and key[3] < 2_000_000] or [[0] * 3])[
-        : None if entity != 1 else 0].T) for entity in range(3)]
+    small = [
+        DeleteKeys(
+            *np.array(
+                [key[1:] for key in sorted(keys) if key[0] == entity and key[3] < 2_000_000]
+                or [[0] * 3]
+            )[: None if entity != 1 else 0].T
+        )
+        for entity in range(3)
+    ]
     bitmap = DeleteBitmap.build(small)
     assert bitmap is not None
-    gone = {(e, *map(int, key)) for e, one in enumerate(small)
-            for key in zip(one.write_ids, one.buckets, one.row_ids, strict=True)}
-    near = {(e, w + dw, b, max(0, r + dr)) for e, w, b, r in sorted(gone)[::7]
-            for dw in (-1, 0, 1, 50) for dr in (-64, -1, 0, 1, 64)} | {(1, 3, 5, 0), (0, 0, 7, 0)}
+    gone = {
+        (e, *map(int, key))
+        for e, one in enumerate(small)
+        for key in zip(one.write_ids, one.buckets, one.row_ids, strict=True)
+    }
+    near = {
+        (e, w + dw, b, max(0, r + dr))
+        for e, w, b, r in sorted(gone)[::7]
+        for dw in (-1, 0, 1, 50)
+        for dr in (-64, -1, 0, 1, 64)
+    } | {(1, 3, 5, 0), (0, 0, 7, 0)}
     frame = spark.createDataFrame(sorted(gone | near), "e int, __w long, __b int, __r long")
     for most in (0, 1000):  # through the table of groups, and group by group
         monkeypatch.setattr(deletes, "FEW_GROUPS", most)

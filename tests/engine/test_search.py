@@ -27,10 +27,15 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
         columns = [("id", "int"), ("v", "string")]
         joined.create_table("db.t", f"{tmp_path}/wh/db.db/t", columns)
         joined.create_table("db.p", f"{tmp_path}/wh/db.db/p", columns, [("month", "int")])
-        joined.create_table("db.kept", f"{tmp_path}/wh/db.db/kept", columns,
-                            properties={"NO_CLEANUP": "true"})
-        joined.create_table("db.plain", f"{tmp_path}/wh/db.db/plain", columns,
-                            properties={"transactional_properties": "insert_only"})
+        joined.create_table(
+            "db.kept", f"{tmp_path}/wh/db.db/kept", columns, properties={"NO_CLEANUP": "true"}
+        )
+        joined.create_table(
+            "db.plain",
+            f"{tmp_path}/wh/db.db/plain",
+            columns,
+            properties={"transactional_properties": "insert_only"},
+        )
         yield joined
         joined.stop()
 
@@ -55,16 +60,21 @@ def test_rows_are_found_in_every_kind_of_directory_whatever_a_snapshot_sees(tabl
     for name in ("delta_0000009_0000009_0000", "base_0000005_v0000099", "_tmp_0000003_x/ready/a"):
         write_delta(table.table / name, 9, (ANN, ANN))
     write_delta(table.table / "delta_0000008_0000008_0000", 8, OTHERS)
-    with (table.table / "000000_0").open("wb") as stream, pyorc.Writer(
-            stream, "struct<id:int,v:string>") as writer:
+    with (
+        (table.table / "000000_0").open("wb") as stream,
+        pyorc.Writer(stream, "struct<id:int,v:string>") as writer,
+    ):
         writer.write(ANN)
     (table.table / "delta_0000008_0000008_0000" / ".bucket_00000.crc").write_bytes(b"crc")
     (table.table / "delta_0000008_0000008_0000" / "bucket_00001").touch()
     searched = search(table)
     assert {one.path: one.rows for one in searched.found} == {
-        "000000_0": 1, "_tmp_0000003_x/ready/a/bucket_00000": 2,
-        "base_0000005_v0000099/bucket_00000": 2, "delta_0000001_0000001_0000/bucket_00000": 1,
-        "delta_0000009_0000009_0000/bucket_00000": 2}
+        "000000_0": 1,
+        "_tmp_0000003_x/ready/a/bucket_00000": 2,
+        "base_0000005_v0000099/bucket_00000": 2,
+        "delta_0000001_0000001_0000/bucket_00000": 1,
+        "delta_0000009_0000009_0000/bucket_00000": 2,
+    }
     assert searched.files == 7
 
 
@@ -81,8 +91,7 @@ def test_what_an_open_transaction_is_writing_is_told_and_not_read(table: Small) 
     torn = table.table / "_tmp_0000003_x" / "part-0"
     torn.parent.mkdir(parents=True)
     torn.write_bytes(b"ORC, the rest is to come")
-    assert search(table, still_open=3).found == (
-        FoundFile("_tmp_0000003_x/part-0", "", writer=3),)
+    assert search(table, still_open=3).found == (FoundFile("_tmp_0000003_x/part-0", "", writer=3),)
     [left] = search(table).found
     assert "can't be opened as ORC" in left.error and left.writer is None
 
@@ -105,14 +114,17 @@ def test_partitions_are_judged_by_their_path_also_dropped_ones(
     assert len(errors) == 1 and "lies in no partition" in errors[0]
 
 
-@pytest.mark.parametrize(("name", "where", "partition", "error"), [
-    ("db.t", "nobody = 1", None, UnknownColumn),
-    ("db.t", "rand() < 0.5", None, UnsupportedStatement),
-    ("db.t", "id = 1", "month=1", NoSuchPartition),
-    ("db.p", "id = 1", "month=33", NoSuchPartition),
-    ("db.plain", "id = 1", None, UnsupportedStatement),
-    ("db.kept", "id = 1", None, UnsupportedStatement),
-])
+@pytest.mark.parametrize(
+    ("name", "where", "partition", "error"),
+    [
+        ("db.t", "nobody = 1", None, UnknownColumn),
+        ("db.t", "rand() < 0.5", None, UnsupportedStatement),
+        ("db.t", "id = 1", "month=1", NoSuchPartition),
+        ("db.p", "id = 1", "month=33", NoSuchPartition),
+        ("db.plain", "id = 1", None, UnsupportedStatement),
+        ("db.kept", "id = 1", None, UnsupportedStatement),
+    ],
+)
 def test_a_request_is_refused_before_anything_is_deleted(
     metastore: Metastore, name: str, where: str, partition: str | None, error: type[Exception]
 ) -> None:

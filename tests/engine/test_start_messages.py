@@ -22,8 +22,9 @@ session.stop()
 
 @pytest.mark.spark
 def test_a_session_starts_without_a_word_and_tells_errors() -> None:
-    started = subprocess.Popen([sys.executable, "-c", SCRIPT], stderr=subprocess.PIPE,
-                               stdin=subprocess.DEVNULL, text=True)
+    started = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    )
     assert started.stderr
     lines = [line.rstrip() for line in started.stderr]
     assert started.wait() == 0

@@ -43,30 +43,43 @@ def _buckets(table: Table) -> dict[int, int]:
 @pytest.mark.parametrize("codec", ["NONE", "SNAPPY", "ZSTD", "LZ4"])
 def test_a_table_keeps_its_codec(warehouse: Warehouse, codec: str) -> None:
     """Of LZ4 no footer can be read here, so that Spark writes those files nested."""
-    table = warehouse.create_table(f"db.{codec}", "id int, v array<string>",
-                                   properties={"orc.compress": codec})
+    table = warehouse.create_table(
+        f"db.{codec}", "id int, v array<string>", properties={"orc.compress": codec}
+    )
     table.insert([{"id": i, "v": ["a", None]} for i in (1, 2)])
     table.update({"v": "array('b')"}, "id = 2")
     for path in Path(table.location).glob("delta_*/bucket_*"):
-        assert orc.ORCFile(str(path)).compression == (
-            "UNCOMPRESSED" if codec == "NONE" else codec)
+        assert orc.ORCFile(str(path)).compression == ("UNCOMPRESSED" if codec == "NONE" else codec)
     for read in (table.read().toArrow(), table.to_arrow()):
         assert sorted(read.to_pylist(), key=str) == [
-            {"id": 1, "v": ["a", None]}, {"id": 2, "v": ["b"]}]
+            {"id": 1, "v": ["a", None]},
+            {"id": 2, "v": ["b"]},
+        ]
 
 
-@pytest.mark.parametrize(("version", "expected"), [
-    ("2", {0: 1, 1: 1, 2: 0, 3: 2, 42: 3, -1: 1}), ("1", {0: 0, 1: 1, 2: 2, 3: 3, 42: 2, -1: 3}),
-])
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("2", {0: 1, 1: 1, 2: 0, 3: 2, 42: 3, -1: 1}),
+        ("1", {0: 0, 1: 1, 2: 2, 3: 3, 42: 2, -1: 3}),
+    ],
+)
 def test_every_row_lies_in_hives_bucket(
     warehouse: Warehouse, version: str, expected: dict[int, int]
 ) -> None:
-    table = warehouse.create_table(f"db.buckets{version}", "id int, v string",
-                                   clustered_by=(["ID"], 4),
-                                   properties={"bucketing_version": version})
+    table = warehouse.create_table(
+        f"db.buckets{version}",
+        "id int, v string",
+        clustered_by=(["ID"], 4),
+        properties={"bucketing_version": version},
+    )
     table.insert([{"id": i, "v": "a"} for i in (0, 1, 2)])
-    table.merge([{"id": i, "v": "m"} for i in (0, 3, 42)], "t.id = s.id",
-                when_matched_update={"v": "s.v"}, when_not_matched_insert="*")
+    table.merge(
+        [{"id": i, "v": "m"} for i in (0, 3, 42)],
+        "t.id = s.id",
+        when_matched_update={"v": "s.v"},
+        when_not_matched_insert="*",
+    )
     table.insert([{"id": -1, "v": "a"}])
     table.update({"v": "upper(v)"}, "id = 42")
     assert _buckets(table) == expected
@@ -78,10 +91,14 @@ def test_every_row_lies_in_hives_bucket(
     assert _buckets(table) == {-1: expected[-1]}
 
 
-@pytest.mark.parametrize(("clustered_by", "columns", "text"), [
-    ((["nope"], 4), "id int", "no column 'nope'"), ((["d"], 4), "d decimal(5,2)", "can't be in a"),
-    ((["id"], 0), "id int", "at least 1"),
-])
+@pytest.mark.parametrize(
+    ("clustered_by", "columns", "text"),
+    [
+        ((["nope"], 4), "id int", "no column 'nope'"),
+        ((["d"], 4), "d decimal(5,2)", "can't be in a"),
+        ((["id"], 0), "id int", "at least 1"),
+    ],
+)
 def test_wrong_bucket_definitions_are_told(
     warehouse: Warehouse, clustered_by: Any, columns: str, text: str
 ) -> None:
@@ -93,9 +110,19 @@ TEXTS = ["a", "", None, " x ", 'q"uo,te', "back\\slash", "é\t|"]
 
 
 def _values(texts: list[str | None]) -> list[dict[str, Any]]:
-    return [{"id": i, "v": text, "d": datetime.date(2024, 1, 1 + i), "b": i % 2 == 0,
-             "ts": datetime.datetime(2024, 1, 1, 12, 0, i, 123456), "x": i / 4,
-             "n": decimal.Decimal("1.50"), "m": i % 2} for i, text in enumerate(texts)]
+    return [
+        {
+            "id": i,
+            "v": text,
+            "d": datetime.date(2024, 1, 1 + i),
+            "b": i % 2 == 0,
+            "ts": datetime.datetime(2024, 1, 1, 12, 0, i, 123456),
+            "x": i / 4,
+            "n": decimal.Decimal("1.50"),
+            "m": i % 2,
+        }
+        for i, text in enumerate(texts)
+    ]
 
 
 @pytest.mark.parametrize("name", ["orc", "parquet", "json", "csv", "text"])
@@ -104,7 +131,8 @@ def test_insert_only_tables_keep_every_value(warehouse: Warehouse, name: str) ->
         f"db.plain_{name}",
         "id int, v string, d date, b boolean, ts timestamp, x double, n decimal(7,2)",
         partitioned_by=["m int"],
-        properties={"transactional_properties": "insert_only", "acid.format": name})
+        properties={"transactional_properties": "insert_only", "acid.format": name},
+    )
     given = _values(TEXTS)
     assert table.insert(given[:4]) == 4 and table.insert(given[4:]) == 3
     found = [row.asDict() for row in table.read().orderBy("id").collect()]
@@ -115,20 +143,29 @@ def test_insert_only_tables_keep_every_value(warehouse: Warehouse, name: str) ->
     assert table.read().filter("m = 1").count() == 1
     table.truncate("m=0")
     assert [row.id for row in table.read().collect()] == [1]
-    for statement in (lambda: table.delete("id = 1"), lambda: table.update({"v": "'x'"}),
-                      lambda: table.merge(given, "t.id = s.id", when_not_matched_insert="*")):
+    for statement in (
+        lambda: table.delete("id = 1"),
+        lambda: table.update({"v": "'x'"}),
+        lambda: table.merge(given, "t.id = s.id", when_not_matched_insert="*"),
+    ):
         with pytest.raises(UnsupportedStatement, match="insert-only"):
             statement()
 
 
 def test_csv_keeps_line_ends_and_text_refuses_what_it_would_lose(warehouse: Warehouse) -> None:
     odd = [{"id": 0, "v": "two\nlines"}, {"id": 1, "v": "x"}]
-    kept = warehouse.create_table("db.lines", "id int, v string", properties={
-        "transactional_properties": "insert_only", "acid.format": "csv"})
+    kept = warehouse.create_table(
+        "db.lines",
+        "id int, v string",
+        properties={"transactional_properties": "insert_only", "acid.format": "csv"},
+    )
     assert kept.insert(odd) == 2
     assert [row.v for row in kept.read().orderBy("id").collect()] == ["two\nlines", "x"]
-    lossy = warehouse.create_table("db.lossy", "id int, v string", properties={
-        "transactional_properties": "insert_only", "acid.format": "text"})
+    lossy = warehouse.create_table(
+        "db.lossy",
+        "id int, v string",
+        properties={"transactional_properties": "insert_only", "acid.format": "text"},
+    )
     with pytest.raises(WrongType, match="line end"):
         lossy.insert(odd)
     assert lossy.history() == [] and lossy.insert(odd[1:]) == 1
@@ -141,8 +178,9 @@ def test_what_an_insert_only_table_can_not_be(warehouse: Warehouse) -> None:
     with pytest.raises(InvalidDefinition, match="unknown; use orc"):
         warehouse.create_table("db.no2", "id int", properties={**plain, "acid.format": "xml"})
     with pytest.raises(InvalidDefinition, match="does not fit into csv"):
-        warehouse.create_table("db.no3", "id array<int>",
-                               properties={**plain, "acid.format": "csv"})
+        warehouse.create_table(
+            "db.no3", "id array<int>", properties={**plain, "acid.format": "csv"}
+        )
     avro = warehouse.create_table("db.avro", "id int", properties={**plain, "acid.format": "avro"})
     with pytest.raises(UnsupportedLayout, match=r"spark-avro_2\.13"):
         avro.insert([{"id": 1}])
@@ -163,7 +201,8 @@ def test_storage7_1_rows_of_original_files_can_be_changed(
     assert table.update({"v": "'u'"}, "id in (2, 7)") == 2
     assert table.delete("id = 3") == 1
     assert sorted(map(tuple, table.read().collect())) == [
-        (i, "u" if i in (2, 7) else "o") for i in range(10) if i != 3]
+        (i, "u" if i in (2, 7) else "o") for i in range(10) if i != 3
+    ]
     assert table.read(where="v = 'o'").count() == 7
     frame = table.read(row_id=True).select("id", "row__id")
     ids = {row[0]: tuple(row[1]) for row in frame.collect()}
@@ -175,8 +214,11 @@ def test_columns_named_like_the_six_lose_no_row(warehouse: Warehouse, spark: Spa
     table = warehouse.create_table("db.named", "operation string, bucket int, rowid bigint, id int")
     none = F.lit(None)
     frame = spark.range(0, 40_000, 1, 1).select(
-        none.cast("string").alias("operation"), none.cast("int").alias("bucket"),
-        none.cast("bigint").alias("rowid"), F.col("id").cast("int"))
+        none.cast("string").alias("operation"),
+        none.cast("int").alias("bucket"),
+        none.cast("bigint").alias("rowid"),
+        F.col("id").cast("int"),
+    )
     table.insert(frame)
     table.delete("id = 5 or id = 39999")
     assert table.read().count() == 39_998
@@ -192,8 +234,11 @@ def test_columns_named_like_the_six_lose_no_row(warehouse: Warehouse, spark: Spa
 
 def test_a_search_argument_skips_row_groups(warehouse: Warehouse, spark: SparkSession) -> None:
     table = warehouse.create_table("db.sarg", "id int, v string")
-    table.insert(spark.range(0, 200_000, 1, 1).select(
-        F.col("id").cast("int"), F.repeat(F.lit("x"), F.lit(20)).alias("v")))
+    table.insert(
+        spark.range(0, 200_000, 1, 1).select(
+            F.col("id").cast("int"), F.repeat(F.lit("x"), F.lit(20)).alias("v")
+        )
+    )
     table.delete("id % 1000 = 999")
     frame = table.read(where="id between 100000 and 100009 and length(v) > 3")
     assert frame.count() == 10
@@ -213,8 +258,11 @@ def test_a_search_argument_skips_row_groups(warehouse: Warehouse, spark: SparkSe
 
 @pytest.mark.parametrize("name", ["orc", "text"])
 def test_storage10_insert_only_tables_are_compacted(warehouse: Warehouse, name: str) -> None:
-    table = warehouse.create_table(f"db.merged_{name}", "id int, v string", properties={
-        "transactional_properties": "insert_only", "acid.format": name})
+    table = warehouse.create_table(
+        f"db.merged_{name}",
+        "id int, v string",
+        properties={"transactional_properties": "insert_only", "acid.format": name},
+    )
     rows = [{"id": i, "v": f"v{i}"} for i in range(6)]
     for row in rows[:3]:
         table.insert([row])
@@ -229,12 +277,13 @@ def test_storage10_insert_only_tables_are_compacted(warehouse: Warehouse, name: 
     base = table.snapshot().directories[""].base
     assert base is not None and base.directory.startswith("base_0000005_v")
     assert {path.name for path in Path(table.location, base.directory).iterdir()} == {
-        "000000_0", "_orc_acid_version"}
+        "000000_0",
+        "_orc_acid_version",
+    }
     assert [row.asDict() for row in table.read().orderBy("id").collect()] == rows
 
 
-@pytest.mark.parametrize("directory", [
-    "100%20é #1", pytest.param("a b", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("directory", ["100%20é #1", pytest.param("a b", marks=pytest.mark.slow)])
 def test_directories_may_hold_blanks_and_what_uris_escape(
     tmp_path: Path, spark: SparkSession, directory: str
 ) -> None:

@@ -36,8 +36,9 @@ def add(warehouse: Warehouse, value: str, commit: bool = True) -> int:
     table.inserts(f"d{write_id}", [(write_id, P, 0, value)])
     name = table.file(f"d{write_id}").parent.name
     if commit:
-        txn.commit([WriteReport.of("db.t", None, Operation.INSERT, name,
-                                   contents_of(table.root / name))])
+        txn.commit(
+            [WriteReport.of("db.t", None, Operation.INSERT, name, contents_of(table.root / name))]
+        )
     else:
         txn.abort()
     return write_id
@@ -58,7 +59,10 @@ def test_P12_the_lease_of_to_arrow_ends_with_it(warehouse: Warehouse) -> None:
     assert table.to_arrow(where="v > 'p'").to_pydict() == {"v": ["two"]}
     assert table.to_arrow(snapshot=f"db.t:{first}:9223372036854775807::").num_rows == 1
     assert table.to_arrow(row_id=True).column("row__id").to_pylist()[0] == {
-        "writeid": first, "bucketid": P, "rowid": 0}
+        "writeid": first,
+        "bucketid": P,
+        "rowid": 0,
+    }
     with pytest.raises(UnknownColumn):
         table.to_arrow(columns=["colour"])
     assert [one for one in warehouse.metastore.transactions() if one["state"] == "OPEN"] == []
@@ -86,6 +90,12 @@ with Warehouse.open({str(tmp_path / "wh")!r}) as wh:
     wh.metastore.stop()
 """
     env = {"PATH": "", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True,
-                          timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.stdout.split() == ["id:", "int32", "p:", "date32[day]"], done.stderr

@@ -35,7 +35,9 @@ def test_overwrites_of_two_partitions_do_not_wait_for_each_other(warehouse: Ware
         held = {row["partition"] for row in warehouse.metastore.locks()}
         assert held == {"p=1", "p=3"}
         assert (one.row_counts("db.t"), other.row_counts("db.t")) == (
-            {"overwritten": 1}, {"overwritten": 2})
+            {"overwritten": 1},
+            {"overwritten": 2},
+        )
     assert rows(warehouse) == [(2, 2), (10, 1), (20, 3), (21, 3)]
 
 
@@ -56,7 +58,10 @@ def test_columns_added_in_a_transaction_are_seen_at_its_commit(warehouse: Wareho
         table.add_columns("note string")
         table.insert([{"id": 3, "p": 1, "note": "new"}])
         assert sorted(txn.table("db.t").to_arrow(["note"])["note"].to_pylist(), key=str) == [
-            None, None, "new"]
+            None,
+            None,
+            "new",
+        ]
         assert columns() == ["id"]
     assert columns() == ["id", "note"]
     with pytest.raises(RuntimeError), warehouse.transaction() as txn:

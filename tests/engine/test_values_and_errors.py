@@ -33,17 +33,20 @@ def table(warehouse: Warehouse) -> Table:
     return made
 
 
-@pytest.mark.parametrize(("statement", "named"), [
-    ("UPDATE db.t SET id = CAST(1 / (id - 1) AS int)", "Division by zero"),
-    ("UPDATE db.t SET v = array('a')[id]", "out of bounds"),
-    ("DELETE FROM db.t WHERE id % (id - 1) = 0", "Remainder by zero"),
-    ("DELETE FROM db.t WHERE id = (SELECT id FROM db.t)", "More than one row"),
-    ("CREATE TABLE db.u AS SELECT 1 / (id - 1) AS x FROM db.t", "Division by zero"),
-    ("INSERT INTO db.t SELECT CAST(1 / (id - 1) AS int), v FROM db.t", "Division by zero"),
-    ("UPDATE db.t SET v = raise_error('stop here')", "stop here"),
-    ("DELETE FROM db.t WHERE raise_error('stop here') IS NULL", "stop here"),
-    ("DELETE FROM db.t WHERE id > 1234567890123456789012345678901234567890", "38"),
-])
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("UPDATE db.t SET id = CAST(1 / (id - 1) AS int)", "Division by zero"),
+        ("UPDATE db.t SET v = array('a')[id]", "out of bounds"),
+        ("DELETE FROM db.t WHERE id % (id - 1) = 0", "Remainder by zero"),
+        ("DELETE FROM db.t WHERE id = (SELECT id FROM db.t)", "More than one row"),
+        ("CREATE TABLE db.u AS SELECT 1 / (id - 1) AS x FROM db.t", "Division by zero"),
+        ("INSERT INTO db.t SELECT CAST(1 / (id - 1) AS int), v FROM db.t", "Division by zero"),
+        ("UPDATE db.t SET v = raise_error('stop here')", "stop here"),
+        ("DELETE FROM db.t WHERE raise_error('stop here') IS NULL", "stop here"),
+        ("DELETE FROM db.t WHERE id > 1234567890123456789012345678901234567890", "38"),
+    ],
+)
 def test_an_expression_without_a_value_is_an_error_of_the_platform(
     warehouse: Warehouse, table: Table, statement: str, named: str
 ) -> None:
@@ -57,12 +60,18 @@ def test_an_expression_without_a_value_is_an_error_of_the_platform(
 LOST = datetime.datetime(1969, 12, 31, 23, 59, 59, 500_000)
 
 
-@pytest.mark.parametrize("write", [
-    lambda table: table.insert([{"id": 9, "t": LOST}]),
-    lambda table: table.insert([{"id": 9, "n": [{"t": LOST}]}]),
-    lambda table: table.update({"t": "timestamp'1969-12-31 23:59:59.001'"}),
-    lambda table: table.merge([{"id": 9, "t": LOST}], "t.id = s.id", when_not_matched_insert="*"),
-], ids=["insert", "nested", "update", "merge"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda table: table.insert([{"id": 9, "t": LOST}]),
+        lambda table: table.insert([{"id": 9, "n": [{"t": LOST}]}]),
+        lambda table: table.update({"t": "timestamp'1969-12-31 23:59:59.001'"}),
+        lambda table: table.merge(
+            [{"id": 9, "t": LOST}], "t.id = s.id", when_not_matched_insert="*"
+        ),
+    ],
+    ids=["insert", "nested", "update", "merge"],
+)
 def test_a_timestamp_that_orc_can_not_hold_is_refused(
     warehouse: Warehouse, write: Callable[[Table], object]
 ) -> None:
@@ -79,8 +88,12 @@ def test_a_timestamp_that_orc_can_not_hold_is_refused(
         assert [(row["id"], row["t"].replace(tzinfo=None)) for row in rows] == KEPT
 
 
-KEPT = list(enumerate(datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=one)
-                      for one in (-1_500_000, -1_000_001, -1_000_000, -999_001, 0, 500_000)))
+KEPT = list(
+    enumerate(
+        datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=one)
+        for one in (-1_500_000, -1_000_001, -1_000_000, -999_001, 0, 500_000)
+    )
+)
 
 
 def test_the_moments_around_1970_survive_a_compaction(warehouse: Warehouse) -> None:
@@ -96,7 +109,7 @@ def test_the_moments_around_1970_survive_a_compaction(warehouse: Warehouse) -> N
 
 
 def test_an_overwrite_replaces_the_partition_however_its_value_is_written(
-    warehouse: Warehouse
+    warehouse: Warehouse,
 ) -> None:
     table = warehouse.create_table("db.p", "id int", partitioned_by=["p decimal(10,2)"])
     table.insert([{"id": 1, "p": Decimal("1.5")}])
@@ -115,12 +128,13 @@ def test_rows_that_name_no_column_are_rows_of_NULLs(warehouse: Warehouse) -> Non
     assert table.insert([]) == 0
     assert table.insert([{}]) == 1
     assert table.insert([{}, {"id": 1}]) == 2
-    assert table.to_arrow().equals(pa.table(
-        {"id": pa.array([None, None, 1], pa.int32()), "v": pa.nulls(3, pa.string())}))
+    assert table.to_arrow().equals(
+        pa.table({"id": pa.array([None, None, 1], pa.int32()), "v": pa.nulls(3, pa.string())})
+    )
 
 
 def test_P19_what_a_killed_statement_staged_is_gone_after_the_next_cleaning(
-    warehouse: Warehouse
+    warehouse: Warehouse,
 ) -> None:
     """No compaction and no abort asks for a cleaning of the table."""
     table = warehouse.create_table("db.staged", "id int")
@@ -132,8 +146,9 @@ def test_P19_what_a_killed_statement_staged_is_gone_after_the_next_cleaning(
         (staging / "part-0").write_bytes(b"ORC")
 
     def staged() -> list[str]:
-        return [Path(one.path).name for one in cleaner.explain(warehouse.metastore)
-                if one.rule == "P19"]
+        return [
+            Path(one.path).name for one in cleaner.explain(warehouse.metastore) if one.rule == "P19"
+        ]
 
     assert staged() == [unknown.name]
     cleaner.run(warehouse.metastore)

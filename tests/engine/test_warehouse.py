@@ -40,7 +40,8 @@ def directories(table: Table) -> list[str]:
     root = Path(table.location)
     return sorted(
         str(Path(where, one).relative_to(root))
-        for where, inside, _ in os.walk(root) for one in inside
+        for where, inside, _ in os.walk(root)
+        for one in inside
         if one.startswith(("base", "del", "_tmp"))
     )
 
@@ -59,9 +60,11 @@ def test_partitioned_verbs_touch_only_the_partitions_that_they_must(months: Tabl
     assert rows(months) == [(0, "a", 1), (1, "b", 1), (2, "c", 2), (3, "D", 2), (4, "e", 3)]
     assert directories(months) == [
         "month=1/delta_0000001_0000001_0000",
-        "month=2/delete_delta_0000002_0000002_0000", "month=2/delta_0000001_0000001_0000",
+        "month=2/delete_delta_0000002_0000002_0000",
+        "month=2/delta_0000001_0000001_0000",
         "month=2/delta_0000002_0000002_0000",
-        "month=3/delete_delta_0000003_0000003_0000", "month=3/delta_0000001_0000001_0000",
+        "month=3/delete_delta_0000003_0000003_0000",
+        "month=3/delta_0000001_0000001_0000",
     ]
     assert rows(months, columns=["v"], where="month = 2") == [("D",), ("c",)]
     assert [row["write_id"] for row in months.history()][-1] == 3
@@ -109,11 +112,20 @@ def test_T31_first_committer_wins_per_partition(warehouse: Warehouse, months: Ta
     with pytest.raises(WriteConflict) as conflict:
         second.commit()
     # Table, partition, and both transactions with what they did from when to when.
-    for text in ("db.m month=1: ", f"delete of transaction [{second.id}, now]",
-                 f"update of transaction [{first.id}, "):
+    for text in (
+        "db.m month=1: ",
+        f"delete of transaction [{second.id}, now]",
+        f"update of transaction [{first.id}, ",
+    ):
         assert text in str(conflict.value)
-    assert rows(months) == [(0, "1", 1), (1, "1", 1), (2, "c", 2), (3, "d", 2), (4, "3", 3),
-                            (5, "3", 3)]
+    assert rows(months) == [
+        (0, "1", 1),
+        (1, "1", 1),
+        (2, "c", 2),
+        (3, "d", 2),
+        (4, "3", 3),
+        (5, "3", 3),
+    ]
 
 
 def test_T15_a_reader_in_a_loop_sees_each_statement_whole_or_not_at_all(
@@ -137,17 +149,18 @@ def test_T15_a_reader_in_a_loop_sees_each_statement_whole_or_not_at_all(
                 table = txn.table("db.m")
                 table.delete("id % 2 = 0")
                 table.update({"v": f"'{number}'"})
-                table.insert([{"id": one, "v": str(number), "month": one // 2 + 1}
-                              for one in (0, 2, 4)])
+                table.insert(
+                    [{"id": one, "v": str(number), "month": one // 2 + 1} for one in (0, 2, 4)]
+                )
         months.compact("major")
         cleaner.run(warehouse.metastore)
     finally:
         done.set()
         reader.join()
     assert all(len(one) == 1 for one in seen), [one for one in seen if len(one) != 1]
-    assert {count for (_, count), in seen} == {6}
+    assert {count for ((_, count),) in seen} == {6}
     # It read between the commits, not only before and after them.
-    assert len({value for (value, _), in seen}) > 2 and len(seen) > 10
+    assert len({value for ((value, _),) in seen}) > 2 and len(seen) > 10
 
 
 def test_P12_a_frame_keeps_its_rows_through_update_compaction_and_cleaning(
@@ -210,8 +223,10 @@ def test_minor_compaction_keeps_every_row_id_and_deletes(warehouse: Warehouse) -
     warehouse.release()
     cleaner.run(warehouse.metastore)
     txn = done["txnid"]
-    assert directories(table) == [f"delete_delta_0000001_0000004_v{txn:07d}",
-                                  f"delta_0000001_0000004_v{txn:07d}"]
+    assert directories(table) == [
+        f"delete_delta_0000001_0000004_v{txn:07d}",
+        f"delta_0000001_0000004_v{txn:07d}",
+    ]
     assert rows(table, row_id=True) == expected
 
 

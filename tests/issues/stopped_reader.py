@@ -19,8 +19,17 @@ from acid_platform.metastore import Transaction
 from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.warehouse import Warehouse
 
-MODES = ("count", "to_arrow", "late", "read", "sql", "snapshot to_arrow", "snapshot read",
-         "txn to_arrow", "txn read")
+MODES = (
+    "count",
+    "to_arrow",
+    "late",
+    "read",
+    "sql",
+    "snapshot to_arrow",
+    "snapshot read",
+    "txn to_arrow",
+    "txn read",
+)
 
 
 def stop_once(holder: Any, name: str, before: bool) -> None:

@@ -104,11 +104,21 @@ def put(warehouse: Warehouse, table: str, *ids: int, partition: str = "") -> Non
         txn._work.lock(record, Statement.INSERT)
         write_id = txn.write_ids[table]
         AcidTable(Path(record.location, partition), "id int").inserts(
-            f"d{write_id}.0", [(write_id, P, number, one) for number, one in enumerate(ids)])
+            f"d{write_id}.0", [(write_id, P, number, one) for number, one in enumerate(ids)]
+        )
         directory = full(f"d{write_id}.0").partition("/")[0]
-        txn._work.record(record, Operation.INSERT, [
-            Written(partition, directory, False,
-                    contents_of(Path(record.location, partition, directory)))])
+        txn._work.record(
+            record,
+            Operation.INSERT,
+            [
+                Written(
+                    partition,
+                    directory,
+                    False,
+                    contents_of(Path(record.location, partition, directory)),
+                )
+            ],
+        )
 
 
 def ids(table: SnapshotTable | TransactionTable | Table) -> list[int]:
@@ -205,4 +215,6 @@ def test_P28_backfills_add_columns_side_by_side(spark: SparkSession, tmp_path: P
         assert [column.name for column in table.columns] == ["id", "b", "both", "a"]
         found = table.to_arrow(["a", "b", "both"]).to_pylist()
         assert sorted(found, key=str) == [
-            {"a": 2, "b": None, "both": 3}, {"a": None, "b": 2, "both": 3}]
+            {"a": 2, "b": None, "both": 3},
+            {"a": None, "b": 2, "both": 3},
+        ]

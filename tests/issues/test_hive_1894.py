@@ -33,5 +33,6 @@ def test_only_the_row_keys_of_delete_files_are_decoded(
 
     monkeypatch.setattr(deletes, "open_source", lambda *args: Watched(keep(*args)))
     assert table.values(columns=["c0"]) == ["x"]
-    assert asked == [["operation", "originalTransaction", "bucket", "rowId",
-                      "currentTransaction"]] * 2
+    assert (
+        asked == [["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]] * 2
+    )

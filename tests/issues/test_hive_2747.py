@@ -44,13 +44,23 @@ def loaded(table: AcidTable, values: list[str]) -> int:
 
 
 @pytest.mark.parametrize("small", [0, 1 << 30], ids=["stripes", "files"])
-@pytest.mark.parametrize("options", [
-    {}, {"where": "v >= ''"}, {"row_id": True}, {"where": "v <> 'x'", "row_id": True},
-    {"columns": ["v"], "where": "v IS NOT NULL"},
-], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"where": "v >= ''"},
+        {"row_id": True},
+        {"where": "v <> 'x'", "row_id": True},
+        {"columns": ["v"], "where": "v IS NOT NULL"},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("kind", [base, delta, mixed, original, loaded])
 def test_no_path_returns_a_deleted_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int, options: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    small: int,
+    options: dict[str, Any],
     kind: Callable[[AcidTable, list[str]], int],
 ) -> None:
     monkeypatch.setattr(arrow_scan, "SMALL_BYTES", small)

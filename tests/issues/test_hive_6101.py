@@ -11,8 +11,9 @@ from tests.acid_files import AcidTable, P
 ROWS = [(1, P, 0, "A"), (2, P, 0, "B")]
 
 
-@pytest.mark.parametrize("names", [("d1-2v10", "d1-2v11"), ("d1-2v11", "d1-2v10"),
-                                   ("b2v10", "b2v11")])
+@pytest.mark.parametrize(
+    "names", [("d1-2v10", "d1-2v11"), ("d1-2v11", "d1-2v10"), ("b2v10", "b2v11")]
+)
 def test_rows_of_a_lost_workers_output_and_its_retrys_are_read_once(
     tmp_path: Path, names: tuple[str, str]
 ) -> None:

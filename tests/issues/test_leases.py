@@ -59,24 +59,31 @@ def open_txns(metastore: Metastore) -> list[int]:
     return [row["txnid"] for row in metastore.transactions() if row["state"] == "OPEN"]
 
 
-@pytest.mark.parametrize("modes", [
-    ("count", "txn to_arrow"), pytest.param(MODES, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "modes", [("count", "txn to_arrow"), pytest.param(MODES, marks=pytest.mark.slow)]
+)
 def test_P29_a_reader_that_was_stopped_beyond_its_timeout_gives_an_error(
     warehouse: Warehouse, modes: tuple[str, ...]
 ) -> None:
-    """All of them are stopped together; their leases are reaped, the files compacted and cleaned.
-    """
+    """All are stopped together; their leases are reaped, the files compacted and cleaned."""
     metastore = warehouse.metastore
     for name, value in {**REAPER, "hive.txn.timeout": "3s"}.items():
         metastore.set(name, value)
     warehouse.table(NAME).compact("major", wait=False)
     command = [sys.executable, "-m", "tests.issues.stopped_reader", warehouse.path, NAME]
-    readers = {mode: subprocess.Popen([*command, mode], stdout=subprocess.PIPE, text=True)
-               for mode in modes}
+    readers = {
+        mode: subprocess.Popen([*command, mode], stdout=subprocess.PIPE, text=True)
+        for mode in modes
+    }
     processes = {mode: psutil.Process(one.pid) for mode, one in readers.items()}
     try:
-        until(lambda: {mode for mode, one in processes.items()
-                       if one.status() == psutil.STATUS_STOPPED} == set(modes), 120)
+        until(
+            lambda: (
+                {mode for mode, one in processes.items() if one.status() == psutil.STATUS_STOPPED}
+                == set(modes)
+            ),
+            120,
+        )
         until(lambda: not open_txns(metastore), 60)
         metastore.set("hive.txn.timeout", "300s")
         clean_away(warehouse)
@@ -124,8 +131,11 @@ def test_P29_a_shorter_timeout_counts_at_once_for_the_heartbeats_of_every_handle
             mine, theirs = first.begin(), other.begin()
 
             def beats() -> set[int]:
-                return {row["txnid"] for row in first.transactions()
-                        if row["lastheartbeattime"] >= row["startedtime"] + 500}
+                return {
+                    row["txnid"]
+                    for row in first.transactions()
+                    if row["lastheartbeattime"] >= row["startedtime"] + 500
+                }
 
             until(lambda: beats() == {mine.id, theirs.id}, 20)
             mine.commit()

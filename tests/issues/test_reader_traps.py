@@ -28,8 +28,7 @@ from tests.acid_files import B1, B2, AcidTable, P
 from tests.notation import names, txns, write_ids
 
 TRUNCATED = b'{"thisFileVersion":"0","dataFormat":"truncated"}'
-ACID = ("operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,"
-        "currentTransaction:bigint")
+ACID = "operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint"
 
 
 def test_trap_01_deletes_match_on_all_three_parts_of_the_key(tmp_path: Path) -> None:
@@ -89,8 +88,9 @@ def test_trap_07_nested_deltas_are_neither_read_nor_made(tmp_path: Path) -> None
     assert table.values() == ["A"]
     (tmp_path / "_tmp_1_x").mkdir()
     with pytest.raises(PublicationFailed):
-        publish(table.layout.files, str(tmp_path),
-                [(str(tmp_path / "_tmp_1_x"), str(tmp_path / inner))])
+        publish(
+            table.layout.files, str(tmp_path), [(str(tmp_path / "_tmp_1_x"), str(tmp_path / inner))]
+        )
     assert sorted(one.name for one in (tmp_path / inner).iterdir()) == ["bucket_00000", inner]
 
 
@@ -102,9 +102,12 @@ def test_trap_08_files_without_a_row_index_are_read(tmp_path: Path) -> None:
     ):
         file = table.file(path)
         file.parent.mkdir()
-        with file.open("wb") as handle, pyorc.Writer(
-            handle, f"struct<{ACID},row:struct<v:string>>", row_index_stride=0
-        ) as writer:
+        with (
+            file.open("wb") as handle,
+            pyorc.Writer(
+                handle, f"struct<{ACID},row:struct<v:string>>", row_index_stride=0
+            ) as writer,
+        ):
             writer.writerows(events)
         assert open_orc(*Files.of(str(file))).row_index_stride == 0
     assert table.values() == ["0", "2"]
@@ -117,8 +120,9 @@ def test_trap_09_rows_of_a_base_can_be_deleted(tmp_path: Path) -> None:
     assert table.values() == ["B"]
 
 
-@pytest.mark.parametrize(("w", "expected"), [
-    ("5:5:5:", ["old"]), ("5:M::5", ["old"]), ("5:M::", ["new"])])
+@pytest.mark.parametrize(
+    ("w", "expected"), [("5:5:5:", ["old"]), ("5:M::5", ["old"]), ("5:M::", ["new"])]
+)
 def test_trap_10_an_overwrite_counts_when_it_is_committed(
     tmp_path: Path, w: str, expected: list[str]
 ) -> None:
@@ -126,10 +130,13 @@ def test_trap_10_an_overwrite_counts_when_it_is_committed(
     assert table.values(w) == expected
 
 
-@pytest.mark.parametrize(("w", "expected"), [
-    ("6:5:5:", ["three", "six"]),  # open itself, and the lowest open one
-    ("6:4:4:", ["five", "six"]),   # an older open id of another partition does not matter
-])
+@pytest.mark.parametrize(
+    ("w", "expected"),
+    [
+        ("6:5:5:", ["three", "six"]),  # open itself, and the lowest open one
+        ("6:4:4:", ["five", "six"]),  # an older open id of another partition does not matter
+    ],
+)
 def test_trap_11_open_overwrites_are_not_read_and_older_open_ids_do_not_matter(
     tmp_path: Path, w: str, expected: list[str]
 ) -> None:
@@ -205,10 +212,13 @@ def test_trap_18_a_streaming_delta_with_an_open_id_is_no_input(tmp_path: Path) -
     assert [one.path for one in (*seen.obsolete, *seen.aborted)] == []
 
 
-@pytest.mark.parametrize("columns", [
-    "a int, b int, c int, d int, e int, f int, g int",  # more than six are no ACID file
-    "operation int, x int",
-])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "a int, b int, c int, d int, e int, f int, g int",  # more than six are no ACID file
+        "operation int, x int",
+    ],
+)
 def test_trap_19_acid_files_are_known_by_their_six_columns(tmp_path: Path, columns: str) -> None:
     table = AcidTable(tmp_path, columns)
     values = tuple(range(len(columns.split(","))))
@@ -220,9 +230,10 @@ def test_trap_19_lower_case_names_without_metadata_are_acid_too(tmp_path: Path) 
     table = AcidTable(tmp_path)
     file = table.file("d1")
     file.parent.mkdir()
-    with file.open("wb") as handle, pyorc.Writer(
-        handle, f"struct<{ACID.lower()},row:struct<V:string>>"
-    ) as writer:
+    with (
+        file.open("wb") as handle,
+        pyorc.Writer(handle, f"struct<{ACID.lower()},row:struct<V:string>>") as writer,
+    ):
         writer.write((0, 1, P, 0, 1, ("A",)))
     assert table.values() == ["A"]
     assert table.ids() == [(1, P, 0)]
@@ -269,11 +280,14 @@ def test_trap_22_a_listing_that_raced_with_the_cleaner_loses_no_row_in_silence(
         table.values("1:M::")
 
 
-@pytest.mark.parametrize("make", [
-    lambda t: t.inserts("d1", [(1, P, 0, "A"), (1, P, 1, "B")]),
-    lambda t: t.inserts("b1v9", [(1, P, 0, "A"), (1, P, 1, "B")]),
-    lambda t: t.raw("d1/000000_0", ["A", "B"]),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda t: t.inserts("d1", [(1, P, 0, "A"), (1, P, 1, "B")]),
+        lambda t: t.inserts("b1v9", [(1, P, 0, "A"), (1, P, 1, "B")]),
+        lambda t: t.raw("d1/000000_0", ["A", "B"]),
+    ],
+)
 @pytest.mark.parametrize("where", [None, "v = 'A'", "v <> 'A'"])
 def test_trap_23_every_path_drops_deleted_rows(
     tmp_path: Path, make: object, where: str | None
@@ -287,18 +301,26 @@ def test_trap_24_copies_are_in_text_order_and_counted_per_bucket(tmp_path: Path)
     table = AcidTable(tmp_path)
     for name in ("000000_0_copy_10", "000000_0_copy_2", "000001_0", "000000_0"):
         table.raw(name, [name])
-    found = {row["v"]: tuple(row["row__id"].values())
-             for row in table.read(row_id=True).to_pylist()}
-    assert found == {"000000_0": (0, P, 0), "000000_0_copy_10": (0, P, 1),
-                     "000000_0_copy_2": (0, P, 2), "000001_0": (0, B1, 0)}
+    found = {
+        row["v"]: tuple(row["row__id"].values()) for row in table.read(row_id=True).to_pylist()
+    }
+    assert found == {
+        "000000_0": (0, P, 0),
+        "000000_0_copy_10": (0, P, 1),
+        "000000_0_copy_2": (0, P, 2),
+        "000001_0": (0, B1, 0),
+    }
 
 
-@pytest.mark.parametrize(("make", "operation"), [
-    (lambda t: t.inserts("d1", [(1, P, 0, "A")], operation=1), 1),
-    (lambda t: t.inserts("d1", [(1, 0, 0, "A")], operation=2), 2),
-    (lambda t: t.inserts("d1", [(1, P, 0, "A")]).deletes("D2", [(1, P, 0)], 2, operation=0), 0),
-    (lambda t: t.inserts("d1", [(1, P, 0, "A")]).deletes("D2", [(1, P, 0)], 2, operation=1), 1),
-])
+@pytest.mark.parametrize(
+    ("make", "operation"),
+    [
+        (lambda t: t.inserts("d1", [(1, P, 0, "A")], operation=1), 1),
+        (lambda t: t.inserts("d1", [(1, 0, 0, "A")], operation=2), 2),
+        (lambda t: t.inserts("d1", [(1, P, 0, "A")]).deletes("D2", [(1, P, 0)], 2, operation=0), 0),
+        (lambda t: t.inserts("d1", [(1, P, 0, "A")]).deletes("D2", [(1, P, 0)], 2, operation=1), 1),
+    ],
+)
 def test_section_11_events_of_acid_version_1_are_refused(
     tmp_path: Path, make: object, operation: int
 ) -> None:

@@ -30,8 +30,11 @@ def until(holds: Callable[[], bool]) -> None:
 
 def waiting(warehouse: Warehouse) -> set[int]:
     """Transactions whose lock is not granted."""
-    return {one["transaction_id"] for one in warehouse.metastore.locks()
-            if one["lock_state"] == "WAITING"}
+    return {
+        one["transaction_id"]
+        for one in warehouse.metastore.locks()
+        if one["lock_state"] == "WAITING"
+    }
 
 
 # --- with Spark ---------------------------------------------------------------------------------
@@ -64,7 +67,8 @@ def test_P30_a_statement_that_waited_for_an_insert_keeps_it(lake: Warehouse) -> 
 @pytest.mark.spark
 def test_P30_rows_that_the_transaction_has_read_before_the_insert(lake: Warehouse) -> None:
     lake.create_table("db.reads", "id int", partitioned_by=["m int"]).insert(
-        [{"id": 1, "m": 1}, {"id": 2, "m": 2}])
+        [{"id": 1, "m": 1}, {"id": 2, "m": 2}]
+    )
     told = r"db\.reads m=1: overwrite of .* overlaps the insert"
     with Warehouse.open(lake.path, spark=lake.spark) as other:
         with pytest.raises(WriteConflict, match=told), lake.transaction() as txn:
@@ -100,7 +104,7 @@ def warehouse(local: Warehouse) -> Iterator[Warehouse]:
 
 
 def test_P30_a_lost_overwrite_fails_at_its_lock_and_not_after_its_work(
-    warehouse: Warehouse
+    warehouse: Warehouse,
 ) -> None:
     txn = warehouse.transaction()
     with Warehouse.open(warehouse.path) as other, other.transaction() as inserting:
@@ -133,7 +137,7 @@ def test_P30_T40_an_overwrite_ends_beside_inserts_that_never_stop(warehouse: War
 
 
 def test_P30_L5_a_second_statement_does_not_wait_for_who_waits_for_the_first(
-    warehouse: Warehouse
+    warehouse: Warehouse,
 ) -> None:
     txn = warehouse.transaction()
     publish(stage(txn, "db.t", 0, ["a"]))

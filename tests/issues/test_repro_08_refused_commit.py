@@ -44,8 +44,9 @@ def test_P6_a_commit_of_sql_that_is_refused(tmp_path: Path, spark: SparkSession)
     with temporary_warehouse(tmp_path / "wh", spark) as warehouse:
         table = warehouse.create_table("db.x", "id int")
         with pytest.raises(OverwriteThenWrite, match="was aborted, begin again") as refused:
-            warehouse.sql("START TRANSACTION; INSERT INTO db.x VALUES (2);"
-                          " TRUNCATE TABLE db.x; COMMIT")
+            warehouse.sql(
+                "START TRANSACTION; INSERT INTO db.x VALUES (2); TRUNCATE TABLE db.x; COMMIT"
+            )
         assert refused.value.__notes__[0].endswith("was rolled back")
         assert not warehouse.session.in_transaction
         assert warehouse.metastore.locks() == []
@@ -82,10 +83,11 @@ def test_P6_a_commit_by_hand_that_is_refused(warehouse: Warehouse) -> None:
 
 def test_P6_a_report_that_is_refused(warehouse: Warehouse) -> None:
     for report, error in (
-        (WriteReport("db.t", None, Operation.INSERT, "delta_0000001_0000001_0000"),
-         InvalidDefinition),
-        (WriteReport("db.nope", None, Operation.INSERT, "delta_0000001_0000001_0000"),
-         NoSuchTable),
+        (
+            WriteReport("db.t", None, Operation.INSERT, "delta_0000001_0000001_0000"),
+            InvalidDefinition,
+        ),
+        (WriteReport("db.nope", None, Operation.INSERT, "delta_0000001_0000001_0000"), NoSuchTable),
     ):
         txn = warehouse.metastore.begin()
         with pytest.raises(error, match=f"transaction {txn.id} was aborted"):

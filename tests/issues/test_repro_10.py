@@ -52,8 +52,7 @@ def insert(warehouse: Warehouse, name: str, *rows: tuple[int, str], base: bool =
     with warehouse.metastore.begin() as txn:
         txn.lock(name, "EXCL_WRITE" if base else "SHARED_WRITE", operation=operation)
         write_id = txn.write_ids[name]
-        directory = (f"base_{write_id:07d}" if base
-                     else f"delta_{write_id:07d}_{write_id:07d}_0000")
+        directory = f"base_{write_id:07d}" if base else f"delta_{write_id:07d}_{write_id:07d}_0000"
         size = write_delta(Path(warehouse.table(name).location, directory), write_id, rows)
         txn.commit([WriteReport(name, None, operation, directory, len(rows), size, 1, base)])
 

@@ -34,11 +34,21 @@ def write(
     target = acid_schema(table.layout.columns)
     ids = np.arange(first, LAST)
     same = np.full(len(ids), write_id)
-    row = pa.nulls(len(ids), target.field("row").type) if deletes else pa.StructArray.from_arrays(
-        [pa.array(ids, pa.int32())], fields=list(target.field("row").type))
-    columns = [pa.array(np.full(len(ids), 2 * deletes), pa.int32()), pa.array(same),
-               pa.array(np.full(len(ids), P), pa.int32()), pa.array(ids),
-               pa.array(np.full(len(ids), current)), row]
+    row = (
+        pa.nulls(len(ids), target.field("row").type)
+        if deletes
+        else pa.StructArray.from_arrays(
+            [pa.array(ids, pa.int32())], fields=list(target.field("row").type)
+        )
+    )
+    columns = [
+        pa.array(np.full(len(ids), 2 * deletes), pa.int32()),
+        pa.array(same),
+        pa.array(np.full(len(ids), P), pa.int32()),
+        pa.array(ids),
+        pa.array(np.full(len(ids), current)),
+        row,
+    ]
     file = table.file(path)
     file.parent.mkdir(parents=True)
     orc.write_table(pa.table(columns, schema=target), str(file))

@@ -46,8 +46,9 @@ def expected(rows: list[Row]) -> list[str]:
     return sorted(map(repr, rows))
 
 
-@pytest.mark.parametrize("layout", [
-    {"partitioned_by": ["p string"]}, {"clustered_by": (["k"], 3)}], ids=str)
+@pytest.mark.parametrize(
+    "layout", [{"partitioned_by": ["p string"]}, {"clustered_by": (["k"], 3)}], ids=str
+)
 def test_updates_of_any_columns_in_any_order_leave_the_others(
     warehouse: Warehouse, layout: Mapping[str, object]
 ) -> None:
@@ -56,21 +57,33 @@ def test_updates_of_any_columns_in_any_order_leave_the_others(
     inside = {"p": "x"} if "partitioned_by" in layout else {}
     table = warehouse.create_table("db.updated", columns, **layout)  # type: ignore[arg-type]
     rows: list[Row] = [
-        {"k": k, "a": k, "b": f"b{k}", "c": None if k % 3 else -k, "d": None if k % 4 else "d",
-         **({"p": "xyz"[k % 3]} if inside else {})} for k in range(60)]
+        {
+            "k": k,
+            "a": k,
+            "b": f"b{k}",
+            "c": None if k % 3 else -k,
+            "d": None if k % 4 else "d",
+            **({"p": "xyz"[k % 3]} if inside else {}),
+        }
+        for k in range(60)
+    ]
     for part in (rows[:30], rows[30:]):
-        table.insert(warehouse.spark.createDataFrame(
-            [tuple(one.values()) for one in part],
-            columns + (", p string" if inside else "")).repartition(3))
+        table.insert(
+            warehouse.spark.createDataFrame(
+                [tuple(one.values()) for one in part], columns + (", p string" if inside else "")
+            ).repartition(3)
+        )
     for number in range(4):
         chosen = chance.sample(NAMES, chance.randint(1, 4))
         remainder = chance.randrange(5)
         where = f"k % 5 = {remainder}" + (" AND p = 'x'" if inside else "")
         new: dict[str, int | str | None] = {
-            name: None if chance.random() < 0.3 else
-            number if name in "ac" else f"{name}{number}" for name in chosen}
-        table.update({name: "NULL" if value is None else repr(value)
-                      for name, value in new.items()}, where)
+            name: None if chance.random() < 0.3 else number if name in "ac" else f"{name}{number}"
+            for name in chosen
+        }
+        table.update(
+            {name: "NULL" if value is None else repr(value) for name, value in new.items()}, where
+        )
         for one in rows:
             k = one["k"]
             assert isinstance(k, int)
@@ -85,5 +98,6 @@ def test_rows_from_before_a_column_was_added_are_updated(warehouse: Warehouse) -
     table.add_columns("c string")
     table.update({"b": "1000"}, "a = 1")
     table.update({"c": "'new'", "b": "b + 1"}, "a = 2")
-    assert stored(warehouse, "db.grown") == expected([
-        {"a": 1, "b": 1000, "c": None}, {"a": 2, "b": 201, "c": "new"}])
+    assert stored(warehouse, "db.grown") == expected(
+        [{"a": 1, "b": 1000, "c": None}, {"a": 2, "b": 201, "c": "new"}]
+    )

@@ -76,9 +76,12 @@ CHANGES = {"purchases": "s.purchases", "zip": "s.zip"}
 def test_many_tasks_merge_right_rows(warehouse: Warehouse) -> None:
     table = table_of(warehouse, [row(k, 1000, 50_000, "jan") for k in range(48)])
     counts = table.merge(
-        frame(warehouse, [row(k, 3000, 83_000, "jill") for k in range(24, 112)]), ON,
-        when_matched_update=CHANGES, when_matched_delete="t.purchases = 1000 AND t.region = 2",
-        when_not_matched_insert="*")
+        frame(warehouse, [row(k, 3000, 83_000, "jill") for k in range(24, 112)]),
+        ON,
+        when_matched_update=CHANGES,
+        when_matched_delete="t.purchases = 1000 AND t.region = 2",
+        when_not_matched_insert="*",
+    )
     rows = [row(k, 1000, 50_000, "jan") for k in range(24)]
     rows += [row(k, 3000, 83_000, "jan") for k in range(24, 48) if k % REGIONS != 2]
     rows += [row(k, 3000, 83_000, "jill") for k in range(48, 112)]
@@ -86,8 +89,12 @@ def test_many_tasks_merge_right_rows(warehouse: Warehouse) -> None:
     assert (counts.updated, counts.deleted, counts.inserted) == (16, 8, 64)
     written = {one.name for one in Path(table.location).glob("region=*/delta_0000002_*/bucket_*")}
     assert len(written) > TASKS, "this was to be written by many tasks"
-    table.merge(frame(warehouse, [row(k, 5000, 85_000, "jen") for k in range(112)]), ON,
-                when_matched_update={**CHANGES, "spouse": "s.spouse"}, when_not_matched_insert="*")
+    table.merge(
+        frame(warehouse, [row(k, 5000, 85_000, "jen") for k in range(112)]),
+        ON,
+        when_matched_update={**CHANGES, "spouse": "s.spouse"},
+        when_not_matched_insert="*",
+    )
     assert stored(table) == sorted(row(k, 5000, 85_000, "jen") for k in range(112))
 
 
@@ -100,9 +107,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_file_that_cannot_be_written_ends_the_merge(
-    warehouse: Warehouse, step: str
-) -> None:
+def test_a_file_that_cannot_be_written_ends_the_merge(warehouse: Warehouse, step: str) -> None:
     before = [row(k, 1000, 50_000, "jan") for k in range(20)]
     source = [row(k, 3000, 83_000, "jill") for k in range(10, 40)]
     table = table_of(warehouse, before)
@@ -118,11 +123,14 @@ def test_a_file_that_cannot_be_written_ends_the_merge(
         return real(*args)
 
     def run() -> None:
-        table.merge(frame(warehouse, source), ON, when_matched_update=CHANGES,
-                    when_not_matched_insert="*")
+        table.merge(
+            frame(warehouse, source), ON, when_matched_update=CHANGES, when_not_matched_insert="*"
+        )
 
-    with mock.patch.object(place, name, failing), pytest.raises(
-            (AcidError, OSError), match="minReplication"):
+    with (
+        mock.patch.object(place, name, failing),
+        pytest.raises((AcidError, OSError), match="minReplication"),
+    ):
         run()
     assert calls >= fails_at
     assert stored(table) == sorted(before)
@@ -130,4 +138,5 @@ def test_a_file_that_cannot_be_written_ends_the_merge(
     assert stored(table) == sorted(
         [row(k, 1000, 50_000, "jan") for k in range(10)]
         + [row(k, 3000, 83_000, "jan") for k in range(10, 20)]
-        + [row(k, 3000, 83_000, "jill") for k in range(20, 40)])
+        + [row(k, 3000, 83_000, "jill") for k in range(20, 40)]
+    )

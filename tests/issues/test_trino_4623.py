@@ -9,10 +9,14 @@ import pytest
 from tests.acid_files import AcidTable, P
 
 
-@pytest.mark.parametrize("directory", [
-    "delete_delta_0000002_0000003", "delete_delta_0000002_0000003_v0000012",
-    "delete_delta_2_3",
-])
+@pytest.mark.parametrize(
+    "directory",
+    [
+        "delete_delta_0000002_0000003",
+        "delete_delta_0000002_0000003_v0000012",
+        "delete_delta_2_3",
+    ],
+)
 def test_a_compacted_delete_delta_has_no_statement_id(tmp_path: Path, directory: str) -> None:
     table = AcidTable(tmp_path, "x int").inserts("d1", [(1, P, 0, 1), (1, P, 1, 2), (1, P, 2, 3)])
     table.deletes(f"{directory}/bucket_00000", [(1, P, 0), (1, P, 2)], current=[2, 3])

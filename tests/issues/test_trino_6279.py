@@ -12,7 +12,8 @@ from tests.acid_files import AcidTable, P
 @pytest.mark.parametrize("base", ["base_0000001", "base_0000001_v0000009"])
 def test_rows_of_a_base_are_deleted_and_updated(tmp_path: Path, base: str) -> None:
     table = AcidTable(tmp_path).inserts(
-        f"{base}/bucket_00000", [(1, P, 0, "A"), (1, P, 1, "B"), (1, P, 2, "C")])
+        f"{base}/bucket_00000", [(1, P, 0, "A"), (1, P, 1, "B"), (1, P, 2, "C")]
+    )
     table.deletes("D2", [(1, P, 0), (1, P, 1)], current=2).inserts("d2", [(2, P, 0, "BB")])
     assert table.values() == ["BB", "C"]
     assert table.ids() == [(1, P, 2), (2, P, 0)]

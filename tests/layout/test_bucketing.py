@@ -18,9 +18,18 @@ from acid_platform.layout.bucketing import bucket_hashes, bucket_ids
 from acid_platform.layout.types import HiveType, parse_type
 
 ARROW = {
-    "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(),
-    "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(), "date": pa.date32(),
-    "string": pa.string(), "varchar": pa.string(), "char": pa.string(), "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "string": pa.string(),
+    "varchar": pa.string(),
+    "char": pa.string(),
+    "binary": pa.binary(),
 }
 
 
@@ -43,31 +52,68 @@ def hashes(values: list[Any], type_text: str, version: int) -> list[int]:
     return [int(one) for one in found]
 
 
-@pytest.mark.parametrize(("kind", "value", "expected"), [
-    ("int", 0, 1362653161), ("int", 1, 1321152925), ("int", 2, -249917244), ("int", 3, 1183246022),
-    ("int", 42, 1960085659), ("int", -1, 1626716813), ("int", 300000, -678663480),
-    ("smallint", 300, 2107031704), ("smallint", -32768, 1342976838),
-    ("bigint", 300000000000, -888935297), ("string", "", -965378730), ("string", "a", 1086686554),
-    ("string", "test string", -138301454), ("string", "Trino rocks", -399107423),
-    ("string", "é", -527561221), ("varchar(9)", "a", 1086686554), ("char(9)", "a  ", 1086686554),
-    ("float", 12.34, -381747602), ("double", 12.34, -2070733568), ("float", math.nan, -480354314),
-    ("date", datetime.date(2015, 11, 19), 8542395), ("boolean", True, 1), ("boolean", False, 0),
-    ("tinyint", -7, -7), ("binary", b"a", 1086686554), ("int", None, 0), ("string", None, 0),
-])
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("int", 0, 1362653161),
+        ("int", 1, 1321152925),
+        ("int", 2, -249917244),
+        ("int", 3, 1183246022),
+        ("int", 42, 1960085659),
+        ("int", -1, 1626716813),
+        ("int", 300000, -678663480),
+        ("smallint", 300, 2107031704),
+        ("smallint", -32768, 1342976838),
+        ("bigint", 300000000000, -888935297),
+        ("string", "", -965378730),
+        ("string", "a", 1086686554),
+        ("string", "test string", -138301454),
+        ("string", "Trino rocks", -399107423),
+        ("string", "é", -527561221),
+        ("varchar(9)", "a", 1086686554),
+        ("char(9)", "a  ", 1086686554),
+        ("float", 12.34, -381747602),
+        ("double", 12.34, -2070733568),
+        ("float", math.nan, -480354314),
+        ("date", datetime.date(2015, 11, 19), 8542395),
+        ("boolean", True, 1),
+        ("boolean", False, 0),
+        ("tinyint", -7, -7),
+        ("binary", b"a", 1086686554),
+        ("int", None, 0),
+        ("string", None, 0),
+    ],
+)
 def test_section_6_vectors_of_version_2(kind: str, value: object, expected: int) -> None:
     # A NULL before it: arrays with a validity bitmap go through the same arithmetic.
     assert hashes([None, value], kind, 2) == [0, expected]
 
 
-@pytest.mark.parametrize(("kind", "value", "expected"), [
-    ("int", 42, 42), ("int", -1, -1), ("smallint", 300, 300), ("boolean", True, 1),
-    ("bigint", 300000000000, 300000000000 // 2**32 ^ (300000000000 % 2**32) - 2**32),
-    ("bigint", -1, 0), ("date", datetime.date(1970, 1, 11), 10), ("string", "a", 97),
-    ("string", "ab", 97 * 31 + 98), ("string", "é", -61 * 31 - 87), ("varchar(9)", "a", 31 + 97),
-    ("char(9)", "a  ", 31 + 97), ("binary", b"a", 31 + 97), ("string", "", 0),
-    ("varchar(9)", "", 1), ("float", 12.34, 0x414570A4), ("float", math.nan, 0x7FC00000),
-    ("double", 1.0, 0x3FF00000), ("int", None, 0), ("varchar(9)", None, 0),
-])
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("int", 42, 42),
+        ("int", -1, -1),
+        ("smallint", 300, 300),
+        ("boolean", True, 1),
+        ("bigint", 300000000000, 300000000000 // 2**32 ^ (300000000000 % 2**32) - 2**32),
+        ("bigint", -1, 0),
+        ("date", datetime.date(1970, 1, 11), 10),
+        ("string", "a", 97),
+        ("string", "ab", 97 * 31 + 98),
+        ("string", "é", -61 * 31 - 87),
+        ("varchar(9)", "a", 31 + 97),
+        ("char(9)", "a  ", 31 + 97),
+        ("binary", b"a", 31 + 97),
+        ("string", "", 0),
+        ("varchar(9)", "", 1),
+        ("float", 12.34, 0x414570A4),
+        ("float", math.nan, 0x7FC00000),
+        ("double", 1.0, 0x3FF00000),
+        ("int", None, 0),
+        ("varchar(9)", None, 0),
+    ],
+)
 def test_section_6_version_1_is_javas_hash_code(kind: str, value: object, expected: int) -> None:
     assert hashes([None, value], kind, 1) == [0, expected]
 
@@ -79,8 +125,9 @@ def test_section_6_several_columns_are_combined_in_their_order() -> None:
     assert bucket_hashes(columns[::-1], kinds[::-1], 2).tolist() != [-907245731]
 
 
-@pytest.mark.parametrize(("version", "expected"), [(2, [1, 1, 0, 2, 3, 1]),
-                                                   (1, [0, 1, 2, 3, 2, 3])])
+@pytest.mark.parametrize(
+    ("version", "expected"), [(2, [1, 1, 0, 2, 3, 1]), (1, [0, 1, 2, 3, 2, 3])]
+)
 def test_section_6_bucket_numbers_of_four_buckets(version: int, expected: list[int]) -> None:
     values = pa.chunked_array([pa.array([0, 1, 2], pa.int32()), pa.array([3, 42, -1], pa.int32())])
     found = bucket_ids([values], [parse_type("int")], 4, version)
@@ -88,8 +135,9 @@ def test_section_6_bucket_numbers_of_four_buckets(version: int, expected: list[i
     assert found.tolist() == expected
 
 
-@pytest.mark.parametrize("kind", ["decimal(7,2)", "timestamp", "array<decimal(7,2)>",
-                                  "struct<a:int,b:timestamp>"])
+@pytest.mark.parametrize(
+    "kind", ["decimal(7,2)", "timestamp", "array<decimal(7,2)>", "struct<a:int,b:timestamp>"]
+)
 @pytest.mark.parametrize("version", [1, 2])
 def test_section_6_types_that_hive_hashes_in_its_own_form_are_refused(
     kind: str, version: int
@@ -135,7 +183,7 @@ def murmur(data: bytes) -> int:
     result = 104729
     whole = len(data) // 4 * 4
     for at in range(0, whole, 4):
-        result = rotl(result ^ scramble(int.from_bytes(data[at:at + 4], "little")), 13) * 5
+        result = rotl(result ^ scramble(int.from_bytes(data[at : at + 4], "little")), 13) * 5
         result = result + 0xE6546B64 & 0xFFFFFFFF
     tail = 0
     for index in range(len(data) - whole):
@@ -205,10 +253,18 @@ def whole(bits: int) -> st.SearchStrategy[int]:
 
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "boolean": st.booleans(), "tinyint": whole(8), "smallint": whole(16), "int": whole(32),
-    "bigint": whole(64), "float": st.floats(width=32), "double": st.floats(),
-    "date": st.dates(), "string": st.text(max_size=20), "varchar(30)": st.text(max_size=9),
-    "char(30)": st.text(max_size=9), "binary": st.binary(max_size=20),
+    "boolean": st.booleans(),
+    "tinyint": whole(8),
+    "smallint": whole(16),
+    "int": whole(32),
+    "bigint": whole(64),
+    "float": st.floats(width=32),
+    "double": st.floats(),
+    "date": st.dates(),
+    "string": st.text(max_size=20),
+    "varchar(30)": st.text(max_size=9),
+    "char(30)": st.text(max_size=9),
+    "binary": st.binary(max_size=20),
 }
 
 
@@ -217,16 +273,26 @@ def columns(draw: st.DrawFn) -> tuple[str, list[Any]]:
     simple = draw(st.sampled_from(sorted(VALUES)))
     other = draw(st.sampled_from(sorted(VALUES)))
     maybe = st.none() | VALUES[simple]
-    text, values = draw(st.sampled_from([
-        (simple, maybe),
-        (f"array<{simple}>", st.none() | st.lists(maybe, max_size=4)),
-        (f"array<array<{simple}>>", st.none() | st.lists(st.none() | st.lists(maybe, max_size=3),
-                                                         max_size=3)),
-        (f"map<{other},{simple}>", st.none() | st.lists(st.tuples(VALUES[other], maybe),
-                                                        max_size=4)),
-        (f"struct<a:{simple},b:{other}>",
-         st.none() | st.fixed_dictionaries({"a": maybe, "b": st.none() | VALUES[other]})),
-    ]))
+    text, values = draw(
+        st.sampled_from(
+            [
+                (simple, maybe),
+                (f"array<{simple}>", st.none() | st.lists(maybe, max_size=4)),
+                (
+                    f"array<array<{simple}>>",
+                    st.none() | st.lists(st.none() | st.lists(maybe, max_size=3), max_size=3),
+                ),
+                (
+                    f"map<{other},{simple}>",
+                    st.none() | st.lists(st.tuples(VALUES[other], maybe), max_size=4),
+                ),
+                (
+                    f"struct<a:{simple},b:{other}>",
+                    st.none() | st.fixed_dictionaries({"a": maybe, "b": st.none() | VALUES[other]}),
+                ),
+            ]
+        )
+    )
     return text, draw(st.lists(values, max_size=6))
 
 
@@ -238,6 +304,6 @@ def test_section_6_arrays_hash_as_value_by_value(
     """Also of slices, whose buffers begin elsewhere."""
     text, values = column
     kind = parse_type(text)
-    array = pa.array([None, *values, None], arrow(kind))[min(skip, 1):len(values) + 1]
+    array = pa.array([None, *values, None], arrow(kind))[min(skip, 1) : len(values) + 1]
     expected = [plain(one, kind, version) for one in ([None, *values] if skip == 0 else values)]
     assert bucket_hashes([array], [kind], version).tolist() == expected

@@ -21,20 +21,23 @@ from acid_platform.layout.partitions import (
 )
 from acid_platform.layout.types import parse_columns
 
-ESCAPED = '"#%\'*/:=?\\{[]^' + "".join(map(chr, range(32))) + "\x7f"
+ESCAPED = "\"#%'*/:=?\\{[]^" + "".join(map(chr, range(32))) + "\x7f"
 KEPT = "aZ09 +&}._-~@!$(),;<>|`äß€😀"
 
 
-@pytest.mark.parametrize(("segment", "value"), [
-    ("p=a%3Ab", "a:b"),
-    ("p=__HIVE_DEFAULT_PARTITION__", None),
-    ("p=a b", "a b"),
-    ("p=100%25", "100%"),
-    ("p=%zz", "%zz"),
-    ("p=a=b", "a=b"),
-    ("p=%", "%"),
-    ("p=%4", "%4"),
-])
+@pytest.mark.parametrize(
+    ("segment", "value"),
+    [
+        ("p=a%3Ab", "a:b"),
+        ("p=__HIVE_DEFAULT_PARTITION__", None),
+        ("p=a b", "a b"),
+        ("p=100%25", "100%"),
+        ("p=%zz", "%zz"),
+        ("p=a=b", "a=b"),
+        ("p=%", "%"),
+        ("p=%4", "%4"),
+    ],
+)
 def test_S74_values_of_directories(segment: str, value: str | None) -> None:
     assert partition_segment(segment) == ("p", value)
     assert parse_partition(segment, ["p"]) == (value,)
@@ -59,17 +62,20 @@ def test_column_names_are_lower_case_and_both_sides_are_escaped() -> None:
     assert partition_name({"Month": "3", "a b:c": "x/y"}) == "month=3/a b%3Ac=x%2Fy"
 
 
-@pytest.mark.parametrize(("name", "columns", "expected"), [
-    ("month=3/day=4", ["month", "day"], ("3", "4")),
-    ("MONTH=3/day=4", ["Month", "Day"], ("3", "4")),
-    ("day=4/month=3", ["month", "day"], None),
-    ("month=3", ["month", "day"], None),
-    ("month=3/day=4/hour=5", ["month", "day"], None),
-    ("month=3/stray/day=4", ["month", "day"], None),
-    ("month=3/delta_1_1", ["month"], None),
-    ("month", ["month"], None),
-    ("=3", [""], None),
-])
+@pytest.mark.parametrize(
+    ("name", "columns", "expected"),
+    [
+        ("month=3/day=4", ["month", "day"], ("3", "4")),
+        ("MONTH=3/day=4", ["Month", "Day"], ("3", "4")),
+        ("day=4/month=3", ["month", "day"], None),
+        ("month=3", ["month", "day"], None),
+        ("month=3/day=4/hour=5", ["month", "day"], None),
+        ("month=3/stray/day=4", ["month", "day"], None),
+        ("month=3/delta_1_1", ["month"], None),
+        ("month", ["month"], None),
+        ("=3", [""], None),
+    ],
+)
 def test_only_the_declared_columns_make_a_partition(
     name: str, columns: list[str], expected: tuple[str, ...] | None
 ) -> None:
@@ -96,32 +102,57 @@ def test_partition_name_round_trip(values: dict[str, str | None]) -> None:
     """NULL, the empty string and the default partition's own name share one directory: NULL."""
     read_back = parse_partition(partition_name(values), list(values))
     assert read_back == tuple(
-        None if value in (None, "", DEFAULT_PARTITION) else value for value in values.values())
+        None if value in (None, "", DEFAULT_PARTITION) else value for value in values.values()
+    )
 
 
-@pytest.mark.parametrize(("kind", "given", "written"), [
-    ("decimal(10,2)", "1.5", "1.50"), ("decimal(10,2)", Decimal("1.500"), "1.50"),
-    ("decimal(10,2)", " -1 ", "-1.00"), ("decimal(10,2)", "-0.0", "0.00"),
-    ("decimal(38,0)", "-12345678901234567890123456789012345678",
-     "-12345678901234567890123456789012345678"),
-    ("decimal(38,38)", "1e-38", f"0.{'0' * 37}1"),
-    ("date", "2024-1-5", "2024-01-05"), ("date", datetime.datetime(2024, 1, 5), "2024-01-05"),
-    ("int", " 03", "3"), ("bigint", 3.0, "3"), ("boolean", True, "true"),
-    ("boolean", "TRUE", "true"), ("double", 1, "1.0"), ("double", "0.1", "0.1"),
-    ("string", "1.50", "1.50"),
-])
+@pytest.mark.parametrize(
+    ("kind", "given", "written"),
+    [
+        ("decimal(10,2)", "1.5", "1.50"),
+        ("decimal(10,2)", Decimal("1.500"), "1.50"),
+        ("decimal(10,2)", " -1 ", "-1.00"),
+        ("decimal(10,2)", "-0.0", "0.00"),
+        (
+            "decimal(38,0)",
+            "-12345678901234567890123456789012345678",
+            "-12345678901234567890123456789012345678",
+        ),
+        ("decimal(38,38)", "1e-38", f"0.{'0' * 37}1"),
+        ("date", "2024-1-5", "2024-01-05"),
+        ("date", datetime.datetime(2024, 1, 5), "2024-01-05"),
+        ("int", " 03", "3"),
+        ("bigint", 3.0, "3"),
+        ("boolean", True, "true"),
+        ("boolean", "TRUE", "true"),
+        ("double", 1, "1.0"),
+        ("double", "0.1", "0.1"),
+        ("string", "1.50", "1.50"),
+    ],
+)
 def test_a_value_has_one_directory(kind: str, given: object, written: str) -> None:
     columns = parse_columns(f"p {kind}")
     assert partition_values({"P": given}, columns, "db.t") == {"p": written}
     assert partition_values(f"p={written}", columns, "db.t") == {"p": written}
 
 
-@pytest.mark.parametrize(("kind", "given"), [
-    ("decimal(10,2)", "1.505"), ("decimal(3,2)", "10"), ("decimal(10,2)", "x"),
-    ("decimal(10,2)", "NaN"), ("date", "2024-02-30"), ("date", "x"),
-    ("date", datetime.datetime(2024, 1, 5, 1)), ("int", "1_0"), ("int", 1.5), ("int", True),
-    ("boolean", "yes"), ("double", "x"),
-])
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("decimal(10,2)", "1.505"),
+        ("decimal(3,2)", "10"),
+        ("decimal(10,2)", "x"),
+        ("decimal(10,2)", "NaN"),
+        ("date", "2024-02-30"),
+        ("date", "x"),
+        ("date", datetime.datetime(2024, 1, 5, 1)),
+        ("int", "1_0"),
+        ("int", 1.5),
+        ("int", True),
+        ("boolean", "yes"),
+        ("double", "x"),
+    ],
+)
 def test_what_is_no_value_of_a_partition_column_is_no_partition(kind: str, given: object) -> None:
     with pytest.raises(NoSuchPartition, match="is no partition of db"):
         partition_values({"p": given}, parse_columns(f"p {kind}"), "db.t")

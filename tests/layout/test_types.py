@@ -10,17 +10,33 @@ from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.schema import cheapest, user_metadata
 from acid_platform.layout.types import HiveType, parse_columns, parse_type
 
-PRIMITIVES = ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string",
-              "binary", "date", "timestamp", "timestamp with local time zone", "decimal(7,2)",
-              "varchar(10)", "char(3)"]
+PRIMITIVES = [
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "string",
+    "binary",
+    "date",
+    "timestamp",
+    "timestamp with local time zone",
+    "decimal(7,2)",
+    "varchar(10)",
+    "char(3)",
+]
 types = st.recursive(
     st.sampled_from([parse_type(one) for one in PRIMITIVES]),
     lambda inner: st.one_of(
         inner.map(lambda one: HiveType("array", (), (("element", one),))),
         st.tuples(inner, inner).map(
-            lambda two: HiveType("map", (), (("key", two[0]), ("value", two[1])))),
+            lambda two: HiveType("map", (), (("key", two[0]), ("value", two[1])))
+        ),
         st.lists(inner, min_size=1, max_size=3).map(
-            lambda some: HiveType("struct", (), tuple((f"f{i}", x) for i, x in enumerate(some)))),
+            lambda some: HiveType("struct", (), tuple((f"f{i}", x) for i, x in enumerate(some)))
+        ),
     ),
     max_leaves=6,
 )
@@ -31,21 +47,40 @@ def test_types_round_trip_through_hives_text(one: HiveType) -> None:
     assert parse_type(str(one)) == one
 
 
-@pytest.mark.parametrize(("text", "canonical"), [
-    ("INT", "int"), ("integer", "int"), ("decimal", "decimal(10,0)"),
-    ("numeric(5)", "decimal(5,0)"),
-    ("struct< A : int , b:array<string> >", "struct<a:int,b:array<string>>"),
-    ("map<string,\nbigint>", "map<string,bigint>"),
-])
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("INT", "int"),
+        ("integer", "int"),
+        ("decimal", "decimal(10,0)"),
+        ("numeric(5)", "decimal(5,0)"),
+        ("struct< A : int , b:array<string> >", "struct<a:int,b:array<string>>"),
+        ("map<string,\nbigint>", "map<string,bigint>"),
+    ],
+)
 def test_types_are_read_leniently_and_printed_in_one_form(text: str, canonical: str) -> None:
     assert str(parse_type(text)) == canonical
 
 
-@pytest.mark.parametrize("text", [
-    "", "intt", "decimal(39,1)", "decimal(2,3)", "decimal(1,2,3)", "array<int", "array<>",
-    "int int",
-    "struct<a int>", "map<int>", "varchar", "timestamp with zone", "int;", "array<int>>",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "intt",
+        "decimal(39,1)",
+        "decimal(2,3)",
+        "decimal(1,2,3)",
+        "array<int",
+        "array<>",
+        "int int",
+        "struct<a int>",
+        "map<int>",
+        "varchar",
+        "timestamp with zone",
+        "int;",
+        "array<int>>",
+    ],
+)
 def test_a_bad_type_is_named_in_the_error(text: str) -> None:
     with pytest.raises(InvalidDefinition, match=r"write e\.g\."):
         parse_type(text)

@@ -18,8 +18,9 @@ class LocalLink:
 
     def call(self, op: str, **args: Any) -> dict[str, Any]:
         self.calls.append(op)
-        answer: dict[str, Any] = json.loads(json.dumps(
-            self.world.call(op, **json.loads(json.dumps(args)))))
+        answer: dict[str, Any] = json.loads(
+            json.dumps(self.world.call(op, **json.loads(json.dumps(args))))
+        )
         return answer
 
     def close(self) -> None:

@@ -169,7 +169,8 @@ def test_P24_a_metastore_that_is_replaced_keeps_its_log(home: Home, tmp_path: Pa
             time.sleep(0.01)
     kept = Path(restore(home, file, lambda record, known: found(0), replace=True).kept)
     assert {one.name for one in home.path.iterdir() if "metastore" in one.name} == {
-        "metastore.duckdb"}
+        "metastore.duckdb"
+    }
     assert kept.with_suffix(".log").exists()
     store = Store(kept)
     _, events = store.load()
@@ -207,7 +208,12 @@ def test_restore_refuses_by_name(
     with pytest.raises(MetastoreIncompatible, match="version 99"):
         restore(home, file, nothing, replace=True)
     assert {one.name for one in home.path.iterdir()} == {
-        "authkey", "metastore.duckdb", "server.lock", "server.log", "starting.lock"}
+        "authkey",
+        "metastore.duckdb",
+        "server.lock",
+        "server.log",
+        "starting.lock",
+    }
 
 
 def test_an_interrupted_restore_is_not_served(
@@ -237,22 +243,29 @@ def test_a_backup_that_was_overtaken_says_so(home: Home) -> None:
         with pytest.raises(MetastoreUnavailable, match="begin it again"):
             next(metastore.backup_parts(first, "txns"))
         with pytest.raises(InvalidDefinition, match="out of turn"):
-            metastore._call("backup_part", token=metastore.backup_begin().token, table="txns",
-                            part=3)
+            metastore._call(
+                "backup_part", token=metastore.backup_begin().token, table="txns", part=3
+            )
         end(metastore)
 
 
 def test_P24_highest_of_come_from_the_names_of_directories(tmp_path: Path) -> None:
-    for name in ("p=1/delta_0000003_0000003_0000", "p=1/base_0000005_v0000021",
-                 "p=2/delete_delta_0000004_0000008_v0000019", "p=2/delta_nonsense",
-                 "p=2/_tmp_0000030_abc", "other/delta_0000099_0000099"):
+    for name in (
+        "p=1/delta_0000003_0000003_0000",
+        "p=1/base_0000005_v0000021",
+        "p=2/delete_delta_0000004_0000008_v0000019",
+        "p=2/delta_nonsense",
+        "p=2/_tmp_0000030_abc",
+        "other/delta_0000099_0000099",
+    ):
         (tmp_path / name).mkdir(parents=True)
     record = TableRecord(1, "db.t", str(tmp_path), (("id", "int"),), (("p", "int"),))
     found = highest_of(record)
     assert (found.write_id, found.txn_id) == (8, 30)
     assert [(one.partition, one.names) for one in found.present] == [
         ("p=1", ("base_0000005_v0000021", "delta_0000003_0000003_0000")),
-        ("p=2", ("delete_delta_0000004_0000008_v0000019",))]
+        ("p=2", ("delete_delta_0000004_0000008_v0000019",)),
+    ]
 
 
 def test_the_commands(small: Small, tmp_path: Path) -> None:
@@ -269,4 +282,5 @@ def test_the_commands(small: Small, tmp_path: Path) -> None:
     assert line == {"table": "db.t", "in doubt": "2"}
     assert small.acid("metastore", "resolve", "db.t", "--committed", "x").exit_code == 2
     assert small.acid("metastore", "resolve", "db.t", "--committed", "2").stdout == (
-        "no write id is in doubt\n")
+        "no write id is in doubt\n"
+    )

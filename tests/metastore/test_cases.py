@@ -131,8 +131,10 @@ def test_case_06_T7_T10_T12_ends_twice(world: World) -> None:
 def test_case_07_T18_T19_T21_write_ids_in_order_of_allocation(world: World) -> None:
     world.create("u")
     older, newer = world.begin(), world.begin()
-    got = [world.call("allocate", txn=one.id, table=name)["write_id"]
-           for one, name in ((newer, "t"), (older, "t"), (newer, "t"), (newer, "u"))]
+    got = [
+        world.call("allocate", txn=one.id, table=name)["write_id"]
+        for one, name in ((newer, "t"), (older, "t"), (newer, "t"), (newer, "u"))
+    ]
     assert got == [1, 2, 1, 1]
 
 
@@ -184,9 +186,14 @@ def test_case_11_T30_T32_overlap_is_what_counts(world: World) -> None:
         world.commit(newer)
 
 
-@pytest.mark.parametrize(("one", "other", "end"), [
-    (DELETE, DELETE, "a"), (INSERT, UPDATE, "c"), (UPDATE, INSERT, "c"),
-])
+@pytest.mark.parametrize(
+    ("one", "other", "end"),
+    [
+        (DELETE, DELETE, "a"),
+        (INSERT, UPDATE, "c"),
+        (UPDATE, INSERT, "c"),
+    ],
+)
 def test_case_12_T31_T34_operations(world: World, one: object, other: object, end: str) -> None:
     first, second = (world.write("t", op) for op in (one, other))  # type: ignore[arg-type]
     world.commit(first)
@@ -341,7 +348,8 @@ def test_case_25_L2_every_cell_against_a_holder_and_against_a_waiter(
         # It waits for p=2 of somebody else, and stands before us on p=1.
         world.begin(LockRequest("t", E, SELECT, "p=2"))
         held = world.begin_request(
-            LockRequest("t", existing, SELECT, "p=1"), LockRequest("t", E, SELECT, "p=2"))
+            LockRequest("t", existing, SELECT, "p=1"), LockRequest("t", E, SELECT, "p=2")
+        )
         assert held not in world.answers
     else:
         world.begin(LockRequest("t", existing, SELECT, "p=1"))
@@ -360,13 +368,14 @@ LEVELS = [
 
 @pytest.mark.parametrize(("held", "asked", "waits"), LEVELS)
 def test_case_26_L4_L6_levels(
-    parted: World, held: tuple[str, LockType, str | None], asked: tuple[str, LockType, str | None],
+    parted: World,
+    held: tuple[str, LockType, str | None],
+    asked: tuple[str, LockType, str | None],
     waits: bool,
 ) -> None:
     for name, lock, partition in (held,):
         parted.begin(LockRequest(name, lock, None, partition))
-    request = parted.begin_request(LockRequest(asked[0], asked[1], None, asked[2]),
-                                   zero_wait=False)
+    request = parted.begin_request(LockRequest(asked[0], asked[1], None, asked[2]), zero_wait=False)
     assert (request not in parted.answers) == waits
 
 

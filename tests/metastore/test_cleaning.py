@@ -416,8 +416,9 @@ def test_P22_a_partition_created_again() -> None:
         drop(world, partition="p=1")
     world.call("abort_many", txns=[world.state.last_txn], reason="")
     world.insert(partition="p=1")
-    records = {one["name"]: one["floors"] for one in
-               world.call("partitions", name="t")["partitions"]}
+    records = {
+        one["name"]: one["floors"] for one in world.call("partitions", name="t")["partitions"]
+    }
     assert records == {"p=1": [3], "p=2": []}
     (task,) = world.ready()
     assert (task.location, task.reused, task.highest_write_id) == ("/w/t/p=1", True, 3)
@@ -616,8 +617,11 @@ def test_C46_a_compaction_that_leaves_no_inserts_replaces_them_too() -> None:
 
     alone = known("delete_delta_0000010_0000010_v0000019")
     twin = known("delta_0000010_0000010_v0000019")
-    for name in ("delta_0000010_0000010_0000", "delete_delta_0000010_0000010_0001",
-                 "delta_0000010_0000010_v0000015"):
+    for name in (
+        "delta_0000010_0000010_0000",
+        "delete_delta_0000010_0000010_0001",
+        "delta_0000010_0000010_v0000015",
+    ):
         assert alone.shadows(known(name)) and not known(name).shadows(alone)
     assert not alone.shadows(twin) and not twin.shadows(alone)
     wide = known("delete_delta_0000005_0000010_v0000020")

@@ -125,7 +125,8 @@ def test_C30_commit_is_one_step(world: World) -> None:
     assert row.commit_time == world.clock.now_ms() and row.highest_write_id == 2
     kept = {one.name: one.obsolete for one in world.entity().directories}
     assert kept == {
-        "delta_0000001_0000001_0000": True, "delta_0000002_0000002_0000": True,
+        "delta_0000001_0000001_0000": True,
+        "delta_0000002_0000002_0000": True,
         f"base_0000002_v{row.txn_id:07d}": False,
     }
     assert world.call("outcome_of_txn", txn=row.txn_id)["state"] == "c"
@@ -150,11 +151,13 @@ def test_C31_minor_results_replace_what_they_merged(world: World) -> None:
     world.request("minor")
     task = taken(world)
     own, _ = world.begin_compaction(task)
-    world.commit_compaction(task, own, f"delta_0000001_0000003_v{own:07d}",
-                            f"delete_delta_0000004_0000004_v{own:07d}")
+    world.commit_compaction(
+        task, own, f"delta_0000001_0000003_v{own:07d}", f"delete_delta_0000004_0000004_v{own:07d}"
+    )
     live = [one.name for one in world.entity().directories if not one.obsolete]
     assert live == [
-        f"delta_0000001_0000003_v{own:07d}", f"delete_delta_0000004_0000004_v{own:07d}",
+        f"delta_0000001_0000003_v{own:07d}",
+        f"delete_delta_0000004_0000004_v{own:07d}",
     ]
 
 
@@ -180,7 +183,8 @@ def test_P21_only_the_owner_publishes(world: World) -> None:
     with pytest.raises(CompactionLost):
         world.call("fail_compaction", **world.owner(slow), txn=txn, error="late")
     assert [one.name for one in world.entity().directories if one.base] == [
-        f"base_0000001_v{own:07d}"]
+        f"base_0000001_v{own:07d}"
+    ]
 
 
 def test_P21_one_attempt_has_one_transaction(world: World) -> None:
@@ -211,15 +215,21 @@ def test_a_compaction_ends_only_by_its_own_commit(world: World) -> None:
         world.call("commit", txn=txn, writes=[])
 
 
-@pytest.mark.parametrize(("to_cleaning", "state"), [(True, "ready for cleaning"),
-                                                   (False, "refused")])
+@pytest.mark.parametrize(
+    ("to_cleaning", "state"), [(True, "ready for cleaning"), (False, "refused")]
+)
 def test_C29_nothing_to_do(world: World, to_cleaning: bool, state: str) -> None:
     world.insert()
     world.request()
     task = taken(world)
     txn, _ = world.begin_compaction(task)
-    world.call("compaction_nothing_to_do", **world.owner(task), txn=txn, to_cleaning=to_cleaning,
-               reason="only a base")
+    world.call(
+        "compaction_nothing_to_do",
+        **world.owner(task),
+        txn=txn,
+        to_cleaning=to_cleaning,
+        reason="only a base",
+    )
     (row,) = world.rows()
     assert (row["state"], row["errormessage"]) == (state, "only a base")
     assert world.call("outcome_of_txn", txn=txn)["state"] == "c"
@@ -261,7 +271,8 @@ def test_C60_abort_compactions(world: World) -> None:
     taken(world)
     messages = world.call("abort_compactions", ids=[1, 2, 9])["messages"]
     assert messages == {
-        "1": "not aborted: it is working, not initiated", "2": "aborted",
+        "1": "not aborted: it is working, not initiated",
+        "2": "aborted",
         "9": "not aborted: it is unknown, not initiated",
     }
     assert world.states() == ["working", "aborted"]
@@ -270,9 +281,26 @@ def test_C60_abort_compactions(world: World) -> None:
 
 
 COLUMNS = [
-    "compactionid", "dbname", "tabname", "partname", "type", "state", "workerhost", "workerid",
-    "enqueuetime", "starttime", "duration", "hadoopjobid", "errormessage", "initiatorhost",
-    "initiatorid", "poolname", "txnid", "nexttxnid", "committime", "highestwriteid",
+    "compactionid",
+    "dbname",
+    "tabname",
+    "partname",
+    "type",
+    "state",
+    "workerhost",
+    "workerid",
+    "enqueuetime",
+    "starttime",
+    "duration",
+    "hadoopjobid",
+    "errormessage",
+    "initiatorhost",
+    "initiatorid",
+    "poolname",
+    "txnid",
+    "nexttxnid",
+    "committime",
+    "highestwriteid",
 ]
 
 
@@ -298,8 +326,13 @@ def test_C9_did_not_initiate(world: World) -> None:
     assert world.entity().history[0].state is CompactionState.DID_NOT_INITIATE
 
 
-def past(world: World, state: CompactionState, count: int, age_days: int = 0,
-         kind: CompactionKind = CompactionKind.MAJOR) -> None:
+def past(
+    world: World,
+    state: CompactionState,
+    count: int,
+    age_days: int = 0,
+    kind: CompactionKind = CompactionKind.MAJOR,
+) -> None:
     rows = world.state.past.setdefault((1, None), [])
     for _ in range(count):
         number = world.state.next_compaction
@@ -310,8 +343,10 @@ def past(world: World, state: CompactionState, count: int, age_days: int = 0,
 
 def test_C57_retention_counts(world: World) -> None:
     for state, count in (
-        (CompactionState.SUCCEEDED, 5), (CompactionState.FAILED, 4),
-        (CompactionState.DID_NOT_INITIATE, 3), (CompactionState.REFUSED, 4),
+        (CompactionState.SUCCEEDED, 5),
+        (CompactionState.FAILED, 4),
+        (CompactionState.DID_NOT_INITIATE, 3),
+        (CompactionState.REFUSED, 4),
     ):
         past(world, state, count)
     world.tick()
@@ -345,7 +380,12 @@ def test_P8_entities_come_from_reports() -> None:
     world.write()
     first, second = world.entity("p=1").directories
     assert (first.name, first.obsolete, first.rows, first.bytes, first.txn) == (
-        "delta_0000001_0000001_0000", True, 5, 50, 1)
+        "delta_0000001_0000001_0000",
+        True,
+        5,
+        50,
+        1,
+    )
     assert (second.base, second.low, second.high, second.obsolete) == (True, 2, 2, False)
     assert world.entity("p=1").write_ids.high_watermark == 2
 

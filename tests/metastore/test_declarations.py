@@ -28,9 +28,17 @@ def drop(world: World, name: str, partition: str | None = None) -> None:
 
 
 def alter(world: World, name: str, read: Sequence[int] | None = None, **change: Any) -> Any:
-    return world.call("alter_table", **{
-        "name": name, "columns": None, "properties": None, "rename": None, "read": read, **change
-    })["table"]
+    return world.call(
+        "alter_table",
+        **{
+            "name": name,
+            "columns": None,
+            "properties": None,
+            "rename": None,
+            "read": read,
+            **change,
+        },
+    )["table"]
 
 
 def add(world: World, name: str, *columns: str) -> Any:
@@ -132,8 +140,10 @@ def test_P28_columns_and_properties_are_those_of_the_snapshot(world: World) -> N
         add(world, "t", f"c{number}")
         alter(world, "t", properties={"n": str(number)})
         snapshots.append(world.read(None))
-    seen = [(len(columns(world, "t", one)), table(world, "t", one)["properties"].get("n"))
-            for one in snapshots]
+    seen = [
+        (len(columns(world, "t", one)), table(world, "t", one)["properties"].get("n"))
+        for one in snapshots
+    ]
     assert seen == [(1, None), (2, "0"), (3, "1"), (4, "2")]
 
 
@@ -153,7 +163,11 @@ def test_P28_views_are_those_of_the_snapshot(world: World) -> None:
     second = world.read(None)
     world.call("drop_view", name="v")
     assert [queries(one) for one in (before, first, second, None)] == [
-        [], ["SELECT 1 AS x"], ["SELECT 2 AS x"], []]
+        [],
+        ["SELECT 1 AS x"],
+        ["SELECT 2 AS x"],
+        [],
+    ]
 
 
 def test_P28_a_table_that_came_later_is_there_for_writers_alone(world: World) -> None:

@@ -15,8 +15,7 @@ from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.state_rows import live_rows, restore
 from tests.metastore.processes import end
 
-WAITING, ERASED, WITHDRAWN = (
-    ErasureState.WAITING, ErasureState.ERASED, ErasureState.WITHDRAWN)
+WAITING, ERASED, WITHDRAWN = (ErasureState.WAITING, ErasureState.ERASED, ErasureState.WITHDRAWN)
 
 
 @pytest.fixture
@@ -37,7 +36,13 @@ def test_the_same_request_is_one_while_it_is_open(metastore: Metastore) -> None:
     assert metastore.request_erasure("t", "id = 1") == 3  # such rows may have come again
     [one, *_] = metastore.erasures()
     assert (one.table, one.user, one.state, one.answer, one.waits_for, one.waits) == (
-        "default.t", "ann", ERASED, "gone", (), 1)
+        "default.t",
+        "ann",
+        ERASED,
+        "gone",
+        (),
+        1,
+    )
     assert one.answered >= one.requested > 0
 
 

@@ -80,11 +80,20 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
                     txn.abort()
                     work.aborted.append(txn.id)
                     continue
-                txn.commit([
-                    WriteReport(name, None, Operation.INSERT, f"delta_{one:07d}_{one:07d}_0000",
-                                1, 10, 1)
-                    for name, one in ids.items()
-                ])
+                txn.commit(
+                    [
+                        WriteReport(
+                            name,
+                            None,
+                            Operation.INSERT,
+                            f"delta_{one:07d}_{one:07d}_0000",
+                            1,
+                            10,
+                            1,
+                        )
+                        for name, one in ids.items()
+                    ]
+                )
                 work.acknowledged[txn.id] = ids
             except (OutcomeUnknown, MetastoreUnavailable):
                 work.unknown.append(txn.id)
@@ -118,8 +127,10 @@ def test_P3_kills_under_eight_writers_lose_halve_and_double_nothing(
         # A fold and its checkpoint after every few transactions: most kills hit one of them.
         metastore.set("acid.metastore.fold.transactions", "5")
     answers, stop = FORK.Queue(), FORK.Event()
-    clients = [FORK.Process(target=_client, args=(directory, number, stop, answers))
-               for number in range(CLIENTS)]
+    clients = [
+        FORK.Process(target=_client, args=(directory, number, stop, answers))
+        for number in range(CLIENTS)
+    ]
     for one in clients:
         one.start()
     _kill_often(directory, kills, random.Random(kills))
@@ -131,10 +142,12 @@ def test_P3_kills_under_eight_writers_lose_halve_and_double_nothing(
         assert metastore.status()["epoch"] > kills / 2
         states: dict[int, str] = {}
         rows = {name: metastore.history(name) for name in TABLES}
-        known = [*(txn for work in works for txn in work.acknowledged),
-                 *(txn for work in works for txn in (*work.aborted, *work.unknown))]
+        known = [
+            *(txn for work in works for txn in work.acknowledged),
+            *(txn for work in works for txn in (*work.aborted, *work.unknown)),
+        ]
         for begin in range(0, len(known), 1000):
-            states |= metastore.txn_states(known[begin:begin + 1000])
+            states |= metastore.txn_states(known[begin : begin + 1000])
         end(metastore)
     written: dict[int, dict[str, int]] = {}
     for name, found in rows.items():
@@ -213,7 +226,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     subprocess.run([sys.executable, "-c", _WRITE, str(database)], check=True)
     parts = {one.name: one.read_bytes() for one in database.parent.iterdir()}
     assert set(parts) == {
-        "metastore.duckdb", "metastore.duckdb.wal", "metastore.log", "metastore.blocks"}
+        "metastore.duckdb",
+        "metastore.duckdb.wal",
+        "metastore.log",
+        "metastore.blocks",
+    }
     return Files(database, parts)
 
 
@@ -223,28 +240,28 @@ PLACES = [20, pytest.param(200, marks=pytest.mark.slow)]
 @pytest.mark.parametrize("places", PLACES)
 def test_P3_a_torn_log_gives_a_clean_prefix(files: Files, places: int) -> None:
     data, chance = files.parts["metastore.log"], random.Random(places)
-    records = [one.end() for one in re.finditer(rb"\x1e[^\n]*\n", data)][:60 - FOLDED]
+    records = [one.end() for one in re.finditer(rb"\x1e[^\n]*\n", data)][: 60 - FOLDED]
     for _ in range(places):
-        at = chance.randrange(len(data[:data.index(b"\n")]), len(data))
+        at = chance.randrange(len(data[: data.index(b"\n")]), len(data))
         whole = sum(1 for end in records if end <= at)
-        assert files.opened("metastore.log", data[:at]) == BATCHES[:FOLDED + whole]
+        assert files.opened("metastore.log", data[:at]) == BATCHES[: FOLDED + whole]
 
 
 @pytest.mark.parametrize("places", PLACES)
 def test_P3_a_flipped_bit_of_the_log_is_refused(files: Files, places: int) -> None:
     """But in the last batch, which looks torn, and in the older ones behind it, which are over."""
     data, chance = files.parts["metastore.log"], random.Random(places)
-    records = [one.end() for one in re.finditer(rb"\x1e[^\n]*\n", data)][:60 - FOLDED]
+    records = [one.end() for one in re.finditer(rb"\x1e[^\n]*\n", data)][: 60 - FOLDED]
     refused = 0
     for _ in range(places):
         at = chance.randrange(len(data) if chance.random() < 0.3 else records[-1])
-        flipped = data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1:]
+        flipped = data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :]
         if at < records[-2]:
             with pytest.raises(MetastoreDamaged, match="restore a backup"):
                 files.opened("metastore.log", flipped)
             refused += 1
         else:
-            assert files.opened("metastore.log", flipped) == BATCHES[:59 + (at >= records[-1])]
+            assert files.opened("metastore.log", flipped) == BATCHES[: 59 + (at >= records[-1])]
     assert places / 3 < refused < places
 
 
@@ -259,7 +276,7 @@ def test_P3_damage_to_what_duckdb_wrote_loses_nothing_silently(
     for _ in range(places):
         at = chance.randrange(len(data))
         rest = b"" if damage == "cut" else bytes([data[at] ^ (1 << chance.randrange(8))])
-        rest += b"" if damage == "cut" else data[at + 1:]
+        rest += b"" if damage == "cut" else data[at + 1 :]
         try:
             assert files.opened(part, data[:at] + rest) == BATCHES
         except (MetastoreIncompatible, MetastoreDamaged, duckdb.Error):

@@ -91,7 +91,8 @@ def stop(warehouse: Warehouse) -> None:
 def hashes(*roots: Path) -> dict[str, str]:
     return {
         str(path): hashlib.sha256(path.read_bytes()).hexdigest()
-        for root in roots for path in sorted(root.rglob("*"))
+        for root in roots
+        for path in sorted(root.rglob("*"))
         if path.is_file() and path.name not in ("server.log",)
     }
 
@@ -124,8 +125,11 @@ def test_P31_a_location_inside_is_relative_however_it_is_spelt(
     root.mkdir()
     monkeypatch.chdir(root)
     location = {
-        "path": f"{root}/place", "link": f"{link}/place", "relative": "place",
-        "dots": f"{root}/other/../place", "uri": f"file://{root}/place",
+        "path": f"{root}/place",
+        "link": f"{link}/place",
+        "relative": "place",
+        "dots": f"{root}/other/../place",
+        "uri": f"file://{root}/place",
     }[spelt]
     write_delta(root / "place" / "delta_0000001_0000001_0000", 1, ((7, "G"),))
     with Warehouse.open(root) as warehouse:
@@ -206,8 +210,11 @@ def test_P31_every_acknowledged_commit_is_there_after_a_move(root: Path) -> None
         "        print(txn.id, file=told, flush=True)\n"
     )
     writer = subprocess.Popen(
-        [sys.executable, "-c", script, str(root), str(acknowledged)], stderr=subprocess.PIPE,
-        text=True, cwd=Path(__file__).parents[2])
+        [sys.executable, "-c", script, str(root), str(acknowledged)],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
     until(lambda: acknowledged.exists() and acknowledged.read_text().count("\n") > 50, 60)
     root.rename(moved)
     _, complaint = writer.communicate(timeout=60)
@@ -254,11 +261,18 @@ def test_P31_a_root_without_its_identity_is_not_taken_for_the_warehouse(root: Pa
 
 @pytest.mark.slow
 def test_P31_processes_that_make_one_warehouse_agree_on_its_identity(root: Path) -> None:
-    script = ("import sys\nfrom acid_platform import Warehouse\n"
-              "sys.stdin.read()\nwith Warehouse.open(sys.argv[1]) as w: print(w.tables())\n")
+    script = (
+        "import sys\nfrom acid_platform import Warehouse\n"
+        "sys.stdin.read()\nwith Warehouse.open(sys.argv[1]) as w: print(w.tables())\n"
+    )
     makers = [
-        subprocess.Popen([sys.executable, "-c", script, str(root)], stdin=subprocess.PIPE,
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(3)
     ]
     for one in makers:
@@ -268,7 +282,9 @@ def test_P31_processes_that_make_one_warehouse_agree_on_its_identity(root: Path)
         assert one.wait(120) == 0, one.stderr and one.stderr.read()
     with Warehouse.open(root) as warehouse:
         assert warehouse.metastore.identity() == (
-            json.loads((root / IDENTITY).read_text())["warehouse"], True)
+            json.loads((root / IDENTITY).read_text())["warehouse"],
+            True,
+        )
         stop(warehouse)
     assert [one.name for one in root.iterdir() if one.name.startswith(IDENTITY)] == [IDENTITY]
 
@@ -283,9 +299,7 @@ def test_P31_a_second_metastore_for_one_root_is_refused(root: Path) -> None:
 # --- an older version --------------------------------------------------------------------------
 
 
-def test_P31_whole_paths_of_an_older_version_become_relative_at_the_first_start(
-    root: Path
-) -> None:
+def test_P31_whole_paths_of_an_older_version_become_relative_at_the_first_start(root: Path) -> None:
     """Also those that are still in its log, of a drop, and of the floor that the drop left."""
     with Metastore.connect(Location.of(root).metastore) as metastore:
         metastore.create_database("db")
@@ -300,7 +314,9 @@ def test_P31_whole_paths_of_an_older_version_become_relative_at_the_first_start(
     with Warehouse.open(root) as warehouse:
         metastore = warehouse.metastore
         assert metastore.query("SELECT location FROM tables ORDER BY table_id")[1] == [
-            ["db.db/t"], [f"{root.parent}/far"]]
+            ["db.db/t"],
+            [f"{root.parent}/far"],
+        ]
         assert metastore.query("SELECT location FROM locations")[1] == [["db.db/gone"]]
         assert [one.location for one in metastore.ready_to_clean()] == [f"{root}/db.db/gone"]
         assert not any(one.foreign for one in metastore.tables())
@@ -325,7 +341,9 @@ def test_P31_a_copy_made_by_an_older_version_does_not_touch_the_original(root: P
         with pytest.raises(ForeignLocation, match=r"take-over db\.t"):
             warehouse.metastore.begin(locks=[WRITE])
         assert warehouse.metastore.relocate(str(original)) == [
-            f"{original}/db.db/gone", f"{original}/db.db/t"]
+            f"{original}/db.db/gone",
+            f"{original}/db.db/t",
+        ]
         assert warehouse.table("db.t").location == f"{root}/db.db/t"
         insert(warehouse, "db.t", (1, "A"))
         stop(warehouse)
@@ -358,7 +376,8 @@ def test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was(root: P
         for operation in (Operation.INSERT, Operation.DELETE):
             with pytest.raises(ForeignLocation, match=r"take-over db\.far"):
                 restored.metastore.begin(
-                    locks=[LockRequest("db.far", LockType.SHARED_WRITE, operation)])
+                    locks=[LockRequest("db.far", LockType.SHARED_WRITE, operation)]
+                )
         with pytest.raises(ForeignLocation, match="compaction is refused"):
             restored.metastore.request_compaction("db.far", None, "major")
         examine(restored.metastore, repair=True)
@@ -429,7 +448,8 @@ def test_P31_a_copied_directory_touches_only_itself(root: Path, crashed: bool) -
         assert ids(second) == ids(second, "db.far") == [1, 2]
         with pytest.raises(ForeignLocation, match=r"take-over db\.far"):
             second.metastore.begin(
-                locks=[LockRequest("db.far", LockType.SHARED_WRITE, Operation.INSERT)])
+                locks=[LockRequest("db.far", LockType.SHARED_WRITE, Operation.INSERT)]
+            )
         second.drop_table("db.far")
         second.drop_table("db.t")
         cleaner.run(second.metastore)
@@ -459,8 +479,11 @@ def test_P31_rebuild_makes_a_metastore_out_of_the_directories(root: Path) -> Non
     with filled(root) as warehouse:
         months = warehouse.create_table("db.months", "id int, v string", ["month int", "day date"])
         for number, part in enumerate(("month=1/day=2026-01-02", "month=2/day=2026-02-03"), 1):
-            write_delta(Path(months.location, part, f"delta_000000{number}_000000{number}_0000"),
-                        number, ((number, "M"),))
+            write_delta(
+                Path(months.location, part, f"delta_000000{number}_000000{number}_0000"),
+                number,
+                ((number, "M"),),
+            )
         stop(warehouse)
     (root / "db.db" / "empty" / "nothing").mkdir(parents=True)
     with pytest.raises(RebuildRefused, match="holds a metastore"):
@@ -470,7 +493,9 @@ def test_P31_rebuild_makes_a_metastore_out_of_the_directories(root: Path) -> Non
     assert set(found) == {"db.t", "db.months", "db.empty"}
     assert "no data file" in found["db.empty"].note and not found["db.t"].note
     assert (found["db.months"].partitioned_by, found["db.months"].partitions) == (
-        "month int, day date", 2)
+        "month int, day date",
+        2,
+    )
     with Warehouse.open(root) as warehouse:
         assert ids(warehouse) == [1, 2] and ids(warehouse, "db.months") == [1, 2]
         insert(warehouse, "db.t", (3, "C"))
@@ -478,9 +503,7 @@ def test_P31_rebuild_makes_a_metastore_out_of_the_directories(root: Path) -> Non
         stop(warehouse)
 
 
-def test_P31_an_interrupted_rebuild_goes_on(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_P31_an_interrupted_rebuild_goes_on(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with filled(root) as warehouse:
         stop(warehouse)
     shutil.copytree(root / "db.db" / "t", root / "db.db" / "u")
@@ -595,8 +618,11 @@ def foreign_world() -> World:
 def test_P31_nothing_of_a_foreign_table_is_written_compacted_or_cleaned() -> None:
     world = foreign_world()
     assert world.state.table("t").record.foreign
-    for call in (lambda: world.write(), lambda: world.write(lock=LockType.EXCL_WRITE),
-                 lambda: world.request("major")):
+    for call in (
+        lambda: world.write(),
+        lambda: world.write(lock=LockType.EXCL_WRITE),
+        lambda: world.request("major"),
+    ):
         with pytest.raises(ForeignLocation, match=r"acid metastore take-over default\.t"):
             call()
     assert world.ready() == [] and "read only" in world.blocked()[0]["reason"]
@@ -641,10 +667,20 @@ def test_P31_what_is_known_of_identity_is_in_journal_and_tables(tmp_path: Path) 
 
 
 def test_P31_a_journal_of_an_older_version_has_no_foreign_tables() -> None:
-    old = {"table_id": 1, "name": "default.t", "location": "/w/t", "columns": [["id", "int"]],
-           "partition_columns": [], "properties": {}, "bucket_columns": [], "bucket_count": 0,
-           "created": 0, "floor": 0}
+    old = {
+        "table_id": 1,
+        "name": "default.t",
+        "location": "/w/t",
+        "columns": [["id", "int"]],
+        "partition_columns": [],
+        "properties": {},
+        "bucket_columns": [],
+        "bucket_count": 0,
+        "created": 0,
+        "floor": 0,
+    }
     world = World()
     world.machine.replay([Event("table", 1, {"table": old})])
     assert world.state.table("t").record == TableRecord(
-        1, "default.t", "/w/t", (("id", "int"),), version=1, foreign=False)
+        1, "default.t", "/w/t", (("id", "int"),), version=1, foreign=False
+    )

@@ -182,5 +182,13 @@ def test_show_locks(world: World) -> None:
     assert [row["lockid"] for row in rows] == ["1.1", "2.1"]
     assert rows[0]["user"] == "ann" and rows[0]["blocked_by"] is None
     assert "EXCLUSIVE of default.t" in rows[1]["blocked_by"]
-    assert {"database", "table", "partition", "lock_type", "acquired_at", "last_heartbeat",
-            "hostname", "agent_info"} <= rows[0].keys()
+    assert {
+        "database",
+        "table",
+        "partition",
+        "lock_type",
+        "acquired_at",
+        "last_heartbeat",
+        "hostname",
+        "agent_info",
+    } <= rows[0].keys()

@@ -82,11 +82,12 @@ def test_P3_every_flipped_bit_before_the_last_batch_is_refused(path: Path, folds
     data, identity, folded, ends = written(path, folds)
     for at in range(len(data)):
         for bit in range(8):
-            flipped = data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1:]
+            flipped = data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :]
             # Of the last one it can't be told from a torn write; behind it is what is over.
             expected = BATCH_TEXTS[:-1] if at < ends[-1] else BATCH_TEXTS
             assert opened(path, flipped, identity, folded) == (
-                None if at < ends[-2] else expected), (at, bit)
+                None if at < ends[-2] else expected
+            ), (at, bit)
             if at > ends[-1]:
                 break
 

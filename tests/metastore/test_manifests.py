@@ -19,9 +19,12 @@ from tests.simulation.storage import MemoryStore
 
 
 def contents(*sizes: int) -> Contents:
-    return Contents(tuple(
-        FileEntry(f"bucket_{number:05d}", size, Footer(size // 10, True))
-        for number, size in enumerate(sizes)))
+    return Contents(
+        tuple(
+            FileEntry(f"bucket_{number:05d}", size, Footer(size // 10, True))
+            for number, size in enumerate(sizes)
+        )
+    )
 
 
 def insert(world: World, files: Contents, table: str = "t", partition: str | None = None) -> str:
@@ -37,8 +40,12 @@ def files_of(world: World, txn: Txn, table: str = "t", *partitions: str | None) 
     """By partition: name of the directory → the recorded files."""
     answer = world.call("manifest", txn=txn.id, table=table, partitions=list(partitions or [None]))
     return [
-        {one["directory"]["name"]: None if one["contents"] is None
-         else Contents.parse(one["contents"]) for one in entity}
+        {
+            one["directory"]["name"]: None
+            if one["contents"] is None
+            else Contents.parse(one["contents"])
+            for one in entity
+        }
         for entity in answer["entities"]
     ]
 
@@ -138,7 +145,8 @@ def test_P26_a_report_without_files_is_looked_into_once_and_has_to_be_what_was_c
     def record(files: Contents) -> int:
         report = WriteReport.of("t", None, INSERT, name, files)
         number: int = world.call(
-            "record_files", table="t", partition=None, directories=[encode(report)])["recorded"]
+            "record_files", table="t", partition=None, directories=[encode(report)]
+        )["recorded"]
         return number
 
     with pytest.raises(InvalidDefinition, match="counted 1 files of 100 bytes"):
@@ -149,8 +157,12 @@ def test_P26_a_report_without_files_is_looked_into_once_and_has_to_be_what_was_c
 
 
 def test_P26_what_was_asked_for_longest_ago_leaves_the_bounded_memory() -> None:
-    rows = {f"p={number}": [{"table_id": 1, "partition": f"p={number}", "directory": "d",
-                             "contents": "x" * 100}] for number in range(10)}
+    rows = {
+        f"p={number}": [
+            {"table_id": 1, "partition": f"p={number}", "directory": "d", "contents": "x" * 100}
+        ]
+        for number in range(10)
+    }
     asked: list[Any] = []
 
     def read(name: str, columns: Any, where: str, values: Any) -> list[dict[str, Any]]:

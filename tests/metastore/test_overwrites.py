@@ -35,8 +35,10 @@ def test_P30_an_overwrite_that_misses_an_insert_is_told_at_its_lock(world: World
     overwriter = world.begin()
     inserted = world.insert()
     answer = world.lock(overwriter, IOW)
-    reason = (f"default.t: overwrite of transaction [{overwriter.id}, now] overlaps the insert of"
-              f" transaction [{inserted.id}, {inserted.id}]")
+    reason = (
+        f"default.t: overwrite of transaction [{overwriter.id}, now] overlaps the insert of"
+        f" transaction [{inserted.id}, {inserted.id}]"
+    )
     assert answer["stale"] and answer["lost_overwrite"] == reason
     with pytest.raises(WriteConflict, match="overlaps the insert"):
         world.commit(overwriter, base(world, overwriter))
@@ -136,7 +138,7 @@ def test_P30_of_inserts_two_are_kept_however_many_there_are(world: World) -> Non
 
 
 def test_P30_S2_an_insert_of_a_later_transaction_is_missed_though_it_came_first(
-    world: World
+    world: World,
 ) -> None:
     """The snapshot comes with the lock; of the two inserts before it, it sees only one."""
     world.create("u")

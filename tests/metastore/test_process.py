@@ -115,8 +115,10 @@ def test_clients_that_meet_a_metastore_on_its_way_out_find_the_next(directory: P
     epoch = 1
     while epoch < 3 and rounds < 20:  # until at least two have left in the middle of it
         answers, together = FORK.Queue(), FORK.Barrier(2)
-        clients = [FORK.Process(target=_come_and_go, args=(directory, one, together, answers))
-                   for one in range(2)]
+        clients = [
+            FORK.Process(target=_come_and_go, args=(directory, one, together, answers))
+            for one in range(2)
+        ]
         for one in clients:
             one.start()
         assert [answers.get(timeout=60) for _ in clients] == [4] * 2
@@ -153,7 +155,8 @@ def test_a_second_metastore_is_refused_and_names_the_first(metastore: Metastore)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert f"MetastoreInUse: {status['directory']}/metastore.duckdb is served by process" in (
-        done.stderr)
+        done.stderr
+    )
     assert str(status["pid"]) in done.stderr
 
 
@@ -214,7 +217,7 @@ def test_idle_exit_waits_for_clients_and_open_transactions(
 
 
 def test_T16_L12_L15_a_lock_without_a_transaction_is_for_its_owner_to_keep(
-    metastore: Metastore
+    metastore: Metastore,
 ) -> None:
     held = metastore.lock_alone([ALONE])
     metastore.heartbeat_lock(held)
@@ -417,8 +420,15 @@ class FakeLink:
 
 
 def _txn(link: Any, beats: Heartbeats, number: int) -> Transaction:
-    answer = {"txn": number, "valid_txns": "9:9::", "write_ids": {}, "lists": {}, "stale": False,
-              "interval": 5, "lost_overwrite": ""}
+    answer = {
+        "txn": number,
+        "valid_txns": "9:9::",
+        "write_ids": {},
+        "lists": {},
+        "stale": False,
+        "interval": 5,
+        "lost_overwrite": "",
+    }
     return Transaction(link, beats, TxnType.DEFAULT, answer, Places())
 
 
@@ -437,7 +447,7 @@ def test_T9_P7_heartbeats_of_the_transactions_that_somebody_holds() -> None:
     del four
     seen = len(link.beats)
     time.sleep(0.05)
-    assert link.beats[seen + 2:] == []
+    assert link.beats[seen + 2 :] == []
     beats.close()
 
 

@@ -31,8 +31,9 @@ def picture(state: State, *, over: bool = True) -> dict[str, Any]:
     rows = state_rows.live_rows(state)
     if over:
         rows |= state_rows.ended_rows(state)
-    text = {name: sorted(json.dumps(one, sort_keys=True) for one in part)
-            for name, part in rows.items()}
+    text = {
+        name: sorted(json.dumps(one, sort_keys=True) for one in part) for name, part in rows.items()
+    }
     return {**text, "counters": state_rows.counters(state)}
 
 

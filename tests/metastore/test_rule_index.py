@@ -62,8 +62,10 @@ RULES: dict[str, str | NotBuilt] = {
     "T44": "test_T44_write_set_rows_go_below_the_oldest_writer",
     "T45": "test_T45_an_open_snapshot_keeps_the_mapping",
     "T46": "test_T11_T46_an_aborted_writer_keeps_its_components",
-    "T47": NotBuilt("a reduction that Hive may do; reports of directories take the place of"
-                    " COMPLETED_TXN_COMPONENTS (P8)"),
+    "T47": NotBuilt(
+        "a reduction that Hive may do; reports of directories take the place of"
+        " COMPLETED_TXN_COMPONENTS (P8)"
+    ),
     # snapshots
     "S1": "test_S1_S2_the_list_of_a_transaction",
     "S2": "test_S2_reader_sees_nothing_above_itself_and_itself",
@@ -124,8 +126,19 @@ RULES: dict[str, str | NotBuilt] = {
 
 
 EVERY = [
-    *numbered("T", 47), *numbered("S", 18), *numbered("L", 16), *numbered("P", 10), "P12", "P24",
-    "P26", "P27", "P28", "P29", "P30", "P31", "P32",
+    *numbered("T", 47),
+    *numbered("S", 18),
+    *numbered("L", 16),
+    *numbered("P", 10),
+    "P12",
+    "P24",
+    "P26",
+    "P27",
+    "P28",
+    "P29",
+    "P30",
+    "P31",
+    "P32",
 ]
 
 

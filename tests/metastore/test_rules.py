@@ -32,10 +32,17 @@ def locks(world: World) -> list[tuple[int, str]]:
 # --- types, write ids ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("number", "name"), [
-    (1, "REPL_CREATED"), (3, "MATER_VIEW_REBUILD"), (4, "COMPACTION"), (5, "SOFT_DELETE"),
-    (6, "REBALANCE_COMPACTION"), (7, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        (1, "REPL_CREATED"),
+        (3, "MATER_VIEW_REBUILD"),
+        (4, "COMPACTION"),
+        (5, "SOFT_DELETE"),
+        (6, "REBALANCE_COMPACTION"),
+        (7, "unknown"),
+    ],
+)
 def test_P1_types_that_are_not_built_are_refused_by_name(
     world: World, number: int, name: str
 ) -> None:
@@ -60,8 +67,14 @@ def test_T20_write_ids_of_exclusive_writers_commit_in_their_order(world: World) 
 
 def test_T22_a_converted_table_goes_on_above_its_seed_and_is_seeded_once(world: World) -> None:
     table = {"name": "old", "location": "/w/old", "columns": [["id", "int"]]}
-    seed = {"table": table, "write_id": 7, "txn_id": 0, "aborted": [], "partitions": [],
-            "directories": []}
+    seed = {
+        "table": table,
+        "write_id": 7,
+        "txn_id": 0,
+        "aborted": [],
+        "partitions": [],
+        "directories": [],
+    }
     world.call("adopt_table", **seed)
     with pytest.raises(TableExists):
         world.call("adopt_table", **seed)
@@ -89,10 +102,18 @@ def test_T22_a_drop_takes_all_that_is_known_of_the_table(world: World) -> None:
 # --- what was touched ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("lock", "operation", "recorded"), [
-    (R, None, []), (R, INSERT, [INSERT]), (W, INSERT, [INSERT]), (W, UPDATE, [UPDATE]),
-    (W, DELETE, [DELETE]), (X, None, [UPDATE]), (E, None, []),
-])
+@pytest.mark.parametrize(
+    ("lock", "operation", "recorded"),
+    [
+        (R, None, []),
+        (R, INSERT, [INSERT]),
+        (W, INSERT, [INSERT]),
+        (W, UPDATE, [UPDATE]),
+        (W, DELETE, [DELETE]),
+        (X, None, [UPDATE]),
+        (E, None, []),
+    ],
+)
 def test_T23_only_writes_are_recorded_and_with_their_lock(
     world: World, lock: LockType, operation: Operation | None, recorded: list[Operation]
 ) -> None:
@@ -225,8 +246,9 @@ def test_L14_who_asks_once_for_everything_never_deadlocks(world: World) -> None:
         requests = {}
         for _ in range(8):
             names = draw.sample(["t", "u", "v"], draw.randint(1, 3))
-            wishes = [LockRequest(name, draw.choice(list(LockType)), Operation.SELECT)
-                      for name in names]
+            wishes = [
+                LockRequest(name, draw.choice(list(LockType)), Operation.SELECT) for name in names
+            ]
             requests[world.begin_request(*wishes, zero_wait=False)] = wishes
         for _ in range(8):
             granted = [one for one in requests if one in world.answers]
@@ -257,8 +279,11 @@ def test_T35_L2_two_updates_under_both_settings_of_xlock_write(
     assert (request in world.answers) == (second == "conflict")
     world.commit(first)
     txn = Txn(world.answer(request))
-    ended = world.machine.handle("commit", {"txn": txn.id, "writes": []}, "end",
-                                 world.clock.moment()).replies[0].value
+    ended = (
+        world.machine.handle("commit", {"txn": txn.id, "writes": []}, "end", world.clock.moment())
+        .replies[0]
+        .value
+    )
     assert ("error" in ended) == (second == "conflict")
 
 
@@ -294,8 +319,15 @@ def test_P24_an_adopted_table_without_a_snapshot_counts_everything_as_committed(
 ) -> None:
     table = {"name": "old", "location": "/w/old", "columns": [["id", "int"]]}
     report = WriteReport("old", None, INSERT, "delta_0000003_0000003_0000", 1, 1, 1)
-    world.call("adopt_table", table=table, write_id=3, txn_id=40, aborted=[], partitions=[],
-               directories=[encode(report)])
+    world.call(
+        "adopt_table",
+        table=table,
+        write_id=3,
+        txn_id=40,
+        aborted=[],
+        partitions=[],
+        directories=[encode(report)],
+    )
     reader = world.read()
     assert reader.id == 41 and world.sees(reader, "old").high_watermark == 3
     assert world.sees(reader, "old").aborted == ()

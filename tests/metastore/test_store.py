@@ -54,9 +54,17 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("table", "record"),
-    [("open_txns", Txn), ("departed_txns", Departed), ("txn_components", Component),
-     ("locks", LockEntry), ("compactions", CompactionTask), ("erasures", ErasureTask),
-     ("txns", Ended), ("outcomes", Outcome), ("writes", HistoryRow)],
+    [
+        ("open_txns", Txn),
+        ("departed_txns", Departed),
+        ("txn_components", Component),
+        ("locks", LockEntry),
+        ("compactions", CompactionTask),
+        ("erasures", ErasureTask),
+        ("txns", Ended),
+        ("outcomes", Outcome),
+        ("writes", HistoryRow),
+    ],
 )
 def test_P8_columns_are_the_fields(table: str, record: Any) -> None:
     columns = schema.EVERY[table]
@@ -100,8 +108,10 @@ def test_P8_from_version_1_it_keeps_what_it_finds(path: Path) -> None:
     version_1(path)
     store = Store(path)
     state, events = store.load()
-    assert events == [Event("database", 6, {"name": 'a"b'}),
-                      Event("database_dropped", 7, {"name": 'a"b'})]
+    assert events == [
+        Event("database", 6, {"name": 'a"b'}),
+        Event("database_dropped", 7, {"name": 'a"b'}),
+    ]
     assert store.journal_length == 2
     store.append([Event("database", 8, {"name": "c"})])
     assert store.load()[1] == [*events, Event("database", 8, {"name": "c"})]
@@ -130,10 +140,13 @@ def version_2(path: Path) -> None:
             4 AS highest_write_id, 0 AS commit_time, 0 AS cleaner_start, 0 AS cleaner_attempts,
             0 AS cleaner_retry_at, 0 AS ended, '' AS error""")
         for txn_id, snapshot in ((5, None), (6, "6:3:3:4")):
-            raw.execute("""INSERT INTO open_txns BY NAME SELECT $1 AS txn_id, 0 AS kind,
+            raw.execute(
+                """INSERT INTO open_txns BY NAME SELECT $1 AS txn_id, 0 AS kind,
                 'o' AS state, 0 AS started, '' AS "user", '' AS host, '' AS agent, '' AS run_id,
                 '' AS description, false AS all_tables, '{}' AS needs, '[]' AS wrote,
-                $2 AS snapshot, 0 AS ended, '' AS reason""", [txn_id, snapshot])
+                $2 AS snapshot, 0 AS ended, '' AS reason""",
+                [txn_id, snapshot],
+            )
 
 
 def test_P8_from_version_2_it_keeps_what_it_finds(path: Path) -> None:
@@ -164,8 +177,11 @@ def version_4(path: Path) -> None:
             (43, '[["database",7,{"name":"b"}],["database",8,{"name":"c"}]]')""")
 
 
-JOURNALED = [Event("database", 6, {"name": "a"}), Event("database", 7, {"name": "b"}),
-             Event("database", 8, {"name": "c"})]
+JOURNALED = [
+    Event("database", 6, {"name": "a"}),
+    Event("database", 7, {"name": "b"}),
+    Event("database", 8, {"name": "c"}),
+]
 
 
 def test_P8_from_version_4_the_journal_becomes_a_file(path: Path) -> None:
@@ -173,9 +189,14 @@ def test_P8_from_version_4_the_journal_becomes_a_file(path: Path) -> None:
     store = Store(path)
     assert store.load()[1] == JOURNALED and store.journal_length == 3
     assert ["log_seq"] not in store.query("SELECT key FROM meta")[1]
-    assert store.query("SELECT table_name FROM duckdb_tables() WHERE table_name = 'journal'"
-                       " UNION SELECT view_name FROM duckdb_views() WHERE NOT internal"
-                       " AND view_name = 'v_journal'")[1] == []
+    assert (
+        store.query(
+            "SELECT table_name FROM duckdb_tables() WHERE table_name = 'journal'"
+            " UNION SELECT view_name FROM duckdb_views() WHERE NOT internal"
+            " AND view_name = 'v_journal'"
+        )[1]
+        == []
+    )
     store.close()
     assert path.with_suffix(".log").stat().st_mode & 0o777 == 0o600
     store = Store(path)
@@ -207,29 +228,49 @@ def test_P8_from_version_6_an_overwrite_is_an_operation_of_its_own(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the tables, and in what the journal still has of a commit."""
-    row = {"table_id": 1, "partition": None, "operation": "u", "txn_id": 3, "commit_id": 4,
-           "write_id": 2}
-    commit = {"txn": 5, "commit_id": 5, "directories": [], "written": [],
-              "write_set": [row | {"txn_id": 5, "overwrite": True},
-                            row | {"txn_id": 5, "partition": "p=1", "overwrite": False}]}
+    row = {
+        "table_id": 1,
+        "partition": None,
+        "operation": "u",
+        "txn_id": 3,
+        "commit_id": 4,
+        "write_id": 2,
+    }
+    commit = {
+        "txn": 5,
+        "commit_id": 5,
+        "directories": [],
+        "written": [],
+        "write_set": [
+            row | {"txn_id": 5, "overwrite": True},
+            row | {"txn_id": 5, "partition": "p=1", "overwrite": False},
+        ],
+    }
     with monkeypatch.context() as older:
         older.setattr(schema, "VERSION", 6)
         older.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:6])
         store = Store(path)
-        store.append([Event("open", 1, {"txn": 5, "kind": 0, "all_tables": False}),
-                      Event("commit", 2, commit)])
+        store.append(
+            [
+                Event("open", 1, {"txn": 5, "kind": 0, "all_tables": False}),
+                Event("commit", 2, commit),
+            ]
+        )
         store.close()
     with duckdb.connect(str(path)) as raw:
-        raw.execute("INSERT INTO write_set VALUES (1, NULL, 'u', 3, 4, 2, true),"
-                    " (1, NULL, 'd', 4, 4, 3, false)")
+        raw.execute(
+            "INSERT INTO write_set VALUES (1, NULL, 'u', 3, 4, 2, true),"
+            " (1, NULL, 'd', 4, 4, 3, false)"
+        )
     store = Store(path)
     state, events = store.load()
     assert {(one.txn_id, one.operation.value) for one in state.write_set[1][None]} == {
-        (3, "o"), (4, "d")}
+        (3, "o"),
+        (4, "d"),
+    }
     machine = Machine(state)
     machine.replay(events)
-    assert [(one.txn_id, one.operation.value) for one in state.write_set[1][None][2:]] == [
-        (5, "o")]
+    assert [(one.txn_id, one.operation.value) for one in state.write_set[1][None][2:]] == [(5, "o")]
     assert [one.operation.value for one in state.write_set[1]["p=1"]] == ["u"]
     store.close()
 
@@ -257,7 +298,8 @@ def test_P8_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(
     assert done.returncode == 9
     with duckdb.connect(str(path)) as raw:
         assert raw.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchall() == [
-            (str(version),)]
+            (str(version),)
+        ]
         assert raw.execute("FROM duckdb_tables() WHERE table_name = 'half'").fetchall() == []
         assert raw.execute("SELECT count(*) FROM journal").fetchall() == [(2,)]
     # The log of the migration that was interrupted is there already, and is made anew.
@@ -302,8 +344,9 @@ def test_one_process_per_file(path: Path) -> None:
         "from acid_platform.metastore.server.store import Store\n"
         "Store(Path(sys.argv[1]))"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
+    )
     held.close()
     assert re.search(rf"{MetastoreInUse.__name__}: .* process \d+", done.stderr)
 
@@ -331,7 +374,10 @@ def test_P3_what_was_appended_survives(path: Path) -> None:
     store = Store(path)
     _, events = store.load()
     assert [(one.kind, one.at, one.body["name"]) for one in events] == [
-        ("database", 7, "a"), ("database", 8, "b'\"ü"), ("database_dropped", 9, "a")]
+        ("database", 7, "a"),
+        ("database", 8, "b'\"ü"),
+        ("database_dropped", 9, "a"),
+    ]
     assert store.journal_length == 3
     store.close()
 
@@ -389,8 +435,11 @@ def test_a_fold_writes_of_long_tables_only_what_differs(
 
 def test_T8_a_heartbeat_does_not_wait_for_the_write_of_others(path: Path) -> None:
     keeper = Keeper(path, ManualClock())
-    begin = Request("1", "begin", {"kind": 0, "locks": [], "wait": 0, "zero_wait": None,
-                                   "info": {}, "tables": []})
+    begin = Request(
+        "1",
+        "begin",
+        {"kind": 0, "locks": [], "wait": 0, "zero_wait": None, "info": {}, "tables": []},
+    )
     (begun,) = keeper.round([begin], None)
     beat = Request("2", "heartbeat", {"txns": [begun.value["value"]["txn"]]})
     other = Request("3", "create_database", {"name": "d", "if_not_exists": False})
@@ -417,8 +466,14 @@ def test_queries_only_read(path: Path) -> None:
     store = Store(path)
     store.append([Event("database", 1, {"name": "a"})])
     for sql in (
-        "DELETE FROM txns", "SELECT 1; SELECT 2", "COPY txns TO 'x.csv'", "PRAGMA version",
-        "EXPLAIN ANALYZE DELETE FROM txns", "SET threads = 2", "ATTACH 'x.duckdb'", "",
+        "DELETE FROM txns",
+        "SELECT 1; SELECT 2",
+        "COPY txns TO 'x.csv'",
+        "PRAGMA version",
+        "EXPLAIN ANALYZE DELETE FROM txns",
+        "SET threads = 2",
+        "ATTACH 'x.duckdb'",
+        "",
     ):
         with pytest.raises(UnsupportedStatement):
             store.query(sql)
@@ -539,13 +594,20 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
     package = Path(schema.__file__).parents[1]
     texts = {str(one.relative_to(package)): one.read_text() for one in package.rglob("*.py")}
     connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
-    assert connecting == {"metastore/server/store.py", "metastore/server/restore.py",
-                          "metastore/client/backup.py", "storage/values.py"}
+    assert connecting == {
+        "metastore/server/store.py",
+        "metastore/server/restore.py",
+        "metastore/client/backup.py",
+        "storage/values.py",
+    }
     used = re.findall(r"duckdb\.connect\(([^)]*)\)", texts["storage/values.py"])
     assert used == ['config={"threads": 1}'], "in memory"
     naming = {name for name, text in texts.items() if re.search(r"home\.database\b", text)}
-    assert naming == {"metastore/endpoint.py", "metastore/server/server.py",
-                      "metastore/server/restore.py"}
+    assert naming == {
+        "metastore/endpoint.py",
+        "metastore/server/server.py",
+        "metastore/server/restore.py",
+    }
     named = re.findall(r"(\w+)\([^()]*home\.database\b", texts["metastore/server/server.py"])
     assert named == ["Keeper"]
     assert re.findall(r"(\w+)\(database\b", texts["metastore/server/group_commit.py"]) == ["Store"]

@@ -68,8 +68,9 @@ def test_alter_table(world: World) -> None:
     assert answer["table"]["name"] == "default.s" and answer["table"]["properties"] == {"b": "2"}
     assert answer["table"]["columns"] == [["id", "int"], ["v", "string"]]
     with pytest.raises(InvalidDefinition):
-        world.call("alter_table", name="s", rename=None, columns=[["id", "int"]] * 2,
-                   properties=None)
+        world.call(
+            "alter_table", name="s", rename=None, columns=[["id", "int"]] * 2, properties=None
+        )
     with pytest.raises(NoSuchTable, match=r"no table default\.t"):
         world.call("table", name="t")
     assert world.write("s", INSERT).write_ids == {"default.s": 2}
@@ -104,7 +105,9 @@ def test_P9_settings_are_checked_and_kept(world: World) -> None:
 
 def test_P24_adoption(world: World) -> None:
     table = {
-        "name": "old", "location": "/w/old", "columns": [["id", "int"]],
+        "name": "old",
+        "location": "/w/old",
+        "columns": [["id", "int"]],
         "partition_columns": [["p", "int"]],
     }
     reports = [
@@ -112,8 +115,15 @@ def test_P24_adoption(world: World) -> None:
         WriteReport("old", "p=1", INSERT, "delta_0000006_0000006_0000", 1, 10, 1),
         WriteReport("old", "p=2", INSERT, "", 3, 30, 2),
     ]
-    world.call("adopt_table", table=table, write_id=7, txn_id=70, aborted=[7], partitions=["p=3"],
-               directories=[encode(one) for one in reports])
+    world.call(
+        "adopt_table",
+        table=table,
+        write_id=7,
+        txn_id=70,
+        aborted=[7],
+        partitions=["p=3"],
+        directories=[encode(one) for one in reports],
+    )
     txn = world.write("old", INSERT, "p=1")
     assert txn.id == 71 and txn.write_ids == {"default.old": 8}
     reader = world.read()
@@ -122,6 +132,8 @@ def test_P24_adoption(world: World) -> None:
     assert names == ["p=1", "p=2", "p=3"]
     known = world.state.directories[2, "p=1"]
     assert [one.name for one in known.values()] == [
-        "base_0000004_v0000070", "delta_0000006_0000006_0000"]
+        "base_0000004_v0000070",
+        "delta_0000006_0000006_0000",
+    ]
     originals = world.state.directories[2, "p=2"][""]
     assert (originals.low, originals.high, originals.bytes, originals.base) == (0, 0, 30, False)

@@ -247,7 +247,8 @@ def test_P29_C1_the_initiator_misses_nothing_that_changed(world: World, jump: in
     world.clock.set_wall(jump)
     world.insert()
     assert [one.table for one in initiator.run(metastore, world.clock.now_ms(), since)] == [
-        "default.t"]
+        "default.t"
+    ]
     since = metastore.moment()
     reopened(world)
     assert len(initiator.run(metastore, world.clock.now_ms(), since)) == 1
@@ -391,8 +392,15 @@ class Answers:
 def test_P29_a_beat_that_is_waited_for_comes_earlier_when_the_interval_shrinks() -> None:
     link: Any = Answers()
     beats = Heartbeats(link)
-    answer = {"txn": 1, "valid_txns": "9:9::", "write_ids": {}, "lists": {}, "stale": False,
-              "interval": 60_000, "lost_overwrite": ""}
+    answer = {
+        "txn": 1,
+        "valid_txns": "9:9::",
+        "write_ids": {},
+        "lists": {},
+        "stale": False,
+        "interval": 60_000,
+        "lost_overwrite": "",
+    }
     txn = Transaction(link, beats, TxnType.DEFAULT, answer, Places())
     until(lambda: beats._shares)
     beats.learn(1)

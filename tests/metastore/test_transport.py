@@ -42,8 +42,15 @@ class Service:
 
     def __init__(self, home: Path, port: int = 0) -> None:
         self.home = home
-        command = [sys.executable, "-m", "acid_platform.metastore", "--dir", str(home), "--listen",
-                   f"127.0.0.1:{port}"]
+        command = [
+            sys.executable,
+            "-m",
+            "acid_platform.metastore",
+            "--dir",
+            str(home),
+            "--listen",
+            f"127.0.0.1:{port}",
+        ]
         environment = {**os.environ, address.KEY: KEY}
         self.process = subprocess.Popen(command, env=environment)
         until(self._published, 30)
@@ -187,8 +194,11 @@ def test_another_protocol_version_is_refused_by_both_ends(
     with socket.create_connection(("127.0.0.1", service.port)) as peer:
         frames = wire.Frames(wire.LARGEST_GREETING)
         asked = json.loads(next(frames.feed(peer.recv(4096))))
-        said = {"acid": 1, "challenge": "0", "proof": wire.proof(
-            KEY.encode(), "client", asked["challenge"], "0")}
+        said = {
+            "acid": 1,
+            "challenge": "0",
+            "proof": wire.proof(KEY.encode(), "client", asked["challenge"], "0"),
+        }
         peer.sendall(wire.frame(json.dumps(said).encode()))
         assert b"protocol 1 is not 3" in peer.recv(4096)
     monkeypatch.setattr(wire, "PROTOCOL", 4)
@@ -196,8 +206,9 @@ def test_another_protocol_version_is_refused_by_both_ends(
         Metastore.connect(service.uri)
 
 
-@pytest.mark.parametrize("text", ["tcp://", "tcp://host", "tcp://host:x", "tcp://:1", "tcp://::1:5",
-                                  "tcp://host:70000"])
+@pytest.mark.parametrize(
+    "text", ["tcp://", "tcp://host", "tcp://host:x", "tcp://:1", "tcp://::1:5", "tcp://host:70000"]
+)
 def test_an_address_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InvalidDefinition, match="write host:port"):
         Metastore.connect(text)
@@ -281,12 +292,23 @@ def test_a_length_is_refused_before_anything_is_kept(
     assert after["resident_bytes"] < before["resident_bytes"] + (8 << 20)
 
 
-@pytest.mark.parametrize("payload", [
-    b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"id": 1, "op": "tables", "args": {}}',
-    b'{"id": [], "op": "tables", "args": {}}', b'{"id": "1", "op": "tables", "args": []}',
-    b'{"id": "1", "op": ["tables"], "args": {}}', b"[" * 100_000, b'{"id": "' + b"1" * 65 + b'"}',
-    b'{"op": "tables", "args": {}}',
-])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"id": 1, "op": "tables", "args": {}}',
+        b'{"id": [], "op": "tables", "args": {}}',
+        b'{"id": "1", "op": "tables", "args": []}',
+        b'{"id": "1", "op": ["tables"], "args": {}}',
+        b"[" * 100_000,
+        b'{"id": "' + b"1" * 65 + b'"}',
+        b'{"op": "tables", "args": {}}',
+    ],
+)
 def test_a_malformed_message_ends_its_connection_and_no_other(
     raw: Connect, request: pytest.FixtureRequest, service: Service, payload: bytes
 ) -> None:
@@ -298,8 +320,22 @@ def test_a_malformed_message_ends_its_connection_and_no_other(
         assert client.status()["pid"] == pid
 
 
-@pytest.mark.parametrize("op", ["begin", "commit", "query", "backup_part", "heartbeat", "outcome",
-                                "history", "nonsense", "lock", "set", "create_table"])
+@pytest.mark.parametrize(
+    "op",
+    [
+        "begin",
+        "commit",
+        "query",
+        "backup_part",
+        "heartbeat",
+        "outcome",
+        "history",
+        "nonsense",
+        "lock",
+        "set",
+        "create_table",
+    ],
+)
 def test_wrong_arguments_are_answered(service: Service, op: str) -> None:
     with Metastore.connect(service.home) as client:
         txn = client.begin()

@@ -293,7 +293,8 @@ def test_T33_the_loser_is_aborted_and_excluded(world: World) -> None:
     with pytest.raises(WriteConflict):
         world.commit(loser)
     assert world.call("outcome_of_txn", txn=loser.id)["reason"].startswith(
-        "write conflict on default.t: update of transaction [2, now] overlaps")
+        "write conflict on default.t: update of transaction [2, now] overlaps"
+    )
     assert [one.txn_id for one in world.state.write_set[1][None]] == [winner.id]
     assert world.snapshot_text() == "default.t:2:9223372036854775807::2"
 

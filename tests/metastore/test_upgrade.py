@@ -25,20 +25,19 @@ def root(tmp_path: Path) -> Path:
         archive.extractall(tmp_path, filter="data")
     made = tmp_path / "warehouse"
     with duckdb.connect(str(made / "_metastore" / "metastore.duckdb")) as raw:
-        raw.execute("UPDATE tables SET location = replace(location, $1, $2)",
-                    [MADE_AT, str(made)])
+        raw.execute("UPDATE tables SET location = replace(location, $1, $2)", [MADE_AT, str(made)])
     return made
 
 
 def expected(root: Path) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = json.loads(
-        (root.parent / "expected.json").read_text())
+    found: dict[str, list[dict[str, Any]]] = json.loads((root.parent / "expected.json").read_text())
     return found
 
 
 def rows(table: Any) -> list[dict[str, Any]]:
-    return sorted((json.loads(json.dumps(one, default=str))
-                   for one in table.to_arrow().to_pylist()), key=str)
+    return sorted(
+        (json.loads(json.dumps(one, default=str)) for one in table.to_arrow().to_pylist()), key=str
+    )
 
 
 def test_P26_an_upgraded_warehouse_reads_as_before_and_has_its_files_recorded(root: Path) -> None:
@@ -47,11 +46,18 @@ def test_P26_an_upgraded_warehouse_reads_as_before_and_has_its_files_recorded(ro
         wanted = expected(root)
         assert {name: rows(warehouse.table(name)) for name in wanted} == wanted
         assert {name: warehouse.table(name).count() for name in wanted} == {
-            name: len(found) for name, found in wanted.items()}
+            name: len(found) for name, found in wanted.items()
+        }
         _, files = warehouse.metastore.query(
-            'SELECT "table", count(*), sum("rows") FROM v_files GROUP BY 1 ORDER BY 1')
-        assert files == [["db.changed", 12, 30], ["db.compacted", 5, 15], ["db.emptied", 1, 1],
-                         ["db.plain", 2, 2], ["db.replaced", 3, 4]]
+            'SELECT "table", count(*), sum("rows") FROM v_files GROUP BY 1 ORDER BY 1'
+        )
+        assert files == [
+            ["db.changed", 12, 30],
+            ["db.compacted", 5, 15],
+            ["db.emptied", 1, 1],
+            ["db.plain", 2, 2],
+            ["db.replaced", 3, 4],
+        ]
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "empty"])

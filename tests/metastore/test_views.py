@@ -58,8 +58,12 @@ def test_P8_views_are_part_of_the_state_that_a_fold_keeps() -> None:
     machine = Machine()
     view = {"name": "v", "query": "SELECT 1 AS x", "columns": [["x", "int"]], "created": 0}
     machine.handle(
-        "create_view", {"view": view, "if_not_exists": False, "or_replace": False}, "r1",
-        Moment(7, 0))
+        "create_view",
+        {"view": view, "if_not_exists": False, "or_replace": False},
+        "r1",
+        Moment(7, 0),
+    )
     kept = restore(live_rows(machine.state), {})
     assert kept.views == {
-        "default.v": ViewRecord("default.v", "SELECT 1 AS x", (("x", "int"),), 7, 1)}
+        "default.v": ViewRecord("default.v", "SELECT 1 AS x", (("x", "int"),), 7, 1)
+    }

@@ -96,8 +96,11 @@ class World:
 
     def create(self, name: str = "t", partitioned: bool = False, **more: Any) -> int:
         table = {
-            "name": name, "location": f"/w/{name}", "columns": [["id", "int"]],
-            "partition_columns": [["p", "int"]] if partitioned else [], **more,
+            "name": name,
+            "location": f"/w/{name}",
+            "columns": [["id", "int"]],
+            "partition_columns": [["p", "int"]] if partitioned else [],
+            **more,
         }
         answer = self.call("create_table", table=table, if_not_exists=False)
         number: int = answer["table"]["table_id"]
@@ -106,12 +109,21 @@ class World:
     # --- transactions -----------------------------------------------------------------------
 
     def begin_request(
-        self, *locks: LockRequest, kind: TxnType = TxnType.DEFAULT, wait: float = 60,
-        zero_wait: bool | None = None, tables: Sequence[str] | None = (), user: str = "",
+        self,
+        *locks: LockRequest,
+        kind: TxnType = TxnType.DEFAULT,
+        wait: float = 60,
+        zero_wait: bool | None = None,
+        tables: Sequence[str] | None = (),
+        user: str = "",
     ) -> str:
         return self.send(
-            "begin", kind=kind.value, locks=[encode(one) for one in locks], wait=wait,
-            zero_wait=zero_wait, info={"user": user},
+            "begin",
+            kind=kind.value,
+            locks=[encode(one) for one in locks],
+            wait=wait,
+            zero_wait=zero_wait,
+            info={"user": user},
             tables=None if tables is None else list(tables),
         )
 
@@ -122,15 +134,21 @@ class World:
         return self.begin(kind=TxnType.READ_ONLY, tables=tables)
 
     def write(
-        self, table: str = "t", operation: Operation = INSERT, partition: str | None = None,
-        lock: LockType = W, **more: Any,
+        self,
+        table: str = "t",
+        operation: Operation = INSERT,
+        partition: str | None = None,
+        lock: LockType = W,
+        **more: Any,
     ) -> Txn:
         return self.begin(LockRequest(table, lock, operation, partition), **more)
 
-    def lock_request(self, txn: Txn, *locks: LockRequest, wait: float = 60,
-                     zero_wait: bool | None = False) -> str:
-        return self.send("lock", txn=txn.id, locks=[encode(one) for one in locks], wait=wait,
-                         zero_wait=zero_wait)
+    def lock_request(
+        self, txn: Txn, *locks: LockRequest, wait: float = 60, zero_wait: bool | None = False
+    ) -> str:
+        return self.send(
+            "lock", txn=txn.id, locks=[encode(one) for one in locks], wait=wait, zero_wait=zero_wait
+        )
 
     def lock(self, txn: Txn, *locks: LockRequest, **more: Any) -> dict[str, Any]:
         return self.answer(self.lock_request(txn, *locks, **more))
@@ -150,13 +168,20 @@ class World:
     def overwrite(self, table: str = "t", partition: str | None = None) -> Txn:
         txn = self.write(table, UPDATE, partition, X)
         write_id = txn.write_ids[f"default.{table}"]
-        self.commit(txn, WriteReport(
-            table, partition, UPDATE, f"base_{write_id:07d}", 1, 10, 1, True))
+        self.commit(
+            txn, WriteReport(table, partition, UPDATE, f"base_{write_id:07d}", 1, 10, 1, True)
+        )
         return txn
 
     def report(
-        self, txn: Txn, table: str = "t", partition: str | None = None,
-        operation: Operation = INSERT, statement: int = 0, rows: int = 1, overwrite: bool = False,
+        self,
+        txn: Txn,
+        table: str = "t",
+        partition: str | None = None,
+        operation: Operation = INSERT,
+        statement: int = 0,
+        rows: int = 1,
+        overwrite: bool = False,
     ) -> WriteReport:
         write_id = txn.write_ids[f"default.{table}"]
         prefix = "delete_delta" if operation is DELETE else "delta"
@@ -177,8 +202,14 @@ class World:
     # --- compaction -------------------------------------------------------------------------
 
     def request(self, kind: str = "major", table: str = "t", partition: str | None = None) -> int:
-        answer = self.call("request_compaction", table=table, partition=partition, kind=kind,
-                           properties={}, initiator="host-1")
+        answer = self.call(
+            "request_compaction",
+            table=table,
+            partition=partition,
+            kind=kind,
+            properties={},
+            initiator="host-1",
+        )
         number: int = answer["id"]
         return number
 
@@ -239,13 +270,20 @@ class World:
         if op == "mark_cleaned" and "gone" not in more:
             known = self.state.directories.get((task.table_id, task.partition), {}).values()
             # A compaction's directory is there from its transaction on, as readers take it.
-            seen = [one for one in known if one.high <= task.highest_write_id
-                    and task.valid_txns.is_valid(one.txn)]
-            more["gone"] = [one.name for one in known
-                            if any(other.shadows(one) for other in seen)]
+            seen = [
+                one
+                for one in known
+                if one.high <= task.highest_write_id and task.valid_txns.is_valid(one.txn)
+            ]
+            more["gone"] = [one.name for one in known if any(other.shadows(one) for other in seen)]
         return self.call(
-            op, id=task.id, table=task.table, table_id=task.table_id, partition=task.partition,
-            highest_write_id=task.highest_write_id, **more,
+            op,
+            id=task.id,
+            table=task.table,
+            table_id=task.table_id,
+            partition=task.partition,
+            highest_write_id=task.highest_write_id,
+            **more,
         )
 
     def clean(self, task: CleaningTask, removed: list[int] | None = None) -> None:

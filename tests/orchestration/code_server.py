@@ -12,9 +12,14 @@ from unittest.mock import patch
 
 from dagster._cli import main
 
-OF_RUNS = ["dagster._cli.api", "dagster._grpc.impl", "dagster._core.storage.sqlite_storage",
-           "dagster._core.storage.noop_compute_log_manager", "dagster._core.launcher",
-           "dagster._core.run_coordinator"]
+OF_RUNS = [
+    "dagster._cli.api",
+    "dagster._grpc.impl",
+    "dagster._core.storage.sqlite_storage",
+    "dagster._core.storage.noop_compute_log_manager",
+    "dagster._core.launcher",
+    "dagster._core.run_coordinator",
+]
 """What a run imports, its instance's storage included."""
 
 if __name__ == "__main__":

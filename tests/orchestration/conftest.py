@@ -28,11 +28,15 @@ class Place:
 
     def context(self) -> dg.SensorEvaluationContext:
         return dg.build_sensor_context(
-            instance=self.instance, resources={"warehouse": self.resource})
+            instance=self.instance, resources={"warehouse": self.resource}
+        )
 
     def table(self, name: str = "db.t", threshold: int = 2) -> None:
-        self.warehouse.create_table(name, "id int", properties={
-            "compactorthreshold.hive.compactor.delta.num.threshold": str(threshold)})
+        self.warehouse.create_table(
+            name,
+            "id int",
+            properties={"compactorthreshold.hive.compactor.delta.num.threshold": str(threshold)},
+        )
 
     def write(self, name: str = "db.t", times: int = 1) -> None:
         """Committed deltas as a writer reports them, with a directory but no rows in files."""
@@ -54,7 +58,8 @@ class Place:
         base = f"base_{txn.compactor_list.high_watermark:07}_v{txn.id:07}"
         self._directory(name, base)
         metastore.commit_compaction(
-            task, txn, [WriteReport(name, None, Operation.COMPACT, base, 15, 200, 1)])
+            task, txn, [WriteReport(name, None, Operation.COMPACT, base, 15, 200, 1)]
+        )
         return base
 
     def directories(self, name: str = "db.t") -> list[str]:
@@ -78,5 +83,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def quiet(**ops: Any) -> dict[str, Any]:
     """Run config that keeps Dagster's log out of the test's output."""
-    return {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-            **({"ops": ops} if ops else {})}
+    return {
+        "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+        **({"ops": ops} if ops else {}),
+    }

@@ -36,7 +36,8 @@ def stage(txn: Transaction, table: str, statement: int, values: Sequence[str]) -
     name = f"d{write_id}.{statement}"
     staging = Path(record.location, temporary_name(txn.id, uuid.uuid4().hex[:8]))
     AcidTable(staging).inserts(
-        name, [(write_id, P + statement, number, one) for number, one in enumerate(values)])
+        name, [(write_id, P + statement, number, one) for number, one in enumerate(values)]
+    )
     return Staged(txn, table, staging, full(name).partition("/")[0], len(values))
 
 
@@ -45,8 +46,11 @@ def publish(staged: Staged) -> None:
     contents = contents_of(source)
     source.rename(staged.staging.parent / staged.directory)
     staged.staging.rmdir()
-    staged.txn._work.record(staged.txn.table(staged.table)._record, Operation.INSERT, [
-        Written("", staged.directory, False, contents)])
+    staged.txn._work.record(
+        staged.txn.table(staged.table)._record,
+        Operation.INSERT,
+        [Written("", staged.directory, False, contents)],
+    )
 
 
 def insert(txn: Transaction, table: str, values: Sequence[str]) -> None:

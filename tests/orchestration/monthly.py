@@ -11,13 +11,18 @@ MONTHS = dg.MonthlyPartitionsDefinition("2023-01-01", end_date="2024-01-01")
 
 
 @acid_asset(
-    table=TABLE, partitions_def=MONTHS, partition_expr="year=%Y/month=%m",
-    expectations=[Expectation("n_is_given", "ExpectColumnValuesToNotBeNull", {"column": "n"})])
+    table=TABLE,
+    partitions_def=MONTHS,
+    partition_expr="year=%Y/month=%m",
+    expectations=[Expectation("n_is_given", "ExpectColumnValuesToNotBeNull", {"column": "n"})],
+)
 def sales(context: dg.AssetExecutionContext) -> list[dict[str, object]]:
     """As many rows as the month has in its number; each tells its run."""
     return [{"n": one, "run": context.run.run_id} for one in range(int(context.partition_key[5:7]))]
 
 
 defs = dg.Definitions(
-    assets=[sales], executor=dg.in_process_executor,
-    resources={"warehouse": WarehouseResource(), "spark": SparkResource()})
+    assets=[sales],
+    executor=dg.in_process_executor,
+    resources={"warehouse": WarehouseResource(), "spark": SparkResource()},
+)

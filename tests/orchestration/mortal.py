@@ -116,7 +116,10 @@ _RESOURCES = {
 }
 
 steady = dg.Definitions(
-    assets=[rows], jobs=[*_JOBS, compaction_job], resources=_RESOURCES,
-    sensors=[abort_failed_runs, abort_canceled_runs, fail_lost_runs])
+    assets=[rows],
+    jobs=[*_JOBS, compaction_job],
+    resources=_RESOURCES,
+    sensors=[abort_failed_runs, abort_canceled_runs, fail_lost_runs],
+)
 fragile = dg.Definitions(assets=[rows], jobs=_JOBS, resources=_RESOURCES)
 """What the code server serves that gets killed. No sensor looks after its runs."""

@@ -79,15 +79,17 @@ class DagsterProcesses:
 
     def __enter__(self) -> DagsterProcesses:
         self.home.mkdir()
-        (self.home / "dagster.yaml").write_text(INSTANCE + (
-            QUEUED.format(runs=self.runs_at_a_time) if self.runs_at_a_time else AT_ONCE))
+        (self.home / "dagster.yaml").write_text(
+            INSTANCE + (QUEUED.format(runs=self.runs_at_a_time) if self.runs_at_a_time else AT_ONCE)
+        )
         self._ports = {name: free_port() for name in self.locations}
         workspace = self.home / "workspace.yaml"
-        workspace.write_text("load_from:\n" + "".join(
-            LOCATION.format(name=name, port=port) for name, port in self._ports.items()))
+        workspace.write_text(
+            "load_from:\n"
+            + "".join(LOCATION.format(name=name, port=port) for name, port in self._ports.items())
+        )
         # Makes the storage, before several processes would do so at once.
-        self.instance = self._stack.enter_context(
-            dg.DagsterInstance.from_config(str(self.home)))
+        self.instance = self._stack.enter_context(dg.DagsterInstance.from_config(str(self.home)))
         self._stack.callback(self._kill_all)
         for name in self.locations:
             self.serve(name)
@@ -95,7 +97,8 @@ class DagsterProcesses:
             self._wait_for(name)
         self._run("daemon", "dagster._daemon", "run", "-w", str(workspace))
         self._workspace = self._stack.enter_context(
-            WorkspaceProcessContext(self.instance, WorkspaceFileTarget([str(workspace)])))
+            WorkspaceProcessContext(self.instance, WorkspaceFileTarget([str(workspace)]))
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -104,8 +107,20 @@ class DagsterProcesses:
     def serve(self, location: str) -> None:
         """Starts its code server."""
         command = code_server.__name__ if self.forks else "dagster"
-        self._run(location, command, "api", "grpc", "-p", str(self._ports[location]),
-                  "-m", self.module, "-a", location, "-d", str(ROOT))
+        self._run(
+            location,
+            command,
+            "api",
+            "grpc",
+            "-p",
+            str(self._ports[location]),
+            "-m",
+            self.module,
+            "-a",
+            location,
+            "-d",
+            str(ROOT),
+        )
 
     def serve_again(self, location: str) -> None:
         """If it was killed."""
@@ -125,16 +140,20 @@ class DagsterProcesses:
 
     def launch(self, location: str, job: str, config: Mapping[str, Any]) -> str:
         """The run's id."""
-        answer = self._ask(LAUNCH, params={
-            "selector": {**_repository(location), "jobName": job}, "runConfigData": config})
+        answer = self._ask(
+            LAUNCH,
+            params={"selector": {**_repository(location), "jobName": job}, "runConfigData": config},
+        )
         assert answer["launchRun"]["__typename"] == "LaunchRunSuccess", answer
         run_id: str = answer["launchRun"]["run"]["runId"]
         return run_id
 
     def backfill(self, asset: dg.AssetKey, keys: Sequence[str]) -> str:
         """The backfill's id; the daemon makes its runs."""
-        answer = self._ask(BACKFILL, params={
-            "assetSelection": [{"path": list(asset.path)}], "partitionNames": list(keys)})
+        answer = self._ask(
+            BACKFILL,
+            params={"assetSelection": [{"path": list(asset.path)}], "partitionNames": list(keys)},
+        )
         assert answer["launchPartitionBackfill"]["__typename"] == "LaunchBackfillSuccess", answer
         backfill_id: str = answer["launchPartitionBackfill"]["backfillId"]
         return backfill_id
@@ -159,9 +178,13 @@ class DagsterProcesses:
     def _ask(self, query: str, **variables: Any) -> dict[str, Any]:
         for name, process in self._running.items():
             assert process.poll() is None, f"{name} has ended: {self.home / name}.log"
-        done = asyncio.run(_SCHEMA.execute_async(
-            query, context_value=self._workspace.create_request_context(),
-            variable_values=variables))
+        done = asyncio.run(
+            _SCHEMA.execute_async(
+                query,
+                context_value=self._workspace.create_request_context(),
+                variable_values=variables,
+            )
+        )
         assert not done.errors, done.errors
         data: dict[str, Any] = done.data
         return data
@@ -172,10 +195,19 @@ class DagsterProcesses:
     def _run(self, name: str, *module: str) -> None:
         with (self.home / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [sys.executable, "-m", *module], cwd=self.home, stdout=log, stderr=log,
-                stdin=subprocess.DEVNULL, start_new_session=True,
-                env={**os.environ, **self.environment, "DAGSTER_HOME": str(self.home),
-                     "PYTHONPATH": str(ROOT)})
+                [sys.executable, "-m", *module],
+                cwd=self.home,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    **self.environment,
+                    "DAGSTER_HOME": str(self.home),
+                    "PYTHONPATH": str(ROOT),
+                },
+            )
 
     def _kill_all(self) -> None:
         """Runs and their steps too."""

@@ -34,8 +34,9 @@ from tests.orchestration.conftest import Place, quiet
 pytestmark = pytest.mark.spark
 
 TABLE = TableDeclaration("db.t", "id int, v string", partitioned_by=("p int",))
-POSITIVE = Expectation("ids_are_positive", "ExpectColumnValuesToBeBetween",
-                       {"column": "id", "min_value": 1})
+POSITIVE = Expectation(
+    "ids_are_positive", "ExpectColumnValuesToBeBetween", {"column": "id", "min_value": 1}
+)
 NAMED = Expectation("v_is_given", "ExpectColumnValuesToNotBeNull", {"column": "v"}, blocking=False)
 
 
@@ -45,12 +46,15 @@ def lake(place: Place, spark: SparkSession) -> Iterator[Place]:
     yield place
 
 
-def run(
-    lake: Place, *assets: dg.AssetsDefinition, **arguments: Any
-) -> dg.ExecuteInProcessResult:
+def run(lake: Place, *assets: dg.AssetsDefinition, **arguments: Any) -> dg.ExecuteInProcessResult:
     return dg.materialize(
-        list(assets), instance=lake.instance, run_config=quiet(), raise_on_error=False,
-        resources={"warehouse": lake.resource, "spark": SparkResource()}, **arguments)
+        list(assets),
+        instance=lake.instance,
+        run_config=quiet(),
+        raise_on_error=False,
+        resources={"warehouse": lake.resource, "spark": SparkResource()},
+        **arguments,
+    )
 
 
 def succeeded(result: dg.ExecuteInProcessResult) -> bool:
@@ -60,10 +64,15 @@ def succeeded(result: dg.ExecuteInProcessResult) -> bool:
 
 def told(result: dg.ExecuteInProcessResult, key: str = "t") -> dict[str, Any]:
     """Metadata of the one materialization of an asset."""
-    [event] = [one for one in result.get_asset_materialization_events()
-               if one.asset_key == dg.AssetKey(["db", key])]
-    return {name: one.records if isinstance(one, dg.TableMetadataValue) else one.value
-            for name, one in event.materialization.metadata.items()}
+    [event] = [
+        one
+        for one in result.get_asset_materialization_events()
+        if one.asset_key == dg.AssetKey(["db", key])
+    ]
+    return {
+        name: one.records if isinstance(one, dg.TableMetadataValue) else one.value
+        for name, one in event.materialization.metadata.items()
+    }
 
 
 def rows(lake: Place, table: str = "db.t") -> list[tuple[Any, ...]]:
@@ -102,8 +111,9 @@ def test_a_materialization_is_one_transaction_that_tells_what_it_did(lake: Place
     assert [one.name for one in metadata["dagster/column_schema"].columns] == ["id", "v", "p"]
     assert (metadata["delta directories"], metadata["base directories"]) == (2, 0)
     assert metadata["written bytes"] == metadata["bytes"] > 0
-    assert [(one.data["partition"], one.data["rows"]) for one in metadata["partitions written"]
-            ] == [("p=1", 2), ("p=2", 1)]
+    assert [
+        (one.data["partition"], one.data["rows"]) for one in metadata["partitions written"]
+    ] == [("p=1", 2), ("p=2", 1)]
     [event] = result.get_asset_materialization_events()
     assert (event.materialization.tags or {})["dagster/data_version"] == "1"
     assert t.descriptions_by_key == {dg.AssetKey(["db", "t"]): "Some rows."}
@@ -119,7 +129,8 @@ def test_a_reader_never_sees_what_a_blocking_check_refuses(lake: Place) -> None:
         return bad
 
     lake.warehouse.create_table(TABLE.name, str(TABLE.columns), TABLE.partitioned_by).insert(
-        [{"id": 7, "v": "before", "p": 1}])
+        [{"id": 7, "v": "before", "p": 1}]
+    )
     ended, seen = threading.Event(), []
 
     def read() -> None:
@@ -155,7 +166,9 @@ def test_a_reader_never_sees_what_a_blocking_check_refuses(lake: Place) -> None:
     # The transaction is aborted, and its files go at the next cleaning.
     [one] = [one for one in lake.warehouse.metastore.transactions() if one["state"] == "ABORTED"]
     assert (one["run_id"], one["reason"]) == (
-        result.run_id, "ChecksFailed: ids_are_positive of db.t")
+        result.run_id,
+        "ChecksFailed: ids_are_positive of db.t",
+    )
     root = Path(lake.warehouse.table("db.t").location)
     assert list(root.glob("p=1/*delta_0000002_*"))
     lake.warehouse.release()
@@ -182,12 +195,25 @@ BEFORE = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
 GIVEN = [{"id": 2, "v": "B"}, {"id": 3, "v": "C"}]
 
 
-@pytest.mark.parametrize(("mode", "key", "after", "difference"), [
-    ("append", [], [(1, "a"), (2, "B"), (2, "b"), (3, "C")], "2 inserted, 0 updated, 0 deleted"),
-    ("overwrite", [], [(2, "B"), (3, "C")], "2 inserted, 0 updated, 2 deleted"),
-    ("upsert", ["id"], [(1, "a"), (2, "B"), (3, "C")], "1 inserted, 1 updated, 0 deleted"),
-    ("delete+insert", ["id"], [(1, "a"), (2, "B"), (3, "C")], "2 inserted, 0 updated, 1 deleted"),
-])
+@pytest.mark.parametrize(
+    ("mode", "key", "after", "difference"),
+    [
+        (
+            "append",
+            [],
+            [(1, "a"), (2, "B"), (2, "b"), (3, "C")],
+            "2 inserted, 0 updated, 0 deleted",
+        ),
+        ("overwrite", [], [(2, "B"), (3, "C")], "2 inserted, 0 updated, 2 deleted"),
+        ("upsert", ["id"], [(1, "a"), (2, "B"), (3, "C")], "1 inserted, 1 updated, 0 deleted"),
+        (
+            "delete+insert",
+            ["id"],
+            [(1, "a"), (2, "B"), (3, "C")],
+            "2 inserted, 0 updated, 1 deleted",
+        ),
+    ],
+)
 def test_what_a_write_mode_does(
     lake: Place, mode: Any, key: Sequence[str], after: list[tuple[Any, ...]], difference: str
 ) -> None:
@@ -228,8 +254,10 @@ def test_rows_that_a_mode_can_t_place_change_nothing(lake: Place) -> None:
     lake.warehouse.create_table("db.t", "id int, v string").insert(BEFORE)
     for mode, given, why in REFUSED:
         declared = acid_asset(
-            table=TableDeclaration("db.t", "id int, v string"), write_mode=mode,
-            key=["id"] if mode in ("upsert", "delete+insert") else [])
+            table=TableDeclaration("db.t", "id int, v string"),
+            write_mode=mode,
+            key=["id"] if mode in ("upsert", "delete+insert") else [],
+        )
         result = run(lake, declared(answering(given)))
         assert not result.success and why in failure(result)
         kinds = {one.event_type for one in result.all_events}
@@ -253,10 +281,20 @@ def test_new_columns_are_added_when_the_transaction_commits_and_only_then(lake: 
         return [one.name for one in table.columns]
 
     for low, success in ((10, False), (1, True)):
-        @acid_asset(table="db.t", write_mode="append", schema_mode="add", expectations=[
-            Expectation("ids", "ExpectColumnMinToBeBetween", {"column": "id", "min_value": low}),
-            Expectation("shares", "ExpectColumnValuesToBeBetween",
-                        {"column": "share", "max_value": 1})])
+
+        @acid_asset(
+            table="db.t",
+            write_mode="append",
+            schema_mode="add",
+            expectations=[
+                Expectation(
+                    "ids", "ExpectColumnMinToBeBetween", {"column": "id", "min_value": low}
+                ),
+                Expectation(
+                    "shares", "ExpectColumnValuesToBeBetween", {"column": "share", "max_value": 1}
+                ),
+            ],
+        )
         def t() -> list[dict[str, object]]:
             return wide
 
@@ -289,11 +327,15 @@ def test_inputs_are_read_at_one_snapshot_as_they_are_annotated(lake: Place) -> N
 
     got: dict[str, object] = {}
 
-    @acid_asset(table="db.down", ins={
-        "few": TableInput(up, ["n"], "n > 1"), "lazily": "db.up", "frame": up})
+    @acid_asset(
+        table="db.down", ins={"few": TableInput(up, ["n"], "n > 1"), "lazily": "db.up", "frame": up}
+    )
     def down(
-        context: dg.AssetExecutionContext, up: pd.DataFrame, few: pa.Table,
-        lazily: TransactionTable, frame,  # type: ignore[no-untyped-def]
+        context: dg.AssetExecutionContext,
+        up: pd.DataFrame,
+        few: pa.Table,
+        lazily: TransactionTable,
+        frame,  # type: ignore[no-untyped-def]
     ) -> object:
         lake.warehouse.table("db.up").insert([{"n": 3}])  # after the snapshot
         got.update(up=sorted(up["n"]), few=few.to_pylist(), lazily=lazily.read().count())
@@ -305,8 +347,12 @@ def test_inputs_are_read_at_one_snapshot_as_they_are_annotated(lake: Place) -> N
     assert down.asset_deps[dg.AssetKey(["db", "down"])] == {dg.AssetKey(["db", "up"])}
 
 
-BEATS = {"hive.txn.timeout": "2500ms", "acid.heartbeat.interval": "250ms",
-         "hive.timedout.txn.reaper.start": "0s", "hive.timedout.txn.reaper.interval": "100ms"}
+BEATS = {
+    "hive.txn.timeout": "2500ms",
+    "acid.heartbeat.interval": "250ms",
+    "hive.timedout.txn.reaper.start": "0s",
+    "hive.timedout.txn.reaper.interval": "100ms",
+}
 
 
 def test_P7_heartbeats_go_on_while_a_spark_job_is_longer_than_the_timeout(lake: Place) -> None:
@@ -316,7 +362,8 @@ def test_P7_heartbeats_go_on_while_a_spark_job_is_longer_than_the_timeout(lake: 
     @acid_asset(table="db.t", write_mode="append")
     def t(spark: dg.ResourceParam[SparkResource]) -> object:
         return spark.spark_session.sql(
-            "SELECT 1 AS id, reflect('java.lang.Thread', 'sleep', 4000L) AS v")
+            "SELECT 1 AS id, reflect('java.lang.Thread', 'sleep', 4000L) AS v"
+        )
 
     assert succeeded(run(lake, t)) and rows(lake) == [(1, "null")]
 
@@ -325,8 +372,10 @@ def test_P7_heartbeats_go_on_while_a_spark_job_is_longer_than_the_timeout(lake: 
 
 
 def pair(second: int, can_subset: bool = False) -> dg.AssetsDefinition:
-    @acid_multi_asset(can_subset=can_subset, outs=[
-        AcidOut("db.a"), AcidOut("db.b", expectations=[POSITIVE], spec={"group_name": "g"})])
+    @acid_multi_asset(
+        can_subset=can_subset,
+        outs=[AcidOut("db.a"), AcidOut("db.b", expectations=[POSITIVE], spec={"group_name": "g"})],
+    )
     def both() -> Mapping[str, object]:
         return {"db.a": [{"id": second}], "db.b": pd.DataFrame({"id": [second]})}
 
@@ -374,8 +423,12 @@ def test_checks_of_the_body_are_executed_alone_where_recheck_finds_them(lake: Pl
     def recheck(context: dg.AssetExecutionContext, table: Table) -> list[Finding]:
         return [Finding("rows_are_as_sent", table.count() == 2)]
 
-    @acid_asset(table="db.t", checks=[dataclasses.replace(POSITIVE, name="rows_are_as_sent")],
-                expectations=[POSITIVE], recheck=recheck)
+    @acid_asset(
+        table="db.t",
+        checks=[dataclasses.replace(POSITIVE, name="rows_are_as_sent")],
+        expectations=[POSITIVE],
+        recheck=recheck,
+    )
     def t(txn: Transaction) -> object:
         raise AssertionError("the body is not run")
 
@@ -395,8 +448,9 @@ DAILY = dg.DailyPartitionsDefinition("2024-01-01", end_date="2024-01-05")
 def daily(
     give: Callable[[Sequence[str]], object], expectations: Sequence[Expectation] = (), **more: Any
 ) -> dg.AssetsDefinition:
-    @acid_asset(table=DAYS, partitions_def=DAILY, partition_expr="day", expectations=expectations,
-                **more)
+    @acid_asset(
+        table=DAYS, partitions_def=DAILY, partition_expr="day", expectations=expectations, **more
+    )
     def t(context: dg.AssetExecutionContext) -> object:
         return give(context.partition_keys)
 
@@ -405,10 +459,10 @@ def daily(
 
 def test_a_click_on_execute_names_no_partition_and_looks_at_all(lake: Place) -> None:
     asset = daily(lambda keys: [{"id": -1}], [POSITIVE])
-    table = lake.warehouse.create_table(
-        DAYS.name, str(DAYS.columns), DAYS.partitioned_by)
-    table.insert([{"id": number, "day": datetime.date(2024, 1, day)}
-                  for number, day in ((1, 1), (-1, 2))])
+    table = lake.warehouse.create_table(DAYS.name, str(DAYS.columns), DAYS.partitioned_by)
+    table.insert(
+        [{"id": number, "day": datetime.date(2024, 1, day)} for number, day in ((1, 1), (-1, 2))]
+    )
     checks = dg.AssetSelection.checks_for_assets(asset.key)
     result = run(lake, asset, selection=checks)
     [evaluation] = result.get_asset_check_evaluations()
@@ -445,23 +499,33 @@ def test_materializing_a_partition_again_replaces_exactly_that_one(lake: Place) 
 
 def test_a_single_run_over_a_range_is_one_transaction(lake: Place) -> None:
     lake.warehouse.create_table(DAYS.name, str(DAYS.columns), DAYS.partitioned_by)
-    lake.warehouse.table("db.t").insert([
-        {"id": one, "day": pd.Timestamp(f"2024-01-0{one}").date()} for one in (1, 2, 3)])
-    tags = {"dagster/asset_partition_range_start": "2024-01-01",
-            "dagster/asset_partition_range_end": "2024-01-02"}
+    lake.warehouse.table("db.t").insert(
+        [{"id": one, "day": pd.Timestamp(f"2024-01-0{one}").date()} for one in (1, 2, 3)]
+    )
+    tags = {
+        "dagster/asset_partition_range_start": "2024-01-01",
+        "dagster/asset_partition_range_end": "2024-01-02",
+    }
 
     def give(*days: int) -> object:
-        return pd.DataFrame({"id": [day * 10 for day in days],
-                             "day": [pd.Timestamp(f"2024-01-0{day}").date() for day in days]})
+        return pd.DataFrame(
+            {
+                "id": [day * 10 for day in days],
+                "day": [pd.Timestamp(f"2024-01-0{day}").date() for day in days],
+            }
+        )
 
     policy = {"backfill_policy": dg.BackfillPolicy.single_run()}
     result = run(lake, daily(lambda keys: give(*range(1, len(keys))), **policy), tags=tags)
     assert succeeded(result)
     # The second day has no rows any more, the third is none of the run's.
     assert per_day(lake) == {"2024-01-01": [10], "2024-01-03": [3]}
-    counts = {one.materialization.partition:
-              one.materialization.metadata["dagster/partition_row_count"].value
-              for one in result.get_asset_materialization_events()}
+    counts = {
+        one.materialization.partition: one.materialization.metadata[
+            "dagster/partition_row_count"
+        ].value
+        for one in result.get_asset_materialization_events()
+    }
     assert counts == {"2024-01-01": 1, "2024-01-02": 0}
     assert len({one["txn"] for one in lake.warehouse.table("db.t").history()}) == 2
     wrong = run(lake, daily(lambda keys: give(2, 3), **policy), tags=tags)
@@ -480,34 +544,55 @@ def test_a_partition_of_the_asset_may_be_several_of_the_table(lake: Place) -> No
         assert succeeded(result)
     assert told(result)["dagster/partition_row_count"] == 2
     assert [(str(day), shop) for _, day, shop in rows(lake)] == [
-        ("2024-01-02", "a"), ("2024-01-01", "b"), ("2024-01-01", "c")]
+        ("2024-01-02", "a"),
+        ("2024-01-01", "b"),
+        ("2024-01-01", "c"),
+    ]
 
 
 def test_multi_and_dynamic_partitions_are_replaced_one_by_one(lake: Place) -> None:
     lake.instance.add_dynamic_partitions("shops", ["north", "south"])
-    both = dg.MultiPartitionsDefinition({
-        "date": DAILY, "shop": dg.DynamicPartitionsDefinition(name="shops")})
+    both = dg.MultiPartitionsDefinition(
+        {"date": DAILY, "shop": dg.DynamicPartitionsDefinition(name="shops")}
+    )
 
-    @acid_asset(table=TableDeclaration("db.t", "n int", ("shop string", "day date")),
-                partitions_def=both, partition_expr={"date": "day", "shop": "shop"})
+    @acid_asset(
+        table=TableDeclaration("db.t", "n int", ("shop string", "day date")),
+        partitions_def=both,
+        partition_expr={"date": "day", "shop": "shop"},
+    )
     def t(context: dg.AssetExecutionContext) -> list[dict[str, int]]:
-        return [{"n": context.retry_number + len(lake.instance.get_event_records(
-            dg.EventRecordsFilter(dg.DagsterEventType.ASSET_MATERIALIZATION, asset_key=t.key)))}]
+        return [
+            {
+                "n": context.retry_number
+                + len(
+                    lake.instance.get_event_records(
+                        dg.EventRecordsFilter(
+                            dg.DagsterEventType.ASSET_MATERIALIZATION, asset_key=t.key
+                        )
+                    )
+                )
+            }
+        ]
 
     for shop in ("north", "south", "north"):
         key = dg.MultiPartitionKey({"date": "2024-01-02", "shop": shop})
         assert succeeded(run(lake, t, partition_key=key))
     assert [(n, shop, str(day)) for n, shop, day in rows(lake)] == [
-        (1, "south", "2024-01-02"), (2, "north", "2024-01-02")]
+        (1, "south", "2024-01-02"),
+        (2, "north", "2024-01-02"),
+    ]
 
 
 def test_downstream_reads_the_partitions_that_dagster_maps(lake: Place) -> None:
     up = daily(lambda keys: [{"id": int(keys[0][-1])}])
 
-    @acid_asset(table=TableDeclaration("db.sums", "total bigint", ("day date",)),
-                partitions_def=DAILY, partition_expr="day",
-                ins={"days": TableInput(
-                    up, partition_mapping=dg.TimeWindowPartitionMapping(-1, 0))})
+    @acid_asset(
+        table=TableDeclaration("db.sums", "total bigint", ("day date",)),
+        partitions_def=DAILY,
+        partition_expr="day",
+        ins={"days": TableInput(up, partition_mapping=dg.TimeWindowPartitionMapping(-1, 0))},
+    )
     def sums(days: pd.DataFrame) -> list[dict[str, int]]:
         return [{"total": int(days["id"].sum())}]
 
@@ -525,8 +610,9 @@ def test_a_conflict_is_tried_again_with_a_fresh_snapshot(lake: Place) -> None:
     table.insert(BEFORE)
     attempts: list[str] = []
 
-    @acid_asset(table="db.t", write_mode="append",
-                retry_policy=dg.RetryPolicy(max_retries=2, delay=0))
+    @acid_asset(
+        table="db.t", write_mode="append", retry_policy=dg.RetryPolicy(max_retries=2, delay=0)
+    )
     def t(context: dg.AssetExecutionContext, txn: Transaction) -> None:
         [value] = txn.table("db.t").to_arrow(where="id = 1")["v"].to_pylist()
         attempts.append(value)

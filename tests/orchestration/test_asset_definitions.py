@@ -38,13 +38,25 @@ class Settings(dg.Config):
 
 def test_what_dagster_learns_of_an_asset() -> None:
     @acid_asset(
-        table=DAYS, write_mode="upsert", key=["id", "day"], partitions_def=DAILY,
-        partition_expr="day", expectations=[NAMED], ins={"other": TableInput("raw.other", ["id"])},
-        group_name="sales", code_version="3", owners=["team:sales"], pool="heavy",
-        automation_condition=upstream_changed())
+        table=DAYS,
+        write_mode="upsert",
+        key=["id", "day"],
+        partitions_def=DAILY,
+        partition_expr="day",
+        expectations=[NAMED],
+        ins={"other": TableInput("raw.other", ["id"])},
+        group_name="sales",
+        code_version="3",
+        owners=["team:sales"],
+        pool="heavy",
+        automation_condition=upstream_changed(),
+    )
     def t(
-        context: dg.AssetExecutionContext, config: Settings, warehouse: WarehouseResource,
-        customers: "DataFrame", other: object,
+        context: dg.AssetExecutionContext,
+        config: Settings,
+        warehouse: WarehouseResource,
+        customers: "DataFrame",
+        other: object,
     ) -> list[dict[str, object]]:
         """Sales by day."""
         return []
@@ -52,11 +64,18 @@ def test_what_dagster_learns_of_an_asset() -> None:
     spec = t.get_asset_spec(dg.AssetKey(["db", "t"]))
     assert [one.asset_key.to_user_string() for one in spec.deps] == ["db/customers", "raw/other"]
     assert (spec.description, spec.group_name, spec.code_version, spec.owners) == (
-        "Sales by day.", "sales", "3", ["team:sales"])
+        "Sales by day.",
+        "sales",
+        "3",
+        ["team:sales"],
+    )
     assert spec.metadata["dagster/table_name"] == "db.t"
     assert spec.metadata["partition_expr"] == "day"
     assert [(one.name, one.type) for one in spec.metadata["dagster/column_schema"].columns] == [
-        ("id", "int"), ("v", "string"), ("day", "date")]
+        ("id", "int"),
+        ("v", "string"),
+        ("day", "date"),
+    ]
     [check] = t.check_specs
     assert (check.name, check.blocking) == ("v_is_given", True)
     assert {"warehouse", "spark"} <= t.required_resource_keys
@@ -80,25 +99,32 @@ def make(**arguments: Any) -> Callable[[], object]:
     return build
 
 
-@pytest.mark.parametrize(("build", "why"), [
-    (make(write_mode="replace"), "write_mode 'replace'; choose one of append, overwrite"),
-    (make(schema_mode="merge"), "schema_mode 'merge'; choose error or add"),
-    (make(write_mode="upsert"), "write_mode upsert needs key=[…]"),
-    (make(key=["id"]), "write_mode overwrite uses no key"),
-    (make(write_mode="upsert", key="id"), "key has to be a list: ['id']"),
-    (make(write_mode="delete+insert", key=["idd"]), "key column idd is not in the table"),
-    (make(write_mode="upsert", key=["id"]), "can't move a row to another partition: put day"),
-    (make(expectations=[Expectation("e", "ExpectColumnValuesToNotBeNull", {"column": "nmae"})]),
-     "the expectation e names the column 'nmae'; the columns are day, id"),
-    (lambda: table_checks("c", "db.t", [NAMED], columns=["id"]), "names the column 'v'"),
-    (make(recheck=lambda context, table: []), "recheck finds the checks= of the body"),
-    (make(expectations=[NAMED], checks=[NAMED]), "two checks are called v_is_given"),
-    (make(partition_expr="day"), "partition_expr needs partitions_def"),
-    (make(partitions_def=DAILY), "say by partition_expr which partition of the table a run"),
-    (make(partitions_def=DAILY, partition_expr="dya"), "'dya' is no partition column of it"),
-    (make(ins={"x": "db.up"}), "has no parameter x that ins names"),
-    (lambda: acid_multi_asset(outs=[AcidOut("db.a"), AcidOut("DB.A")]), "twice: db.a"),
-])
+@pytest.mark.parametrize(
+    ("build", "why"),
+    [
+        (make(write_mode="replace"), "write_mode 'replace'; choose one of append, overwrite"),
+        (make(schema_mode="merge"), "schema_mode 'merge'; choose error or add"),
+        (make(write_mode="upsert"), "write_mode upsert needs key=[…]"),
+        (make(key=["id"]), "write_mode overwrite uses no key"),
+        (make(write_mode="upsert", key="id"), "key has to be a list: ['id']"),
+        (make(write_mode="delete+insert", key=["idd"]), "key column idd is not in the table"),
+        (make(write_mode="upsert", key=["id"]), "can't move a row to another partition: put day"),
+        (
+            make(
+                expectations=[Expectation("e", "ExpectColumnValuesToNotBeNull", {"column": "nmae"})]
+            ),
+            "the expectation e names the column 'nmae'; the columns are day, id",
+        ),
+        (lambda: table_checks("c", "db.t", [NAMED], columns=["id"]), "names the column 'v'"),
+        (make(recheck=lambda context, table: []), "recheck finds the checks= of the body"),
+        (make(expectations=[NAMED], checks=[NAMED]), "two checks are called v_is_given"),
+        (make(partition_expr="day"), "partition_expr needs partitions_def"),
+        (make(partitions_def=DAILY), "say by partition_expr which partition of the table a run"),
+        (make(partitions_def=DAILY, partition_expr="dya"), "'dya' is no partition column of it"),
+        (make(ins={"x": "db.up"}), "has no parameter x that ins names"),
+        (lambda: acid_multi_asset(outs=[AcidOut("db.a"), AcidOut("DB.A")]), "twice: db.a"),
+    ],
+)
 def test_what_can_t_be_honoured_is_told_when_the_module_is_loaded(
     build: Callable[[], object], why: str
 ) -> None:
@@ -145,12 +171,17 @@ def test_an_upstream_with_the_same_write_id_starts_nothing_downstream() -> None:
     def down(up: "DataFrame") -> "DataFrame":
         return up
 
-    defs = dg.Definitions(assets=[up, down], resources={
-        "warehouse": WarehouseResource(), "spark": SparkResource()})
+    defs = dg.Definitions(
+        assets=[up, down], resources={"warehouse": WarehouseResource(), "spark": SparkResource()}
+    )
     with dg.DagsterInstance.ephemeral() as instance:
+
         def materialized(key: str, write_id: str) -> None:
-            instance.report_runless_asset_event(dg.AssetMaterialization(
-                dg.AssetKey(["db", key]), tags={"dagster/data_version": write_id}))
+            instance.report_runless_asset_event(
+                dg.AssetMaterialization(
+                    dg.AssetKey(["db", key]), tags={"dagster/data_version": write_id}
+                )
+            )
 
         materialized("up", "1")
         materialized("down", "1")

@@ -47,10 +47,12 @@ class Place:
     def run_of_month(self) -> dict[int, str]:
         """Which run wrote a month's rows, of which each month has as many as its number says."""
         rows = self.warehouse.table(TABLE.name).to_arrow().to_pylist()
-        counted = {month: [one["run"] for one in rows if one["month"] == month]
-                   for month in range(1, 13)}
+        counted = {
+            month: [one["run"] for one in rows if one["month"] == month] for month in range(1, 13)
+        }
         assert {month: len(runs) for month, runs in counted.items()} == {
-            month: month for month in range(1, 13)}
+            month: month for month in range(1, 13)
+        }
         assert all(len(set(runs)) == 1 for runs in counted.values())
         return {month: runs[0] for month, runs in counted.items()}
 
@@ -61,8 +63,9 @@ def _partition(run: dg.RunRecord) -> str:
 
 def at_a_time(runs: Sequence[dg.RunRecord]) -> int:
     """The most of them that ran at one moment."""
-    moments = sorted([(one.start_time or 0.0, 1) for one in runs]
-                     + [(one.end_time or 0.0, -1) for one in runs])
+    moments = sorted(
+        [(one.start_time or 0.0, 1) for one in runs] + [(one.end_time or 0.0, -1) for one in runs]
+    )
     return max(sum(step for _, step in moments[:end]) for end in range(len(moments) + 1))
 
 
@@ -72,8 +75,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
         environment = {"ACID_WAREHOUSE": str(tmp_path / "wh"), "ACID_SPARK_REMOTE": remote}
         with (
             temporary_warehouse(tmp_path / "wh") as warehouse,
-            DagsterProcesses(tmp_path / "dagster", monthly.__name__, (LOCATION,), environment,
-                             runs_at_a_time=2) as dagster,
+            DagsterProcesses(
+                tmp_path / "dagster", monthly.__name__, (LOCATION,), environment, runs_at_a_time=2
+            ) as dagster,
         ):
             yield Place(dagster, warehouse)
 

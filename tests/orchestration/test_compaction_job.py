@@ -51,10 +51,15 @@ def rows(place: Place) -> list[tuple[Any, ...]]:
 def compact(place: Place, table: str = TABLE.name) -> dg.ExecuteInProcessResult:
     job = definitions.defs().resolve_job_def("compaction_job")
     return job.execute_in_process(
-        run_config=quiet(queued={"config": {"table": table}}), instance=place.instance,
-        resources={"warehouse": place.resource, "spark": SparkResource(),
-                   "in_memory": dg.mem_io_manager},
-        raise_on_error=False)
+        run_config=quiet(queued={"config": {"table": table}}),
+        instance=place.instance,
+        resources={
+            "warehouse": place.resource,
+            "spark": SparkResource(),
+            "in_memory": dg.mem_io_manager,
+        },
+        raise_on_error=False,
+    )
 
 
 def expectations(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool]]:
@@ -68,8 +73,10 @@ def expectations(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool]]:
         else:
             continue
         if "invariants" in metadata:
-            told += [(str(one.data["expectation"]), bool(one.data["passed"]))
-                     for one in metadata["invariants"].records]
+            told += [
+                (str(one.data["expectation"]), bool(one.data["passed"]))
+                for one in metadata["invariants"].records
+            ]
     return told
 
 
@@ -84,26 +91,43 @@ def test_C31_the_job_compacts_every_queued_partition(filled: Place) -> None:
     assert result.success
     assert queue(filled) == {"p=1": "ready for cleaning", "p=2": "ready for cleaning"}
     assert rows(filled) == LEFT
-    observed = [one.asset_observation_data.asset_observation
-                for one in result.get_asset_observation_events()]
-    assert [(str(one.metadata["partition"].value), one.metadata["before: delta directories"].value,
-             one.metadata["after: base directories"].value, one.metadata["rows"].value)
-            for one in observed] == [("p=1", 2, 1, 2), ("p=2", 2, 1, 2)]
+    observed = [
+        one.asset_observation_data.asset_observation
+        for one in result.get_asset_observation_events()
+    ]
+    assert [
+        (
+            str(one.metadata["partition"].value),
+            one.metadata["before: delta directories"].value,
+            one.metadata["after: base directories"].value,
+            one.metadata["rows"].value,
+        )
+        for one in observed
+    ] == [("p=1", 2, 1, 2), ("p=2", 2, 1, 2)]
     assert not result.get_asset_materialization_events()  # the data has not changed
     tags = filled.instance.get_run_tags(tag_keys=["acid/compaction-1"])
     [(_, [job_name])] = tags
     assert job_name.endswith("-compactor-db.t.p=1")
     _, ids = filled.warehouse.metastore.query(
-        f"SELECT run_id, count(*) FROM txns WHERE kind = {TxnType.COMPACTION.value} GROUP BY 1")
+        f"SELECT run_id, count(*) FROM txns WHERE kind = {TxnType.COMPACTION.value} GROUP BY 1"
+    )
     assert ids == [[result.run_id, 2]]
-    steps = [event.step_key for event in result.all_events
-             if event.event_type is dg.DagsterEventType.STEP_SUCCESS]
+    steps = [
+        event.step_key
+        for event in result.all_events
+        if event.event_type is dg.DagsterEventType.STEP_SUCCESS
+    ]
     # Five invariants of each partition, as Great Expectations found them.
     assert len(expectations(result)) == 10
-    assert set(expectations(result)) == {(f"compaction_keeps_{one}", True) for one in (
-        "rows", "row_ids", "delete_events", "column_values", "order")}
-    pages = [event.step_output_data.metadata["data docs"] for event in result.all_events
-             if event.is_successful_output and event.step_key.startswith("validate")]
+    assert set(expectations(result)) == {
+        (f"compaction_keeps_{one}", True)
+        for one in ("rows", "row_ids", "delete_events", "column_values", "order")
+    }
+    pages = [
+        event.step_output_data.metadata["data docs"]
+        for event in result.all_events
+        if event.is_successful_output and event.step_key.startswith("validate")
+    ]
     assert ["5 of 5 expectations hold" in str(page.value) for page in pages] == [True, True]
     assert steps[1:5] == [f"{op}[1_p_1]" for op in ("plan", "merge", "validate", "publish")]
 
@@ -117,7 +141,8 @@ def test_C32_a_compaction_that_would_change_the_data_is_not_published(
         staged = merge(run)
         if run.task.partition == "p=1":
             actual = dataclasses.replace(
-                staged.actual, row_id_checksum=staged.actual.row_id_checksum + 1)
+                staged.actual, row_id_checksum=staged.actual.row_id_checksum + 1
+            )
             run.staged = dataclasses.replace(staged, actual=actual)
         return run.staged
 
@@ -128,9 +153,13 @@ def test_C32_a_compaction_that_would_change_the_data_is_not_published(
     [failed] = [event for event in result.all_events if event.is_step_failure]
     assert failed.step_key == "validate[1_p_1]"
     assert [name for name, passed in expectations(result) if not passed] == [
-        "compaction_keeps_row_ids"]
-    error = next(row["errormessage"] for row in filled.warehouse.metastore.compactions()
-                 if row["partname"] == "p=1")
+        "compaction_keeps_row_ids"
+    ]
+    error = next(
+        row["errormessage"]
+        for row in filled.warehouse.metastore.compactions()
+        if row["partname"] == "p=1"
+    )
     assert "would change the data: row ids" in error and "inputs were kept" in error
     left = [one for one in filled.warehouse.metastore.transactions() if one["state"] == "OPEN"]
     assert left == []
@@ -140,7 +169,7 @@ def test_C32_a_compaction_that_would_change_the_data_is_not_published(
 
 
 def test_the_job_fails_for_a_table_that_is_not_there_and_says_when_nothing_waits(
-    place: Place
+    place: Place,
 ) -> None:
     unknown = compact(place, "db.flihgts")
     [failed] = [event for event in unknown.all_events if event.is_step_failure]
@@ -161,33 +190,49 @@ def test_every_measure_of_the_profiles_counts() -> None:
     same = evaluate(measure_frame(measures(base, base)), checks)
     assert [one.passed for one in same] == [True] * len(Invariant)
     changes: list[tuple[str, dict[str, Any]]] = [
-        ("rows", {"rows": 4}), ("row_ids", {"row_id_checksum": (1 << 63) + 1}),
-        ("delete_events", {"delete_events": 1}), ("delete_events", {"delete_event_checksum": 1}),
+        ("rows", {"rows": 4}),
+        ("row_ids", {"row_id_checksum": (1 << 63) + 1}),
+        ("delete_events", {"delete_events": 1}),
+        ("delete_events", {"delete_event_checksum": 1}),
         ("column_values", {"column_checksums": {"v": 2**64 - 2}}),
-        ("column_values", {"column_checksums": {}}), ("column_values", {"null_counts": {"v": 1}}),
-        ("order", {"disordered": 1})]
+        ("column_values", {"column_checksums": {}}),
+        ("column_values", {"null_counts": {"v": 1}}),
+        ("order", {"disordered": 1}),
+    ]
     for name, change in changes:
         frame = measure_frame(measures(base, dataclasses.replace(base, **change)))
         broken = [one.name for one in evaluate(frame, checks) if one.blocks]
         assert broken == [f"compaction_keeps_{name}"], change
 
 
-POSITIVE = Expectation("ids_are_positive", "ExpectColumnValuesToBeBetween",
-                       {"column": "id", "min_value": 1})
+POSITIVE = Expectation(
+    "ids_are_positive", "ExpectColumnValuesToBeBetween", {"column": "id", "min_value": 1}
+)
 
 
 def test_checks_of_a_table_run_on_spark(place: Place, spark: SparkSession) -> None:
     place.warehouse._given = spark
     place.warehouse.create_table("db.t", "id int").insert([{"id": 3}, {"id": 4}])
-    checks = table_checks("t_checks", TABLE.name, [
-        POSITIVE,
-        Expectation("ids_are_small", "ExpectColumnValuesToBeBetween",
-                    {"column": "id", "max_value": 3}, blocking=False),
-    ], columns=["id"])
+    checks = table_checks(
+        "t_checks",
+        TABLE.name,
+        [
+            POSITIVE,
+            Expectation(
+                "ids_are_small",
+                "ExpectColumnValuesToBeBetween",
+                {"column": "id", "max_value": 3},
+                blocking=False,
+            ),
+        ],
+        columns=["id"],
+    )
     assert checks.can_subset  # else the pages would not offer to execute one of them
-    job = dg.Definitions(asset_checks=[checks], resources={
-        "warehouse": place.resource, "spark": SparkResource()},
-        executor=dg.in_process_executor).resolve_implicit_global_asset_job_def()
+    job = dg.Definitions(
+        asset_checks=[checks],
+        resources={"warehouse": place.resource, "spark": SparkResource()},
+        executor=dg.in_process_executor,
+    ).resolve_implicit_global_asset_job_def()
     result = job.execute_in_process(instance=place.instance, run_config=quiet())
     found = {one.check_name: one for one in result.get_asset_check_evaluations()}
     assert found["ids_are_positive"].passed

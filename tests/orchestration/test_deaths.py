@@ -96,8 +96,11 @@ class World:
         return found["state"], found["reason"]
 
     def open_transactions(self) -> list[int]:
-        return [one["txnid"] for one in self.warehouse.metastore.transactions()
-                if one["state"] == "OPEN"]
+        return [
+            one["txnid"]
+            for one in self.warehouse.metastore.transactions()
+            if one["state"] == "OPEN"
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,8 @@ DEATHS = {
     "its step is killed": Death(kill_step, Status.FAILURE, BY_SENSOR, STEPS),
     ORPHAN: Death(kill_parent, Status.FAILURE, BY_SENSOR, STEPS),
     "the metastore and its code server are killed": Death(
-        go, Status.SUCCESS, None, location=FRAGILE),
+        go, Status.SUCCESS, None, location=FRAGILE
+    ),
     # Nobody is left who could tell Dagster, but for the sensor that asks the metastore.
     LOST: Death(kill_step, Status.FAILURE, BY_REAPER, location=FRAGILE),
 }
@@ -161,15 +165,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 insert(txn, COMPACTED.name, [value])
         warehouse.metastore.request_compaction(COMPACTED.name, None, "major")
         with dagster:
-            dagster.switch_on(STEADY, abort_failed_runs.name, abort_canceled_runs.name,
-                              fail_lost_runs.name)
+            dagster.switch_on(
+                STEADY, abort_failed_runs.name, abort_canceled_runs.name, fail_lost_runs.name
+            )
             yield World(dagster, warehouse, {})
 
 
 def config(scene: Scene, ops: Mapping[str, Mapping[str, object]]) -> dict[str, Any]:
     """Of a run: it meets its test in the scene, also where it asks Spark for something."""
-    return {"ops": {name: {"config": one} for name, one in ops.items()},
-            "resources": {"spark": {"config": {"scene": scene.name}}}}
+    return {
+        "ops": {name: {"config": one} for name, one in ops.items()},
+        "resources": {"spark": {"config": {"scene": scene.name}}},
+    }
 
 
 ROUNDS = [0, *(pytest.param(one, marks=pytest.mark.slow) for one in range(1, 5))]
@@ -184,11 +191,14 @@ def world(request: pytest.FixtureRequest, place: World) -> World:
     for name, death in DEATHS.items():
         scene = Scene(f"{request.param} {name}")
         plot = {"scene": scene.name, "fails": death.fails}
-        lives[name] = Life(dagster.launch(
-            death.location, death.job, config(scene, {"db__t": plot})), scene)
+        lives[name] = Life(
+            dagster.launch(death.location, death.job, config(scene, {"db__t": plot})), scene
+        )
     scene = Scene(f"{request.param} {COMPACTION}")
-    lives[COMPACTION] = Life(dagster.launch(
-        STEADY, COMPACTION, config(scene, {"queued": {"table": COMPACTED.name}})), scene)
+    lives[COMPACTION] = Life(
+        dagster.launch(STEADY, COMPACTION, config(scene, {"queued": {"table": COMPACTED.name}})),
+        scene,
+    )
     until(lambda: all(one.holds() for one in lives.values()), 240, PAUSE)
     kill(metastore.status()["pid"])
     dagster.kill(FRAGILE)

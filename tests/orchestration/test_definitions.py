@@ -56,8 +56,11 @@ def lines(*texts: str) -> list[str]:
 def described(found: dg.Definitions) -> list[str]:
     """A line for each asset, check, job and sensor."""
     repository = found.get_repository_def()
-    jobs = [repository.get_job(name) for name in sorted(repository.job_names)
-            if not name.startswith("__")]
+    jobs = [
+        repository.get_job(name)
+        for name in sorted(repository.job_names)
+        if not name.startswith("__")
+    ]
     sensors = sorted(repository.sensor_defs, key=lambda one: one.name)
     return [*_assets(repository), *map(_job, jobs), *map(_sensor, sensors)]
 
@@ -67,33 +70,45 @@ def _assets(repository: dg.RepositoryDefinition) -> Iterator[str]:
     for key in sorted(graph.get_all_asset_keys()):
         node = graph.get(key)
         parts = type(node.partitions_def).__name__.removesuffix("PartitionsDefinition").lower()
-        yield " ".join([
-            f"asset {key.to_user_string()} [{node.group_name}: {', '.join(sorted(node.kinds))}]",
-            *([parts] if node.partitions_def else []), f"code {node.code_version}",
-            *(f"< {one.to_user_string()}" for one in sorted(node.parent_keys))])
+        yield " ".join(
+            [
+                f"asset {key.to_user_string()} [{node.group_name}:"
+                f" {', '.join(sorted(node.kinds))}]",
+                *([parts] if node.partitions_def else []),
+                f"code {node.code_version}",
+                *(f"< {one.to_user_string()}" for one in sorted(node.parent_keys)),
+            ]
+        )
         for check in sorted(graph.get_check_keys_for_assets({key})):
             yield f"  check {check.name}" + (
-                "" if graph.get_check_spec(check).blocking else " (warns)")
+                "" if graph.get_check_spec(check).blocking else " (warns)"
+            )
 
 
 def _job(job: dg.JobDefinition) -> str:
     pools = sorted({pool for node in job.graph.nodes for pool in node.definition.pools})
-    return (f"job {job.name} ({job.executor_def.name}): "
-            + ", ".join(sorted(node.name for node in job.graph.nodes))
-            + "".join(f"; pool {one}" for one in pools))
+    return (
+        f"job {job.name} ({job.executor_def.name}): "
+        + ", ".join(sorted(node.name for node in job.graph.nodes))
+        + "".join(f"; pool {one}" for one in pools)
+    )
 
 
 def _sensor(sensor: dg.SensorDefinition) -> str:
     told = f"sensor {sensor.name} {sensor.default_status.value}"
-    return told + (f" every {sensor.minimum_interval_seconds} s -> {sensor.job_name}"
-                   if sensor.has_jobs else "")
+    return told + (
+        f" every {sensor.minimum_interval_seconds} s -> {sensor.job_name}"
+        if sensor.has_jobs
+        else ""
+    )
 
 
 @with_demo
 def test_the_whole_location() -> None:
     dg.Definitions.validate_loadable(definitions.defs())
     assert sorted(described(definitions.defs()), key=_kind) == sorted(
-        lines(ASSETS, SERVICES), key=_kind)
+        lines(ASSETS, SERVICES), key=_kind
+    )
 
 
 def _kind(line: str) -> tuple[str, str]:

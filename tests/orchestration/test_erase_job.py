@@ -25,17 +25,31 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:Parameter `o
 def erase(
     place: Place, tags: Mapping[str, str] | None = None, **config: Any
 ) -> dg.ExecuteInProcessResult:
-    return definitions.defs().resolve_job_def("erase").execute_in_process(
-        run_config=quiet(delete_rows={"config": {"table": "db.t", **config}}),
-        instance=place.instance, raise_on_error=False, tags=dict(tags or {}),
-        resources={"warehouse": place.resource, "spark": SparkResource(),
-                   "in_memory": dg.mem_io_manager})
+    return (
+        definitions.defs()
+        .resolve_job_def("erase")
+        .execute_in_process(
+            run_config=quiet(delete_rows={"config": {"table": "db.t", **config}}),
+            instance=place.instance,
+            raise_on_error=False,
+            tags=dict(tags or {}),
+            resources={
+                "warehouse": place.resource,
+                "spark": SparkResource(),
+                "in_memory": dg.mem_io_manager,
+            },
+        )
+    )
 
 
 def observed(place: Place, result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     """Also of a run that failed, whose result lacks what the failing step has logged."""
-    [event] = [entry.dagster_event for entry in place.instance.all_logs(
-        result.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)]
+    [event] = [
+        entry.dagster_event
+        for entry in place.instance.all_logs(
+            result.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION
+        )
+    ]
     assert event
     metadata = event.asset_observation_data.asset_observation.metadata
     return {name: value.value for name, value in metadata.items()}
@@ -46,14 +60,20 @@ def test_the_run_tells_the_counts_and_fails_while_a_snapshot_is_held(
 ) -> None:
     place.warehouse._given = spark
     place.warehouse.create_table("db.t", "id int, v string").insert(
-        [{"id": 1, "v": "Ann"}, {"id": 2, "v": "Bob"}])
+        [{"id": 1, "v": "Ann"}, {"id": 2, "v": "Bob"}]
+    )
     held = place.warehouse.snapshot()
     waiting = erase(place, where="id = 1")
     assert not waiting.success
     told = observed(place, waiting)
     assert "held by transaction" in told.pop("what holds them")
-    assert told == {"rows deleted": 1, "directories rewritten": 1, "directories removed": 0,
-                    "files read": 3, "files still holding rows": 1}
+    assert told == {
+        "rows deleted": 1,
+        "directories rewritten": 1,
+        "directories removed": 0,
+        "files read": 3,
+        "files still holding rows": 1,
+    }
     [tagged] = place.instance.get_run_tags(tag_keys=["acid/table"])
     assert tagged == ("acid/table", {"db.t"})
     wh = ["--warehouse", place.warehouse.path]
@@ -67,9 +87,7 @@ def test_the_run_tells_the_counts_and_fails_while_a_snapshot_is_held(
     assert erased.exit_code == 0 and erased.output.startswith("db.t: erased: 0 rows deleted")
 
 
-def test_a_recorded_request_is_worked_off_and_answered(
-    place: Place, spark: SparkSession
-) -> None:
+def test_a_recorded_request_is_worked_off_and_answered(place: Place, spark: SparkSession) -> None:
     place.warehouse._given = spark
     table = place.warehouse.create_table("db.t", "id int, v string")
     table.insert([{"id": 1, "v": "Ann"}, {"id": 2, "v": "Bob"}])
@@ -97,8 +115,7 @@ def test_a_recorded_request_is_worked_off_and_answered(
     done = run()
     assert done.success
     [erased] = metastore.erasures()
-    assert (erased.state, erased.run_id, erased.waits_for) == (
-        ErasureState.ERASED, done.run_id, ())
+    assert (erased.state, erased.run_id, erased.waits_for) == (ErasureState.ERASED, done.run_id, ())
     assert not tick().run_requests
     assert table.to_arrow().to_pylist() == [{"id": 2, "v": "Bob"}]
     for path in Path(table.location).rglob("bucket_*"):

@@ -31,8 +31,9 @@ from resources import WarehouseResource
 from tests.orchestration.conftest import Place, quiet
 from tests.orchestration.local_writes import insert
 
-POSITIVE = Expectation("ids_are_positive", "ExpectColumnValuesToBeBetween",
-                       {"column": "id", "min_value": 1})
+POSITIVE = Expectation(
+    "ids_are_positive", "ExpectColumnValuesToBeBetween", {"column": "id", "min_value": 1}
+)
 
 
 class NoSpark(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -45,8 +46,13 @@ class NoSpark(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 def run(place: Place, asset: dg.AssetsDefinition, **arguments: Any) -> dg.ExecuteInProcessResult:
     return dg.materialize(
-        [asset], instance=place.instance, run_config=quiet(), raise_on_error=False,
-        resources={"warehouse": place.resource, "spark": NoSpark()}, **arguments)
+        [asset],
+        instance=place.instance,
+        run_config=quiet(),
+        raise_on_error=False,
+        resources={"warehouse": place.resource, "spark": NoSpark()},
+        **arguments,
+    )
 
 
 def failure(result: dg.ExecuteInProcessResult) -> str:
@@ -180,11 +186,14 @@ def test_a_name_without_a_database_is_in_default(place: Place) -> None:
     assert event.materialization.metadata["dagster/table_name"].value == "default.t"
 
 
-@pytest.mark.parametrize(("answer", "why"), [
-    ([], "may mean no rows or no findings"),
-    (None, "has to return a Finding for each of its checks"),
-    ([Finding("other", True)], "has to return a Finding for each of its checks"),
-])
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ([], "may mean no rows or no findings"),
+        (None, "has to return a Finding for each of its checks"),
+        ([Finding("other", True)], "has to return a Finding for each of its checks"),
+    ],
+)
 def test_an_answer_that_says_too_little_commits_nothing(
     place: Place, answer: object, why: str
 ) -> None:
@@ -200,12 +209,15 @@ def test_a_body_without_txn_has_to_return_rows(place: Place) -> None:
     assert "returned nothing for db.t: return rows" in failure(run(place, t))
 
 
-@pytest.mark.parametrize(("error", "policy", "attempts"), [
-    (LockTimeout("busy"), dg.RetryPolicy(max_retries=2), 3),
-    (LockTimeout("busy"), None, 1),
-    (WrongType("bad"), dg.RetryPolicy(max_retries=2), 1),
-    (OutcomeUnknown("lost"), dg.RetryPolicy(max_retries=2), 1),
-])
+@pytest.mark.parametrize(
+    ("error", "policy", "attempts"),
+    [
+        (LockTimeout("busy"), dg.RetryPolicy(max_retries=2), 3),
+        (LockTimeout("busy"), None, 1),
+        (WrongType("bad"), dg.RetryPolicy(max_retries=2), 1),
+        (OutcomeUnknown("lost"), dg.RetryPolicy(max_retries=2), 1),
+    ],
+)
 def test_transient_errors_are_tried_again_as_the_policy_says(
     place: Place, error: Exception, policy: dg.RetryPolicy | None, attempts: int
 ) -> None:
@@ -252,24 +264,28 @@ def test_a_metastore_out_of_reach_is_tried_again(
                 failing.remove(real)
                 raise MetastoreUnavailable("gone")
             return real(*arguments)
+
         return call
 
     monkeypatch.setattr(WarehouseResource, "open", fails_once(opening))
     monkeypatch.setattr(Warehouse, "transaction", fails_once(beginning))
-    result = run(place, driven([Finding("ids_are_positive", True)],
-                               retry_policy=dg.RetryPolicy(max_retries=2)))
+    result = run(
+        place,
+        driven([Finding("ids_are_positive", True)], retry_policy=dg.RetryPolicy(max_retries=2)),
+    )
     assert result.success, failure(result)
     assert kinds(result).count(dg.DagsterEventType.STEP_UP_FOR_RETRY) == 2
 
 
-@pytest.mark.parametrize(("answer", "why"), [
-    ({"db.a": []}, "returned nothing for db.b"),
-    ({"db.c": []}, "returned rows for db.c, which is none of its tables"),
-    ([], "has to return a mapping from table name to rows"),
-])
-def test_a_body_of_several_tables_has_to_name_them(
-    place: Place, answer: object, why: str
-) -> None:
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"db.a": []}, "returned nothing for db.b"),
+        ({"db.c": []}, "returned rows for db.c, which is none of its tables"),
+        ([], "has to return a mapping from table name to rows"),
+    ],
+)
+def test_a_body_of_several_tables_has_to_name_them(place: Place, answer: object, why: str) -> None:
     def both() -> Mapping[str, object]:
         return answer  # type: ignore[return-value]
 

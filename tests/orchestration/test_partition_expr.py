@@ -22,24 +22,50 @@ def parsed(
     return PartitionExpr.parse(text, definition, parse_columns(columns), "db.t")
 
 
-@pytest.mark.parametrize(("text", "definition", "columns", "key", "values"), [
-    ("day", DAILY, "day date", "2024-03-01", {"day": "2024-03-01"}),
-    ("day", DAILY, "day string", "2024-03-01", {"day": "2024-03-01"}),
-    ("day=%Y%m%d", DAILY, "day int", "2024-03-01", {"day": "20240301"}),
-    ("year=%Y/month=%m", MONTHLY, "year int, month int", "2024-03-01",
-     {"year": "2024", "month": "3"}),
-    ("month=%Y-%m", MONTHLY, "month string", "2024-03-01", {"month": "2024-03"}),
-    ("at", dg.HourlyPartitionsDefinition("2024-01-01-00:00"), "at timestamp", "2024-03-01-05:00",
-     {"at": "2024-03-01 05:00:00"}),
-    ("region", REGIONS, "region string", "eu", {"region": "eu"}),
-    ("customer", CUSTOMERS, "customer int", "7", {"customer": "7"}),
-    ("customer", dg.StaticPartitionsDefinition(["007"]), "customer int", "007", {"customer": "7"}),
-    ({"date": "day", "region": "region"}, BOTH, "region string, day date",
-     dg.MultiPartitionKey({"date": "2024-03-01", "region": "eu"}),
-     {"day": "2024-03-01", "region": "eu"}),
-])
+@pytest.mark.parametrize(
+    ("text", "definition", "columns", "key", "values"),
+    [
+        ("day", DAILY, "day date", "2024-03-01", {"day": "2024-03-01"}),
+        ("day", DAILY, "day string", "2024-03-01", {"day": "2024-03-01"}),
+        ("day=%Y%m%d", DAILY, "day int", "2024-03-01", {"day": "20240301"}),
+        (
+            "year=%Y/month=%m",
+            MONTHLY,
+            "year int, month int",
+            "2024-03-01",
+            {"year": "2024", "month": "3"},
+        ),
+        ("month=%Y-%m", MONTHLY, "month string", "2024-03-01", {"month": "2024-03"}),
+        (
+            "at",
+            dg.HourlyPartitionsDefinition("2024-01-01-00:00"),
+            "at timestamp",
+            "2024-03-01-05:00",
+            {"at": "2024-03-01 05:00:00"},
+        ),
+        ("region", REGIONS, "region string", "eu", {"region": "eu"}),
+        ("customer", CUSTOMERS, "customer int", "7", {"customer": "7"}),
+        (
+            "customer",
+            dg.StaticPartitionsDefinition(["007"]),
+            "customer int",
+            "007",
+            {"customer": "7"},
+        ),
+        (
+            {"date": "day", "region": "region"},
+            BOTH,
+            "region string, day date",
+            dg.MultiPartitionKey({"date": "2024-03-01", "region": "eu"}),
+            {"day": "2024-03-01", "region": "eu"},
+        ),
+    ],
+)
 def test_a_key_names_a_partition(
-    text: PartitionText, definition: dg.PartitionsDefinition[str], columns: str, key: str,
+    text: PartitionText,
+    definition: dg.PartitionsDefinition[str],
+    columns: str,
+    key: str,
     values: dict[str, str],
 ) -> None:
     scope = parsed(text, definition, columns).scope([key])
@@ -47,19 +73,27 @@ def test_a_key_names_a_partition(
     assert scope.constants == values and scope.single == values
 
 
-@pytest.mark.parametrize(("text", "definition", "columns", "why"), [
-    ("dya", DAILY, "day date", "'dya' is no partition column of it; they are day"),
-    ("id", DAILY, "day date", "'id' is no partition column"),
-    ("day", DAILY, "day int", "say how a time becomes day int, as in 'day=%m'"),
-    ("region=%Y", REGIONS, "region string", "has a code, but its partitions are no time windows"),
-    ("day/day", DAILY, "day date", "names day twice"),
-    ("month=%m", DAILY, "month int", "2024-01-01 and 2024-01-02 are both month=1"),
-    ("month=%m", MONTHLY, "month int", "2024-01-01 and 2025-01-01 are both month=1"),
-    ("n", dg.StaticPartitionsDefinition(["1", "01"]), "n int", "1 and 01 are both n=1"),
-    ("day", BOTH, "region string, day date", "has to name each dimension of its asset"),
-    ({"date": "day"}, BOTH, "region string, day date", "{'date': …, 'region': …}"),
-    ({"date": "day"}, DAILY, "day date", "has to be a text"),
-])
+@pytest.mark.parametrize(
+    ("text", "definition", "columns", "why"),
+    [
+        ("dya", DAILY, "day date", "'dya' is no partition column of it; they are day"),
+        ("id", DAILY, "day date", "'id' is no partition column"),
+        ("day", DAILY, "day int", "say how a time becomes day int, as in 'day=%m'"),
+        (
+            "region=%Y",
+            REGIONS,
+            "region string",
+            "has a code, but its partitions are no time windows",
+        ),
+        ("day/day", DAILY, "day date", "names day twice"),
+        ("month=%m", DAILY, "month int", "2024-01-01 and 2024-01-02 are both month=1"),
+        ("month=%m", MONTHLY, "month int", "2024-01-01 and 2025-01-01 are both month=1"),
+        ("n", dg.StaticPartitionsDefinition(["1", "01"]), "n int", "1 and 01 are both n=1"),
+        ("day", BOTH, "region string, day date", "has to name each dimension of its asset"),
+        ({"date": "day"}, BOTH, "region string, day date", "{'date': …, 'region': …}"),
+        ({"date": "day"}, DAILY, "day date", "has to be a text"),
+    ],
+)
 def test_what_can_t_map_is_told_when_it_is_defined(
     text: PartitionText, definition: dg.PartitionsDefinition[str], columns: str, why: str
 ) -> None:
@@ -91,7 +125,8 @@ def test_a_range_of_keys_is_one_predicate() -> None:
     assert days.where == "`day` IN ('2024-03-01', '2024-03-02')"
     assert (days.single, days.constants) == (None, {})
     months = parsed("year=%Y/month=%m", MONTHLY, "year int, month int").scope(
-        ["2024-02-01", "2024-03-01"])
+        ["2024-02-01", "2024-03-01"]
+    )
     assert months.where == "(`year` = 2024 AND `month` = 2) OR (`year` = 2024 AND `month` = 3)"
     assert months.constants == {"year": "2024"}
 
@@ -104,8 +139,13 @@ def test_a_scope_holds_the_partitions_below_it() -> None:
     assert scope.of_key("2024-03-01", found) == [found[0], found[2]]
 
 
-@pytest.mark.parametrize(("value", "quoted", "text"), [
-    ("3", False, "3"), ("eu", True, "'eu'"), ("O'Hare", True, r"'O\'Hare'"),
-])
+@pytest.mark.parametrize(
+    ("value", "quoted", "text"),
+    [
+        ("3", False, "3"),
+        ("eu", True, "'eu'"),
+        ("O'Hare", True, r"'O\'Hare'"),
+    ],
+)
 def test_values_are_quoted_as_spark_reads_them(value: str, quoted: bool, text: str) -> None:
     assert literal(value, quoted) == text

@@ -63,8 +63,11 @@ def test_no_second_run_while_one_compacts_the_table(place: Place) -> None:
     place.write(times=3)
     [request] = tick(place, sensors.initiator_sensor).run_requests
     place.instance.create_run_for_job(
-        bound("compaction_job"), run_config=request.run_config, tags=request.tags,
-        status=dg.DagsterRunStatus.STARTED)
+        bound("compaction_job"),
+        run_config=request.run_config,
+        tags=request.tags,
+        status=dg.DagsterRunStatus.STARTED,
+    )
     assert "already" in tick(place, sensors.initiator_sensor).skip_reason.skip_message
 
 
@@ -75,15 +78,21 @@ def test_runs_that_never_take_their_tasks_are_not_repeated_for_ever(place: Place
         [request] = tick(place, sensors.initiator_sensor).run_requests
         assert request.run_key == f"db.t:1:{attempt}"
         place.instance.create_run_for_job(
-            bound("compaction_job"), run_config=request.run_config, tags=request.tags,
-            status=dg.DagsterRunStatus.FAILURE)
+            bound("compaction_job"),
+            run_config=request.run_config,
+            tags=request.tags,
+            status=dg.DagsterRunStatus.FAILURE,
+        )
     assert "by hand" in tick(place, sensors.initiator_sensor).skip_reason.skip_message
 
 
-@pytest.mark.parametrize(("sensor", "setting"), [
-    (sensors.initiator_sensor, "hive.compactor.initiator.on"),
-    (sensors.cleaner_sensor, "hive.compactor.cleaner.on"),
-])
+@pytest.mark.parametrize(
+    ("sensor", "setting"),
+    [
+        (sensors.initiator_sensor, "hive.compactor.initiator.on"),
+        (sensors.cleaner_sensor, "hive.compactor.cleaner.on"),
+    ],
+)
 def test_P9_a_service_that_is_off_stays_off(
     place: Place, sensor: dg.SensorDefinition, setting: str
 ) -> None:
@@ -103,8 +112,11 @@ def test_C41_the_cleaner_waits_for_who_may_read_and_says_so(place: Place) -> Non
     reader.commit()
     [request] = tick(place, sensors.cleaner_sensor).run_requests
     result = cleaning_job.execute_in_process(
-        run_config=quiet(), instance=place.instance, tags=request.tags,
-        resources={"warehouse": place.resource})
+        run_config=quiet(),
+        instance=place.instance,
+        tags=request.tags,
+        resources={"warehouse": place.resource},
+    )
     assert place.directories() == [base]
     [seen] = result.get_asset_observation_events()
     observed = seen.asset_observation_data.asset_observation
@@ -128,7 +140,8 @@ def asked(place: Place, condition: str = "id = 1") -> int:
 
 def ran(place: Place, request: Any, status: dg.DagsterRunStatus) -> None:
     place.instance.create_run_for_job(
-        bound("erase"), run_config=request.run_config, tags=request.tags, status=status)
+        bound("erase"), run_config=request.run_config, tags=request.tags, status=status
+    )
 
 
 def test_a_request_gets_one_run_and_the_next_tick_none(place: Place) -> None:
@@ -138,7 +151,9 @@ def test_a_request_gets_one_run_and_the_next_tick_none(place: Place) -> None:
     [request] = tick(place, sensors.erasure_sensor).run_requests
     assert request.tags == {"acid/table": "db.t", "acid/erasure": "1"}
     assert request.run_config["ops"]["delete_rows"]["config"] == {
-        "table": "db.t", "where": "id = 1"}
+        "table": "db.t",
+        "where": "id = 1",
+    }
     assert keys(tick(place, sensors.erasure_sensor)) == [request.run_key]  # Dagster drops it
     ran(place, request, dg.DagsterRunStatus.STARTED)
     assert "at it already" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
@@ -197,8 +212,9 @@ def states(place: Place) -> dict[int, str]:
     return {row["txnid"]: row["state"] for row in place.warehouse.metastore.transactions()}
 
 
-@pytest.mark.parametrize("event", [
-    dg.DagsterEventType.PIPELINE_FAILURE, dg.DagsterEventType.PIPELINE_CANCELED])
+@pytest.mark.parametrize(
+    "event", [dg.DagsterEventType.PIPELINE_FAILURE, dg.DagsterEventType.PIPELINE_CANCELED]
+)
 def test_P2_what_an_ended_run_left_open_is_aborted(
     place: Place, event: dg.DagsterEventType
 ) -> None:
@@ -207,14 +223,21 @@ def test_P2_what_an_ended_run_left_open_is_aborted(
     other = place.warehouse.transaction()
     tick(place, sensors.initiator_sensor)
     result = dying_job.execute_in_process(
-        run_config=quiet(), instance=place.instance, raise_on_error=False,
-        resources={"warehouse": place.resource})
+        run_config=quiet(),
+        instance=place.instance,
+        raise_on_error=False,
+        resources={"warehouse": place.resource},
+    )
     assert sorted(states(place).values()) == ["OPEN", "OPEN"]
     failed = event is dg.DagsterEventType.PIPELINE_FAILURE
     context = dg.build_run_status_sensor_context(
-        sensor_name="sensor", dagster_instance=place.instance, dagster_run=result.dagster_run,
-        dagster_event=dg.DagsterEvent(event.value, "dying_job"), context=place.context(),
-        resources={"warehouse": place.resource})
+        sensor_name="sensor",
+        dagster_instance=place.instance,
+        dagster_run=result.dagster_run,
+        dagster_event=dg.DagsterEvent(event.value, "dying_job"),
+        context=place.context(),
+        resources={"warehouse": place.resource},
+    )
     if failed:
         ended_runs.abort_failed_runs(context.for_run_failure())
     else:
@@ -230,9 +253,12 @@ def test_P2_what_an_ended_run_left_open_is_aborted(
 
 @pytest.fixture
 def impatient(place: Place) -> Place:
-    for name, value in {"hive.txn.timeout": "1s", "acid.heartbeat.interval": "200ms",
-                        "hive.timedout.txn.reaper.start": "0s",
-                        "hive.timedout.txn.reaper.interval": "100ms"}.items():
+    for name, value in {
+        "hive.txn.timeout": "1s",
+        "acid.heartbeat.interval": "200ms",
+        "hive.timedout.txn.reaper.start": "0s",
+        "hive.timedout.txn.reaper.interval": "100ms",
+    }.items():
         place.warehouse.metastore.set(name, value)
     return place
 
@@ -262,8 +288,9 @@ def test_P7_a_run_that_fell_silent_is_failed_and_told_why(impatient: Place) -> N
         other.heartbeat()
     assert status(place, run) is dg.DagsterRunStatus.FAILURE
     told = [one.message for one in place.instance.all_logs(run.run_id)]
-    assert any(f"transaction {txn.id} of this run was aborted, no heartbeat for 1 s" in one
-               for one in told)
+    assert any(
+        f"transaction {txn.id} of this run was aborted, no heartbeat for 1 s" in one for one in told
+    )
     assert status(place, alive) is dg.DagsterRunStatus.STARTED
 
 

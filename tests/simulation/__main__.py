@@ -27,8 +27,10 @@ def main(arguments: list[str]) -> int:
     except Failure as failure:
         print(failure)
         return 1
-    print(f"{done} steps, last seed {seed}: nothing broke"
-          f" ({done / (time.monotonic() - started):.0f} steps/s)")
+    print(
+        f"{done} steps, last seed {seed}: nothing broke"
+        f" ({done / (time.monotonic() - started):.0f} steps/s)"
+    )
     return 0
 
 

@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 PARTITIONS = ("p=1", "p=2", "p=3")
 REPEATABLE = (
-    "heartbeat_lock", "heartbeat", "heartbeat_one", "valid_write_ids", "allocate", "cleaning",
-    "table", "partitions",
+    "heartbeat_lock",
+    "heartbeat",
+    "heartbeat_one",
+    "valid_write_ids",
+    "allocate",
+    "cleaning",
+    "table",
+    "partitions",
 )
 """Sent again without asking (machine.py)."""
 

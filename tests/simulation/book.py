@@ -69,12 +69,22 @@ class Book:
         txn = self.txns[answer["txn"]]
         listed = ValidTxnList.parse(answer["valid_txns"])
         claim("S2", listed.high_watermark == txn.id, listed, txn)
-        claim("S1 S2 S4", frozenset(listed.open) == txn.unseen,
-              txn, "excepts as open", listed.open, "not", txn.unseen)
+        claim(
+            "S1 S2 S4",
+            frozenset(listed.open) == txn.unseen,
+            txn,
+            "excepts as open",
+            listed.open,
+            "not",
+            txn.unseen,
+        )
         for one in listed.aborted:
             claim("S1", self.txns[one].state == "a" and one < txn.id, txn, "excepts", one)
-        expected = {self.tables[one].name: write_id for one, write_id in txn.write_ids.items()
-                    if not self.tables[one].dropped}
+        expected = {
+            self.tables[one].name: write_id
+            for one, write_id in txn.write_ids.items()
+            if not self.tables[one].dropped
+        }
         claim("P6", answer["write_ids"] == expected, answer["write_ids"], expected)
         self._check_stale(txn, answer)
         for name, text in answer["lists"].items():
@@ -91,8 +101,17 @@ class Book:
                 continue
             other, valid = self.txns[owner], listed.is_valid(write_id)
             if other.state == "c":
-                claim("P5 S8 S9", valid == self.sees(txn, other),
-                      text, "of", txn, "for write id", write_id, "of", other)
+                claim(
+                    "P5 S8 S9",
+                    valid == self.sees(txn, other),
+                    text,
+                    "of",
+                    txn,
+                    "for write id",
+                    write_id,
+                    "of",
+                    other,
+                )
             elif other.state == "o":
                 claim("S8", not valid, text, "of", txn, "for open write id", write_id, "of", other)
 
@@ -120,14 +139,21 @@ class Book:
         held = [one for one in self.queue if one.txn == txn.id]
         touches = held[-1].touches if held else []
         touched = {
-            (one.table_id, partition, one.operation) for one in touches
-            for partition in ([one.partition] if not one.dynamic else [
-                name for table_id, name in list(self.entities) if table_id == one.table_id])
+            (one.table_id, partition, one.operation)
+            for one in touches
+            for partition in (
+                [one.partition]
+                if not one.dynamic
+                else [name for table_id, name in list(self.entities) if table_id == one.table_id]
+            )
         }
         reason = self.conflict(txn, touched)
         claim("T40", answer["stale"] == bool(reason), txn, answer, reason)
-        sure = {(one.table_id, one.partition, one.operation) for one in touches
-                if one.operation == "o" and not one.dynamic}
+        sure = {
+            (one.table_id, one.partition, one.operation)
+            for one in touches
+            if one.operation == "o" and not one.dynamic
+        }
         reason = self.conflict(txn, sure)
         claim("P30", bool(answer["lost_overwrite"]) == bool(reason), txn, answer, reason)
 
@@ -137,10 +163,14 @@ class Book:
     def content(self, txn: Txn, table: Table, partition: str | None) -> set[tuple[int, int, bool]]:
         """What a read of the entity under this transaction's snapshot has to find."""
         entity = self.entity(table.id, partition)
-        low = max((one.up_to for one in entity.drops if self.sees(txn, self.txns[one.txn])),
-                  default=0)
-        seen = [one for one in entity.writes
-                if one.write_id > low and self.sees(txn, self.txns[one.txn])]
+        low = max(
+            (one.up_to for one in entity.drops if self.sees(txn, self.txns[one.txn])), default=0
+        )
+        seen = [
+            one
+            for one in entity.writes
+            if one.write_id > low and self.sees(txn, self.txns[one.txn])
+        ]
         base = max((one.write_id for one in seen if one.overwrite), default=0)
         return {(one.write_id, one.txn, one.deletes) for one in seen if one.write_id >= base}
 

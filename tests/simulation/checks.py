@@ -23,9 +23,15 @@ def check_fast(sim: Simulation) -> None:
     """After every write: ids go on, and the queues are as long as they have to be."""
     state, model = sim.process.machine.state, sim.model
     claim("T3", state.last_txn == model.last_txn, state.last_txn, "not", model.last_txn)
-    claim("L2", [(one.txn_id, one.acquired) for one in state.locks.values()]
-          == [(one.txn, one.granted) for one in model.queue],
-          "locks", state.locks, "not", model.queue)
+    claim(
+        "L2",
+        [(one.txn_id, one.acquired) for one in state.locks.values()]
+        == [(one.txn, one.granted) for one in model.queue],
+        "locks",
+        state.locks,
+        "not",
+        model.queue,
+    )
 
 
 def check_whole(sim: Simulation) -> None:
@@ -37,19 +43,34 @@ def check_whole(sim: Simulation) -> None:
     _outcomes(sim)
     held = [
         (entry.txn_id, Resource(one.db, one.table, one.partition, one.lock.value))
-        for entry in state.locks.values() if entry.acquired for one in entry.components
+        for entry in state.locks.values()
+        if entry.acquired
+        for one in entry.components
     ]
     for (txn, one), (other_txn, other) in combinations(held, 2):
-        claim("L2", txn == other_txn or not (waits(one, other) and waits(other, one)),
-              txn, "holds", one, "and", other_txn, other)
-    claim("T22", {one.record.name: key for key, one in state.tables.items()} == model.names,
-          "tables")
+        claim(
+            "L2",
+            txn == other_txn or not (waits(one, other) and waits(other, one)),
+            txn,
+            "holds",
+            one,
+            "and",
+            other_txn,
+            other,
+        )
+    claim(
+        "T22", {one.record.name: key for key, one in state.tables.items()} == model.names, "tables"
+    )
     for row in state.queue.values():
         if "location" in row.properties:
             left = state.known_table(row.table_id)
-            claim("P28", left is not None and row.partition in (
-                None, *(one.name for one in left.dropped_partitions)),
-                "forgotten before it is removed:", row)
+            claim(
+                "P28",
+                left is not None
+                and row.partition in (None, *(one.name for one in left.dropped_partitions)),
+                "forgotten before it is removed:",
+                row,
+            )
     for table_id, table in state.tables.items():
         _write_ids(sim, table, model.tables[table_id])
     _overwrites(sim)
@@ -79,20 +100,34 @@ def _outcomes(sim: Simulation) -> None:
     states = sim.process.machine.handle("txn_states", {"txns": ids}, "", sim.clock.moment())
     for key, found in states.replies[0].value["value"]["states"].items():
         told = sim.acknowledged[int(key)]
-        claim("P3", found == told == sim.model.txns[int(key)].state,
-              "transaction", key, "was acknowledged as", told, "and is", found)
+        claim(
+            "P3",
+            found == told == sim.model.txns[int(key)].state,
+            "transaction",
+            key,
+            "was acknowledged as",
+            told,
+            "and is",
+            found,
+        )
 
 
 def _write_ids(sim: Simulation, table: StateTable, known: Table) -> None:
     """T18, T22: each write id has one owner, and none is used twice; P4: aborted ones stay so."""
-    claim("T22", table.next_write_id == known.next_write_id,
-          f"{known.name}: next {table.next_write_id}, not {known.next_write_id}")
+    claim(
+        "T22",
+        table.next_write_id == known.next_write_id,
+        f"{known.name}: next {table.next_write_id}, not {known.next_write_id}",
+    )
     ids = [row.write_id for row in table.writes]
     claim("T19", ids == sorted(set(ids)), f"{known.name}: {ids}")
     for row in table.writes:
         claim("T18", known.owners[row.write_id] == row.txn_id, known.name, row)
-    claim("P22", set(table.partitions) == known.partitions,
-          f"partitions of {known.name}: {sorted(table.partitions)}, not {sorted(known.partitions)}")
+    claim(
+        "P22",
+        set(table.partitions) == known.partitions,
+        f"partitions of {known.name}: {sorted(table.partitions)}, not {sorted(known.partitions)}",
+    )
 
 
 def check_readers(sim: Simulation, table_ids: set[int]) -> None:
@@ -121,8 +156,11 @@ def check_read(
     claim("P28", known is not None and txn.state == "o", f"{table.name} is forgotten under {txn}")
     assert known is not None
     floors = {one.name: one.floors for one in seen_partitions(state, reader, known)}
-    for partition in ([None] if not table.partitioned else
-                      sorted({str(one) for key, one in sim.model.entities if key == table.id})):
+    for partition in (
+        [None]
+        if not table.partitioned
+        else sorted({str(one) for key, one in sim.model.entities if key == table.id})
+    ):
         if partition is not None and partition not in sim.model.partitions_of(txn, table):
             continue
         claim("P28", partition is None or partition in floors, txn, "does not see", partition)
@@ -133,12 +171,24 @@ def check_read(
         sim.counts["read"] += 1
         needed = sim.disk.needed(place, listed, txns, floor, txn.id)
         unknown = set(needed) - set(directories(state, (table.id, partition)))
-        claim("P28", not unknown, txn, "needs", unknown, "of", table.name, partition,
-              "which the metastore does not know")
+        claim(
+            "P28",
+            not unknown,
+            txn,
+            "needs",
+            unknown,
+            "of",
+            table.name,
+            partition,
+            "which the metastore does not know",
+        )
         if found != expected:
             files = sorted(sim.disk.places.get((table.location, partition), {}))
-            claim("C41 P4 P5 S9", False,
-                  f"{txn} reads {table.name} {partition} (floor {floor}) by {listed} and {txns}:"
-                  f" missing {sorted(expected - found)}, too much {sorted(found - expected)};"
-                  f" files {files}")
+            claim(
+                "C41 P4 P5 S9",
+                False,
+                f"{txn} reads {table.name} {partition} (floor {floor}) by {listed} and {txns}:"
+                f" missing {sorted(expected - found)}, too much {sorted(found - expected)};"
+                f" files {files}",
+            )
         check_files(sim, txn, table, partition, needed.values())

@@ -26,8 +26,13 @@ class Declarations(Book):
         if txn is None and record["version"] not in table.outdated:
             table.version = record["version"]
         declared = self._declared(txn, table)
-        got = (record["table_id"], record["name"], record["location"],
-               tuple(map(tuple, record["columns"])), tuple(sorted(record["properties"].items())))
+        got = (
+            record["table_id"],
+            record["name"],
+            record["location"],
+            tuple(map(tuple, record["columns"])),
+            tuple(sorted(record["properties"].items())),
+        )
         expected = (table.id, declared.name, table.location, declared.columns, declared.properties)
         claim("P28", got == expected, txn, "sees", got, "not", expected)
 
@@ -95,9 +100,14 @@ class Declarations(Book):
         self.now += 1
         columns = tuple((one, kind) for one, kind in record["columns"])
         self.tables[record["table_id"]] = Table(
-            record["table_id"], record["location"], bool(record["partition_columns"]),
-            record["floor"], record["floor"] + 1, [Declared(self.now, name, columns)],
-            record["version"])
+            record["table_id"],
+            record["location"],
+            bool(record["partition_columns"]),
+            record["floor"],
+            record["floor"] + 1,
+            [Declared(self.now, name, columns)],
+            record["version"],
+        )
         self.names[name] = record["table_id"]
 
     def on_alter_table(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
@@ -106,7 +116,8 @@ class Declarations(Book):
             expect("P28", own, "NoSuchTable")
             return
         if args["read"] is not None and (
-                args["read"][0] != table.id or args["read"][1] in table.outdated):
+            args["read"][0] != table.id or args["read"][1] in table.outdated
+        ):
             expect("P28", own, "DeclarationChanged")
             return
         old = table.declared[-1]
@@ -123,7 +134,10 @@ class Declarations(Book):
         self._settle()
 
     def _alter(
-        self, table: Table, name: str, columns: tuple[tuple[str, str], ...],
+        self,
+        table: Table,
+        name: str,
+        columns: tuple[tuple[str, str], ...],
         properties: tuple[tuple[str, str], ...],
     ) -> None:
         self.now += 1

@@ -54,7 +54,8 @@ class Selection:
         found = set(self.base.tags) if self.base else set()
         for one in self.deltas:
             found |= {
-                tag for tag in one.tags
+                tag
+                for tag in one.tags
                 if tag[0] > self.low and (one.visibility or write_ids.is_valid(tag[0]))
             }
         return found
@@ -78,8 +79,14 @@ class Disk:
         for other in list(self.places):
             if other[0] == location and partition in (None, other[1]):
                 known = self.places[other]
-                self.remove(other, [name for name, one in list(known.items())
-                                    if up_to is None or one.high <= up_to])
+                self.remove(
+                    other,
+                    [
+                        name
+                        for name, one in list(known.items())
+                        if up_to is None or one.high <= up_to
+                    ],
+                )
 
     def partitions(self, location: str) -> list[str | None]:
         return [place[1] for place in self.places if place[0] == location]
@@ -100,20 +107,30 @@ class Disk:
     def _select(
         self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
     ) -> Selection:
-        known = [one for one in self.places.get(place, {}).values()
-                 if one.visibility or all(tag[1] != me for tag in one.tags)]
+        known = [
+            one
+            for one in self.places.get(place, {}).values()
+            if one.visibility or all(tag[1] != me for tag in one.tags)
+        ]
         return select(known, write_ids, txns, floor)
 
     def removable(
-        self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int,
-        highest: int, aborted_only: bool,
+        self,
+        place: Place,
+        write_ids: ValidWriteIdList,
+        txns: ValidTxnList,
+        floor: int,
+        highest: int,
+        aborted_only: bool,
     ) -> list[str]:
         """C46: what is obsolete, with nothing open or too high in it, and what is aborted."""
         found = select(self.places.get(place, {}).values(), write_ids, txns, floor)
         gone = [one.name for one in found.aborted]
         if not aborted_only:
             gone += [
-                one.name for one in found.obsolete if one.high <= highest
+                one.name
+                for one in found.obsolete
+                if one.high <= highest
                 and (one.base or not write_ids.open_between(one.low, one.high))
             ]
         return gone
@@ -122,8 +139,13 @@ class Disk:
 def settled(write_ids: ValidWriteIdList, *floors: int) -> int:
     """P22: who sees a drop sees nothing of before it; who does not, sees what he saw."""
     return max(
-        (one for one in floors
-         if one <= write_ids.high_watermark and not write_ids.open_between(one, one)), default=0)
+        (
+            one
+            for one in floors
+            if one <= write_ids.high_watermark and not write_ids.open_between(one, one)
+        ),
+        default=0,
+    )
 
 
 def select(

@@ -48,8 +48,15 @@ class Worker(Actor):
             elif chance < 0.5:
                 name = self.pick("t", "u", "v", "w")
                 partition = None if name == "t" else self.pick(*PARTITIONS)
-                self.ask(None, "request_compaction", table=name, partition=partition,
-                         kind=self.pick("major", "minor"), properties={}, initiator="i")
+                self.ask(
+                    None,
+                    "request_compaction",
+                    table=name,
+                    partition=partition,
+                    kind=self.pick("major", "minor"),
+                    properties={},
+                    initiator="i",
+                )
             else:
                 self.ask(self._taken, "take_compaction", worker=f"w{self.number}-1")
         elif not self.txn:
@@ -61,18 +68,21 @@ class Worker(Actor):
         elif chance < 0.25:
             self.lost()
         elif chance < 0.4:
-            self.ask(lambda reply: self.lost(), "fail_compaction", **self.owner, txn=self.txn,
-                     error="x")
+            self.ask(
+                lambda reply: self.lost(), "fail_compaction", **self.owner, txn=self.txn, error="x"
+            )
         else:
             writes = [
-                encode(report_of(one, self.task["table"], self.task["partition"],
-                                 Operation.COMPACT))
+                encode(
+                    report_of(one, self.task["table"], self.task["partition"], Operation.COMPACT)
+                )
                 for _, one in self.output
             ]
             for place, one in self.output:
                 self.sim.disk.publish(place, one)
-            self.ask(self._committed, "commit_compaction", **self.owner, txn=self.txn,
-                     writes=writes)
+            self.ask(
+                self._committed, "commit_compaction", **self.owner, txn=self.txn, writes=writes
+            )
 
     def _taken(self, reply: Json) -> None:
         if reply["value"]["task"] is not None:
@@ -123,8 +133,11 @@ class Worker(Actor):
                 inputs = [one for one in found.deltas if one.deletes == deletes]
                 if inputs and len(found.deltas) > 1:
                     merged = frozenset(
-                        tag for one in inputs for tag in one.tags
-                        if one.visibility or merge.is_valid(tag[0]))
+                        tag
+                        for one in inputs
+                        for tag in one.tags
+                        if one.visibility or merge.is_valid(tag[0])
+                    )
                     one = Directory(False, deletes, low, top, self.txn, merged)
                     self.output.append((place, one))
         if not self.output:
@@ -167,12 +180,15 @@ class Cleaner(Actor):
             self.ask(lambda reply: self.lost(), "cleaning_failed", **_named(self.task), error="x")
         else:
             task, gone, left = self.task, self.gone, self.left
-            self.ask(lambda reply: self._marked(reply, task, gone, left), "mark_cleaned",
-                     **_named(task), removed=None, gone=gone)
+            self.ask(
+                lambda reply: self._marked(reply, task, gone, left),
+                "mark_cleaned",
+                **_named(task),
+                removed=None,
+                gone=gone,
+            )
 
-    def _marked(
-        self, reply: Json, task: CleaningTask, gone: list[str], left: set[str]
-    ) -> None:
+    def _marked(self, reply: Json, task: CleaningTask, gone: list[str], left: set[str]) -> None:
         if "value" in reply:
             check_forgotten(self.sim, (task.table_id, task.partition), gone, left)
         self.lost()
@@ -204,12 +220,19 @@ class Cleaner(Actor):
         if known is None:
             return
         unknown = task.partition is None and known.record.partitioned
-        for partition in (sorted(disk.partitions(location), key=str) if unknown
-                          else [task.partition]):
+        for partition in (
+            sorted(disk.partitions(location), key=str) if unknown else [task.partition]
+        ):
             record = known.partitions.get(partition) if partition else None
             floor = settled(task.write_ids, known.record.floor, *(record.floors if record else ()))
-            names = disk.removable((location, partition), task.write_ids, task.valid_txns, floor,
-                                   task.highest_write_id, unknown)
+            names = disk.removable(
+                (location, partition),
+                task.write_ids,
+                task.valid_txns,
+                floor,
+                task.highest_write_id,
+                unknown,
+            )
             self.sim.note("removes", partition, names)
             self.sim.counts["removed"] += len(names)
             disk.remove((location, partition), names)
@@ -219,11 +242,19 @@ class Cleaner(Actor):
         self._check(task)
 
     def _check(self, task: CleaningTask) -> None:
-        same = {one.id for one in self.sim.model.tables.values()
-                if task.location.startswith(one.location) or one.id == task.table_id}
+        same = {
+            one.id
+            for one in self.sim.model.tables.values()
+            if task.location.startswith(one.location) or one.id == task.table_id
+        }
         check_readers(self.sim, same)
 
 
 def _named(task: CleaningTask) -> Json:
-    return {"id": task.id, "table": task.table, "table_id": task.table_id,
-            "partition": task.partition, "highest_write_id": task.highest_write_id}
+    return {
+        "id": task.id,
+        "table": task.table,
+        "table_id": task.table_id,
+        "partition": task.partition,
+        "highest_write_id": task.highest_write_id,
+    }

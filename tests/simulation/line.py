@@ -56,7 +56,8 @@ class Line(Declarations):
             self.now += 1
             txn.snapshot = self.now
             txn.unseen = frozenset(
-                one.id for one in self.open.values() if one.kind != READ_ONLY and one.id < txn.id)
+                one.id for one in self.open.values() if one.kind != READ_ONLY and one.id < txn.id
+            )
 
     def on_lock(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         txn = self._live("T7", args["txn"], own)
@@ -108,9 +109,7 @@ class Line(Declarations):
                 return "SnapshotExpired"
         return None
 
-    def _lock(
-        self, txn: Txn, request_id: str, args: Json, clock: int, begun: bool
-    ) -> Lock:
+    def _lock(self, txn: Txn, request_id: str, args: Json, clock: int, begun: bool) -> Lock:
         resources, touches, tables = [], [], {}
         for one in args["locks"]:
             if one["table"].endswith(".*"):
@@ -126,8 +125,16 @@ class Line(Declarations):
                 dynamic = one["partition"] is None and (table.partitioned or one["dynamic"])
                 touches.append(Touch(table.id, one["partition"], operation, dynamic))
         wait = round(args["wait"] * 1000)
-        return Lock(txn.id, request_id, begun, resources, self._strictest(touches), tables, wait,
-                    clock + wait)
+        return Lock(
+            txn.id,
+            request_id,
+            begun,
+            resources,
+            self._strictest(touches),
+            tables,
+            wait,
+            clock + wait,
+        )
 
     def _strictest(self, touches: list[Touch]) -> list[Touch]:
         """T26: of the dynamic writes of a table the strictest operation stands for all."""
@@ -186,8 +193,11 @@ class Line(Declarations):
         if any(self.names.get(name) != one for name, one in lock.tables.items()):
             return "NoSuchTable"
         written = {one.table_id for one in lock.touches}
-        found = (self._refused_change(self.txns[lock.txn], name, one in written)
-                 for name, one in lock.tables.items() if lock.txn)
+        found = (
+            self._refused_change(self.txns[lock.txn], name, one in written)
+            for name, one in lock.tables.items()
+            if lock.txn
+        )
         return next((one for one in found if one), None)
 
     def _end_wait(self, lock: Lock, error: str) -> None:

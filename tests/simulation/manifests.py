@@ -30,9 +30,12 @@ _UNRECORDED = 13
 def contents_of(one: Directory) -> Contents | None:
     if not one.visibility and any(txn % _UNRECORDED == 0 for _, txn, _ in one.tags):
         return None
-    return Contents(tuple(
-        FileEntry(f"bucket_{number:05d}", 2 * txn + deletes + 1, Footer(write_id, True))
-        for number, (write_id, txn, deletes) in enumerate(sorted(one.tags))))
+    return Contents(
+        tuple(
+            FileEntry(f"bucket_{number:05d}", 2 * txn + deletes + 1, Footer(write_id, True))
+            for number, (write_id, txn, deletes) in enumerate(sorted(one.tags))
+        )
+    )
 
 
 def report_of(
@@ -58,8 +61,20 @@ def check_files(
     for one in needed:
         files = contents_of(one)
         expected = None if files is None else str(files)
-        claim("P26", one.name in given and given[one.name] == expected, txn, "is given",
-              given.get(one.name), "of", one.name, "in", name, partition, "not", expected)
+        claim(
+            "P26",
+            one.name in given and given[one.name] == expected,
+            txn,
+            "is given",
+            given.get(one.name),
+            "of",
+            one.name,
+            "in",
+            name,
+            partition,
+            "not",
+            expected,
+        )
     sim.counts["manifest"] += 1
 
 
@@ -88,12 +103,16 @@ def check_ends(sim: Simulation) -> None:
 def check_unrecorded(sim: Simulation) -> None:
     """Of which directories nobody has told the files is known, and of no others."""
     answer = sim.process.machine.handle("unrecorded", {}, "", sim.clock.moment()).replies[0].value
-    got = {(table, partition, name) for table, partition, names in value("P26", answer)["entities"]
-           for name in names}
+    got = {
+        (table, partition, name)
+        for table, partition, names in value("P26", answer)["entities"]
+        for name in names
+    }
     state = sim.process.machine.state
     expected = {
         (state.tables[table_id].record.name, partition, name)
-        for (table_id, partition), known in state.directories.items() if table_id in state.tables
+        for (table_id, partition), known in state.directories.items()
+        if table_id in state.tables
         for name, one in known.items()
         if "_v" not in name and one.txn % _UNRECORDED == 0
     }
@@ -121,8 +140,11 @@ def _ask(sim: Simulation, txn: Txn, table: str, partitions: list[str | None]) ->
     state = sim.process.machine.state
     reads = dict(state.reads)
     handled = sim.process.machine.handle(
-        "manifest", {"txn": txn.id, "table": table, "partitions": partitions}, "",
-        sim.clock.moment())
+        "manifest",
+        {"txn": txn.id, "table": table, "partitions": partitions},
+        "",
+        sim.clock.moment(),
+    )
     state.reads = reads
     claim("P3", not handled.events, "who asks for files changes something:", handled.events)
     answer: Json = handled.replies[0].value

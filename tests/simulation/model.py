@@ -28,7 +28,12 @@ class Model(Upkeep):
         self.cleaning = dict.fromkeys(self.cleaning, clock)
 
     def apply(
-        self, request_id: str, op: str, args: Json, replies: dict[str, Json], clock: int,
+        self,
+        request_id: str,
+        op: str,
+        args: Json,
+        replies: dict[str, Json],
+        clock: int,
         repeated: bool,
     ) -> None:
         """`repeated`: the request was sent again, and what it did is durable (P3)."""
@@ -36,8 +41,11 @@ class Model(Upkeep):
         own = replies.pop(request_id, None)
         if repeated and op not in _REPEATED:
             before = self.answers.get(request_id)
-            claim("P3", before is None or own is None or _same(before, own),
-                  f"{request_id} was answered {before}, and then {own}")
+            claim(
+                "P3",
+                before is None or own is None or _same(before, own),
+                f"{request_id} was answered {before}, and then {own}",
+            )
         else:
             handler = getattr(self, f"on_{op}", None)
             if handler is not None:
@@ -75,10 +83,10 @@ class Model(Upkeep):
         self._parked(replies)
 
     def _parked(self, replies: dict[str, Json]) -> None:
-        """Exactly those who waited and need not any more are answered, each with the right thing.
-        """
-        told = {key: one["error"][0] if "error" in one else "granted"
-                for key, one in replies.items()}
+        """Exactly those who need not wait any more are answered, each with the right thing."""
+        told = {
+            key: one["error"][0] if "error" in one else "granted" for key, one in replies.items()
+        }
         claim("L2 L3", told == self.parked_answers, "answered", told, "not", self.parked_answers)
         for key, one in replies.items():
             self.answers[key] = one
@@ -96,8 +104,11 @@ class Model(Upkeep):
         if txn is None:
             return
         placed = []
-        made = {(self.names[full(one["table"])], one["partition"]) for one in args["writes"]
-                if one["overwrite"] and full(one["table"]) in self.names}
+        made = {
+            (self.names[full(one["table"])], one["partition"])
+            for one in args["writes"]
+            if one["overwrite"] and full(one["table"]) in self.names
+        }
         touched = set()
         for one in txn.touches:
             if not one.dynamic:
@@ -105,7 +116,8 @@ class Model(Upkeep):
                 unmade = one.operation == "o" and (one.table_id, one.partition) not in made
                 touched.add((one.table_id, one.partition, "u" if unmade else one.operation))
         refused = self._refused_writes(txn, args["writes"]) or self._refused_columns(
-            txn, args.get("columns", {}))
+            txn, args.get("columns", {})
+        )
         if refused:
             expect("P6 P28", own, refused)
             self._abort(txn)
@@ -130,14 +142,21 @@ class Model(Upkeep):
             self._commit(txn)
             for table, report in placed:
                 entity = self.entity(table.id, report["partition"])
-                entity.writes.append(Write(
-                    txn.write_ids[table.id], txn.id, report["directory"].startswith("delete"),
-                    report["overwrite"], txn.committed))
+                entity.writes.append(
+                    Write(
+                        txn.write_ids[table.id],
+                        txn.id,
+                        report["directory"].startswith("delete"),
+                        report["overwrite"],
+                        txn.committed,
+                    )
+                )
                 if report["partition"] is not None:
                     self._register(table, [report["partition"]], txn.committed)
             for table_id, partition, operation in sorted(claims, key=str):
-                self.entity(table_id, partition).claims.append(Claim(
-                    txn.id, txn.write_ids[table_id], operation, txn.committed))
+                self.entity(table_id, partition).claims.append(
+                    Claim(txn.id, txn.write_ids[table_id], operation, txn.committed)
+                )
         self._settle()
 
     def _refused_writes(self, txn: Txn, reports: list[Json]) -> str | None:
@@ -146,8 +165,10 @@ class Model(Upkeep):
         if refused:
             return refused
         places = [(full(one["table"]), one["partition"]) for one in reports]
-        again = any(one["overwrite"] and places.count(place) > 1
-                    for one, place in zip(reports, places, strict=True))
+        again = any(
+            one["overwrite"] and places.count(place) > 1
+            for one, place in zip(reports, places, strict=True)
+        )
         return "OverwriteThenWrite" if again else None
 
     def _refused_columns(self, txn: Txn, columns: dict[str, list[list[str]]]) -> str | None:
@@ -210,14 +231,20 @@ class Model(Upkeep):
 
 
 _REPEATED = (
-    "heartbeat_lock", "heartbeat", "heartbeat_one", "valid_write_ids", "allocate", "txn_states",
-    "cleaning", "table", "partitions",
+    "heartbeat_lock",
+    "heartbeat",
+    "heartbeat_one",
+    "valid_write_ids",
+    "allocate",
+    "txn_states",
+    "cleaning",
+    "table",
+    "partitions",
 )
 
 
 def _same(one: Json, other: Json) -> bool:
-    """Answers that are made whole when they are given change with the state; their kind does not.
-    """
+    """Answers that are completed when given change with the state; their kind does not."""
     if "error" in one or "error" in other:
         return True
     return bool(one["value"].get("txn") == other["value"].get("txn"))

@@ -167,8 +167,9 @@ class Table:
         return next((one for one in reversed(self.declared) if one.since < moment), None)
 
     def partitions_at(self, moment: int) -> set[str]:
-        return {one.name for one in self.lives
-                if one.added < moment and not 0 < one.dropped < moment}
+        return {
+            one.name for one in self.lives if one.added < moment and not 0 < one.dropped < moment
+        }
 
 
 def meet(one: Resource, other: Resource) -> bool:

@@ -84,8 +84,13 @@ class Simulation:
         self.counts: Counter[str] = Counter()
         self.actors: list[Actor] = [Writer(self, number) for number in range(9)]
         self.actors += [
-            Worker(self, 9), Worker(self, 10), Cleaner(self, 11), Admin(self, 12),
-            Bystander(self, 13), Declarer(self, 14), Declarer(self, 15),
+            Worker(self, 9),
+            Worker(self, 10),
+            Cleaner(self, 11),
+            Admin(self, 12),
+            Bystander(self, 13),
+            Declarer(self, 14),
+            Declarer(self, 15),
         ]
         # Few writers come closer to the borders of an interval, many to each other's locks.
         writers = self.random.choice((2, 3, 5, 9))
@@ -240,8 +245,16 @@ class Simulation:
 
     def _crash(self) -> None:
         """Between any two things that the process does."""
-        where = self.random.choice(("before writing", "before answering", "failed write",
-                                    "before a fold", "after a fold", "idle"))
+        where = self.random.choice(
+            (
+                "before writing",
+                "before answering",
+                "failed write",
+                "before a fold",
+                "after a fold",
+                "idle",
+            )
+        )
         self.counts[where] += 1
         if where == "before answering":
             for decided in self.process.write():
@@ -255,8 +268,11 @@ class Simulation:
         if before is not None:
             after = picture(self.process.machine.state)
             for name in before:
-                claim("P3", before[name] == after[name],
-                      f"{name} after replay: {after[name]}, before: {before[name]}")
+                claim(
+                    "P3",
+                    before[name] == after[name],
+                    f"{name} after replay: {after[name]}, before: {before[name]}",
+                )
 
     def _restart(self, where: str) -> None:
         self.note("crash", where)
@@ -270,7 +286,9 @@ class Simulation:
 
 def declared(name: str, location: str = "") -> Json:
     return {
-        "name": name, "location": location or f"/w/{name}", "columns": [["id", "int"]],
+        "name": name,
+        "location": location or f"/w/{name}",
+        "columns": [["id", "int"]],
         "partition_columns": [["p", "int"]] if TABLES[name] else [],
     }
 

@@ -57,10 +57,11 @@ class MemoryStore:
         self._live = json.dumps([state_rows.live_rows(state), state_rows.counters(state)])
         self._recorded |= {
             (row["table_id"], row["partition"], row["directory"]): row["contents"]
-            for row in state_rows.recorded_rows(state)}
+            for row in state_rows.recorded_rows(state)
+        }
         self._recorded = {
-            key: one for key, one in self._recorded.items()
-            if key[2] in directories(state, key[:2])}
+            key: one for key, one in self._recorded.items() if key[2] in directories(state, key[:2])
+        }
         self._journal = []
 
     def past_txn(self, txn_id: int) -> Ended | None:
@@ -70,9 +71,11 @@ class MemoryStore:
     def recorded(
         self, table_id: int, partitions: Sequence[str | None]
     ) -> Mapping[tuple[str | None, str], str]:
-        return {(partition, name): one
-                for (known, partition, name), one in self._recorded.items()
-                if known == table_id and partition in partitions}
+        return {
+            (partition, name): one
+            for (known, partition, name), one in self._recorded.items()
+            if known == table_id and partition in partitions
+        }
 
     def past_outcome(self, request_id: str) -> Outcome | None:
         row = self._outcomes.get(request_id)

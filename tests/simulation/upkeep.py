@@ -20,8 +20,9 @@ class Upkeep(Line):
             self.busy[task["id"]] = entity
             self.working[task["id"]] = (task["worker"], task["attempt"], 0)
 
-    def on_begin_compaction(self, request_id: str, args: Json, own: Json | None, clock: int
-                            ) -> None:
+    def on_begin_compaction(
+        self, request_id: str, args: Json, own: Json | None, clock: int
+    ) -> None:
         if own is not None and own.get("error", [""])[0] == "CompactionLost":
             return
         self._owned("C28", args)
@@ -35,23 +36,35 @@ class Upkeep(Line):
         claim("C28", answer["txn"] == txn.id and not answer["write_ids"], answer)
         task = answer["task"]
         db, short = task["table"].split(".")
-        lock = Lock(txn.id, request_id, False, [Resource(db, short, task["partition"], "r")], [],
-                    {task["table"]: task["table_id"]}, 0, 0)
+        lock = Lock(
+            txn.id,
+            request_id,
+            False,
+            [Resource(db, short, task["partition"], "r")],
+            [],
+            {task["table"]: task["table_id"]},
+            0,
+            0,
+        )
         claim("C28", not self._blocked(lock, lock.resources[0]), "compacts what is locked", task)
         self._join(txn, lock)
         self._grant(lock)
         self.working[task["id"]] = (task["worker"], task["attempt"], txn.id)
 
-    def on_commit_compaction(self, request_id: str, args: Json, own: Json | None, clock: int
-                             ) -> None:
+    def on_commit_compaction(
+        self, request_id: str, args: Json, own: Json | None, clock: int
+    ) -> None:
         if own is not None and "error" in own:
             expect("P21", own, "CompactionLost", "TxnAborted", "NoSuchTxn")
             return
         value("P21", own)
         self._owned("P21", args)
         txn = self.txns[args["txn"]]
-        claim("P2 P21", txn.state == "o" and self.working[args["id"]][2] == txn.id,
-              f"compaction {args} published by {txn}")
+        claim(
+            "P2 P21",
+            txn.state == "o" and self.working[args["id"]][2] == txn.id,
+            f"compaction {args} published by {txn}",
+        )
         del self.working[args["id"]]
         self._commit(txn)
         self.compacted[args["id"]] = txn.committed
@@ -75,8 +88,11 @@ class Upkeep(Line):
 
     def _owned(self, rule: str, args: Json) -> None:
         owner = self.working.get(args["id"])
-        claim(rule, owner is not None and owner[:2] == (args["worker"], args["attempt"]),
-              f"{args} done for {owner}")
+        claim(
+            rule,
+            owner is not None and owner[:2] == (args["worker"], args["attempt"]),
+            f"{args} done for {owner}",
+        )
 
     def on_start_cleaning(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         """C41, C42: nobody who opened before the commit may still need what goes."""
@@ -92,14 +108,23 @@ class Upkeep(Line):
             moment = self.compacted[task["id"]]
         elif task["kind"] == "drop":
             drops = self.entity(task["table_id"], task["partition"]).drops
-            moment = table.dropped if task["partition"] is None else min(
-                one.committed for one in drops if one.up_to >= task["highest_write_id"])
+            moment = (
+                table.dropped
+                if task["partition"] is None
+                else min(one.committed for one in drops if one.up_to >= task["highest_write_id"])
+            )
         else:
             moment = 0
         for txn in self.open.values():
             needs = self.everyone_holds or txn.all_tables or table.id in txn.needs.values()
-            claim("C41", not (txn.opened < moment and needs),
-                  "cleaning", task["id"], "starts while this opened before is open:", txn)
+            claim(
+                "C41",
+                not (txn.opened < moment and needs),
+                "cleaning",
+                task["id"],
+                "starts while this opened before is open:",
+                txn,
+            )
         table.cleaned_up_to = max(table.cleaned_up_to, task["next_txn_id"])
 
     def _cleans(self, entity: tuple[int, str | None], clock: int) -> bool:

@@ -65,15 +65,18 @@ class Admin(Actor):
             used = {sim.model.tables[one].location for one in sim.model.names.values()}
             places = [f"/w/{missing[0]}", f"/w/{missing[0]}{missing[0]}", f"/w/x{sim.steps}"]
             (place, *_) = [one for one in places if one not in used]
-            self.ask(None, "create_table", table=declared(missing[0], place),
-                     if_not_exists=False)
+            self.ask(None, "create_table", table=declared(missing[0], place), if_not_exists=False)
         elif chance < 0.2:
             last = sim.model.last_txn
             ids = [max(1, last - sim.random.randrange(12)) for _ in range(2)]
             self.ask(None, "abort_many", txns=sorted({*ids, last + 5}), reason="")
         elif chance < 0.3:
-            self.ask(None, "add_partitions", name=self.pick("u", "v", "w"),
-                     partitions=[self.pick(*PARTITIONS)])
+            self.ask(
+                None,
+                "add_partitions",
+                name=self.pick("u", "v", "w"),
+                partitions=[self.pick(*PARTITIONS)],
+            )
         elif chance < 0.9:
             name = self.pick("u", "v", "w")
             self._drop(name, self.pick(*PARTITIONS))
@@ -87,8 +90,16 @@ class Admin(Actor):
             if "value" in reply:
                 self.plan(None, "drop", txn=reply["value"]["txn"], name=name, partition=partition)
 
-        self.ask(then, "begin", kind=DEFAULT, locks=[encode(wish)], wait=30, zero_wait=False,
-                 info={}, tables=[])
+        self.ask(
+            then,
+            "begin",
+            kind=DEFAULT,
+            locks=[encode(wish)],
+            wait=30,
+            zero_wait=False,
+            info={},
+            tables=[],
+        )
 
 
 class Declarer(Actor):
@@ -116,13 +127,29 @@ class Declarer(Actor):
             if self.chance < 0.1:
                 kind = {"int": "bigint", "bigint": "int"}[columns[0][1]]
                 columns = [[columns[0][0], kind], *columns[1:]]
-            self.plan(None, "alter_table", name=name, columns=columns, properties=None,
-                      rename=None, read=[record["table_id"], record["version"]])
+            self.plan(
+                None,
+                "alter_table",
+                name=name,
+                columns=columns,
+                properties=None,
+                rename=None,
+                read=[record["table_id"], record["version"]],
+            )
 
     def _alter(self, name: str, **change: Any) -> None:
-        self.ask(None, "alter_table",
-                 **{"name": name, "columns": None, "properties": None, "rename": None,
-                    "read": None, **change})
+        self.ask(
+            None,
+            "alter_table",
+            **{
+                "name": name,
+                "columns": None,
+                "properties": None,
+                "rename": None,
+                "read": None,
+                **change,
+            },
+        )
 
     def _rename(self, name: str, other: str) -> None:
         wish = LockRequest(name, LockType.EXCLUSIVE)
@@ -130,8 +157,23 @@ class Declarer(Actor):
         def then(reply: Json) -> None:
             if "value" in reply:
                 txn = reply["value"]["txn"]
-                self.plan(lambda _: self.plan(None, "commit", txn=txn, writes=[]), "alter_table",
-                          name=name, columns=None, properties=None, rename=other, read=None)
+                self.plan(
+                    lambda _: self.plan(None, "commit", txn=txn, writes=[]),
+                    "alter_table",
+                    name=name,
+                    columns=None,
+                    properties=None,
+                    rename=other,
+                    read=None,
+                )
 
-        self.ask(then, "begin", kind=DEFAULT, locks=[encode(wish)], wait=30, zero_wait=False,
-                 info={}, tables=[])
+        self.ask(
+            then,
+            "begin",
+            kind=DEFAULT,
+            locks=[encode(wish)],
+            wait=30,
+            zero_wait=False,
+            info={},
+            tables=[],
+        )

@@ -75,30 +75,65 @@ class Writer(Actor):
         wait = self.pick(0, 4, 10, 60)
         if chance < 0.6:
             plans = self._plans()
-            self.ask(lambda reply: self._begun(reply, DEFAULT, plans), "begin", kind=DEFAULT,
-                     locks=[encode(one) for one in plans], wait=wait,
-                     zero_wait=self.pick(None, False, True), info={}, tables=[])
+            self.ask(
+                lambda reply: self._begun(reply, DEFAULT, plans),
+                "begin",
+                kind=DEFAULT,
+                locks=[encode(one) for one in plans],
+                wait=wait,
+                zero_wait=self.pick(None, False, True),
+                info={},
+                tables=[],
+            )
         elif chance < 0.7:
-            self.ask(lambda reply: self._begun(reply, DEFAULT, []), "begin", kind=DEFAULT, locks=[],
-                     wait=0, zero_wait=None, info={}, tables=[])
+            self.ask(
+                lambda reply: self._begun(reply, DEFAULT, []),
+                "begin",
+                kind=DEFAULT,
+                locks=[],
+                wait=0,
+                zero_wait=None,
+                info={},
+                tables=[],
+            )
         elif chance < 0.95:
             tables = self.pick(None, [], ["t"], ["u", "v"], ["v"])
-            self.ask(lambda reply: self._begun(reply, READ_ONLY, []), "begin", kind=READ_ONLY,
-                     locks=[], wait=0, zero_wait=None, info={}, tables=tables)
+            self.ask(
+                lambda reply: self._begun(reply, READ_ONLY, []),
+                "begin",
+                kind=READ_ONLY,
+                locks=[],
+                wait=0,
+                zero_wait=None,
+                info={},
+                tables=tables,
+            )
         elif chance < 0.98:
             locks = [LockRequest(self.pick("t", "u"), LockType.SHARED_READ)]
-            self.ask(lambda reply: self._begun(reply, READ_ONLY, []), "begin", kind=READ_ONLY,
-                     locks=[encode(one) for one in locks], wait=wait, zero_wait=None, info={},
-                     tables=[])
+            self.ask(
+                lambda reply: self._begun(reply, READ_ONLY, []),
+                "begin",
+                kind=READ_ONLY,
+                locks=[encode(one) for one in locks],
+                wait=wait,
+                zero_wait=None,
+                info={},
+                tables=[],
+            )
         else:
             self.ask(None, "open_batch", count=self.pick(1, 2, 3), kind=DEFAULT, info={})
 
     def _begun(self, reply: Json, kind: int, plans: list[LockRequest]) -> None:
         if "value" in reply:
             value = reply["value"]
-            self.session = Session(value["txn"], ValidTxnList.parse(value["valid_txns"]),
-                                   kind=kind, write_ids=dict(value["write_ids"]), plans=list(plans),
-                                   slow=self.chance < self.sim.slow)
+            self.session = Session(
+                value["txn"],
+                ValidTxnList.parse(value["valid_txns"]),
+                kind=kind,
+                write_ids=dict(value["write_ids"]),
+                plans=list(plans),
+                slow=self.chance < self.sim.slow,
+            )
             self._learn(self.session, value["lists"])
 
     def _plans(self) -> list[LockRequest]:
@@ -118,8 +153,11 @@ class Writer(Actor):
             return LockRequest("default.*", self.pick(LockType.SHARED_READ, LockType.EXCLUSIVE))
         dynamic = table == "t" and self.chance < 0.1
         strict = self.sim.settings["hive.txn.xlock.write"] == "true"
-        operation = Operation.OVERWRITE if chance < 0.25 else self.pick(
-            Operation.INSERT, Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+        operation = (
+            Operation.OVERWRITE
+            if chance < 0.25
+            else self.pick(Operation.INSERT, Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+        )
         return LockRequest(table, self._lock_for(operation, strict), operation, partition, dynamic)
 
     def _lock_for(self, operation: Operation, strict: bool) -> LockType:
@@ -146,8 +184,14 @@ class Writer(Actor):
             elif reply["error"][0] not in ("LockTimeout", "LockNotAcquired"):
                 self.lost()
 
-        self.ask(then, "lock", txn=session.txn, locks=[encode(one) for one in plans],
-                 wait=self.pick(0, 3, 8), zero_wait=self.pick(None, False))
+        self.ask(
+            then,
+            "lock",
+            txn=session.txn,
+            locks=[encode(one) for one in plans],
+            wait=self.pick(0, 3, 8),
+            zero_wait=self.pick(None, False),
+        )
 
     def _allocate(self, session: Session) -> None:
         table = self.pick("t", "u")
@@ -257,8 +301,14 @@ class Writer(Actor):
             self._publish(session)
         names = {location: name for name, location in session.places.items()}
         reports = [
-            encode(report_of(one, names[place[0]], place[1],
-                             Operation.UPDATE if one.base else self._operation(one)))
+            encode(
+                report_of(
+                    one,
+                    names[place[0]],
+                    place[1],
+                    Operation.UPDATE if one.base else self._operation(one),
+                )
+            )
             for place, one in session.published
         ]
         columns = {}
@@ -270,8 +320,13 @@ class Writer(Actor):
             again = {"overwrite": False, "operation": "i", "directory": "delta_again"}
             reports.append(bases[0] | again)  # a client that does not know P6
         session.committing = True
-        self.ask(lambda reply: self._committed(reply, session), "commit", txn=session.txn,
-                 writes=reports, columns=columns)
+        self.ask(
+            lambda reply: self._committed(reply, session),
+            "commit",
+            txn=session.txn,
+            writes=reports,
+            columns=columns,
+        )
 
     def _operation(self, one: Directory) -> Operation:
         if one.deletes:

@@ -26,8 +26,9 @@ def only(directory: AcidDirectory) -> list[str]:
 
 
 def test_S70_names_come_from_the_listing_with_or_without_attempt() -> None:
-    result = seen("d1/bucket_00000_0", "d1/bucket_00001", "D2/bucket_00000_1",
-                  "d1/_orc_acid_version")
+    result = seen(
+        "d1/bucket_00000_0", "d1/bucket_00001", "D2/bucket_00000_1", "d1/_orc_acid_version"
+    )
     assert [[one.path for one in delta.files] for delta in result.deltas] == [
         ["delta_0000001_0000001_0000/bucket_00000_0", "delta_0000001_0000001_0000/bucket_00001"],
         ["delete_delta_0000002_0000002_0000/bucket_00000_1"],
@@ -37,9 +38,14 @@ def test_S70_names_come_from_the_listing_with_or_without_attempt() -> None:
 
 
 def test_trap7_nested_acid_directories_and_hidden_files_are_ignored() -> None:
-    result = seen("d1/bucket_00000", "d1/delta_0000001_0000001_0000/bucket_00000",
-                  "d1/base_x/bucket_00001", "d1/_SUCCESS", "d1/.bucket_00000.crc",
-                  "d1/_tmp_1/bucket_00002")
+    result = seen(
+        "d1/bucket_00000",
+        "d1/delta_0000001_0000001_0000/bucket_00000",
+        "d1/base_x/bucket_00001",
+        "d1/_SUCCESS",
+        "d1/.bucket_00000.crc",
+        "d1/_tmp_1/bucket_00002",
+    )
     assert only(result) == ["bucket_00000"]
 
 
@@ -54,19 +60,25 @@ def test_zero_length_originals_are_skipped() -> None:
     assert [one.path for one in result.originals] == ["000001_0"]
 
 
-@pytest.mark.parametrize(("paths", "error", "named"), [
-    (["d1/bucket_00000", "d1/bucket_00000_1"], CorruptFile, "bucket_00000_1"),
-    (["b1/bucket_00000_0", "b1/bucket_00000_1"], CorruptFile, "bucket_00000_0"),
-    (["d1/bucket_00001", "d1/bucket_00000_flush_length=16"], CorruptFile,
-     "wh/t/delta_0000001_0000001_0000/bucket_00000_flush_length"),
-    (["d1/bucket_00000=0", "d1/bucket_00000_flush_length=16"], CorruptFile, "restore"),
-    (["d1/bucket_00000", "d1/000000_0"], CorruptFile, "000000_0"),
-    (["d1/part-00000.orc"], UnsupportedLayout, "part-00000.orc"),
-    (["d1/sub/bucket_00000"], UnsupportedLayout, "sub/bucket_00000"),
-    (["D1/000000_0"], CorruptFile, "delete_delta_0000001_0000001_0000/000000_0"),
-    (["part-00000.orc"], UnsupportedLayout, "wh/t/part-00000.orc"),
-    (["sub/part-00000.orc"], UnsupportedLayout, "wh/t/sub/part-00000.orc"),
-])
+@pytest.mark.parametrize(
+    ("paths", "error", "named"),
+    [
+        (["d1/bucket_00000", "d1/bucket_00000_1"], CorruptFile, "bucket_00000_1"),
+        (["b1/bucket_00000_0", "b1/bucket_00000_1"], CorruptFile, "bucket_00000_0"),
+        (
+            ["d1/bucket_00001", "d1/bucket_00000_flush_length=16"],
+            CorruptFile,
+            "wh/t/delta_0000001_0000001_0000/bucket_00000_flush_length",
+        ),
+        (["d1/bucket_00000=0", "d1/bucket_00000_flush_length=16"], CorruptFile, "restore"),
+        (["d1/bucket_00000", "d1/000000_0"], CorruptFile, "000000_0"),
+        (["d1/part-00000.orc"], UnsupportedLayout, "part-00000.orc"),
+        (["d1/sub/bucket_00000"], UnsupportedLayout, "sub/bucket_00000"),
+        (["D1/000000_0"], CorruptFile, "delete_delta_0000001_0000001_0000/000000_0"),
+        (["part-00000.orc"], UnsupportedLayout, "wh/t/part-00000.orc"),
+        (["sub/part-00000.orc"], UnsupportedLayout, "wh/t/sub/part-00000.orc"),
+    ],
+)
 def test_files_whose_rows_would_be_wrong_or_missing_are_refused(
     paths: list[str], error: type[AcidError], named: str
 ) -> None:
@@ -74,27 +86,39 @@ def test_files_whose_rows_would_be_wrong_or_missing_are_refused(
         seen(*paths)
 
 
-@pytest.mark.parametrize("paths", [
-    ["b3/bucket_00000", "d1/bucket_00000", "d1/bucket_00000_flush_length"],
-    ["d1/bucket_00000", "d5/bucket_00000", "d5/bucket_00000_flush_length"],
-])
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ["b3/bucket_00000", "d1/bucket_00000", "d1/bucket_00000_flush_length"],
+        ["d1/bucket_00000", "d5/bucket_00000", "d5/bucket_00000_flush_length"],
+    ],
+)
 def test_what_is_not_read_is_not_judged(paths: list[str]) -> None:
     assert seen(*paths, w="3:M::").zero_length == ()
 
 
 def test_S64_raw_files_of_load_data() -> None:
-    result = seen("d4.1/000001_0", "d4.1/HIVE_UNION_SUBDIR_1/000000_0", "b2/000000_0",
-                  "D5/bucket_0")
+    result = seen(
+        "d4.1/000001_0", "d4.1/HIVE_UNION_SUBDIR_1/000000_0", "b2/000000_0", "D5/bucket_0"
+    )
     assert [delta.raw for delta in result.deltas] == [True, False]
     assert [one.path.partition("/")[2] for one in result.deltas[0].files] == [
-        "000001_0", "HIVE_UNION_SUBDIR_1/000000_0"]
+        "000001_0",
+        "HIVE_UNION_SUBDIR_1/000000_0",
+    ]
     assert result.base is not None
     assert result.base.raw
 
 
 def test_S63_originals_are_in_text_order_of_their_whole_path() -> None:
-    order = ["000000_0", "000000_0_copy_1", "000000_0_copy_10", "000000_0_copy_2", "000001_0",
-             "HIVE_UNION_SUBDIR_1/000000_0"]
+    order = [
+        "000000_0",
+        "000000_0_copy_1",
+        "000000_0_copy_10",
+        "000000_0_copy_2",
+        "000001_0",
+        "HIVE_UNION_SUBDIR_1/000000_0",
+    ]
     result = seen(*reversed(order), ".hidden/000000_0", "sub/_x/000000_0", "_done")
     assert [one.path for one in result.originals] == order
 
@@ -107,25 +131,32 @@ def test_foreign_files_beside_a_base_are_left_alone() -> None:
 
 def test_an_empty_base_directory_hides_what_is_older() -> None:
     """S67: TRUNCATE leaves base_N with markers only."""
-    base = EntityListing("wh/t", (FileEntry("delta_3_3_0/bucket_0", 1),), ("base_0000005",),
-                         {"base_0000005": "truncated"})
+    base = EntityListing(
+        "wh/t",
+        (FileEntry("delta_3_3_0/bucket_0", 1),),
+        ("base_0000005",),
+        {"base_0000005": "truncated"},
+    )
     result = select(base, write_ids("6:M::"), txns())
     assert result.base is not None
     assert result.base.files == ()
     assert [one.path for one in result.obsolete] == ["delta_3_3_0"]
 
 
-@pytest.mark.parametrize(("paths", "w", "tested"), [
-    (["d1/bucket_0"], "3:2:2:", [False]),
-    (["d1-3v12/bucket_0"], "3:M::", [False]),
-    (["d1-3v12/bucket_0"], "3:M::2", [True]),
-    (["d1-3v12/bucket_0"], "2:M::", [True]),
-    (["b3v12/bucket_0"], "3:M::", [False]),
-    (["b3v12/bucket_0"], "3:M::2", [True]),
-    (["b3/bucket_0", "d4/bucket_0"], "4:2:2:", [True, False]),
-    (["b3/000000_0"], "3:2:2:", [False]),
-    (["D1-3v12/bucket_0", "d1-3v12/bucket_0"], "3:3:3:", [True, True]),
-])
+@pytest.mark.parametrize(
+    ("paths", "w", "tested"),
+    [
+        (["d1/bucket_0"], "3:2:2:", [False]),
+        (["d1-3v12/bucket_0"], "3:M::", [False]),
+        (["d1-3v12/bucket_0"], "3:M::2", [True]),
+        (["d1-3v12/bucket_0"], "2:M::", [True]),
+        (["b3v12/bucket_0"], "3:M::", [False]),
+        (["b3v12/bucket_0"], "3:M::2", [True]),
+        (["b3/bucket_0", "d4/bucket_0"], "4:2:2:", [True, False]),
+        (["b3/000000_0"], "3:2:2:", [False]),
+        (["D1-3v12/bucket_0", "d1-3v12/bucket_0"], "3:3:3:", [True, True]),
+    ],
+)
 def test_S15_rows_are_tested_unless_the_whole_range_is_valid(
     paths: list[str], w: str, tested: list[bool]
 ) -> None:
@@ -137,7 +168,9 @@ def test_S48_both_kinds_of_a_straddling_pair() -> None:
     """Insert rows that the base holds too are dropped; delete events do no harm twice."""
     result = seen("b3v10/bucket_0", "D2-5v12/bucket_0", "d2-5v12/bucket_0")
     assert [(one.directory, one.above) for one in result.deltas] == [
-        (names("D2-5v12")[0], -1), (names("d2-5v12")[0], 3)]
+        (names("D2-5v12")[0], -1),
+        (names("d2-5v12")[0], 3),
+    ]
 
 
 def test_overlapping_deltas_give_each_row_once() -> None:

@@ -27,11 +27,19 @@ def outcome(
         return f"{type(error).__name__}: {error}"
 
 
-@given(entity_listings(), write_id_lists(), txn_lists(), st.randoms(use_true_random=False),
-       st.booleans())
+@given(
+    entity_listings(),
+    write_id_lists(),
+    txn_lists(),
+    st.randoms(use_true_random=False),
+    st.booleans(),
+)
 def test_the_order_of_the_listing_does_not_matter(
-    found: EntityListing, write_ids: ValidWriteIdList, some_txns: ValidTxnList,
-    rng: random.Random, compactor: bool,
+    found: EntityListing,
+    write_ids: ValidWriteIdList,
+    some_txns: ValidTxnList,
+    rng: random.Random,
+    compactor: bool,
 ) -> None:
     files, directories = list(found.files), list(found.directories)
     rng.shuffle(files)
@@ -51,8 +59,7 @@ def test_every_directory_is_in_exactly_one_list(
         return
     bases = [result.base.directory] if result.base else []
     placed = bases + [one.directory for one in result.deltas]
-    placed += [one.path for one in (*result.obsolete, *result.aborted)
-               if parse_directory(one.path)]
+    placed += [one.path for one in (*result.obsolete, *result.aborted) if parse_directory(one.path)]
     placed += [one.path for one in result.invisible]
     assert sorted(placed) == sorted(found.directories)
 
@@ -71,7 +78,8 @@ def test_C46_nothing_removable_holds_a_write_that_is_not_read_elsewhere(
         name = parse_directory(one.path)
         if isinstance(name, DeltaName):
             assert name.high <= top or any(
-                low <= name.low and name.high <= high for low, high in ranges)
+                low <= name.low and name.high <= high for low, high in ranges
+            )
         else:
             assert result.base is not None
             assert name is None or name.write_id <= top
@@ -91,11 +99,15 @@ def test_each_visible_write_above_the_base_is_read_exactly_once(
     if isinstance(result, str):
         return
     top = max(result.base.name.write_id if result.base else 0, 0)
-    present = [name for name in map(parse_directory, found.directories)
-               if isinstance(name, DeltaName) and some_txns.is_valid(name.visibility)]
+    present = [
+        name
+        for name in map(parse_directory, found.directories)
+        if isinstance(name, DeltaName) and some_txns.is_valid(name.visibility)
+    ]
     for write_id in range(top + 1, MAX_ID + 1):
         holders = {
-            (one.name.low, one.name.high) for one in result.deltas
+            (one.name.low, one.name.high)
+            for one in result.deltas
             if one.name.low <= write_id <= one.name.high
             and (one.name.deletes or write_id > one.above)
         }
@@ -103,7 +115,8 @@ def test_each_visible_write_above_the_base_is_read_exactly_once(
         if write_ids.is_valid(write_id) and exists:
             assert holders, f"write id {write_id} is lost"
         inserts = {
-            (one.name.low, one.name.high, one.name.visibility) for one in result.inserts
+            (one.name.low, one.name.high, one.name.visibility)
+            for one in result.inserts
             if one.name.low <= write_id <= one.name.high and write_id > one.above
         }
         assert len(inserts) <= 1, f"write id {write_id} is read twice"
@@ -129,7 +142,7 @@ def test_S11_an_invisible_write_is_tested_for_or_not_opened(
 
 @given(entity_listings(originals=False))
 def test_with_everything_valid_the_highest_base_wins_and_nothing_is_aborted(
-    found: EntityListing
+    found: EntityListing,
 ) -> None:
     result = select(found, EVERYTHING, txns())
     bases = [name for name in map(parse_directory, found.directories) if isinstance(name, BaseName)]
@@ -158,14 +171,17 @@ def test_P22_what_the_drop_covers_is_obsolete() -> None:
     result = select(found, EVERYTHING, txns(), floor=5)
     assert result.base is None
     assert [(one.directory, one.above) for one in result.deltas] == [
-        (listing("d4-6v10").directories[0], 5)]
+        (listing("d4-6v10").directories[0], 5)
+    ]
     reasons = {one.path: (one.rule, one.reason) for one in result.obsolete}
     dropped = ("P22", "dropped with the partition at write id 5")
     assert reasons == {
         **{path: dropped for path in ("000000_0", *listing("b3v9 b2").directories)},
         **{path: dropped for path in listing("d1").directories},
-        **{path: ("C46", "within delta_0000004_0000006_v0000010")
-           for path in listing("d4 D5 d6").directories},
+        **{
+            path: ("C46", "within delta_0000004_0000006_v0000010")
+            for path in listing("d4 D5 d6").directories
+        },
     }
 
 

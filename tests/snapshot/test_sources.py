@@ -20,8 +20,12 @@ ACID = Footer(9, acid=True)
 
 
 def resolved(
-    *paths: str, w: str = "9:M::", rows: dict[str, int] | None = None,
-    lengths: dict[str, int] | None = None, versioned: str = "", insert_only: bool = False,
+    *paths: str,
+    w: str = "9:M::",
+    rows: dict[str, int] | None = None,
+    lengths: dict[str, int] | None = None,
+    versioned: str = "",
+    insert_only: bool = False,
     asked: list[str] | None = None,
 ) -> EntitySources:
     """Sources of a listing; `rows` are the files without ACID columns."""
@@ -45,16 +49,28 @@ def full(path: str) -> str:
 
 
 def ids(found: EntitySources) -> list[tuple[str, int, int, int]]:
-    return [(one.path.removeprefix("wh/t/"), one.write_id, one.bucket, one.first_row_id)
-            for one in found.inserts if one.kind is SourceKind.RAW]
+    return [
+        (one.path.removeprefix("wh/t/"), one.write_id, one.bucket, one.first_row_id)
+        for one in found.inserts
+        if one.kind is SourceKind.RAW
+    ]
 
 
 def test_S62_S63_row_ids_of_originals_run_on_per_bucket_in_text_order() -> None:
-    rows = {"000000_0": 2, "000000_0_copy_10": 1, "000000_0_copy_2": 5, "000001_0": 3,
-            "HIVE_UNION_SUBDIR_1/000000_0": 4, "000000_0_copy_1": 3}
+    rows = {
+        "000000_0": 2,
+        "000000_0_copy_10": 1,
+        "000000_0_copy_2": 5,
+        "000001_0": 3,
+        "HIVE_UNION_SUBDIR_1/000000_0": 4,
+        "000000_0_copy_1": 3,
+    }
     assert ids(resolved(*rows, rows=rows)) == [
-        ("000000_0", 0, P, 0), ("000000_0_copy_1", 0, P, 2), ("000000_0_copy_10", 0, P, 5),
-        ("000000_0_copy_2", 0, P, 6), ("000001_0", 0, P + 65536, 0),
+        ("000000_0", 0, P, 0),
+        ("000000_0_copy_1", 0, P, 2),
+        ("000000_0_copy_10", 0, P, 5),
+        ("000000_0_copy_2", 0, P, 6),
+        ("000001_0", 0, P + 65536, 0),
         ("HIVE_UNION_SUBDIR_1/000000_0", 0, P, 11),
     ]
 
@@ -62,21 +78,31 @@ def test_S62_S63_row_ids_of_originals_run_on_per_bucket_in_text_order() -> None:
 def test_S64_row_ids_of_loaded_files_start_anew_in_each_directory() -> None:
     rows = {"d4.1/000001_0": 2, "d4.1/000001_0_copy_1": 2, "b2/000000_0": 7, "d5/000001_0": 1}
     assert ids(resolved(*rows, rows=rows)) == [
-        (full("b2/000000_0"), 2, P, 0), (full("d4.1/000001_0"), 4, P + 65536 + 1, 0),
-        (full("d4.1/000001_0_copy_1"), 4, P + 65536 + 1, 2), (full("d5/000001_0"), 5, P + 65536, 0),
+        (full("b2/000000_0"), 2, P, 0),
+        (full("d4.1/000001_0"), 4, P + 65536 + 1, 0),
+        (full("d4.1/000001_0_copy_1"), 4, P + 65536 + 1, 2),
+        (full("d5/000001_0"), 5, P + 65536, 0),
     ]
 
 
 def test_loaded_files_may_be_named_like_bucket_files() -> None:
     assert ids(resolved("d4/bucket_00002", rows={"d4/bucket_00002": 3})) == [
-        (full("d4/bucket_00002"), 4, P + 2 * 65536, 0)]
+        (full("d4/bucket_00002"), 4, P + 2 * 65536, 0)
+    ]
 
 
-@pytest.mark.parametrize(("path", "versioned", "looked"), [
-    ("d4/bucket_00000", "", True), ("d4/bucket_00000", "d4", False), ("b4/bucket_00000", "", True),
-    ("b4v9/bucket_00000", "", False), ("d1-4v9/bucket_00000", "", False),
-    ("delta_0000001_0000004/bucket_00000", "", False), ("d4/000000_0", "d4", True),
-])
+@pytest.mark.parametrize(
+    ("path", "versioned", "looked"),
+    [
+        ("d4/bucket_00000", "", True),
+        ("d4/bucket_00000", "d4", False),
+        ("b4/bucket_00000", "", True),
+        ("b4v9/bucket_00000", "", False),
+        ("d1-4v9/bucket_00000", "", False),
+        ("delta_0000001_0000004/bucket_00000", "", False),
+        ("d4/000000_0", "d4", True),
+    ],
+)
 def test_one_footer_is_looked_at_where_files_can_lack_acid_columns(
     path: str, versioned: str, looked: bool
 ) -> None:
@@ -90,33 +116,51 @@ def test_one_footer_is_looked_at_where_files_can_lack_acid_columns(
 def test_the_bucket_number_is_known_only_where_one_statement_wrote_the_file() -> None:
     found = resolved("b3v9/bucket_00001", "d4/bucket_00002_0", "d5-6v9/bucket_00003")
     assert [(one.low, one.high, one.number) for one in found.inserts] == [
-        (0, 3, None), (4, 4, 2), (5, 6, None)]
+        (0, 3, None),
+        (4, 4, 2),
+        (5, 6, None),
+    ]
 
 
 def test_S66_only_committed_bytes_of_a_streaming_file_count() -> None:
     streaming = "delta_0000005_0000008"
     found = resolved(
-        f"{streaming}/bucket_0", f"{streaming}/bucket_0_flush_length", f"{streaming}/bucket_1",
-        f"{streaming}/bucket_1_flush_length", f"{streaming}/bucket_2",
-        lengths={f"{streaming}/bucket_0": 60, f"{streaming}/bucket_1": 0})
+        f"{streaming}/bucket_0",
+        f"{streaming}/bucket_0_flush_length",
+        f"{streaming}/bucket_1",
+        f"{streaming}/bucket_1_flush_length",
+        f"{streaming}/bucket_2",
+        lengths={f"{streaming}/bucket_0": 60, f"{streaming}/bucket_1": 0},
+    )
     assert [(one.path.rpartition("/")[2], one.length) for one in found.inserts] == [
-        ("bucket_0", 60), ("bucket_2", None)]
+        ("bucket_0", 60),
+        ("bucket_2", None),
+    ]
 
 
-@pytest.mark.parametrize(("content", "length"), [
-    (b"", 0), (b"\0" * 8, 0), (b"\0" * 7 + b"\3", 3), (b"\0" * 15 + b"\7", 7),
-    (b"\0" * 6 + b"\1\0" + b"\0" * 5, 256),
-])
+@pytest.mark.parametrize(
+    ("content", "length"),
+    [
+        (b"", 0),
+        (b"\0" * 8, 0),
+        (b"\0" * 7 + b"\3", 3),
+        (b"\0" * 15 + b"\7", 7),
+        (b"\0" * 6 + b"\1\0" + b"\0" * 5, 256),
+    ],
+)
 def test_S66_the_last_complete_big_endian_value_of_a_side_file(content: bytes, length: int) -> None:
     assert flush_length(content) == length
 
 
-@pytest.mark.parametrize(("paths", "rows", "named"), [
-    (["000000_0", "000001_0"], {"000000_0": 1}, "000001_0"),
-    (["d4/000000_0", "d4/000001_0"], {"d4/000000_0": 1}, "delta_0000004_0000004_0000/000001_0"),
-    (["d1-4v9/000000_0"], {"d1-4v9/000000_0": 1}, "LOAD DATA"),
-    (["delta_0000001_0000004/000000_0"], {"delta_0000001_0000004/000000_0": 1}, "LOAD DATA"),
-])
+@pytest.mark.parametrize(
+    ("paths", "rows", "named"),
+    [
+        (["000000_0", "000001_0"], {"000000_0": 1}, "000001_0"),
+        (["d4/000000_0", "d4/000001_0"], {"d4/000000_0": 1}, "delta_0000004_0000004_0000/000001_0"),
+        (["d1-4v9/000000_0"], {"d1-4v9/000000_0": 1}, "LOAD DATA"),
+        (["delta_0000001_0000004/000000_0"], {"delta_0000001_0000004/000000_0": 1}, "LOAD DATA"),
+    ],
+)
 def test_kinds_are_not_mixed_and_appear_only_where_they_can(
     paths: list[str], rows: dict[str, int], named: str
 ) -> None:
@@ -131,12 +175,24 @@ def test_a_file_shorter_than_its_flush_length_is_refused() -> None:
 
 def test_insert_only_files_of_any_name_and_depth_without_row_ids() -> None:
     asked: list[str] = []
-    found = resolved("d4/000000_0", "d4/HIVE_UNION_SUBDIR_1/part-0.parquet", "b2/x.csv",
-                     "d9/_tmp/x", "d5-7v3/000000_0", insert_only=True, asked=asked)
+    found = resolved(
+        "d4/000000_0",
+        "d4/HIVE_UNION_SUBDIR_1/part-0.parquet",
+        "b2/x.csv",
+        "d9/_tmp/x",
+        "d5-7v3/000000_0",
+        insert_only=True,
+        asked=asked,
+    )
     assert [(one.kind, one.path, one.write_id) for one in found.inserts] == [
-        (SourceKind.PLAIN, f"wh/t/{full(path)}", write_id) for path, write_id in (
-            ("b2/x.csv", 2), ("d4/000000_0", 4), ("d4/HIVE_UNION_SUBDIR_1/part-0.parquet", 4),
-            ("d5-7v3/000000_0", 7))]
+        (SourceKind.PLAIN, f"wh/t/{full(path)}", write_id)
+        for path, write_id in (
+            ("b2/x.csv", 2),
+            ("d4/000000_0", 4),
+            ("d4/HIVE_UNION_SUBDIR_1/part-0.parquet", 4),
+            ("d5-7v3/000000_0", 7),
+        )
+    ]
     assert asked == []
 
 
@@ -145,12 +201,15 @@ def test_insert_only_originals_may_have_any_name() -> None:
     assert [one.path for one in found.inserts] == ["wh/t/part-0.csv", f"wh/t/{full('d1/000000_0')}"]
 
 
-@pytest.mark.parametrize(("paths", "w", "error"), [
-    (["d1-3v9/000000_0"], "3:2:2:", NotEnoughHistory),
-    (["d1-3v9/000000_0"], "2:M::", NotEnoughHistory),
-    (["D3/bucket_0"], "3:M::", UnsupportedLayout),
-    (["b3v8/000000_0", "d2-5v9/000000_0"], "5:M::", CorruptFile),
-])
+@pytest.mark.parametrize(
+    ("paths", "w", "error"),
+    [
+        (["d1-3v9/000000_0"], "3:2:2:", NotEnoughHistory),
+        (["d1-3v9/000000_0"], "2:M::", NotEnoughHistory),
+        (["D3/bucket_0"], "3:M::", UnsupportedLayout),
+        (["b3v8/000000_0", "d2-5v9/000000_0"], "5:M::", CorruptFile),
+    ],
+)
 def test_insert_only_directories_count_as_a_whole_or_not_at_all(
     paths: list[str], w: str, error: type[AcidError]
 ) -> None:

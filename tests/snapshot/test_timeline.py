@@ -10,11 +10,15 @@ from acid_platform.snapshot.timeline import Kind, Sight, timeline
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 FILES = {
-    "000000_0": 40, "delta_0000001_0000001_0000/bucket_00000": 100,
+    "000000_0": 40,
+    "delta_0000001_0000001_0000/bucket_00000": 100,
     "delete_delta_0000002_0000002_0000/bucket_00000": 30,
-    "delta_0000002_0000002_0000/bucket_00000": 50, "delta_0000002_0000002_0000/bucket_00001": 5,
-    "base_0000002_v0000007/bucket_00000": 120, "delta_0000003_0000003_0000/bucket_00000": 70,
-    "delta_0000004_0000004_0000/bucket_00000": 10, "delta_0000005_0000005_0000/bucket_00000": 9,
+    "delta_0000002_0000002_0000/bucket_00000": 50,
+    "delta_0000002_0000002_0000/bucket_00001": 5,
+    "base_0000002_v0000007/bucket_00000": 120,
+    "delta_0000003_0000003_0000/bucket_00000": 70,
+    "delta_0000004_0000004_0000/bucket_00000": 10,
+    "delta_0000005_0000005_0000/bucket_00000": 9,
 }
 LISTING = EntityListing("/t", tuple(FileEntry(path, size) for path, size in FILES.items()))
 WRITE_IDS = ValidWriteIdList.parse("db.t:5:4:4:3")
@@ -27,8 +31,10 @@ def lines() -> Timeline:
 
 
 def test_every_directory_is_there_once_with_its_size_and_sight() -> None:
-    assert [(one.directory, one.kind, one.low, one.high, one.bytes, one.files, one.sight)
-            for one in lines().lines] == [
+    assert [
+        (one.directory, one.kind, one.low, one.high, one.bytes, one.files, one.sight)
+        for one in lines().lines
+    ] == [
         ("000000_0", Kind.ORIGINAL, 0, 0, 40, 1, Sight.OBSOLETE),
         ("delta_0000001_0000001_0000", Kind.DELTA, 1, 1, 100, 1, Sight.OBSOLETE),
         ("delete_delta_0000002_0000002_0000", Kind.DELETE_DELTA, 2, 2, 30, 1, Sight.OBSOLETE),
@@ -58,7 +64,8 @@ def test_the_bar_of_a_line_lies_at_its_write_ids() -> None:
 def test_the_summary_counts_by_sight() -> None:
     assert lines().summary() == (
         "read: 2 directories, 129 B; obsolete: 4 directories, 225 B;"
-        " aborted: 1 directory, 70 B; not visible: 1 directory, 10 B")
+        " aborted: 1 directory, 70 B; not visible: 1 directory, 10 B"
+    )
     assert Timeline("db.t", ()).summary() == "empty"
 
 
@@ -72,18 +79,33 @@ def test_html_holds_every_directory_and_escapes_what_people_wrote() -> None:
     assert "a &amp; b" in table._repr_html_()
 
 
-@pytest.mark.parametrize(("size", "text"), [
-    (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_250_000, "1.2 MB"), (10**13, "10.0 TB"),
-])
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (1_250_000, "1.2 MB"),
+        (10**13, "10.0 TB"),
+    ],
+)
 def test_sizes(size: int, text: str) -> None:
     assert human_bytes(size) == text
 
 
-@pytest.mark.parametrize(("column", "value", "text"), [
-    ("starttime", 1_357_000_000_000, "2013-01-01 00:26:40"), ("starttime", "None", ""),
-    ("acquired_at", 0, ""), ("duration", 1500, "1.5 s"), ("bytes", 1500, "1.5 kB"),
-    ("id", 1500, "1500"), ("tables", ["db.t", "db.u"], "db.t, db.u"), ("flag", True, "True"),
-    ("partname", None, ""),
-])
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("starttime", 1_357_000_000_000, "2013-01-01 00:26:40"),
+        ("starttime", "None", ""),
+        ("acquired_at", 0, ""),
+        ("duration", 1500, "1.5 s"),
+        ("bytes", 1500, "1.5 kB"),
+        ("id", 1500, "1500"),
+        ("tables", ["db.t", "db.u"], "db.t, db.u"),
+        ("flag", True, "True"),
+        ("partname", None, ""),
+    ],
+)
 def test_values_are_shown_as_people_read_them(column: str, value: object, text: str) -> None:
     assert shown(column, value) == text

@@ -31,8 +31,10 @@ WRITERS, READERS = 4, 2
 SERVICES = ("initiator", "worker", "cleaner")
 CLEANER_SECONDS = 5.0
 SETTINGS = {
-    "hive.compactor.check.interval": "5s", "hive.compactor.worker.sleep.time": "500ms",
-    "hive.compactor.worker.max.sleep.time": "2s", "hive.compactor.abortedtxn.threshold": "5",
+    "hive.compactor.check.interval": "5s",
+    "hive.compactor.worker.sleep.time": "500ms",
+    "hive.compactor.worker.max.sleep.time": "2s",
+    "hive.compactor.abortedtxn.threshold": "5",
     "hive.compactor.cleaner.run.interval": f"{CLEANER_SECONDS:g}s",
 }
 DRAIN_SECONDS = 300
@@ -55,11 +57,17 @@ class Watch:
 
     def look(self, metastore: Metastore) -> None:
         now = time.monotonic()
-        self.deltas.append(max(
-            sum(not one.base and not one.obsolete for one in entity.directories)
-            for entity in metastore.entities(TABLE) if entity.partition))
-        ready = {(one.id, one.partition, one.highest_write_id if one.id else 0)
-                 for one in metastore.ready_to_clean()}
+        self.deltas.append(
+            max(
+                sum(not one.base and not one.obsolete for one in entity.directories)
+                for entity in metastore.entities(TABLE)
+                if entity.partition
+            )
+        )
+        ready = {
+            (one.id, one.partition, one.highest_write_id if one.id else 0)
+            for one in metastore.ready_to_clean()
+        }
         self.since = {key: self.since.get(key, now) for key in ready}
         waited = max((now - at for at in self.since.values()), default=0.0)
         self.longest = max(self.longest, waited)
@@ -74,7 +82,8 @@ def fill(warehouse: Warehouse) -> None:
             txn.lock(TABLE, "SHARED_WRITE", operation=Operation.INSERT, partition=name)
             w = txn.write_ids[TABLE]
             AcidTable(Path(table.location, name), COLUMNS).inserts(
-                f"d{w}", [(w, P, row, row, 0) for row in range(IDS)])
+                f"d{w}", [(w, P, row, row, 0) for row in range(IDS)]
+            )
             txn.commit([report(name, f"delta_{w:07d}_{w:07d}_0000", IDS, Operation.INSERT)])
 
 
@@ -83,8 +92,11 @@ def running(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A child with its log; it is asked to end when the block does."""
     with log.open("wb") as stream:
         child = subprocess.Popen(
-            [sys.executable, "-m", *arguments], stdout=stream, stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"})
+            [sys.executable, "-m", *arguments],
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
         try:
             yield child
         finally:
@@ -101,12 +113,22 @@ def soak(place: Path, minutes: float) -> dict[str, Any]:
         fill(warehouse)
         with ExitStack() as stack:
             for name in SERVICES:
-                stack.enter_context(running(
-                    logs / f"{name}.log", "acid_platform", "run", name, "--warehouse", where))
+                stack.enter_context(
+                    running(
+                        logs / f"{name}.log", "acid_platform", "run", name, "--warehouse", where
+                    )
+                )
             actors = {
-                f"{role}-{number}": stack.enter_context(running(
-                    logs / f"{role}-{number}.log", "tests.soak.actors", role, where,
-                    str(number), str(until)))
+                f"{role}-{number}": stack.enter_context(
+                    running(
+                        logs / f"{role}-{number}.log",
+                        "tests.soak.actors",
+                        role,
+                        where,
+                        str(number),
+                        str(until),
+                    )
+                )
                 for role, count in (("writer", WRITERS), ("reader", READERS))
                 for number in range(count)
             }
@@ -124,42 +146,52 @@ def soak(place: Path, minutes: float) -> dict[str, Any]:
         history = warehouse.metastore.compactions()
         warehouse.metastore.stop()
     bad = {
-        path.name: [line for line in path.read_text().splitlines()
-                    if any(word in line for word in WRONG)][:5]
+        path.name: [
+            line for line in path.read_text().splitlines() if any(word in line for word in WRONG)
+        ][:5]
         for path in sorted(logs.iterdir())
     }
     half = len(watch.deltas) // 2
     found = {
-        "minutes": minutes, "actors": {
-            name: (logs / f"{name}.log").read_text().strip()[-200:] for name in actors},
+        "minutes": minutes,
+        "actors": {name: (logs / f"{name}.log").read_text().strip()[-200:] for name in actors},
         "compactions published": (logs / "worker.log").read_text().count("published"),
         "paths removed": (logs / "cleaner.log").read_text().count("removed "),
         "most deltas, first half": max(watch.deltas[:half], default=0),
         "most deltas, second half": max(watch.deltas[half:], default=0),
         "longest wait for the Cleaner, s": round(watch.longest, 1),
-        "rows": rows, "obsolete left": obsolete,
+        "rows": rows,
+        "obsolete left": obsolete,
         "states": sorted({row["state"] for row in history}),
         "errors": {name: lines for name, lines in bad.items() if lines},
     }
-    found["wrong"] = [name for name, right in {
-        "an actor failed": not any(ended.values()),
-        "rows were lost or doubled": rows == PARTITIONS * IDS,
-        "deltas grow": found["most deltas, second half"] <= max(
-            MANY_DELTAS, 2 * found["most deltas, first half"]),
-        "obsolete files stay": not obsolete and watch.longest <= 2 * CLEANER_SECONDS,
-        "a log has an error": not found["errors"],
-        "nothing was compacted": found["compactions published"] > 0,
-        "nothing was removed": found["paths removed"] > 0,
-    }.items() if not right]
+    found["wrong"] = [
+        name
+        for name, right in {
+            "an actor failed": not any(ended.values()),
+            "rows were lost or doubled": rows == PARTITIONS * IDS,
+            "deltas grow": found["most deltas, second half"]
+            <= max(MANY_DELTAS, 2 * found["most deltas, first half"]),
+            "obsolete files stay": not obsolete and watch.longest <= 2 * CLEANER_SECONDS,
+            "a log has an error": not found["errors"],
+            "nothing was compacted": found["compactions published"] > 0,
+            "nothing was removed": found["paths removed"] > 0,
+        }.items()
+        if not right
+    ]
     return found
 
 
 def left(metastore: Metastore) -> int:
     """Compactions and obsolete directories that are not worked off yet."""
-    waiting = [row for row in metastore.compactions()
-               if row["state"] in ("initiated", "working", "ready for cleaning")]
-    old = [one for entity in metastore.entities(TABLE) for one in entity.directories
-           if one.obsolete]
+    waiting = [
+        row
+        for row in metastore.compactions()
+        if row["state"] in ("initiated", "working", "ready for cleaning")
+    ]
+    old = [
+        one for entity in metastore.entities(TABLE) for one in entity.directories if one.obsolete
+    ]
     return len(waiting) + len(old)
 
 
@@ -172,8 +204,10 @@ def main() -> int:
         found = soak(Path(place), chosen.minutes)
     for name, value in found.items():
         print(f"{name}: {value}")
-    save(chosen.out / f"{datetime.date.today().isoformat()}-soak.json",
-         {"machine": machine(), **found})
+    save(
+        chosen.out / f"{datetime.date.today().isoformat()}-soak.json",
+        {"machine": machine(), **found},
+    )
     return 1 if found["wrong"] else 0
 
 

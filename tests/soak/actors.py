@@ -31,23 +31,42 @@ def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
     with metastore.begin() as txn:
         txn.lock(TABLE, "SHARED_WRITE", operation=Operation.UPDATE, partition=name)
         w = txn.write_ids[TABLE]
-        found = arrow_scan(table_layout(metastore, record, txn), txn.valid_write_ids(TABLE),
-                           txn.valid_txns, where=name.replace("=", " = "), row_id=True)
+        found = arrow_scan(
+            table_layout(metastore, record, txn),
+            txn.valid_write_ids(TABLE),
+            txn.valid_txns,
+            where=name.replace("=", " = "),
+            row_id=True,
+        )
         rows = random.sample(found.table().to_pylist(), share)
-        keys = sorted((row["row__id"]["writeid"], row["row__id"]["bucketid"],
-                       row["row__id"]["rowid"]) for row in rows)
+        keys = sorted(
+            (row["row__id"]["writeid"], row["row__id"]["bucketid"], row["row__id"]["rowid"])
+            for row in rows
+        )
         files = AcidTable(Path(record.location, name), COLUMNS)
         files.deletes(f"D{w}", keys, w)
         if random.random() < 1 / 30:
             txn.abort()
             return
-        files.inserts(f"d{w}", [(w, P, number, row["id"], row["version"] + 1)
-                                for number, row in enumerate(rows)])
-        txn.commit([
-            WriteReport.of(TABLE, name, operation, directory := f"{kind}_{w:07d}_{w:07d}_0000",
-                           contents_of(files.root / directory))
-            for kind, operation in (("delete_delta", Operation.DELETE), ("delta", Operation.INSERT))
-        ])
+        files.inserts(
+            f"d{w}",
+            [(w, P, number, row["id"], row["version"] + 1) for number, row in enumerate(rows)],
+        )
+        txn.commit(
+            [
+                WriteReport.of(
+                    TABLE,
+                    name,
+                    operation,
+                    directory := f"{kind}_{w:07d}_{w:07d}_0000",
+                    contents_of(files.root / directory),
+                )
+                for kind, operation in (
+                    ("delete_delta", Operation.DELETE),
+                    ("delta", Operation.INSERT),
+                )
+            ]
+        )
 
 
 def writer(place: str, seed: int, until: float) -> int:
@@ -73,8 +92,8 @@ def reader(place: str, seed: int, until: float) -> int:
                     rows = snapshot.table(TABLE).to_arrow().to_pylist()
                     found = sorted((row["p"], row["id"], row["version"]) for row in rows)
                     assert [one[:2] for one in found] == [
-                        (p, number) for p in range(PARTITIONS) for number in range(IDS)], \
-                        "an id is missing, or there twice"
+                        (p, number) for p in range(PARTITIONS) for number in range(IDS)
+                    ], "an id is missing, or there twice"
                     assert first in (None, found), "a held snapshot has changed"
                     first, read = found, read + 1
                     time.sleep(random.uniform(0.2, 1.5))

@@ -28,7 +28,8 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
         for table in ("t", "u"):
             connected.execute(
                 f"INSERT INTO {table} SELECT a.c, b.c, d.c FROM (VALUES {values}) a(c),"
-                f" (VALUES {values}) b(c), (VALUES (1), (2)) d(c) WHERE a.c IS DISTINCT FROM b.c")
+                f" (VALUES {values}) b(c), (VALUES (1), (2)) d(c) WHERE a.c IS DISTINCT FROM b.c"
+            )
         connected.execute("INSERT INTO x VALUES (1, 2), (2, NULL), (NULL, 1), (3, 3)")
         yield connected
 
@@ -40,11 +41,18 @@ def comparisons(columns: tuple[str, ...]) -> st.SearchStrategy[str]:
         st.builds("{} IN ({}, {})".format, name, number, number),
         st.builds("{} BETWEEN {} AND {}".format, name, number, number),
         st.builds("{} IS {}NULL".format, name, st.sampled_from(["", "NOT "])),
-        st.builds("{} = {}".format, name, name), st.builds("{} + 1 = {}".format, name, number),
+        st.builds("{} = {}".format, name, name),
+        st.builds("{} + 1 = {}".format, name, number),
     )
-    return st.recursive(leaf, lambda inner: st.one_of(
-        st.builds("({} AND {})".format, inner, inner), st.builds("({} OR {})".format, inner, inner),
-        st.builds("NOT ({})".format, inner)), max_leaves=4)
+    return st.recursive(
+        leaf,
+        lambda inner: st.one_of(
+            st.builds("({} AND {})".format, inner, inner),
+            st.builds("({} OR {})".format, inner, inner),
+            st.builds("NOT ({})".format, inner),
+        ),
+        max_leaves=4,
+    )
 
 
 T, U, X = ("t.id", "t.v", "t.m"), ("u.id", "u.w", "u.m"), ("x.a", "x.b")
@@ -52,13 +60,19 @@ JOINS = st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
 UNMATCHED = st.builds("{} IS NULL".format, st.sampled_from(("u.w", "u.id", "t.v")))
 """What an outer join's other side must not be asked."""
 FILTERING = st.sampled_from(["LEFT SEMI JOIN", "LEFT ANTI JOIN"])
-FROM_T = st.sampled_from([
-    "t", "(SELECT * FROM t) t", "(SELECT id, v, m FROM t WHERE m = 1) t",
-    "(SELECT m AS id, id AS v, v AS m FROM t) t",
-    "(SELECT id, v, max(m) AS m FROM t GROUP BY 1, 2) t",
-    "(SELECT id, v, rank() OVER (ORDER BY m) AS m FROM t) t", "(SELECT DISTINCT v, id, m FROM t) t",
-    "(SELECT t.id, t.v, u.m FROM t LEFT JOIN u ON t.id = u.id) t", "c t",
-])
+FROM_T = st.sampled_from(
+    [
+        "t",
+        "(SELECT * FROM t) t",
+        "(SELECT id, v, m FROM t WHERE m = 1) t",
+        "(SELECT m AS id, id AS v, v AS m FROM t) t",
+        "(SELECT id, v, max(m) AS m FROM t GROUP BY 1, 2) t",
+        "(SELECT id, v, rank() OVER (ORDER BY m) AS m FROM t) t",
+        "(SELECT DISTINCT v, id, m FROM t) t",
+        "(SELECT t.id, t.v, u.m FROM t LEFT JOIN u ON t.id = u.id) t",
+        "c t",
+    ]
+)
 
 
 @st.composite
@@ -69,12 +83,15 @@ def queries(draw: st.DrawFn) -> str:
     if kind == "one":
         return f"{cte}SELECT * FROM {table} WHERE {draw(comparisons((*T, 'v', 'm')))}"
     if kind == "exists":
-        return (f"{cte}SELECT v FROM {table} WHERE {draw(comparisons(T))} AND EXISTS"
-                f" (SELECT 1 FROM u WHERE u.id = t.id AND {draw(comparisons((*U, 'v')))})")
+        return (
+            f"{cte}SELECT v FROM {table} WHERE {draw(comparisons(T))} AND EXISTS"
+            f" (SELECT 1 FROM u WHERE u.id = t.id AND {draw(comparisons((*U, 'v')))})"
+        )
     if kind == "filtering":
         on = f"t.id = u.id AND {draw(comparisons((*U, *T)))}"
-        return (f"{cte}SELECT v FROM {table} {draw(FILTERING)} u ON {on}"
-                f" WHERE {draw(comparisons(T))}")
+        return (
+            f"{cte}SELECT v FROM {table} {draw(FILTERING)} u ON {on} WHERE {draw(comparisons(T))}"
+        )
     on = f"t.id = u.id AND {draw(comparisons((*T, *U)))}"
     text = f"{cte}SELECT t.v, u.w, u.m FROM {table} {draw(JOINS)} u ON {on}"
     where = st.one_of(comparisons((*T, *U, "w")), UNMATCHED)

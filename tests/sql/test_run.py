@@ -25,19 +25,21 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def warehouse(
-    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> Iterator[Warehouse]:
+def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path_factory.mktemp("sql") / "wh", spark) as opened:
-        months = opened.create_table("db.t", "id int, v string, tags array<string>",
-                                     partitioned_by=["month int"])
-        months.insert([
-            {"id": 1, "v": "{a}", "tags": ["x", "y"], "month": 1},
-            {"id": 2, "v": "b", "tags": [], "month": 2},
-            {"id": 3, "v": "c", "tags": None, "month": 3},
-        ])
+        months = opened.create_table(
+            "db.t", "id int, v string, tags array<string>", partitioned_by=["month int"]
+        )
+        months.insert(
+            [
+                {"id": 1, "v": "{a}", "tags": ["x", "y"], "month": 1},
+                {"id": 2, "v": "b", "tags": [], "month": 2},
+                {"id": 3, "v": "c", "tags": None, "month": 3},
+            ]
+        )
         opened.create_table("u", "id int, w string").insert(
-            [{"id": 1, "w": "one"}, {"id": 3, "w": "three"}])
+            [{"id": 1, "w": "one"}, {"id": 3, "w": "three"}]
+        )
         yield opened
 
 
@@ -47,22 +49,42 @@ def rows(warehouse: Warehouse, text: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in answer.collect()), key=str)
 
 
-@pytest.mark.parametrize(("text", "wanted"), [
-    ("SELECT id, v FROM db.t WHERE v = '{a}'", [(1, "{a}")]),
-    ("SELECT db.t.id FROM db.t WHERE db.t.month IN (1, 3)", [(1,), (3,)]),
-    ("SELECT t.id, w FROM db.t LEFT JOIN u ON t.id = u.id", [(1, "one"), (2, None), (3, "three")]),
-    ("SELECT id FROM u UNION ALL SELECT month FROM db.t WHERE month > 1", [(1,), (2,), (3,), (3,)]),
-    ("WITH u AS (SELECT 9 AS id) SELECT * FROM u", [(9,)]),
-    ("WITH x AS (SELECT * FROM db.t WHERE id > 1) SELECT count(*), max(b.id) FROM x b", [(2, 3)]),
-    ("SELECT id, tag FROM db.t LATERAL VIEW explode(tags) e AS tag", [(1, "x"), (1, "y")]),
-    ("SELECT id FROM db.t WHERE EXISTS (SELECT 1 FROM u WHERE u.id = t.id)", [(1,), (3,)]),
-    ("SELECT a.id FROM u a JOIN u b ON a.id = b.id", [(1,), (3,)]),
-    ("SELECT id FROM (SELECT id, rank() OVER (ORDER BY id DESC) r FROM u) x WHERE r = 1", [(3,)]),
-    ("SELECT 1 + 1", [(2,)]),
-    ("SELECT row__id.writeid, row__id.rowid, w FROM u WHERE row__id.rowid = 1", [(1, 1, "three")]),
-    ("SELECT u.*, t.row__id.bucketid FROM db.t JOIN u ON u.id = t.id WHERE t.id = 3",
-     [(3, "three", 536870912)]),
-])
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("SELECT id, v FROM db.t WHERE v = '{a}'", [(1, "{a}")]),
+        ("SELECT db.t.id FROM db.t WHERE db.t.month IN (1, 3)", [(1,), (3,)]),
+        (
+            "SELECT t.id, w FROM db.t LEFT JOIN u ON t.id = u.id",
+            [(1, "one"), (2, None), (3, "three")],
+        ),
+        (
+            "SELECT id FROM u UNION ALL SELECT month FROM db.t WHERE month > 1",
+            [(1,), (2,), (3,), (3,)],
+        ),
+        ("WITH u AS (SELECT 9 AS id) SELECT * FROM u", [(9,)]),
+        (
+            "WITH x AS (SELECT * FROM db.t WHERE id > 1) SELECT count(*), max(b.id) FROM x b",
+            [(2, 3)],
+        ),
+        ("SELECT id, tag FROM db.t LATERAL VIEW explode(tags) e AS tag", [(1, "x"), (1, "y")]),
+        ("SELECT id FROM db.t WHERE EXISTS (SELECT 1 FROM u WHERE u.id = t.id)", [(1,), (3,)]),
+        ("SELECT a.id FROM u a JOIN u b ON a.id = b.id", [(1,), (3,)]),
+        (
+            "SELECT id FROM (SELECT id, rank() OVER (ORDER BY id DESC) r FROM u) x WHERE r = 1",
+            [(3,)],
+        ),
+        ("SELECT 1 + 1", [(2,)]),
+        (
+            "SELECT row__id.writeid, row__id.rowid, w FROM u WHERE row__id.rowid = 1",
+            [(1, 1, "three")],
+        ),
+        (
+            "SELECT u.*, t.row__id.bucketid FROM db.t JOIN u ON u.id = t.id WHERE t.id = 3",
+            [(3, "three", 536870912)],
+        ),
+    ],
+)
 def test_select(warehouse: Warehouse, text: str, wanted: list[tuple[object, ...]]) -> None:
     assert rows(warehouse, text) == wanted
 
@@ -70,8 +92,9 @@ def test_select(warehouse: Warehouse, text: str, wanted: list[tuple[object, ...]
 def test_row__id_is_not_part_of_a_star(warehouse: Warehouse) -> None:
     one = warehouse.sql("SELECT *, row__id FROM u")
     assert list(one.columns) == ["id", "w", "row__id"]
-    both = warehouse.sql("SELECT *, a.row__id FROM u a JOIN u b ON a.id = b.id"
-                         " WHERE b.row__id.rowid = 0")
+    both = warehouse.sql(
+        "SELECT *, a.row__id FROM u a JOIN u b ON a.id = b.id WHERE b.row__id.rowid = 0"
+    )
     assert list(both.columns) == ["id", "w", "id", "w", "row__id"]
 
 
@@ -103,19 +126,22 @@ def test_P18_nothing_is_left_in_the_session(warehouse: Warehouse) -> None:
     assert warehouse.spark.catalog.listTables() == []
 
 
-@pytest.mark.parametrize(("text", "error", "message"), [
-    ("SELECT id FROM nope", NoSuchTable, "there is no table default.nope; SHOW"),
-    ("SELECT id FROM db.tt", NoSuchTable, r"there is no table db\.tt; did you mean db\.t\?"),
-    ("SELECT id FROM t", NoSuchTable, r"did you mean db\.t\?"),
-    ("SELECT mnth FROM db.t", UnknownColumn, r"there is no column mnth; did you mean month\?"),
-    ("SELECT x.zzz FROM u x", UnknownColumn, r"no column x\.zzz; columns are id, w"),
-    ("SELECT row__id FROM (SELECT * FROM u) x", UnknownColumn, "no column row__id"),
-    ("SELECT nosuch(id) FROM u", InvalidExpression, "NOSUCH"),
-    ("SELECT id, count(*) FROM u", InvalidExpression, "MISSING_GROUP_BY|GROUP BY"),
-    ("SHOW PARTITIONS u", NoSuchPartition, r"default\.u is not a partitioned table"),
-    ("SHOW TABLES IN nope", InvalidDefinition, "there is no database nope"),
-    ("DESCRIBE nope", NoSuchTable, r"default\.nope"),
-])
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("SELECT id FROM nope", NoSuchTable, "there is no table default.nope; SHOW"),
+        ("SELECT id FROM db.tt", NoSuchTable, r"there is no table db\.tt; did you mean db\.t\?"),
+        ("SELECT id FROM t", NoSuchTable, r"did you mean db\.t\?"),
+        ("SELECT mnth FROM db.t", UnknownColumn, r"there is no column mnth; did you mean month\?"),
+        ("SELECT x.zzz FROM u x", UnknownColumn, r"no column x\.zzz; columns are id, w"),
+        ("SELECT row__id FROM (SELECT * FROM u) x", UnknownColumn, "no column row__id"),
+        ("SELECT nosuch(id) FROM u", InvalidExpression, "NOSUCH"),
+        ("SELECT id, count(*) FROM u", InvalidExpression, "MISSING_GROUP_BY|GROUP BY"),
+        ("SHOW PARTITIONS u", NoSuchPartition, r"default\.u is not a partitioned table"),
+        ("SHOW TABLES IN nope", InvalidDefinition, "there is no database nope"),
+        ("DESCRIBE nope", NoSuchTable, r"default\.nope"),
+    ],
+)
 def test_errors(warehouse: Warehouse, text: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         warehouse.sql(text)
@@ -131,22 +157,31 @@ def test_listings(warehouse: Warehouse) -> None:
     assert listed(warehouse, "SHOW DATABASES LIKE 'd*'") == [("db",), ("default",)]
     assert listed(warehouse, "SHOW TABLES IN db") == [("t",)]
     assert ("u",) in listed(warehouse, "SHOW TABLES")
-    assert listed(warehouse, "SHOW PARTITIONS db.t") == [
-        ("month=1",), ("month=2",), ("month=3",)]
+    assert listed(warehouse, "SHOW PARTITIONS db.t") == [("month=1",), ("month=2",), ("month=3",)]
     assert listed(warehouse, "DESCRIBE db.t") == [
-        ("id", "int", ""), ("v", "string", ""), ("tags", "array<string>", ""), ("month", "int", ""),
-        ("", "", ""), ("# Partition Information", "", ""), ("# col_name", "data_type", "comment"),
-        ("month", "int", "")]
-    created = "\n".join(str(line) for line, in listed(warehouse, "SHOW CREATE TABLE db.t"))
+        ("id", "int", ""),
+        ("v", "string", ""),
+        ("tags", "array<string>", ""),
+        ("month", "int", ""),
+        ("", "", ""),
+        ("# Partition Information", "", ""),
+        ("# col_name", "data_type", "comment"),
+        ("month", "int", ""),
+    ]
+    created = "\n".join(str(line) for (line,) in listed(warehouse, "SHOW CREATE TABLE db.t"))
     assert created.startswith("CREATE TABLE `db`.`t`(\n  `id` int,\n  `v` string,")
     assert "PARTITIONED BY (\n  `month` int)\nSTORED AS ORC" in created
     assert created.endswith("TBLPROPERTIES (\n  'transactional'='true')")
 
 
-@pytest.mark.parametrize(("text", "columns"), [
-    ("SHOW TRANSACTIONS", show_columns.TRANSACTIONS), ("SHOW LOCKS", show_columns.LOCKS),
-    ("SHOW COMPACTIONS", show_columns.COMPACTIONS),
-])
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("SHOW TRANSACTIONS", show_columns.TRANSACTIONS),
+        ("SHOW LOCKS", show_columns.LOCKS),
+        ("SHOW COMPACTIONS", show_columns.COMPACTIONS),
+    ],
+)
 def test_C61_shows_have_their_columns_also_when_empty(
     warehouse: Warehouse, text: str, columns: tuple[str, ...]
 ) -> None:

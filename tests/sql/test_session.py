@@ -30,12 +30,9 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def warehouse(
-    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> Iterator[Warehouse]:
+def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path_factory.mktemp("session") / "wh", spark) as opened:
-        opened.sql("CREATE TABLE a (id int); CREATE TABLE b (id int);"
-                   "INSERT INTO a VALUES (1), (2)")
+        opened.sql("CREATE TABLE a (id int); CREATE TABLE b (id int);INSERT INTO a VALUES (1), (2)")
         yield opened
 
 
@@ -47,8 +44,9 @@ def ids(warehouse: Warehouse, text: str) -> list[int]:
 
 def test_S4_a_transaction_sees_its_own_writes_and_nobody_elses(warehouse: Warehouse) -> None:
     with Warehouse.open(warehouse.path, spark=warehouse.spark) as other:
-        begun = warehouse.sql("START TRANSACTION; INSERT INTO b SELECT id + 10 FROM a;"
-                              "DELETE FROM a WHERE id = 1")
+        begun = warehouse.sql(
+            "START TRANSACTION; INSERT INTO b SELECT id + 10 FROM a;DELETE FROM a WHERE id = 1"
+        )
         assert begun == Done("DELETE", "1 row affected", 1)
         other.sql("INSERT INTO b VALUES (99)")
         assert ids(warehouse, "SELECT id FROM b UNION ALL SELECT id FROM a") == [2, 11, 12]
@@ -69,12 +67,15 @@ def test_T31_the_second_committer_of_a_script_loses(warehouse: Warehouse) -> Non
     assert ids(warehouse, "SELECT id FROM b WHERE id > 90") == [98]
 
 
-@pytest.mark.parametrize(("script", "error"), [
-    ("SELECT nope FROM a", Exception),
-    ("CREATE TABLE c (id int)", UnsupportedStatement),
-    ("INSERT INTO nope VALUES (1)", NoSuchTable),
-    ("START TRANSACTION", UnsupportedStatement),
-])
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("SELECT nope FROM a", Exception),
+        ("CREATE TABLE c (id int)", UnsupportedStatement),
+        ("INSERT INTO nope VALUES (1)", NoSuchTable),
+        ("START TRANSACTION", UnsupportedStatement),
+    ],
+)
 def test_a_failed_statement_rolls_its_transaction_back(
     warehouse: Warehouse, script: str, error: type[Exception]
 ) -> None:
@@ -93,8 +94,10 @@ def test_a_script_that_does_not_parse_does_nothing(warehouse: Warehouse) -> None
 
 
 def test_use_lasts_and_a_view_keeps_its_database(warehouse: Warehouse) -> None:
-    warehouse.sql("CREATE DATABASE d; USE d; CREATE TABLE a (id int);"
-                  "CREATE VIEW both AS SELECT id FROM a UNION ALL SELECT id FROM default.a")
+    warehouse.sql(
+        "CREATE DATABASE d; USE d; CREATE TABLE a (id int);"
+        "CREATE VIEW both AS SELECT id FROM a UNION ALL SELECT id FROM default.a"
+    )
     assert ids(warehouse, "SELECT * FROM both") == [2]
     assert ids(warehouse, "USE default; SELECT count(*) FROM d.both") == [1]
     with pytest.raises(InvalidDefinition, match="reads itself"):
@@ -122,9 +125,11 @@ def test_explain_says_what_would_be_locked_and_read(warehouse: Warehouse) -> Non
     answer = warehouse.sql("EXPLAIN UPDATE p SET id = 3 WHERE m = 2 AND id > 0")
     assert isinstance(answer, pd.DataFrame)
     lines = list(answer["Explain"])
-    assert lines[:3] == ["write default.p: lock SHARED_WRITE, operation update",
-                         "  first committer wins per partition",
-                         "read default.p at default.p:1:9223372036854775807::"]
+    assert lines[:3] == [
+        "write default.p: lock SHARED_WRITE, operation update",
+        "  first committer wins per partition",
+        "read default.p at default.p:1:9223372036854775807::",
+    ]
     assert lines[3] == "  partitions: 1 (m=2)"
     assert lines[6] == "  condition in the scan: `m` = 2 AND `id` > 0"
     assert "== Physical Plan ==" in lines

@@ -41,81 +41,142 @@ from acid_platform.sql.statements import (
 )
 
 
-@pytest.mark.parametrize(("text", "wanted"), [
-    ("SHOW DATABASES", Show(Listing.DATABASES)),
-    ("show schemas like 'fl*';", Show(Listing.DATABASES, like="fl*")),
-    ("SHOW TABLES", Show(Listing.TABLES)),
-    ("-- all\nshow tables in Flights 'd*'", Show(Listing.TABLES, "flights", "d*")),
-    ("show partitions `db`.`T`", Show(Listing.PARTITIONS, "db.t")),
-    ("SHOW CREATE TABLE t", Show(Listing.CREATE_TABLE, "t")),
-    ("show transactions", Show(Listing.TRANSACTIONS)),
-    ("show /* who? */ locks", Show(Listing.LOCKS)),
-    ("SHOW LOCKS db.t", Show(Listing.LOCKS, "db.t")),
-    ("Show Compactions ;", Show(Listing.COMPACTIONS)),
-    ("DESC db.t", Show(Listing.COLUMNS, "db.t")),
-    ("describe table t", Show(Listing.COLUMNS, "t")),
-    ("describe formatted t", Show(Listing.FORMATTED, "t")),
-    ("use Test_DB", Use("test_db")),
-    ("SET hive.a.b = c d", SetValue("hive.a.b", "c d")),
-    ("set hive.a", SetValue("hive.a")),
-    ("SET", SetValue()),
-    ("START TRANSACTION", Control.START),
-    ("commit", Control.COMMIT),
-    ("ROLLBACK WORK", Control.ROLLBACK),
-    ("CREATE SCHEMA IF NOT EXISTS d", CreateDatabase("d", True)),
-    ("DROP DATABASE IF EXISTS d CASCADE", DropDatabase("d", True, True)),
-    ("DROP TABLE db.t PURGE", DropTable("db.t")),
-    ("drop view if exists v", DropTable("v", True, True)),
-    ("TRUNCATE TABLE t PARTITION (month = 3)", Truncate("t", PartitionSpec({"month": "3"}))),
-    ("ALTER TABLE t ADD COLUMNS (a int, b struct<x:int>)",
-     AddColumns("t", "a int, b struct<x:int>")),
-    ("ALTER TABLE t CHANGE COLUMN a b decimal(7,2) AFTER c",
-     ChangeColumn("t", "a", "b decimal(7,2)", "c")),
-    ("alter table t change a a bigint first", ChangeColumn("t", "a", "a bigint", "")),
-    ("ALTER TABLE db.t RENAME TO db.u", RenameTable("db.t", "db.u")),
-    ("ALTER TABLE t ADD IF NOT EXISTS PARTITION (a=1, b='x,)') PARTITION (a=-2, b=NULL)",
-     AddPartitions("t", (PartitionSpec({"a": "1", "b": "x,)"}),
-                         PartitionSpec({"a": "-2", "b": None})), True)),
-    ("ALTER TABLE t DROP PARTITION (d=DATE '2013-01-01'),"
-     " PARTITION (d='__HIVE_DEFAULT_PARTITION__')",
-     DropPartitions("t", (PartitionSpec({"d": "2013-01-01"}), PartitionSpec({"d": None})))),
-    ("ALTER TABLE t SET TBLPROPERTIES ('a'='b;c', 'd'='e=f')",
-     SetProperties("t", {"a": "b;c", "d": "e=f"})),
-    ("ALTER TABLE t COMPACT 'MAJOR'", Compact("t", CompactionKind.MAJOR)),
-    ("alter table t partition (m=3) compact 'minor' and wait",
-     Compact("t", CompactionKind.MINOR, PartitionSpec({"m": "3"}), True)),
-    ("ABORT TRANSACTIONS 1, 2 3", Abort((1, 2, 3))),
-    ("abort compactions 7", Abort((7,), True)),
-    ("CREATE TABLE IF NOT EXISTS db.T (id int, v array<string>) PARTITIONED BY (m int) CLUSTERED BY"
-     " (id) INTO 4 BUCKETS STORED AS ORC LOCATION '/x' TBLPROPERTIES ('transactional'='true')",
-     CreateTable("db.t", "`id` INT, `v` ARRAY<STRING>", ("`m` INT",), (("id",), 4),
-                 {"transactional": "true"}, "/x", True)),
-    ("CREATE TABLE t (a int) ROW FORMAT DELIMITED FIELDS TERMINATED BY '|' STORED AS TEXTFILE"
-     " TBLPROPERTIES ('transactional_properties'='insert_only')",
-     CreateTable("t", "`a` INT", properties={
-         "field.delim": "|", "acid.format": "text", "transactional_properties": "insert_only"})),
-])
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("SHOW DATABASES", Show(Listing.DATABASES)),
+        ("show schemas like 'fl*';", Show(Listing.DATABASES, like="fl*")),
+        ("SHOW TABLES", Show(Listing.TABLES)),
+        ("-- all\nshow tables in Flights 'd*'", Show(Listing.TABLES, "flights", "d*")),
+        ("show partitions `db`.`T`", Show(Listing.PARTITIONS, "db.t")),
+        ("SHOW CREATE TABLE t", Show(Listing.CREATE_TABLE, "t")),
+        ("show transactions", Show(Listing.TRANSACTIONS)),
+        ("show /* who? */ locks", Show(Listing.LOCKS)),
+        ("SHOW LOCKS db.t", Show(Listing.LOCKS, "db.t")),
+        ("Show Compactions ;", Show(Listing.COMPACTIONS)),
+        ("DESC db.t", Show(Listing.COLUMNS, "db.t")),
+        ("describe table t", Show(Listing.COLUMNS, "t")),
+        ("describe formatted t", Show(Listing.FORMATTED, "t")),
+        ("use Test_DB", Use("test_db")),
+        ("SET hive.a.b = c d", SetValue("hive.a.b", "c d")),
+        ("set hive.a", SetValue("hive.a")),
+        ("SET", SetValue()),
+        ("START TRANSACTION", Control.START),
+        ("commit", Control.COMMIT),
+        ("ROLLBACK WORK", Control.ROLLBACK),
+        ("CREATE SCHEMA IF NOT EXISTS d", CreateDatabase("d", True)),
+        ("DROP DATABASE IF EXISTS d CASCADE", DropDatabase("d", True, True)),
+        ("DROP TABLE db.t PURGE", DropTable("db.t")),
+        ("drop view if exists v", DropTable("v", True, True)),
+        ("TRUNCATE TABLE t PARTITION (month = 3)", Truncate("t", PartitionSpec({"month": "3"}))),
+        (
+            "ALTER TABLE t ADD COLUMNS (a int, b struct<x:int>)",
+            AddColumns("t", "a int, b struct<x:int>"),
+        ),
+        (
+            "ALTER TABLE t CHANGE COLUMN a b decimal(7,2) AFTER c",
+            ChangeColumn("t", "a", "b decimal(7,2)", "c"),
+        ),
+        ("alter table t change a a bigint first", ChangeColumn("t", "a", "a bigint", "")),
+        ("ALTER TABLE db.t RENAME TO db.u", RenameTable("db.t", "db.u")),
+        (
+            "ALTER TABLE t ADD IF NOT EXISTS PARTITION (a=1, b='x,)') PARTITION (a=-2, b=NULL)",
+            AddPartitions(
+                "t",
+                (PartitionSpec({"a": "1", "b": "x,)"}), PartitionSpec({"a": "-2", "b": None})),
+                True,
+            ),
+        ),
+        (
+            "ALTER TABLE t DROP PARTITION (d=DATE '2013-01-01'),"
+            " PARTITION (d='__HIVE_DEFAULT_PARTITION__')",
+            DropPartitions("t", (PartitionSpec({"d": "2013-01-01"}), PartitionSpec({"d": None}))),
+        ),
+        (
+            "ALTER TABLE t SET TBLPROPERTIES ('a'='b;c', 'd'='e=f')",
+            SetProperties("t", {"a": "b;c", "d": "e=f"}),
+        ),
+        ("ALTER TABLE t COMPACT 'MAJOR'", Compact("t", CompactionKind.MAJOR)),
+        (
+            "alter table t partition (m=3) compact 'minor' and wait",
+            Compact("t", CompactionKind.MINOR, PartitionSpec({"m": "3"}), True),
+        ),
+        ("ABORT TRANSACTIONS 1, 2 3", Abort((1, 2, 3))),
+        ("abort compactions 7", Abort((7,), True)),
+        (
+            "CREATE TABLE IF NOT EXISTS db.T (id int, v array<string>) PARTITIONED BY (m int)"
+            " CLUSTERED BY (id) INTO 4 BUCKETS STORED AS ORC LOCATION '/x'"
+            " TBLPROPERTIES ('transactional'='true')",
+            CreateTable(
+                "db.t",
+                "`id` INT, `v` ARRAY<STRING>",
+                ("`m` INT",),
+                (("id",), 4),
+                {"transactional": "true"},
+                "/x",
+                True,
+            ),
+        ),
+        (
+            "CREATE TABLE t (a int) ROW FORMAT DELIMITED FIELDS TERMINATED BY '|'"
+            " STORED AS TEXTFILE"
+            " TBLPROPERTIES ('transactional_properties'='insert_only')",
+            CreateTable(
+                "t",
+                "`a` INT",
+                properties={
+                    "field.delim": "|",
+                    "acid.format": "text",
+                    "transactional_properties": "insert_only",
+                },
+            ),
+        ),
+    ],
+)
 def test_statements_that_are_known_by_their_words(text: str, wanted: Statement) -> None:
     assert parse(text) == wanted
 
 
-@pytest.mark.parametrize(("text", "table", "columns", "partition", "overwrite", "source"), [
-    ("INSERT INTO TABLE t VALUES (1, 'A')", "t", (), None, False, "VALUES (1, 'A')"),
-    ("INSERT INTO db.T (id, v) SELECT 1, 2", "db.t", ("id", "v"), None, False, "SELECT 1, 2"),
-    ("INSERT OVERWRITE TABLE t PARTITION (y=2013, m) SELECT a, b FROM u", "t", (),
-     PartitionSpec({"y": "2013"}, ("m",)), True, "SELECT a, b FROM u"),
-    ("WITH x AS (SELECT 1 AS a) INSERT INTO t SELECT a FROM x", "t", (), None, False,
-     "WITH x AS (SELECT 1 AS a) SELECT a FROM x"),
-    ("INSERT INTO t TABLE u", "t", (), None, False, "SELECT * FROM u"),
-])
+@pytest.mark.parametrize(
+    ("text", "table", "columns", "partition", "overwrite", "source"),
+    [
+        ("INSERT INTO TABLE t VALUES (1, 'A')", "t", (), None, False, "VALUES (1, 'A')"),
+        ("INSERT INTO db.T (id, v) SELECT 1, 2", "db.t", ("id", "v"), None, False, "SELECT 1, 2"),
+        (
+            "INSERT OVERWRITE TABLE t PARTITION (y=2013, m) SELECT a, b FROM u",
+            "t",
+            (),
+            PartitionSpec({"y": "2013"}, ("m",)),
+            True,
+            "SELECT a, b FROM u",
+        ),
+        (
+            "WITH x AS (SELECT 1 AS a) INSERT INTO t SELECT a FROM x",
+            "t",
+            (),
+            None,
+            False,
+            "WITH x AS (SELECT 1 AS a) SELECT a FROM x",
+        ),
+        ("INSERT INTO t TABLE u", "t", (), None, False, "SELECT * FROM u"),
+    ],
+)
 def test_inserts(
-    text: str, table: str, columns: tuple[str, ...], partition: PartitionSpec | None,
-    overwrite: bool, source: str,
+    text: str,
+    table: str,
+    columns: tuple[str, ...],
+    partition: PartitionSpec | None,
+    overwrite: bool,
+    source: str,
 ) -> None:
     found = parse(text)
     assert isinstance(found, Insert)
     assert (found.table, found.columns, found.partition, found.overwrite) == (
-        table, columns, partition, overwrite)
+        table,
+        columns,
+        partition,
+        overwrite,
+    )
     assert found.source.sql("hive") == source
 
 
@@ -125,13 +186,18 @@ def test_updates_deletes_merges_views_and_explain() -> None:
     assert (update.table, update.alias, list(update.assignments)) == ("db.t", "t", ["a", "c"])
     delete = parse("DELETE FROM t")
     assert delete == Delete("t", "t")
-    merge = parse("MERGE INTO db.t AS x USING u y ON x.id = y.id WHEN MATCHED AND y.op = 'd' THEN"
-                  " DELETE WHEN MATCHED THEN UPDATE SET v = y.v WHEN NOT MATCHED THEN INSERT (id)"
-                  " VALUES (y.id)")
+    merge = parse(
+        "MERGE INTO db.t AS x USING u y ON x.id = y.id WHEN MATCHED AND y.op = 'd' THEN"
+        " DELETE WHEN MATCHED THEN UPDATE SET v = y.v WHEN NOT MATCHED THEN INSERT (id)"
+        " VALUES (y.id)"
+    )
     assert isinstance(merge, MergeInto)
     assert (merge.table, merge.alias, merge.source_alias) == ("db.t", "x", "y")
     assert [(one.verb, one.columns) for one in merge.whens] == [
-        (MergeVerb.DELETE, ()), (MergeVerb.UPDATE, ("v",)), (MergeVerb.INSERT, ("id",))]
+        (MergeVerb.DELETE, ()),
+        (MergeVerb.UPDATE, ("v",)),
+        (MergeVerb.INSERT, ("id",)),
+    ]
     view = parse("CREATE OR REPLACE VIEW v (a) AS SELECT id FROM t")
     assert isinstance(view, CreateView)
     assert (view.name, view.columns, view.or_replace) == ("v", ("a",), True)
@@ -139,55 +205,64 @@ def test_updates_deletes_merges_views_and_explain() -> None:
     assert isinstance(parse("EXPLAIN\nDELETE FROM t"), Explain)
 
 
-@pytest.mark.parametrize(("text", "name"), [
-    ("SHOW VIEWS", "SHOW VIEWS"),
-    ("LOAD DATA INPATH 'x' INTO TABLE t", "LOAD DATA"),
-    ("ALTER TABLE t TOUCH", "ALTER TABLE … TOUCH"),
-    ("ALTER TABLE t PARTITION (a=1) SET LOCATION 'x'", "ALTER TABLE … SET LOCATION"),
-    ("ALTER TABLE t COMPACT 'rebalance'", "ALTER TABLE … COMPACT"),
-    ("GRANT SELECT ON t TO u", "GRANT"),
-    ("VALUES (1)", "VALUES"),
-    ("ANALYZE TABLE t COMPUTE STATISTICS", "ANALYZE TABLE"),
-    ("FROM u INSERT INTO t SELECT id", "FROM"),
-])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("SHOW VIEWS", "SHOW VIEWS"),
+        ("LOAD DATA INPATH 'x' INTO TABLE t", "LOAD DATA"),
+        ("ALTER TABLE t TOUCH", "ALTER TABLE … TOUCH"),
+        ("ALTER TABLE t PARTITION (a=1) SET LOCATION 'x'", "ALTER TABLE … SET LOCATION"),
+        ("ALTER TABLE t COMPACT 'rebalance'", "ALTER TABLE … COMPACT"),
+        ("GRANT SELECT ON t TO u", "GRANT"),
+        ("VALUES (1)", "VALUES"),
+        ("ANALYZE TABLE t COMPUTE STATISTICS", "ANALYZE TABLE"),
+        ("FROM u INSERT INTO t SELECT id", "FROM"),
+    ],
+)
 def test_other_statements_are_refused_by_name_with_what_is_supported(text: str, name: str) -> None:
     with pytest.raises(UnsupportedStatement) as error:
         parse(text)
     assert str(error.value).startswith(f"{name} is not supported; supported: SELECT, INSERT")
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("CREATE EXTERNAL TABLE t (a int)", "CREATE TABLE with EXTERNAL"),
-    ("CREATE TEMPORARY TABLE t (a int)", "CREATE TABLE with TEMPORARY"),
-    ("CREATE TABLE t LIKE u", "CREATE TABLE with LIKE u"),
-    ("CREATE TABLE t (a int NOT NULL)", "column 'a' of t with NOT NULL"),
-    ("CREATE TABLE t (a int) CLUSTERED BY (a) SORTED BY (a) INTO 2 BUCKETS", "SORTED BY"),
-    ("CREATE TABLE t (a int) STORED AS RCFILE", "STORED AS RCFILE"),
-    ("UPDATE t SET a = (SELECT max(b) FROM u)", "subquery in UPDATE SET"),
-    ("MERGE INTO t USING u ON t.a = u.a WHEN NOT MATCHED BY SOURCE THEN DELETE", "BY SOURCE"),
-    ("EXPLAIN SHOW TABLES", "EXPLAIN takes a SELECT"),
-    ("SELECT TRANSFORM(a) USING 'rm' FROM t", "does more than read"),
-    ("SELECT * INTO x FROM t", "does more than read"),
-    ("SELECT 1; SELECT 2", "2 statements in one text"),
-    ("", "there is no statement"),
-    ("-- nothing", "there is no statement"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CREATE EXTERNAL TABLE t (a int)", "CREATE TABLE with EXTERNAL"),
+        ("CREATE TEMPORARY TABLE t (a int)", "CREATE TABLE with TEMPORARY"),
+        ("CREATE TABLE t LIKE u", "CREATE TABLE with LIKE u"),
+        ("CREATE TABLE t (a int NOT NULL)", "column 'a' of t with NOT NULL"),
+        ("CREATE TABLE t (a int) CLUSTERED BY (a) SORTED BY (a) INTO 2 BUCKETS", "SORTED BY"),
+        ("CREATE TABLE t (a int) STORED AS RCFILE", "STORED AS RCFILE"),
+        ("UPDATE t SET a = (SELECT max(b) FROM u)", "subquery in UPDATE SET"),
+        ("MERGE INTO t USING u ON t.a = u.a WHEN NOT MATCHED BY SOURCE THEN DELETE", "BY SOURCE"),
+        ("EXPLAIN SHOW TABLES", "EXPLAIN takes a SELECT"),
+        ("SELECT TRANSFORM(a) USING 'rm' FROM t", "does more than read"),
+        ("SELECT * INTO x FROM t", "does more than read"),
+        ("SELECT 1; SELECT 2", "2 statements in one text"),
+        ("", "there is no statement"),
+        ("-- nothing", "there is no statement"),
+    ],
+)
 def test_parts_that_are_not_built_are_named(text: str, message: str) -> None:
     with pytest.raises(UnsupportedStatement, match=message):
         parse(text)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("SELECT id FROM t WHERE", "not Hive SQL"),
-    ("SELECT (1", "not Hive SQL"),
-    ("SELECT 'a", "not Hive SQL"),
-    ("DELETE t WHERE a = 1", "DELETE needs FROM"),
-    ("MERGE INTO t USING (SELECT 1 AS a) ON a = 1 WHEN MATCHED THEN DELETE", "a name"),
-    ("MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN INSERT VALUES (1)", "can't be done"),
-    ("UPDATE t SET a = 1, a = 2", "column 'a' twice"),
-    ("ALTER TABLE t DROP PARTITION (a > 3)", "neither column=value nor a column"),
-    ("INSERT INTO t PARTITION (a, b=1) SELECT 1", "fixed values go first"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT id FROM t WHERE", "not Hive SQL"),
+        ("SELECT (1", "not Hive SQL"),
+        ("SELECT 'a", "not Hive SQL"),
+        ("DELETE t WHERE a = 1", "DELETE needs FROM"),
+        ("MERGE INTO t USING (SELECT 1 AS a) ON a = 1 WHEN MATCHED THEN DELETE", "a name"),
+        ("MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN INSERT VALUES (1)", "can't be done"),
+        ("UPDATE t SET a = 1, a = 2", "column 'a' twice"),
+        ("ALTER TABLE t DROP PARTITION (a > 3)", "neither column=value nor a column"),
+        ("INSERT INTO t PARTITION (a, b=1) SELECT 1", "fixed values go first"),
+    ],
+)
 def test_what_is_no_sql_is_an_invalid_expression(text: str, message: str) -> None:
     with pytest.raises(InvalidExpression, match=message):
         parse(text)
@@ -206,13 +281,24 @@ def test_a_script_ends_statements_at_semicolons_outside_of_quotes_and_comments()
         SELECT `x;y` FROM t /*+ BROADCAST(t) */ ;;
     """
     assert [one.plain for one in split(script)] == [
-        "use d", """INSERT INTO t VALUES ('a;b', "c;d"), ('it\\'s;')""", "SELECT `x;y` FROM t"]
+        "use d",
+        """INSERT INTO t VALUES ('a;b', "c;d"), ('it\\'s;')""",
+        "SELECT `x;y` FROM t",
+    ]
     assert isinstance(parse(split(script)[2]), Query)
 
 
-@pytest.mark.parametrize(("pattern", "name", "wanted"), [
-    ("", "any", True), ("f*", "flights", True), ("F%", "flights", True), ("a|f*", "flights", True),
-    ("f", "flights", False), ("x*", "flights", False), ("a.c", "abc", False),
-])
+@pytest.mark.parametrize(
+    ("pattern", "name", "wanted"),
+    [
+        ("", "any", True),
+        ("f*", "flights", True),
+        ("F%", "flights", True),
+        ("a|f*", "flights", True),
+        ("f", "flights", False),
+        ("x*", "flights", False),
+        ("a.c", "abc", False),
+    ],
+)
 def test_patterns_of_show(pattern: str, name: str, wanted: bool) -> None:
     assert matches(pattern, name) is wanted

@@ -20,44 +20,51 @@ TABLES = {"default.t": ("id", "name", "at", "place"), "db.u": ("id", "n")}
 
 
 def unknown(text: str) -> str | None:
-    found = unknown_name(cast(exp.Query, sqlglot.parse_one(text, dialect="hive")),
-                         TABLES.__getitem__, "default")
+    found = unknown_name(
+        cast(exp.Query, sqlglot.parse_one(text, dialect="hive")), TABLES.__getitem__, "default"
+    )
     return found.name if found else None
 
 
-@pytest.mark.parametrize(("text", "name"), [
-    ("SELECT nmae FROM t", "nmae"),
-    ("SELECT id FROM t WHERE upper(NMAE) = 'A'", "NMAE"),
-    ("SELECT t.nmae FROM t", "t.nmae"),
-    ("SELECT x.id FROM t x JOIN db.u y ON x.id = y.idd", "y.idd"),
-    ("SELECT count(*) FROM t GROUP BY nmae HAVING count(*) > 1", None),  # an unnamed count(*)
-    ("SELECT name, count(*) AS c FROM t GROUP BY nmae", "nmae"),
-    ("SELECT name FROM t ORDER BY idd", "idd"),
-    ("SELECT id FROM t WHERE EXISTS (SELECT 1 FROM db.u WHERE u.id = t.idd)", "t.idd"),
-    ("SELECT id FROM t UNION ALL SELECT idd FROM db.u", "idd"),
-    ("SELECT month FROM t", "month"),
-])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("SELECT nmae FROM t", "nmae"),
+        ("SELECT id FROM t WHERE upper(NMAE) = 'A'", "NMAE"),
+        ("SELECT t.nmae FROM t", "t.nmae"),
+        ("SELECT x.id FROM t x JOIN db.u y ON x.id = y.idd", "y.idd"),
+        ("SELECT count(*) FROM t GROUP BY nmae HAVING count(*) > 1", None),  # an unnamed count(*)
+        ("SELECT name, count(*) AS c FROM t GROUP BY nmae", "nmae"),
+        ("SELECT name FROM t ORDER BY idd", "idd"),
+        ("SELECT id FROM t WHERE EXISTS (SELECT 1 FROM db.u WHERE u.id = t.idd)", "t.idd"),
+        ("SELECT id FROM t UNION ALL SELECT idd FROM db.u", "idd"),
+        ("SELECT month FROM t", "month"),
+    ],
+)
 def test_a_misspelt_name_is_found(text: str, name: str | None) -> None:
     assert unknown(text) == name
 
 
-@pytest.mark.parametrize("text", [
-    "SELECT ID, t.Name, place.city, t.place.city, default.t.id FROM t",
-    "SELECT *, t.* FROM t",
-    "SELECT name AS n FROM t ORDER BY n",
-    "SELECT upper(name) AS n, n || '!' FROM t",
-    "SELECT explode(split(name, ' ')) FROM t ORDER BY col",
-    "SELECT id FROM t WHERE id IN (SELECT n FROM db.u WHERE name = 'x')",
-    "SELECT a FROM (SELECT id AS a FROM t) s",
-    "WITH c AS (SELECT id AS a FROM t) SELECT a FROM c JOIN t ON c.a = t.id",
-    "SELECT transform(split(name, ' '), x -> upper(x)) FROM t",
-    "SELECT e FROM t LATERAL VIEW explode(split(name, ' ')) v AS e",
-    "SELECT a FROM t AS x (a, b, c, d)",
-    "SELECT id FROM t WHERE at < current_date AND row__id.bucketid = 1",
-    "SELECT timestampadd(DAY, 1, at), extract(YEAR FROM at), date_trunc('month', at) FROM t",
-    "SELECT input__file__name, count(*) FROM t GROUP BY input__file__name",
-    "SELECT count(*) FROM t GROUP BY name ORDER BY `count(1)`",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ID, t.Name, place.city, t.place.city, default.t.id FROM t",
+        "SELECT *, t.* FROM t",
+        "SELECT name AS n FROM t ORDER BY n",
+        "SELECT upper(name) AS n, n || '!' FROM t",
+        "SELECT explode(split(name, ' ')) FROM t ORDER BY col",
+        "SELECT id FROM t WHERE id IN (SELECT n FROM db.u WHERE name = 'x')",
+        "SELECT a FROM (SELECT id AS a FROM t) s",
+        "WITH c AS (SELECT id AS a FROM t) SELECT a FROM c JOIN t ON c.a = t.id",
+        "SELECT transform(split(name, ' '), x -> upper(x)) FROM t",
+        "SELECT e FROM t LATERAL VIEW explode(split(name, ' ')) v AS e",
+        "SELECT a FROM t AS x (a, b, c, d)",
+        "SELECT id FROM t WHERE at < current_date AND row__id.bucketid = 1",
+        "SELECT timestampadd(DAY, 1, at), extract(YEAR FROM at), date_trunc('month', at) FROM t",
+        "SELECT input__file__name, count(*) FROM t GROUP BY input__file__name",
+        "SELECT count(*) FROM t GROUP BY name ORDER BY `count(1)`",
+    ],
+)
 def test_what_may_be_right_is_left_to_spark(text: str) -> None:
     assert unknown(text) is None
 
@@ -79,10 +86,14 @@ def test_P33_no_verb_starts_spark_for_a_column_that_is_not_there(
                         reader.read(**arguments)  # type: ignore[arg-type]
             for writer in (table, lent):
                 _refuses_to_write(writer)
-        for text in ("SELECT nmae FROM t", "INSERT INTO t SELECT idd, name, 1 FROM t",
-                     "UPDATE t SET nmae = 'x'", "UPDATE t SET name = nmae",
-                     "DELETE FROM t WHERE nmae = 'x'",
-                     "INSERT INTO t (idd, p) VALUES (1, 2)"):
+        for text in (
+            "SELECT nmae FROM t",
+            "INSERT INTO t SELECT idd, name, 1 FROM t",
+            "UPDATE t SET nmae = 'x'",
+            "UPDATE t SET name = nmae",
+            "DELETE FROM t WHERE nmae = 'x'",
+            "INSERT INTO t (idd, p) VALUES (1, 2)",
+        ):
             with pytest.raises(UnknownColumn):
                 warehouse.sql(text)
         assert table.history() == []
@@ -92,8 +103,10 @@ def _refuses_to_write(table: Table | TransactionTable) -> None:
     for statement in (
         lambda: table.insert([{"id": 1, "nmae": "x", "p": 1}]),
         lambda: table.overwrite([{"id": 1, "nmae": "x", "p": 1}]),
-        lambda: table.update({"nmae": "'x'"}), lambda: table.update({"name": "upper(nmae)"}),
-        lambda: table.update({"name": "'x'"}, "nmae = 'y'"), lambda: table.delete("nmae = 'y'"),
+        lambda: table.update({"nmae": "'x'"}),
+        lambda: table.update({"name": "upper(nmae)"}),
+        lambda: table.update({"name": "'x'"}, "nmae = 'y'"),
+        lambda: table.delete("nmae = 'y'"),
     ):
         with pytest.raises(UnknownColumn, match=r"no column 'nmae'.* mean name\?"):
             statement()

@@ -35,15 +35,29 @@ def days(year: int, month: int, day: int) -> int:
 
 def julian(year: int, month: int, day: int) -> int:
     """Days since 1970 of a Julian date, by the textbook's formula of the Julian day number."""
-    return (367 * year - 7 * (year + 5001 + int((month - 9) / 7)) // 4 + 275 * month // 9
-            + day + 1_729_777 - 2_440_588)
+    return (
+        367 * year
+        - 7 * (year + 5001 + int((month - 9) / 7)) // 4
+        + 275 * month // 9
+        + day
+        + 1_729_777
+        - 2_440_588
+    )
 
 
-@pytest.mark.parametrize(("stored", "shown"), [
-    (julian(1582, 10, 4), (1582, 10, 4)), (FIRST_GREGORIAN, (1582, 10, 15)), (0, (1970, 1, 1)),
-    (-719_164, (1, 1, 1)), (julian(1500, 2, 29), (1500, 3, 1)), (julian(1500, 3, 1), (1500, 3, 1)),
-    (julian(1200, 2, 29), (1200, 2, 29)), (julian(999, 12, 31), (999, 12, 31)),
-])
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        (julian(1582, 10, 4), (1582, 10, 4)),
+        (FIRST_GREGORIAN, (1582, 10, 15)),
+        (0, (1970, 1, 1)),
+        (-719_164, (1, 1, 1)),
+        (julian(1500, 2, 29), (1500, 3, 1)),
+        (julian(1500, 3, 1), (1500, 3, 1)),
+        (julian(1200, 2, 29), (1200, 2, 29)),
+        (julian(999, 12, 31), (999, 12, 31)),
+    ],
+)
 def test_known_days(stored: int, shown: tuple[int, int, int]) -> None:
     assert from_julian(np.array([stored]))[0] == days(*shown)
 
@@ -56,8 +70,11 @@ def test_every_julian_date_is_shown_as_it_was_written(year: int, month: int, day
 FIRST = datetime.date(1, 1, 1)
 KINDS: dict[str, tuple[pa.DataType, int, datetime.date]] = {
     "date": (pa.date32(), julian(1, 1, 1), FIRST),
-    "timestamp": (pa.timestamp("us"), julian(1, 1, 1) * 86_400_000_000 + 5,
-                  datetime.datetime(1, 1, 1, 0, 0, 0, 5)),
+    "timestamp": (
+        pa.timestamp("us"),
+        julian(1, 1, 1) * 86_400_000_000 + 5,
+        datetime.datetime(1, 1, 1, 0, 0, 0, 5),
+    ),
 }
 
 
@@ -67,13 +84,16 @@ def test_nested_values_and_nulls(tmp_path: Path, kind: str) -> None:
     leaf = pa.array([stored, None, 0], pa.int32() if kind == "date" else pa.int64()).cast(arrow)
     lists = pa.ListArray.from_arrays([0, 1, 1, 3], leaf, mask=pa.array([False, True, False]))
     maps = pa.MapArray.from_arrays([0, 1, 2, 3], pa.array(["a", "b", "c"]), leaf)
-    row = pa.StructArray.from_arrays([leaf, lists, maps], names=["v", "l", "m"],
-                                     mask=pa.array([False, False, True]))
+    row = pa.StructArray.from_arrays(
+        [leaf, lists, maps], names=["v", "l", "m"], mask=pa.array([False, False, True])
+    )
     batch = pa.RecordBatch.from_arrays([row], ["row"])
     orc.write_table(pa.table({"v": pa.array([0])}), str(tmp_path / "f"))
     assert as_written(batch, orc.ORCFile(str(tmp_path / "f"))).column(0).to_pylist() == [
         {"v": shown, "l": [shown], "m": [("a", shown)]},
-        {"v": None, "l": None, "m": [("b", None)]}, None]
+        {"v": None, "l": None, "m": [("b", None)]},
+        None,
+    ]
 
 
 def test_a_file_that_says_gregorian_is_left_as_it_is(tmp_path: Path) -> None:
@@ -106,16 +126,23 @@ def test_predicates_see_the_days_that_are_shown(tmp_path: Path) -> None:
 def test_days_before_the_first_of_python_are_decoded_row_by_row_and_dumped(tmp_path: Path) -> None:
     """A timestamp beside them makes Arrow give up; the first day of Hive is two before Python's."""
     table = AcidTable(tmp_path, "d date, t timestamp")
-    orc.write_table(pa.table({
-        "d": pa.array([julian(1, 1, 1), None], pa.int32()).cast(pa.date32()),
-        "t": pa.array([julian(1, 1, 1) * 86_400_000_000 + 5, 0]).cast(pa.timestamp("us")),
-    }), str(tmp_path / "000000_0"))
+    orc.write_table(
+        pa.table(
+            {
+                "d": pa.array([julian(1, 1, 1), None], pa.int32()).cast(pa.date32()),
+                "t": pa.array([julian(1, 1, 1) * 86_400_000_000 + 5, 0]).cast(pa.timestamp("us")),
+            }
+        ),
+        str(tmp_path / "000000_0"),
+    )
     assert table.read(where="d < DATE '1500-01-01'").to_pylist() == [
-        {"d": FIRST, "t": datetime.datetime(1, 1, 1, 0, 0, 0, 5)}]
+        {"d": FIRST, "t": datetime.datetime(1, 1, 1, 0, 0, 0, 5)}
+    ]
     files, path = Files.of(str(tmp_path / "000000_0"))
     assert list(events(files, path)) == [
         {"d": "0001-01-01", "t": "0001-01-01 00:00:00.000005+00:00"},
-        {"d": None, "t": "1970-01-01 00:00:00+00:00"}]
+        {"d": None, "t": "1970-01-01 00:00:00+00:00"},
+    ]
 
 
 @pytest.mark.spark

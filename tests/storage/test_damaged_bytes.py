@@ -21,16 +21,14 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
         case "cut":
             del changed[at:]
         case "zeros":
-            changed[at:at + 20] = bytes(len(changed[at:at + 20]))
+            changed[at : at + 20] = bytes(len(changed[at : at + 20]))
         case "tail":
             changed[-1 - at % 400] ^= chance.randrange(1, 256)
     return bytes(changed)
 
 
 @pytest.mark.parametrize("what", ["count", "read"])
-def test_P26_damage_anywhere_is_an_error_of_the_platform_or_none(
-    tmp_path: Path, what: str
-) -> None:
+def test_P26_damage_anywhere_is_an_error_of_the_platform_or_none(tmp_path: Path, what: str) -> None:
     """`count` looks at stripes by pyorc, whose C++ errors are RuntimeErrors."""
     table = good(tmp_path)
     run: Callable[[], object] = getattr(table, what)

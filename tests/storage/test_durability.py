@@ -44,11 +44,16 @@ def test_P27_files_then_their_directory_then_the_names_above(
     root = tmp_path / "t"
     publish(FILES, str(root), staged(root, "a=1/b=2/delta_1", "a=1/b=3/delta_1"))
     below = [one for one in synced if "_tmp_" in one]
-    assert {*below} == {f"{root}/_tmp_1/a=1/b={b}/delta_1{file}"
-                        for b in (2, 3) for file in ("", "/bucket_00000")}
+    assert {*below} == {
+        f"{root}/_tmp_1/a=1/b={b}/delta_1{file}" for b in (2, 3) for file in ("", "/bucket_00000")
+    }
     # Those that were there too: whoever made them need not have synced them yet.
-    assert {*synced[len(below):]} == {
-        str(root), f"{root}/a=1", f"{root}/a=1/b=2", f"{root}/a=1/b=3"}
+    assert {*synced[len(below) :]} == {
+        str(root),
+        f"{root}/a=1",
+        f"{root}/a=1/b=2",
+        f"{root}/a=1/b=3",
+    }
     assert len(synced) == len({*synced}) == 8
     assert (root / "a=1/b=3/delta_1/bucket_00000").read_bytes() == b"rows"
 

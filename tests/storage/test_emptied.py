@@ -21,7 +21,8 @@ from tests.notation import txns, write_ids
 
 COLUMNS = parse_columns(
     "id int, c char(3), v varchar(9), d decimal(7,2), t timestamp, l timestamp with local time"
-    " zone, day date, b binary, x double, ok boolean, s struct<a:array<int>,m:map<string,bigint>>")
+    " zone, day date, b binary, x double, ok boolean, s struct<a:array<int>,m:map<string,bigint>>"
+)
 FILES = Files.of("/")[0]
 
 
@@ -37,15 +38,19 @@ def test_P32_the_file_has_the_six_columns_and_hives_keys(tmp_path: Path, codec: 
     # Another engine's codec must not keep a table from being emptied.
     assert found["compression"] == {"uncompressed": "none", "lzo": "zlib"}.get(codec, codec)
     assert found["user_metadata"] == {
-        "hive.acid.key.index": "", "hive.acid.stats": "0,0,0", "hive.acid.version": "2"}
+        "hive.acid.key.index": "",
+        "hive.acid.stats": "0,0,0",
+        "hive.acid.version": "2",
+    }
     assert has_key_index(FILES, path) and list(events(FILES, path)) == []
     assert open_orc(FILES, path).schema.names == list(schema.ACID_COLUMNS)
     kind = orc_schema(FILES, path)
     assert "c:char(3),v:varchar(9),d:decimal(7,2)" in kind and "map<string,bigint>" in kind
 
 
-@pytest.mark.parametrize("name, files", [
-    ("orc", 1), ("parquet", 1), ("text", 0), ("csv", 0), ("json", 0), ("avro", 0)])
+@pytest.mark.parametrize(
+    "name, files", [("orc", 1), ("parquet", 1), ("text", 0), ("csv", 0), ("json", 0), ("avro", 0)]
+)
 def test_P32_an_insert_only_table_gets_a_file_where_its_format_has_an_empty_one(
     tmp_path: Path, name: str, files: int
 ) -> None:

@@ -18,7 +18,10 @@ from acid_platform.storage.fractions import refuse_finer
 
 NANOS = pa.timestamp("ns")
 KINDS = [
-    NANOS, pa.list_(NANOS), pa.map_(pa.string(), NANOS), pa.struct([("a", pa.list_(NANOS))]),
+    NANOS,
+    pa.list_(NANOS),
+    pa.map_(pa.string(), NANOS),
+    pa.struct([("a", pa.list_(NANOS))]),
 ]
 
 
@@ -56,9 +59,7 @@ def test_C32_orc(tmp_path: Path, kind: pa.DataType, nanos: int, finer: bool) -> 
 
 @pytest.mark.parametrize("kind", KINDS[:1] + KINDS[3:], ids=str)
 @pytest.mark.parametrize(("nanos", "finer"), [(1_000, False), (1_001, True), (-1, True)])
-def test_C32_int96_of_parquet(
-    tmp_path: Path, kind: pa.DataType, nanos: int, finer: bool
-) -> None:
+def test_C32_int96_of_parquet(tmp_path: Path, kind: pa.DataType, nanos: int, finer: bool) -> None:
     path = tmp_path / "000000_0"
     parquet.write_table(table(kind, nanos), path, use_deprecated_int96_timestamps=True)
     assert is_finer(path, "parquet") == finer
@@ -83,18 +84,26 @@ def test_C32_beside_such_years_in_one_file_they_are_found(tmp_path: Path) -> Non
             return value
 
     path = tmp_path / "000000_0"
-    with path.open("wb") as file, pyorc.Writer(
-        file, "struct<id:int,t:timestamp>", converters={pyorc.TypeKind.TIMESTAMP: Pair}
-    ) as writer:
+    with (
+        path.open("wb") as file,
+        pyorc.Writer(
+            file, "struct<id:int,t:timestamp>", converters={pyorc.TypeKind.TIMESTAMP: Pair}
+        ) as writer,
+    ):
         writer.writerows([(1, (253_370_764_800, 0)), (2, (1, 1_001))])
     assert is_finer(path)
 
 
 @pytest.mark.parametrize("stored", ["text", "csv", "json"])
-@pytest.mark.parametrize(("text", "finer"), [
-    ("2013-01-01 12:00:00.123456", False), ("2013-01-01 12:00:00.123456000", False),
-    ("2013-01-01 12:00:00.123456001", True), ("2013-01-01 12:00:00.1234567", True),
-])
+@pytest.mark.parametrize(
+    ("text", "finer"),
+    [
+        ("2013-01-01 12:00:00.123456", False),
+        ("2013-01-01 12:00:00.123456000", False),
+        ("2013-01-01 12:00:00.123456001", True),
+        ("2013-01-01 12:00:00.1234567", True),
+    ],
+)
 def test_C32_text_also_over_the_edge_of_a_block(
     tmp_path: Path, stored: str, text: str, finer: bool
 ) -> None:

@@ -43,13 +43,17 @@ class History:
 
     def statement(self, data: st.DataObject, number: int) -> None:
         live = sorted(self.visible(self.high, self.aborted - {self.high}))
-        new = [(self.high, P + (bucket << 16) + number, row)
-               for bucket in (0, 1) for row in range(data.draw(st.integers(0, 3)))]
+        new = [
+            (self.high, P + (bucket << 16) + number, row)
+            for bucket in (0, 1)
+            for row in range(data.draw(st.integers(0, 3)))
+        ]
         for bucket in (0, 1):
             part = [key for key in new if (key[1] >> 16) & 0xFFF == bucket]
             if part:
-                self.table.inserts(f"d{self.high}.{number}/bucket_0000{bucket}",
-                                   [(*key, str(key)) for key in part])
+                self.table.inserts(
+                    f"d{self.high}.{number}/bucket_0000{bucket}", [(*key, str(key)) for key in part]
+                )
         if live:
             gone = sorted(data.draw(st.sets(st.sampled_from(live), max_size=4)))
             if gone:
@@ -86,8 +90,9 @@ def test_every_snapshot_of_a_random_history_is_what_the_model_says(
         if converted:
             history.table.raw("o", [str((0, P, 0)), str((0, P, 1))])
             history.rows |= {(0, P, 0): 0, (0, P, 1): 0}
-        for step in data.draw(st.lists(st.sampled_from(["txn"] * 4 + ["minor", "major"]),
-                                       min_size=2, max_size=8)):
+        for step in data.draw(
+            st.lists(st.sampled_from(["txn"] * 4 + ["minor", "major"]), min_size=2, max_size=8)
+        ):
             if step == "txn":
                 history.transaction(data)
             else:

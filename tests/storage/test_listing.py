@@ -19,7 +19,8 @@ def directory(root: Path) -> Path:
         (root / name / "bucket_00000").write_bytes(b"ORC")
         (root / name / "_orc_acid_version").write_bytes(b"2")
         (root / name / "_metadata_acid").write_text(
-            '{"thisFileVersion": "0", "dataFormat": "compacted"}')
+            '{"thisFileVersion": "0", "dataFormat": "compacted"}'
+        )
     return root
 
 

@@ -33,28 +33,44 @@ ROWS = 12_000
 def values(spark: SparkSession) -> DataFrame:
     word = "concat('w', id % 97)"
     return spark.range(0, ROWS, 1, 1).selectExpr(
-        "id", f"if(id % 11 = 0, NULL, {word}) AS word", "cast(id / 7 AS decimal(9,2)) AS price",
+        "id",
+        f"if(id % 11 = 0, NULL, {word}) AS word",
+        "cast(id / 7 AS decimal(9,2)) AS price",
         "cast(id * 1e9 AS decimal(30,4)) AS far",
         "date_add(date'1999-01-01', int(id % 900)) AS day",
-        "timestamp_micros(id * 1000003) AS at", "id % 3 = 0 AS yes", "id / 3 AS share",
+        "timestamp_micros(id * 1000003) AS at",
+        "id % 3 = 0 AS yes",
+        "id / 3 AS share",
         f"if(id % 5 = 0, NULL, array({word}, NULL, 'b')) AS tags",
         f"if(id % 7 = 0, NULL, map({word}, int(id))) AS known",
         f"named_struct('x', int(id % 13), 'deep', if(id % 4 = 0, NULL,"
         f" named_struct('names', array({word}), 'n', id))) AS place",
-        "rpad(concat('c', id % 50), 4, ' ') AS code", "CAST(NULL AS int) AS nothing")
+        "rpad(concat('c', id % 50), 4, ' ') AS code",
+        "CAST(NULL AS int) AS nothing",
+    )
 
 
 def written(
-    frame: DataFrame, columns: tuple[Column, ...], where: Path, flat: bool,
+    frame: DataFrame,
+    columns: tuple[Column, ...],
+    where: Path,
+    flat: bool,
     options: Mapping[str, str],
 ) -> str:
     """One ACID file of the frame's rows, finished; its path."""
     row = [F.col(one.name) for one in columns]
-    ids = [F.lit(0).alias("operation"), F.lit(7).cast("bigint").alias("originalTransaction"),
-           F.lit(1 << 29).alias("bucket"), F.monotonically_increasing_id().alias("rowId"),
-           F.lit(7).cast("bigint").alias("currentTransaction")]
-    body = [one.alias(f"__value{i}") for i, one in enumerate(row)] if flat else [
-        F.struct(*row).alias("row")]
+    ids = [
+        F.lit(0).alias("operation"),
+        F.lit(7).cast("bigint").alias("originalTransaction"),
+        F.lit(1 << 29).alias("bucket"),
+        F.monotonically_increasing_id().alias("rowId"),
+        F.lit(7).cast("bigint").alias("currentTransaction"),
+    ]
+    body = (
+        [one.alias(f"__value{i}") for i, one in enumerate(row)]
+        if flat
+        else [F.struct(*row).alias("row")]
+    )
     out = where / f"out{flat}"
     frame.select(*ids, *body).write.options(**options).orc(str(out))
     [part] = map(str, out.glob("part-*.orc"))
@@ -79,16 +95,27 @@ def told(path: str) -> dict[str, object]:
         reader = pyorc.Reader(content)
         said["statistics"] = [
             {key: value for key, value in reader[number].statistics.items() if "byte" not in key}
-            for number in range(len(types))]
+            for number in range(len(types))
+        ]
     return said | {"types": types}
 
 
-@pytest.mark.parametrize("options", [
-    {"compression": "zlib", "orc.stripe.row.count": "5000"}, {"compression": "snappy"},
-    {"compression": "zstd", "orc.compress.size": "4096"}, {"compression": "none"},
-    {"compression": "zlib", "orc.create.index": "false"},
-    {"compression": "zlib", "orc.row.index.stride": "1000", "orc.bloom.filter.columns": "__value0"},
-], ids=lambda one: " ".join(one.values()))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": "zlib", "orc.stripe.row.count": "5000"},
+        {"compression": "snappy"},
+        {"compression": "zstd", "orc.compress.size": "4096"},
+        {"compression": "none"},
+        {"compression": "zlib", "orc.create.index": "false"},
+        {
+            "compression": "zlib",
+            "orc.row.index.stride": "1000",
+            "orc.bloom.filter.columns": "__value0",
+        },
+    ],
+    ids=lambda one: " ".join(one.values()),
+)
 def test_every_reader_finds_the_same(
     tmp_path: Path, spark: SparkSession, options: Mapping[str, str]
 ) -> None:
@@ -109,8 +136,11 @@ def test_every_reader_finds_the_same(
         return [row["row"] for row in rows]
 
     for where, rows in {
-        "true": ROWS, "row.id = 10011": 1, "row.word = 'w5' AND row.id > 9000": None,
-        "row.nothing IS NOT NULL": 0, "rowId BETWEEN 10345 AND 10350": 6,
+        "true": ROWS,
+        "row.id = 10011": 1,
+        "row.word = 'w5' AND row.id > 9000": None,
+        "row.nothing IS NOT NULL": 0,
+        "rowId BETWEEN 10345 AND 10350": 6,
         "row.place.x = 3 AND row.day < '1999-02-01'": None,
     }.items():
         one, other = found(ours, where), found(theirs, where)
@@ -118,9 +148,13 @@ def test_every_reader_finds_the_same(
 
 
 def test_several_stripes_are_found_by_their_places(tmp_path: Path, spark: SparkSession) -> None:
-    flat = written(values(spark), parse_columns(COLUMNS), tmp_path, True,
-                   {"compression": "zlib", "orc.stripe.size": "50000",
-                    "orc.stripe.row.count": "4000"})
+    flat = written(
+        values(spark),
+        parse_columns(COLUMNS),
+        tmp_path,
+        True,
+        {"compression": "zlib", "orc.stripe.size": "50000", "orc.stripe.row.count": "4000"},
+    )
     file = orc.ORCFile(flat)
     assert file.nstripes > 2
     read = [file.read_stripe(i, columns=["rowId", "row.id"]) for i in range(file.nstripes)]
@@ -135,9 +169,13 @@ def test_what_spark_did_not_write_is_refused(
     columns = parse_columns("id bigint")
     files, _ = Files.of(str(tmp_path))
     spark.range(3).coalesce(1).selectExpr(
-        "0 AS operation", "1L AS originalTransaction", "1 AS bucket", "id AS rowId",
-        "1L AS currentTransaction", "id AS __value0").write.option("compression", "zlib").orc(
-            str(tmp_path / "out"))
+        "0 AS operation",
+        "1L AS originalTransaction",
+        "1 AS bucket",
+        "id AS rowId",
+        "1L AS currentTransaction",
+        "id AS __value0",
+    ).write.option("compression", "zlib").orc(str(tmp_path / "out"))
     [part] = (tmp_path / "out").glob("part-*.orc")
     content = part.read_bytes()
     if damage == "cut":
@@ -147,6 +185,6 @@ def test_what_spark_did_not_write_is_refused(
     else:
         [stripe] = metadata(files, str(part))["stripes"]
         end = stripe["offset"] + stripe["bytes"]
-        part.write_bytes(content[:end - 9] + b"\xff" * 9 + content[end:])
+        part.write_bytes(content[: end - 9] + b"\xff" * 9 + content[end:])
     with pytest.raises(CorruptFile, match="part-"):
         finish_flat_file(files, str(part), str(tmp_path / "bucket_00000"), columns)

@@ -34,10 +34,16 @@ CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 def batch(columns: Sequence[Column], row: pa.StructArray, first: int = 0) -> pa.RecordBatch:
     """Insert events of write id 7 with ascending row ids."""
     count = len(row)
-    ids = [np.zeros(count, np.int32), np.full(count, 7), np.full(count, 1 << 29, np.int32),
-           np.arange(first, first + count), np.full(count, 7)]
+    ids = [
+        np.zeros(count, np.int32),
+        np.full(count, 7),
+        np.full(count, 1 << 29, np.int32),
+        np.arange(first, first + count),
+        np.full(count, 7),
+    ]
     return pa.RecordBatch.from_arrays(
-        [*map(pa.array, ids), row], schema=acid_schema(tuple(columns), unit(row)))
+        [*map(pa.array, ids), row], schema=acid_schema(tuple(columns), unit(row))
+    )
 
 
 def unit(row: pa.StructArray) -> str:
@@ -45,12 +51,17 @@ def unit(row: pa.StructArray) -> str:
 
 
 def write(
-    where: Path, columns: Sequence[Column], row: pa.StructArray, codec: str = "zlib",
-    stripe_bytes: int = 1 << 30, pieces: int = 1,
+    where: Path,
+    columns: Sequence[Column],
+    row: pa.StructArray,
+    codec: str = "zlib",
+    stripe_bytes: int = 1 << 30,
+    pieces: int = 1,
 ) -> str:
     path = str(where / "bucket_00000")
-    writer = AcidWriter(partial(pa.OSFile, path, "wb"), path, columns, codec,
-                        stripe_bytes=stripe_bytes)
+    writer = AcidWriter(
+        partial(pa.OSFile, path, "wb"), path, columns, codec, stripe_bytes=stripe_bytes
+    )
     whole, size = batch(columns, row), -(-len(row) // pieces)
     for at in range(0, len(row), size):
         writer.write(whole.slice(at, size))
@@ -59,8 +70,10 @@ def write(
 
 
 def struct(columns: Sequence[Column], arrays: Sequence[pa.Array]) -> pa.StructArray:
-    return pa.StructArray.from_arrays(arrays, fields=[
-        pa.field(one.name, array.type) for one, array in zip(columns, arrays, strict=True)])
+    return pa.StructArray.from_arrays(
+        arrays,
+        fields=[pa.field(one.name, array.type) for one, array in zip(columns, arrays, strict=True)],
+    )
 
 
 def read(path: str) -> pa.StructArray:
@@ -69,8 +82,23 @@ def read(path: str) -> pa.StructArray:
 
 def numbers() -> st.SearchStrategy[np.ndarray]:
     """Runs of all sorts, one behind the other: what the encoder tells apart."""
-    edge = st.sampled_from([0, 1, -1, 127, -128, 255, 1 << 31, -(1 << 31), (1 << 62) - 1, 1 << 62,
-                            -(1 << 62), (1 << 63) - 1, -(1 << 63)])
+    edge = st.sampled_from(
+        [
+            0,
+            1,
+            -1,
+            127,
+            -128,
+            255,
+            1 << 31,
+            -(1 << 31),
+            (1 << 62) - 1,
+            1 << 62,
+            -(1 << 62),
+            (1 << 63) - 1,
+            -(1 << 63),
+        ]
+    )
     value = edge | st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-300, 300)
 
     def run(first: int, count: int, sort: str, width: int, seed: int) -> np.ndarray:
@@ -89,17 +117,29 @@ def numbers() -> st.SearchStrategy[np.ndarray]:
                 case _:
                     return random_steps - (first & 0xFF)
 
-    part = st.builds(run, value, st.integers(1, 1400),
-                     st.sampled_from(["same", "even", "rising", "falling", "random"]),
-                     st.integers(0, 62), st.integers(0, 1000))
+    part = st.builds(
+        run,
+        value,
+        st.integers(1, 1400),
+        st.sampled_from(["same", "even", "rising", "falling", "random"]),
+        st.integers(0, 62),
+        st.integers(0, 1000),
+    )
     return st.lists(part, min_size=1, max_size=4).map(np.concatenate)
 
 
-@given(values=numbers(), kind=st.sampled_from(["bigint", "int", "smallint", "tinyint", "date"]),
-       missing=st.sampled_from([0, 0, 3, 100, 1]), codec=st.sampled_from(CODECS))
+@given(
+    values=numbers(),
+    kind=st.sampled_from(["bigint", "int", "smallint", "tinyint", "date"]),
+    missing=st.sampled_from([0, 0, 3, 100, 1]),
+    codec=st.sampled_from(CODECS),
+)
 @settings(deadline=None)
 def test_integers_come_back(
-    tmp_path_factory: pytest.TempPathFactory, values: np.ndarray, kind: str, missing: int,
+    tmp_path_factory: pytest.TempPathFactory,
+    values: np.ndarray,
+    kind: str,
+    missing: int,
     codec: str,
 ) -> None:
     columns = parse_columns(f"v {kind}")
@@ -152,8 +192,8 @@ def every_type(rows: int = ROWS) -> tuple[tuple[Column, ...], pa.StructArray]:
         "tiny": some(lambda i: i % 256 - 128),
         "word": some(lambda i: f"wörd {i % 97}"),
         "unique_text": some(lambda i: f"{chance.random()} {i}" * (i % 3)),
-        "price": some(lambda i: Decimal(chance.randint(-10**9 + 1, 10**9 - 1)).scaleb(-2)),
-        "far": some(lambda i: Decimal(chance.randint(-10**25, 10**25)).scaleb(-4)),
+        "price": some(lambda i: Decimal(chance.randint(-(10**9) + 1, 10**9 - 1)).scaleb(-2)),
+        "far": some(lambda i: Decimal(chance.randint(-(10**25), 10**25)).scaleb(-4)),
         "day": some(lambda i: chance.randint(-100_000, 100_000)),
         "at": some(lambda i: chance.randint(-moment, moment) // 10 ** (i % 9) * 10 ** (i % 9)),
         "zoned": some(lambda i: 1000 * chance.randint(0, moment)),
@@ -163,8 +203,14 @@ def every_type(rows: int = ROWS) -> tuple[tuple[Column, ...], pa.StructArray]:
         "raw": some(lambda i: chance.randbytes(i % 5)),
         "tags": some(lambda i: [None if chance.random() < 0.1 else f"t{j}" for j in range(i % 4)]),
         "known": some(lambda i: [(f"k{j}", j if j % 2 else None) for j in range(i % 3)]),
-        "place": some(lambda i: {"x": i % 13, "deep": None if i % 4 == 0 else {
-            "names": None if i % 5 == 0 else ["a"] * (i % 3), "n": i}}),
+        "place": some(
+            lambda i: {
+                "x": i % 13,
+                "deep": None
+                if i % 4 == 0
+                else {"names": None if i % 5 == 0 else ["a"] * (i % 3), "n": i},
+            }
+        ),
         "code": some(lambda i: f"c{i % 50}".ljust(4)),
         "short": some(lambda i: f"v{i % 5}"),
         "nothing": [None] * rows,
@@ -189,7 +235,9 @@ def everything() -> tuple[tuple[Column, ...], pa.StructArray]:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("stripe_bytes", [1 << 30, 1 << 21])
 def test_every_type_comes_back(
-    tmp_path: Path, everything: tuple[tuple[Column, ...], pa.StructArray], codec: str,
+    tmp_path: Path,
+    everything: tuple[tuple[Column, ...], pa.StructArray],
+    codec: str,
     stripe_bytes: int,
 ) -> None:
     columns, row = everything
@@ -230,14 +278,17 @@ def test_statistics_are_those_of_orcs_own_writer(
     row = struct(columns, [pc.struct_field(row, [every.index(one)]) for one in columns])
     path = write(tmp_path, columns, row)
     theirs = str(tmp_path / "theirs")
-    orc.write_table(pa.table({
-        "operation": pa.array(np.zeros(ROWS, np.int32)), "row": row}), theirs)
+    orc.write_table(pa.table({"operation": pa.array(np.zeros(ROWS, np.int32)), "row": row}), theirs)
 
     def told(path: str, first: int) -> list[dict[str, object]]:
         with open(path, "rb") as content:
             reader = pyorc.Reader(content)
-            return [reader[number].statistics for number in range(
-                first, first + sum(1 for one in columns for _ in one.type.walk()) + 1)]
+            return [
+                reader[number].statistics
+                for number in range(
+                    first, first + sum(1 for one in columns for _ in one.type.walk()) + 1
+                )
+            ]
 
     for ours, orcs in zip(told(path, 6), told(theirs, 2), strict=True):
         for one in (ours, orcs):
@@ -284,10 +335,14 @@ def test_delete_events_have_no_row(tmp_path: Path) -> None:
     path = str(tmp_path / "bucket_00000")
     kind = acid_schema(columns, deletes=True)
     writer = AcidWriter(partial(pa.OSFile, path, "wb"), path, columns, "zlib", deletes=True)
-    ids = [np.full(3, 2, np.int32), np.full(3, 7), np.full(3, 1 << 29, np.int32), np.arange(3),
-           np.full(3, 8)]
-    writer.write(pa.RecordBatch.from_arrays(
-        [*map(pa.array, ids), pa.nulls(3)], schema=kind))
+    ids = [
+        np.full(3, 2, np.int32),
+        np.full(3, 7),
+        np.full(3, 1 << 29, np.int32),
+        np.arange(3),
+        np.full(3, 8),
+    ]
+    writer.write(pa.RecordBatch.from_arrays([*map(pa.array, ids), pa.nulls(3)], schema=kind))
     assert writer.close() == 3
     assert read(path).null_count == 3
     said = metadata(Files.of(str(tmp_path))[0], path)["user_metadata"]
@@ -299,8 +354,9 @@ def test_keys_that_do_not_ascend_are_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "bucket_00000")
     row = struct(columns, [pa.array([1, 2, 3], pa.int32())])
     for again in (1, 2):
-        writer = AcidWriter(partial(pa.OSFile, path, "wb"), path, columns, "zlib",
-                            stripe_bytes=again)  # within a stripe, and from one to the next
+        writer = AcidWriter(
+            partial(pa.OSFile, path, "wb"), path, columns, "zlib", stripe_bytes=again
+        )  # within a stripe, and from one to the next
         writer.write(batch(columns, row))
         with pytest.raises(CorruptFile, match="do not ascend"):
             writer.write(batch(columns, row, 2))
@@ -321,11 +377,21 @@ def test_spark_skips_only_what_does_not_match(
     path = write(tmp_path, columns, row, stripe_bytes=1 << 23, pieces=9)
     found = spark.read.orc(path)
     wheres = [
-        "row.id = 31234", "row.id between 9990 and 10010", "row.word = 'wörd 5' and row.id > 30000",
-        "row.price > 9999999.00", "row.price = 12.34", "row.day < date'1700-01-01'",
-        "row.at > timestamp'1970-01-12 00:00:00'", "row.small = 77", "row.tiny = -128",
-        "row.share = 0.0", "row.nothing is null and row.id = 7", "row.code = 'c7  '",
-        "row.unique_text = ''", "row.yes and row.id < 5", "row.part < 0.0001",
+        "row.id = 31234",
+        "row.id between 9990 and 10010",
+        "row.word = 'wörd 5' and row.id > 30000",
+        "row.price > 9999999.00",
+        "row.price = 12.34",
+        "row.day < date'1700-01-01'",
+        "row.at > timestamp'1970-01-12 00:00:00'",
+        "row.small = 77",
+        "row.tiny = -128",
+        "row.share = 0.0",
+        "row.nothing is null and row.id = 7",
+        "row.code = 'c7  '",
+        "row.unique_text = ''",
+        "row.yes and row.id < 5",
+        "row.part < 0.0001",
     ]
 
     def rows(where: str) -> list[str]:

@@ -1,5 +1,4 @@
-"""P26: what a commit records of a file is what the file has, and a reader misses what is not there.
-"""
+"""P26: a commit records of a file what the file has; a reader misses what is not there."""
 
 from __future__ import annotations
 
@@ -25,9 +24,9 @@ from acid_platform.storage.recorded import recorded_file, require_recorded
 from tests.acid_files import AcidTable, P
 
 KINDS = {
-    "i int": (RangeKind.INTEGER, st.integers(-2**31, 2**31 - 1)),
-    "b bigint": (RangeKind.INTEGER, st.integers(-2**63, 2**63 - 1)),
-    "d decimal(12,3)": (RangeKind.DECIMAL, st.decimals(-10**8, 10**8, places=3)),
+    "i int": (RangeKind.INTEGER, st.integers(-(2**31), 2**31 - 1)),
+    "b bigint": (RangeKind.INTEGER, st.integers(-(2**63), 2**63 - 1)),
+    "d decimal(12,3)": (RangeKind.DECIMAL, st.decimals(-(10**8), 10**8, places=3)),
     "t date": (RangeKind.DATE, st.dates(datetime.date(1600, 1, 1), datetime.date(9999, 1, 1))),
     "s string": (RangeKind.TEXT, st.text(st.characters(exclude_categories=["Cs"]), max_size=40)),
 }
@@ -39,8 +38,9 @@ def bound(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("column", KINDS)
-@settings(max_examples=25, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_P26_recorded_ranges_hold_every_value(
     tmp_path: Path, column: str, data: st.DataObject
@@ -71,7 +71,8 @@ def test_P26_types_whose_statistics_are_no_bounds_for_all_readers_have_none(
     tmp_path: Path, column: str
 ) -> None:
     value: Any = {"f": float("nan"), "ts": datetime.datetime(1969, 1, 1), "x": b"a"}[
-        column.split()[0]]
+        column.split()[0]
+    ]
     table = AcidTable(tmp_path, column)
     table.inserts("d1", [(1, P, 0, value), (1, P, 1, None)])
     files, path = Files.of(str(table.file("d1")))
@@ -93,17 +94,40 @@ def test_P26_long_texts_are_cut_where_that_is_still_a_bound() -> None:
 
 
 ENTRIES = st.builds(
-    FileEntry, st.text(min_size=1), st.integers(0, 2**50),
+    FileEntry,
+    st.text(min_size=1),
+    st.integers(0, 2**50),
     st.builds(Footer, st.integers(-1, 2**40), st.booleans(), st.booleans()),
     st.none() | st.integers(0, 2**50),
-    st.dictionaries(st.text(), st.one_of(
-        st.builds(ColumnRange, st.just(RangeKind.INTEGER), st.none() | st.integers(),
-                  st.none() | st.integers(), st.integers(0), st.booleans()),
-        st.builds(ColumnRange, st.just(RangeKind.DECIMAL),
-                  st.decimals(allow_nan=False, allow_infinity=False),
-                  st.just(Decimal("1.50")), st.integers(0), st.booleans()),
-        st.builds(ColumnRange, st.just(RangeKind.TEXT), st.text(), st.none() | st.text(),
-                  st.integers(0)))))
+    st.dictionaries(
+        st.text(),
+        st.one_of(
+            st.builds(
+                ColumnRange,
+                st.just(RangeKind.INTEGER),
+                st.none() | st.integers(),
+                st.none() | st.integers(),
+                st.integers(0),
+                st.booleans(),
+            ),
+            st.builds(
+                ColumnRange,
+                st.just(RangeKind.DECIMAL),
+                st.decimals(allow_nan=False, allow_infinity=False),
+                st.just(Decimal("1.50")),
+                st.integers(0),
+                st.booleans(),
+            ),
+            st.builds(
+                ColumnRange,
+                st.just(RangeKind.TEXT),
+                st.text(),
+                st.none() | st.text(),
+                st.integers(0),
+            ),
+        ),
+    ),
+)
 
 
 @given(st.lists(ENTRIES, max_size=4))

@@ -44,24 +44,46 @@ def write(path: Path, keys: list[Event], deletes: bool = False) -> str:
     target = acid_schema(COLUMNS)
     w, b, r, c = ([key[i] for key in keys] for i in range(4))
     row = [None if deletes else {"id": hash(key) % 1000, "v": f"{key}"} for key in keys]
-    table = pa.table({
-        "operation": [2 if deletes else 0] * len(keys), "originalTransaction": w, "bucket": b,
-        "rowId": r, "currentTransaction": c, "row": row,
-    }, schema=target)
+    table = pa.table(
+        {
+            "operation": [2 if deletes else 0] * len(keys),
+            "originalTransaction": w,
+            "bucket": b,
+            "rowId": r,
+            "currentTransaction": c,
+            "row": row,
+        },
+        schema=target,
+    )
     orc.write_table(table, str(path), stripe_size=1024)
     return str(path)
 
 
 def merged(
-    root: Path, inputs: list[list[Event]], deletes: list[Event], high: int = 99,
-    aborted: tuple[int, ...] = (), above: int = -1, most: int = 500,
+    root: Path,
+    inputs: list[list[Event]],
+    deletes: list[Event],
+    high: int = 99,
+    aborted: tuple[int, ...] = (),
+    above: int = -1,
+    most: int = 500,
 ) -> list[Event]:
     paths = [write(root / f"in{i}", keys) for i, keys in enumerate(inputs)]
     gone = [Input(write(root / "gone", deletes, deletes=True))] if deletes else []
     output = str(root / "out")
-    made = rewrite_bucket(Rewrite(
-        str(root), tuple(Input(path, above) for path in paths), tuple(gone), output, COLUMNS, high,
-        aborted, "zlib", most_inputs=most))
+    made = rewrite_bucket(
+        Rewrite(
+            str(root),
+            tuple(Input(path, above) for path in paths),
+            tuple(gone),
+            output,
+            COLUMNS,
+            high,
+            aborted,
+            "zlib",
+            most_inputs=most,
+        )
+    )
     if not made.rows:
         assert (made.rows, made.bytes, Path(output).exists()) == (0, 0, False)
         assert made.values.column_checksums == {"id": 0, "v": 0}, "C32: as an absent file has"
@@ -95,8 +117,11 @@ def test_C31_a_merge_is_the_sorted_union_without_deleted_and_aborted_rows(
     aborted = tuple(data.draw(st.sets(st.integers(1, 4), max_size=1)))
     deletes = sorted((*key, 9) for key in gone)
     expected = sorted(
-        event for part in inputs for event in part
-        if event[:3] not in gone and event[3] not in aborted)
+        event
+        for part in inputs
+        for event in part
+        if event[:3] not in gone and event[3] not in aborted
+    )
     with tempfile.TemporaryDirectory() as root:
         assert merged(Path(root), inputs, deletes, aborted=aborted) == expected
 
@@ -111,13 +136,15 @@ def test_C34_more_inputs_than_allowed_are_merged_in_stages(tmp_path: Path) -> No
     inputs = [[(w, P, r, w) for r in range(3)] for w in range(1, 12)]
     expected = [event for part in inputs for event in part if event[:3] != (4, P, 1)]
     assert merged(tmp_path, inputs, [(4, P, 1, 12)], aborted=(7,), most=2) == [
-        event for event in expected if event[0] != 7]
+        event for event in expected if event[0] != 7
+    ]
     assert not [one.name for one in tmp_path.iterdir() if one.name.startswith("_stage")]
 
 
 def test_S35_rows_below_a_straddled_base_are_dropped(tmp_path: Path) -> None:
     assert merged(tmp_path, [[(3, P, 0, 3), (5, P, 0, 5), (6, P, 0, 6)]], [], above=5) == [
-        (6, P, 0, 6)]
+        (6, P, 0, 6)
+    ]
 
 
 def test_S78_an_aborted_delete_deletes_nothing(tmp_path: Path) -> None:
@@ -147,21 +174,33 @@ def test_a_large_merge_is_streamed_stripe_by_stripe(
 def test_schema_evolution_added_columns_are_null_and_ints_widen(tmp_path: Path) -> None:
     path = write(tmp_path / "in", [(1, P, 0, 1)])
     wider = parse_columns("v string, note string, id bigint")
-    rewrite_bucket(Rewrite(str(tmp_path), (Input(path),), (), str(tmp_path / "out"), wider, 9, (),
-                           "zlib"))
+    rewrite_bucket(
+        Rewrite(str(tmp_path), (Input(path),), (), str(tmp_path / "out"), wider, 9, (), "zlib")
+    )
     files, _ = Files.of(str(tmp_path))
     (event,) = events(files, str(tmp_path / "out"))
     assert event["row"]["note"] is None and event["row"]["v"] == f"{(1, P, 0, 1)}"
     assert metadata(files, str(tmp_path / "out"))["schema"].endswith(
-        "row:struct<v:string,note:string,id:bigint>>")
+        "row:struct<v:string,note:string,id:bigint>>"
+    )
 
 
 def test_delete_events_are_merged_and_stay_without_a_row(tmp_path: Path) -> None:
     first = write(tmp_path / "1", [(1, P, 0, 2), (1, P, 5, 2)], deletes=True)
     second = write(tmp_path / "2", [(1, P, 3, 3)], deletes=True)
-    made = rewrite_bucket(Rewrite(
-        str(tmp_path), (Input(first), Input(second)), (), str(tmp_path / "out"), COLUMNS, 9, (),
-        "zlib", delete_events=True))
+    made = rewrite_bucket(
+        Rewrite(
+            str(tmp_path),
+            (Input(first), Input(second)),
+            (),
+            str(tmp_path / "out"),
+            COLUMNS,
+            9,
+            (),
+            "zlib",
+            delete_events=True,
+        )
+    )
     files, _ = Files.of(str(tmp_path))
     found = list(events(files, str(tmp_path / "out")))
     assert made.rows == 3 and [one["rowId"] for one in found] == [0, 3, 5]
@@ -170,8 +209,10 @@ def test_delete_events_are_merged_and_stay_without_a_row(tmp_path: Path) -> None
 
 
 def test_P15_a_file_whose_keys_do_not_ascend_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "in", [(2, P, r, 2) for r in range(20_000)]
-                 + [(1, P, r, 1) for r in range(20_000)])
+    path = write(
+        tmp_path / "in",
+        [(2, P, r, 2) for r in range(20_000)] + [(1, P, r, 1) for r in range(20_000)],
+    )
     files, _ = Files.of(str(tmp_path))
     assert open_orc(files, path).nstripes > 1
     with pytest.raises(CorruptFile, match="ascend"):
@@ -188,8 +229,9 @@ def test_a_torn_file_is_named(tmp_path: Path, content: bytes) -> None:
         with_user_metadata(content, {}, "torn")
 
 
-@pytest.mark.parametrize(("ids", "ok"), [
-    ([0, 1, 2, 7], True), ([0, 2, 1, 7], False), ([0, 1, 1, 7], False)])
+@pytest.mark.parametrize(
+    ("ids", "ok"), [([0, 1, 2, 7], True), ([0, 2, 1, 7], False), ([0, 1, 1, 7], False)]
+)
 def test_P15_a_file_whose_rows_are_out_of_order_is_never_published(
     tmp_path: Path, ids: list[int], ok: bool
 ) -> None:
@@ -203,15 +245,25 @@ def test_P15_a_file_whose_rows_are_out_of_order_is_never_published(
         finish_file(files, path, COLUMNS)
 
 
-DECLARED = ("c char(5), v varchar(3), z timestamp with local time zone, t timestamp,"
-            " n struct<c:char(4),a:array<varchar(2)>>,"
-            " m map<char(2),timestamp with local time zone>")
-AS_ORC = ("struct<c:char(5),v:varchar(3),z:timestamp with local time zone,t:timestamp,"
-          "n:struct<c:char(4),a:array<varchar(2)>>,"
-          "m:map<char(2),timestamp with local time zone>>")
+DECLARED = (
+    "c char(5), v varchar(3), z timestamp with local time zone, t timestamp,"
+    " n struct<c:char(4),a:array<varchar(2)>>,"
+    " m map<char(2),timestamp with local time zone>"
+)
+AS_ORC = (
+    "struct<c:char(5),v:varchar(3),z:timestamp with local time zone,t:timestamp,"
+    "n:struct<c:char(4),a:array<varchar(2)>>,"
+    "m:map<char(2),timestamp with local time zone>>"
+)
 NOON = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)
-ROW = {"c": "é    ", "v": "éé", "z": NOON, "t": NOON.replace(tzinfo=None),
-       "n": {"c": "ab  ", "a": ["x", None]}, "m": [("k ", NOON)]}
+ROW = {
+    "c": "é    ",
+    "v": "éé",
+    "z": NOON,
+    "t": NOON.replace(tzinfo=None),
+    "n": {"c": "ab  ", "a": ["x", None]},
+    "m": [("k ", NOON)],
+}
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "zlib", "snappy", "zstd", "lz4"])
@@ -221,19 +273,29 @@ def test_P17_footers_declare_the_types_that_arrow_and_spark_do_not_write(
 ) -> None:
     columns = parse_columns(DECLARED)
     count = 30_000
-    table = pa.table({
-        "operation": [0] * count, "originalTransaction": [1] * count, "bucket": [P] * count,
-        "rowId": range(count), "currentTransaction": [1] * count, "row": [ROW] * count,
-    }, schema=acid_schema(columns))
+    table = pa.table(
+        {
+            "operation": [0] * count,
+            "originalTransaction": [1] * count,
+            "bucket": [P] * count,
+            "rowId": range(count),
+            "currentTransaction": [1] * count,
+            "row": [ROW] * count,
+        },
+        schema=acid_schema(columns),
+    )
     if not acid:
-        table = pa.table({field.name: pc.struct_field(table["row"], field.name)
-                          for field in table.schema.field("row").type})
+        table = pa.table(
+            {
+                field.name: pc.struct_field(table["row"], field.name)
+                for field in table.schema.field("row").type
+            }
+        )
     path = str(tmp_path / "f")
     orc.write_table(table, path, compression=compression, stripe_size=4096)
     files, _ = Files.of(str(tmp_path))
     stripes = open_orc(files, path).nstripes
-    done = finish_file(files, path, columns) if acid else finish_plain_file(
-        files, path, columns)
+    done = finish_file(files, path, columns) if acid else finish_plain_file(files, path, columns)
     assert done == count
     stored = orc_schema(files, path)
     assert stored.endswith(f"row:{AS_ORC}>") if acid else stored == AS_ORC
@@ -245,11 +307,15 @@ def test_P17_footers_declare_the_types_that_arrow_and_spark_do_not_write(
     assert bool(metadata(files, path)["user_metadata"]) == acid
 
 
-@pytest.mark.parametrize(("declared", "why"), [
-    ("id int", "shorter"), ("id char(2), v string", "can't be declared"),
-    ("id int, v timestamp with local time zone", "can't be declared"),
-    ("id int, v varchar(3), w char(1)", "longer"),
-])
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        ("id int", "shorter"),
+        ("id char(2), v string", "can't be declared"),
+        ("id int, v timestamp with local time zone", "can't be declared"),
+        ("id int, v varchar(3), w char(1)", "longer"),
+    ],
+)
 def test_a_footer_is_not_declared_as_what_the_file_does_not_hold(
     tmp_path: Path, declared: str, why: str
 ) -> None:
@@ -263,8 +329,12 @@ def test_a_compaction_writes_the_declared_types_and_cuts_as_readers_do(tmp_path:
     columns = parse_columns("id int, v varchar(9)")
     path = write(tmp_path / "in", [(1, P, 0, 1), (1, P, 1, 1)])
     output = str(tmp_path / "out")
-    assert rewrite_bucket(Rewrite(
-        str(tmp_path), (Input(path),), (), output, columns, 9, (), "zlib")).rows == 2
+    assert (
+        rewrite_bucket(
+            Rewrite(str(tmp_path), (Input(path),), (), output, columns, 9, (), "zlib")
+        ).rows
+        == 2
+    )
     files, _ = Files.of(str(tmp_path))
     assert orc_schema(files, output).endswith("row:struct<id:int,v:varchar(9)>>")
     assert [one["row"]["v"] for one in events(files, output)] == ["(1, 53687"] * 2
@@ -275,8 +345,9 @@ def test_a_location_may_hold_blanks_and_what_uris_escape(tmp_path: Path, name: s
     where = tmp_path / name
     where.mkdir()
     path = write(where / "in", [(1, P, 0, 1)])
-    made = rewrite_bucket(Rewrite(
-        f"file://{where}", (Input(path),), (), str(where / "out"), COLUMNS, 9, (), "zlib"))
+    made = rewrite_bucket(
+        Rewrite(f"file://{where}", (Input(path),), (), str(where / "out"), COLUMNS, 9, (), "zlib")
+    )
     assert made.rows == 1 and (where / "out").exists()
 
 
@@ -307,8 +378,9 @@ def test_P23_a_minor_compaction_drops_rows_that_their_own_write_id_deleted(tmp_p
 
     def keys(directory: object) -> list[tuple[int, ...]]:
         found = events(files, f"{root}/{directory}/bucket_00000")
-        return [tuple(one[key] for key in ("originalTransaction", "bucket", "rowId"))
-                for one in found]
+        return [
+            tuple(one[key] for key in ("originalTransaction", "bucket", "rowId")) for one in found
+        ]
 
     assert keys(plan.output_delta) == [(1, P, 0), (2, P + 1, 0)]
     assert keys(plan.output_delete_delta) == [(1, P, 0), (2, P + 1, 1)]

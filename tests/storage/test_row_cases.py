@@ -24,9 +24,12 @@ from tests.readers import both_readers as both_readers
 
 def s57(root: Path) -> AcidTable:
     """Three rows; a transaction replaces the third."""
-    return (AcidTable(root)
-            .inserts("d1", [(1, P, 0, "A"), (1, P, 1, "B"), (1, P, 2, "C")])
-            .deletes("D2", [(1, P, 2)], current=2).inserts("d2", [(2, P, 0, "CC")]))
+    return (
+        AcidTable(root)
+        .inserts("d1", [(1, P, 0, "A"), (1, P, 1, "B"), (1, P, 2, "C")])
+        .deletes("D2", [(1, P, 2)], current=2)
+        .inserts("d2", [(2, P, 0, "CC")])
+    )
 
 
 def s58(root: Path) -> AcidTable:
@@ -36,24 +39,39 @@ def s58(root: Path) -> AcidTable:
 def s59(root: Path) -> AcidTable:
     """Both kinds were compacted: the wider delete_delta alone would hide d1 (S26)."""
     rows = [(1, P, 0, "A"), (1, P, 1, "B"), (1, P, 2, "C")]
-    return AcidTable(root).inserts("d1-3v12", rows).deletes(
-        "D1-3v12", [(1, P, 0), (1, P, 1)], current=[2, 3])
+    return (
+        AcidTable(root)
+        .inserts("d1-3v12", rows)
+        .deletes("D1-3v12", [(1, P, 0), (1, P, 1)], current=[2, 3])
+    )
 
 
 def s60(root: Path) -> AcidTable:
-    return (AcidTable(root).inserts("d1", [(1, P, 0, "A")])
-            .inserts("d1/bucket_00001", [(1, B1, 0, "B")])
-            .deletes("D2/bucket_00001", [(1, B1, 0)], current=2))
+    return (
+        AcidTable(root)
+        .inserts("d1", [(1, P, 0, "A")])
+        .inserts("d1/bucket_00001", [(1, B1, 0, "B")])
+        .deletes("D2/bucket_00001", [(1, B1, 0)], current=2)
+    )
 
 
 def s61(root: Path) -> AcidTable:
-    return (AcidTable(root).inserts("d1", [(1, P, 0, "A")]).inserts("d1.1", [(1, P + 1, 0, "B")])
-            .deletes("D2", [(1, P + 1, 0)], current=2))
+    return (
+        AcidTable(root)
+        .inserts("d1", [(1, P, 0, "A")])
+        .inserts("d1.1", [(1, P + 1, 0, "B")])
+        .deletes("D2", [(1, P + 1, 0)], current=2)
+    )
 
 
 def s62(root: Path) -> AcidTable:
-    return (AcidTable(root).raw("o", ["a0", "a1"]).raw("000000_0_copy_1", ["b0", "b1", "b2"])
-            .raw("000001_0", ["c0", "c1"]).deletes("D1", [(0, P, 3)], current=1))
+    return (
+        AcidTable(root)
+        .raw("o", ["a0", "a1"])
+        .raw("000000_0_copy_1", ["b0", "b1", "b2"])
+        .raw("000001_0", ["c0", "c1"])
+        .deletes("D1", [(0, P, 3)], current=1)
+    )
 
 
 def s63(root: Path) -> AcidTable:
@@ -68,48 +86,80 @@ def s64(root: Path) -> AcidTable:
 
 
 def s65(root: Path) -> AcidTable:
-    return AcidTable(root).inserts("delta_0000005_0000008/bucket_00000",
-                                   [(w, P, 0, f"v{w}") for w in (5, 6, 7, 8)])
+    return AcidTable(root).inserts(
+        "delta_0000005_0000008/bucket_00000", [(w, P, 0, f"v{w}") for w in (5, 6, 7, 8)]
+    )
 
 
 def s67(root: Path) -> AcidTable:
-    return (AcidTable(root).inserts("d3", [(3, P, 0, "three")]).inserts("d6", [(6, P, 0, "six")])
-            .marker("b5", "_metadata_acid", b'{"thisFileVersion":"0","dataFormat":"truncated"}')
-            .marker("b5"))
+    return (
+        AcidTable(root)
+        .inserts("d3", [(3, P, 0, "three")])
+        .inserts("d6", [(6, P, 0, "six")])
+        .marker("b5", "_metadata_acid", b'{"thisFileVersion":"0","dataFormat":"truncated"}')
+        .marker("b5")
+    )
 
 
 def s68(root: Path) -> AcidTable:
-    return (AcidTable(root).inserts("d7", [(7, P, 0, "A")])
-            .deletes("D7.1", [(7, P, 0)], current=7))
+    return AcidTable(root).inserts("d7", [(7, P, 0, "A")]).deletes("D7.1", [(7, P, 0)], current=7)
 
 
 def s69(root: Path) -> AcidTable:
-    return (AcidTable(root).inserts("d1", [(1, P, 0, "v1")])
-            .deletes("D2", [(1, P, 0)], current=2).inserts("d2", [(2, P, 0, "v2")])
-            .deletes("D3", [(2, P, 0)], current=3).inserts("d3", [(3, P, 0, "v3")]))
+    return (
+        AcidTable(root)
+        .inserts("d1", [(1, P, 0, "v1")])
+        .deletes("D2", [(1, P, 0)], current=2)
+        .inserts("d2", [(2, P, 0, "v2")])
+        .deletes("D3", [(2, P, 0)], current=3)
+        .inserts("d3", [(3, P, 0, "v3")])
+    )
 
 
 def s70(root: Path) -> AcidTable:
-    return (AcidTable(root).inserts("d1/bucket_00000_0", [(1, P, 0, "A")])
-            .deletes("D2/bucket_00000_1", [(1, P, 0)], current=2))
+    return (
+        AcidTable(root)
+        .inserts("d1/bucket_00000_0", [(1, P, 0, "A")])
+        .deletes("D2/bucket_00000_1", [(1, P, 0)], current=2)
+    )
 
 
 def s71(root: Path) -> AcidTable:
-    return (AcidTable(root).inserts("d1", [(1, P, 0, "A"), (1, P, 1, "B")])
-            .deletes("D2/bucket_00003", [(1, P, 0)], current=2))
+    return (
+        AcidTable(root)
+        .inserts("d1", [(1, P, 0, "A"), (1, P, 1, "B")])
+        .deletes("D2/bucket_00003", [(1, P, 0)], current=2)
+    )
 
 
-@pytest.mark.parametrize(("number", "make", "w", "expected"), [
-    ("S57", s57, "2:M::", "A B CC"), ("S57", s57, "1:M::", "A B C"),
-    ("S57", s57, "2:2:2:", "A B C"), ("S57", s57, "2:M::2", "A B C"),
-    ("S58", s58, "3:M::", "A B"), ("S58", s58, "3:3:3:", "A B CC"),
-    ("S59", s59, "3:3:3:", "B C"), ("S59", s59, "3:M::", "C"), ("S60", s60, "2:M::", "A"),
-    ("S61", s61, "2:M::", "A"), ("S62", s62, "1:M::", "a0 a1 b0 b2 c0 c1"),
-    ("S64", s64, "4:M::", "x y"), ("S64", s64, "3:M::", ""), ("S65", s65, "8:7:7:6", "v5 v8"),
-    ("S67", s67, "6:M::", "six"), ("S67", s67, "4:M::", "three"), ("S68", s68, "7:M::", ""),
-    ("S68", s68, "7:M::7", ""), ("S69", s69, "3:M::", "v3"), ("S69", s69, "3:M::3", "v2"),
-    ("S69", s69, "3:M::2,3", "v1"), ("S70", s70, "2:M::", ""), ("S71", s71, "2:M::", "B"),
-])
+@pytest.mark.parametrize(
+    ("number", "make", "w", "expected"),
+    [
+        ("S57", s57, "2:M::", "A B CC"),
+        ("S57", s57, "1:M::", "A B C"),
+        ("S57", s57, "2:2:2:", "A B C"),
+        ("S57", s57, "2:M::2", "A B C"),
+        ("S58", s58, "3:M::", "A B"),
+        ("S58", s58, "3:3:3:", "A B CC"),
+        ("S59", s59, "3:3:3:", "B C"),
+        ("S59", s59, "3:M::", "C"),
+        ("S60", s60, "2:M::", "A"),
+        ("S61", s61, "2:M::", "A"),
+        ("S62", s62, "1:M::", "a0 a1 b0 b2 c0 c1"),
+        ("S64", s64, "4:M::", "x y"),
+        ("S64", s64, "3:M::", ""),
+        ("S65", s65, "8:7:7:6", "v5 v8"),
+        ("S67", s67, "6:M::", "six"),
+        ("S67", s67, "4:M::", "three"),
+        ("S68", s68, "7:M::", ""),
+        ("S68", s68, "7:M::7", ""),
+        ("S69", s69, "3:M::", "v3"),
+        ("S69", s69, "3:M::3", "v2"),
+        ("S69", s69, "3:M::2,3", "v1"),
+        ("S70", s70, "2:M::", ""),
+        ("S71", s71, "2:M::", "B"),
+    ],
+)
 def test_S57_to_S71_rows_of_a_snapshot(
     tmp_path: Path, number: str, make: Callable[[Path], AcidTable], w: str, expected: str
 ) -> None:
@@ -121,7 +171,11 @@ def test_S62_S63_S64_identities_of_rows_in_files_without_acid_columns(tmp_path: 
     assert originals.ids() == [(0, P, 0), (0, P, 1), (0, P, 2), (0, P, 4), (0, B1, 0), (0, B1, 1)]
     copies = s63(tmp_path / "63").read(row_id=True).to_pylist()
     assert {one["v"]: one["row__id"]["rowid"] for one in copies} == {
-        "o": 0, "000000_0_copy_1": 1, "000000_0_copy_10": 2, "000000_0_copy_2": 3}
+        "o": 0,
+        "000000_0_copy_1": 1,
+        "000000_0_copy_10": 2,
+        "000000_0_copy_2": 3,
+    }
     assert s64(tmp_path / "64").ids() == [(4, B1 + 1, 0), (4, B1 + 1, 1)]
 
 
@@ -133,7 +187,8 @@ def test_S63_row_ids_run_on_over_the_stripes_of_an_original(tmp_path: Path) -> N
     found = table.read(row_id=True)
     ids = [one["rowid"] for one in found.column("row__id").to_pylist()]
     assert dict(zip(found.column("v").to_pylist(), ids, strict=True)) == {
-        value: i for i, value in enumerate([*values, "last"]) if i not in (29_999, 12_345)}
+        value: i for i, value in enumerate([*values, "last"]) if i not in (29_999, 12_345)
+    }
 
 
 def _at(path: Path) -> tuple[Files, str]:
@@ -146,8 +201,10 @@ def streaming(root: Path) -> tuple[AcidTable, list[int]]:
     path = table.file("delta_0000001_0000002/bucket_00000")
     path.parent.mkdir(parents=True)
     lengths = []
-    schema = ("struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,"
-              "currentTransaction:bigint,row:struct<v:string>>")
+    schema = (
+        "struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,"
+        "currentTransaction:bigint,row:struct<v:string>>"
+    )
     with path.open("wb") as handle, pyorc.Writer(handle, schema, batch_size=1) as writer:
         for write_id, count in ((1, 3), (2, 2)):
             for row in range(count):
@@ -164,7 +221,7 @@ def side(table: AcidTable, content: bytes) -> None:
 def test_S66_a_streaming_file_counts_up_to_its_side_file(tmp_path: Path) -> None:
     table, (first, second) = streaming(tmp_path)
     file = table.file("delta_0000001_0000002/bucket_00000")
-    torn = file.read_bytes()[:second - 7]
+    torn = file.read_bytes()[: second - 7]
     file.write_bytes(torn)
     side(table, struct.pack(">qq", 0, first))
     assert table.values() == ["1.0", "1.1", "1.2"]
@@ -202,7 +259,9 @@ def test_S72_added_columns_are_null_in_older_rows_and_order_is_by_name(tmp_path:
     table.inserts("b1v9", [(1, P, 0, "old")], columns="v string")
     table.inserts("d2", [(2, P, 0, "new", 7)], columns="v string, x int")
     assert sorted(table.read().to_pylist(), key=lambda row: row["v"]) == [
-        {"x": 7, "v": "new"}, {"x": None, "v": "old"}]
+        {"x": 7, "v": "new"},
+        {"x": None, "v": "old"},
+    ]
 
 
 def test_S73_a_predicate_never_filters_delete_events(tmp_path: Path) -> None:
@@ -217,8 +276,13 @@ def test_S74_partition_values_come_out_of_directory_names(tmp_path: Path) -> Non
     for name in ("p=a%3Ab", "p=__HIVE_DEFAULT_PARTITION__", "p=a b", "p=100%25", "p=%zz"):
         table.inserts(f"{name}/d1", [(1, P, 0, name)])
     found = {one["v"]: one["p"] for one in table.read().to_pylist()}
-    assert found == {"p=a%3Ab": "a:b", "p=__HIVE_DEFAULT_PARTITION__": None, "p=a b": "a b",
-                     "p=100%25": "100%", "p=%zz": "%zz"}
+    assert found == {
+        "p=a%3Ab": "a:b",
+        "p=__HIVE_DEFAULT_PARTITION__": None,
+        "p=a b": "a b",
+        "p=100%25": "100%",
+        "p=%zz": "%zz",
+    }
     assert table.values(where="p is null") == ["p=__HIVE_DEFAULT_PARTITION__"]
     assert table.values(where="p = 'a:b' or p = '100%'", columns=["p"]) == ["100%", "a:b"]
     assert partition_name({"p": "a:b"}) == "p=a%3Ab"
@@ -245,8 +309,9 @@ def test_S76_a_major_compaction_keeps_live_rows_with_their_identity(tmp_path: Pa
     table = s57(tmp_path)
     table.compact("major", "2:M::")
     assert events(table, "b2v50") == [(1, P, 0, 1), (1, P, 1, 1), (2, P, 0, 2)]
-    assert sorted(one.name for one in tmp_path.iterdir() if one.name.startswith("delete_")) == \
-        names("D2"), "none but the input"
+    assert sorted(
+        one.name for one in tmp_path.iterdir() if one.name.startswith("delete_")
+    ) == names("D2"), "none but the input"
     assert table.values("2:M::") == ["A", "B", "CC"]
 
 

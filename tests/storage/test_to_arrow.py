@@ -25,8 +25,9 @@ from acid_platform.storage.orc import key_runs, read_stripe
 from tests.acid_files import AcidTable, P
 from tests.notation import txns, write_ids
 
-FIELDS = ("operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,"
-          "currentTransaction:bigint")
+FIELDS = (
+    "operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint"
+)
 
 
 def acid_by_pyorc(
@@ -35,62 +36,122 @@ def acid_by_pyorc(
     """An insert file with ORC types that Arrow's writer does not have."""
     file = table.file(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("wb") as handle, pyorc.Writer(
-        handle, f"struct<{FIELDS},row:struct<{row}>>"
-    ) as writer:
+    with (
+        file.open("wb") as handle,
+        pyorc.Writer(handle, f"struct<{FIELDS},row:struct<{row}>>") as writer,
+    ):
         for number, values in enumerate(rows):
             writer.write((0, write_id, P, number, write_id, values))
 
 
-@pytest.mark.parametrize(("kind", "stored", "value", "expected"), [
-    ("boolean", "boolean", True, True), ("tinyint", "tinyint", -128, -128),
-    ("smallint", "smallint", 1, 1), ("int", "int", 2**31 - 1, 2**31 - 1),
-    ("bigint", "bigint", -2**63, -2**63), ("float", "float", 0.5, 0.5),
-    ("double", "double", 1e300, 1e300), ("string", "string", "é\n", "é\n"),
-    ("binary", "binary", b"\0\xff", b"\0\xff"),
-    ("date", "date", datetime.date(1, 1, 1), datetime.date(1, 1, 3)),  # calendars.py
-    ("decimal(38,18)", "decimal(38,18)", Decimal("-12345678901234567890.123456789012345678"),
-     Decimal("-12345678901234567890.123456789012345678")),
-    ("timestamp", "timestamp", datetime.datetime(2013, 7, 1, 12, 0, 0, 1),
-     datetime.datetime(2013, 7, 1, 12, 0, 0, 1)),
-    ("timestamp", "timestamp", datetime.datetime(9999, 12, 31, 23, 59, 59, 4),
-     datetime.datetime(9999, 12, 31, 23, 59, 59, 4)),
-    ("timestamp", "timestamp", datetime.datetime(1, 1, 3, 0, 0, 0, 7),
-     datetime.datetime(1, 1, 5, 0, 0, 0, 7)),
-    ("varchar(3)", "varchar(9)", "abcd", "abc"), ("char(5)", "char(5)", "ab", "ab   "),
-    ("char(2)", "string", "abc", "ab"), ("char(5)", "string", "a    b", "a    "),
-    ("array<int>", "array<int>", [1, None], [1, None]),
-    ("array<timestamp>", "array<timestamp>", [datetime.datetime(3000, 1, 1)],
-     [datetime.datetime(3000, 1, 1)]),
-    ("map<string,struct<x:timestamp>>", "map<string,struct<x:timestamp>>",
-     {"k": (datetime.datetime(3000, 1, 1),)}, [("k", {"x": datetime.datetime(3000, 1, 1)})]),
-    ("struct<a:int,b:array<char(2)>>", "struct<a:int,b:array<char(2)>>", (1, ["x"]),
-     {"a": 1, "b": ["x "]}),
-    # evolution: wider numbers, numbers as text, fields of a struct by name
-    ("bigint", "int", 7, 7), ("int", "tinyint", 7, 7), ("double", "float", 0.5, 0.5),
-    ("double", "bigint", 2**53 + 1, float(2**53)), ("string", "int", 7, "7"),
-    ("decimal(20,3)", "decimal(7,2)", Decimal("1.50"), Decimal("1.500")),
-    ("decimal(12,2)", "int", 3, Decimal("3.00")), ("string", "varchar(5)", "abc", "abc"),
-    ("struct<B:bigint,c:string,a:int>", "struct<a:int,b:int>", (1, 2), {"b": 2, "c": None, "a": 1}),
-    ("array<bigint>", "array<int>", [1], [1]),
-    ("map<string,bigint>", "map<string,int>", {"k": 1}, [("k", 1)]),
-])
+@pytest.mark.parametrize(
+    ("kind", "stored", "value", "expected"),
+    [
+        ("boolean", "boolean", True, True),
+        ("tinyint", "tinyint", -128, -128),
+        ("smallint", "smallint", 1, 1),
+        ("int", "int", 2**31 - 1, 2**31 - 1),
+        ("bigint", "bigint", -(2**63), -(2**63)),
+        ("float", "float", 0.5, 0.5),
+        ("double", "double", 1e300, 1e300),
+        ("string", "string", "é\n", "é\n"),
+        ("binary", "binary", b"\0\xff", b"\0\xff"),
+        ("date", "date", datetime.date(1, 1, 1), datetime.date(1, 1, 3)),  # calendars.py
+        (
+            "decimal(38,18)",
+            "decimal(38,18)",
+            Decimal("-12345678901234567890.123456789012345678"),
+            Decimal("-12345678901234567890.123456789012345678"),
+        ),
+        (
+            "timestamp",
+            "timestamp",
+            datetime.datetime(2013, 7, 1, 12, 0, 0, 1),
+            datetime.datetime(2013, 7, 1, 12, 0, 0, 1),
+        ),
+        (
+            "timestamp",
+            "timestamp",
+            datetime.datetime(9999, 12, 31, 23, 59, 59, 4),
+            datetime.datetime(9999, 12, 31, 23, 59, 59, 4),
+        ),
+        (
+            "timestamp",
+            "timestamp",
+            datetime.datetime(1, 1, 3, 0, 0, 0, 7),
+            datetime.datetime(1, 1, 5, 0, 0, 0, 7),
+        ),
+        ("varchar(3)", "varchar(9)", "abcd", "abc"),
+        ("char(5)", "char(5)", "ab", "ab   "),
+        ("char(2)", "string", "abc", "ab"),
+        ("char(5)", "string", "a    b", "a    "),
+        ("array<int>", "array<int>", [1, None], [1, None]),
+        (
+            "array<timestamp>",
+            "array<timestamp>",
+            [datetime.datetime(3000, 1, 1)],
+            [datetime.datetime(3000, 1, 1)],
+        ),
+        (
+            "map<string,struct<x:timestamp>>",
+            "map<string,struct<x:timestamp>>",
+            {"k": (datetime.datetime(3000, 1, 1),)},
+            [("k", {"x": datetime.datetime(3000, 1, 1)})],
+        ),
+        (
+            "struct<a:int,b:array<char(2)>>",
+            "struct<a:int,b:array<char(2)>>",
+            (1, ["x"]),
+            {"a": 1, "b": ["x "]},
+        ),
+        # evolution: wider numbers, numbers as text, fields of a struct by name
+        ("bigint", "int", 7, 7),
+        ("int", "tinyint", 7, 7),
+        ("double", "float", 0.5, 0.5),
+        ("double", "bigint", 2**53 + 1, float(2**53)),
+        ("string", "int", 7, "7"),
+        ("decimal(20,3)", "decimal(7,2)", Decimal("1.50"), Decimal("1.500")),
+        ("decimal(12,2)", "int", 3, Decimal("3.00")),
+        ("string", "varchar(5)", "abc", "abc"),
+        (
+            "struct<B:bigint,c:string,a:int>",
+            "struct<a:int,b:int>",
+            (1, 2),
+            {"b": 2, "c": None, "a": 1},
+        ),
+        ("array<bigint>", "array<int>", [1], [1]),
+        ("map<string,bigint>", "map<string,int>", {"k": 1}, [("k", 1)]),
+    ],
+)
 def test_P17_every_type_and_every_widening(
     tmp_path: Path, kind: str, stored: str, value: Any, expected: Any
 ) -> None:
     table = AcidTable(tmp_path, f"x {kind}, y int")
     acid_by_pyorc(table, "d1", f"y:int,X:{stored}", [(1, value), (2, None), None])
     found = table.read()
-    assert found.to_pylist() == [{"x": expected, "y": 1}, {"x": None, "y": 2},
-                                 {"x": None, "y": None}]
+    assert found.to_pylist() == [
+        {"x": expected, "y": 1},
+        {"x": None, "y": 2},
+        {"x": None, "y": None},
+    ]
     assert found.schema == table.read("0:M::").schema, "the type does not depend on the files"
 
 
-@pytest.mark.parametrize(("kind", "stored"), [
-    ("int", "bigint"), ("int", "string"), ("date", "timestamp"), ("decimal(5,2)", "decimal(7,2)"),
-    ("decimal(9,2)", "bigint"), ("string", "binary"), ("float", "double"), ("array<int>", "int"),
-    ("struct<a:int>", "array<int>"), ("map<string,int>", "array<int>"),
-])
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [
+        ("int", "bigint"),
+        ("int", "string"),
+        ("date", "timestamp"),
+        ("decimal(5,2)", "decimal(7,2)"),
+        ("decimal(9,2)", "bigint"),
+        ("string", "binary"),
+        ("float", "double"),
+        ("array<int>", "int"),
+        ("struct<a:int>", "array<int>"),
+        ("map<string,int>", "array<int>"),
+    ],
+)
 def test_a_change_of_type_that_could_lose_values_is_refused(
     tmp_path: Path, kind: str, stored: str
 ) -> None:
@@ -113,8 +174,13 @@ def test_a_timestamp_that_nanoseconds_cannot_hold_survives_a_compaction(tmp_path
     table = AcidTable(tmp_path, "v timestamp, m map<string,timestamp>")
     far = datetime.datetime(9999, 12, 31, 1, 2, 3, 4)
     acid_by_pyorc(table, "d1", "v:timestamp,m:map<string,timestamp>", [(far, {"k": far})])
-    acid_by_pyorc(table, "d2", "v:timestamp,m:map<string,timestamp>",
-                  [(datetime.datetime(2013, 1, 1), None)], write_id=2)
+    acid_by_pyorc(
+        table,
+        "d2",
+        "v:timestamp,m:map<string,timestamp>",
+        [(datetime.datetime(2013, 1, 1), None)],
+        write_id=2,
+    )
     before = table.read().to_pylist()
     table.compact("major", "2:M::")
     for one in ("d1", "d2"):
@@ -178,17 +244,35 @@ def test_only_wanted_columns_are_decoded(tmp_path: Path, monkeypatch: pytest.Mon
     assert ["operation", "currentTransaction", "row.a"] in decoded
 
 
-@pytest.mark.parametrize(("text", "kind", "expected"), [
-    ("3", "int", 3), ("03", "int", 3), (" 3 ", "int", 3), ("x", "int", None), ("3.5", "int", None),
-    ("2147483648", "int", None), ("-7", "tinyint", -7), ("1.50", "decimal(5,2)", Decimal("1.50")),
-    ("1.555", "decimal(5,2)", Decimal("1.56")), ("1000", "decimal(5,2)", None),
-    ("2013-1-2", "date", datetime.date(2013, 1, 2)), ("2013-02-30", "date", None),
-    ("true", "boolean", True), ("N", "boolean", False), ("maybe", "boolean", None),
-    ("2013-01-02 03:04:05", "timestamp", datetime.datetime(2013, 1, 2, 3, 4, 5)),
-    ("1.5", "double", 1.5), ("x", "double", None), ("a b", "string", "a b"), (None, "string", None),
-    (None, "int", None), ("a", "char(3)", "a  "), ("abcd", "varchar(3)", "abc"),
-    ("٣", "int", None),
-])
+@pytest.mark.parametrize(
+    ("text", "kind", "expected"),
+    [
+        ("3", "int", 3),
+        ("03", "int", 3),
+        (" 3 ", "int", 3),
+        ("x", "int", None),
+        ("3.5", "int", None),
+        ("2147483648", "int", None),
+        ("-7", "tinyint", -7),
+        ("1.50", "decimal(5,2)", Decimal("1.50")),
+        ("1.555", "decimal(5,2)", Decimal("1.56")),
+        ("1000", "decimal(5,2)", None),
+        ("2013-1-2", "date", datetime.date(2013, 1, 2)),
+        ("2013-02-30", "date", None),
+        ("true", "boolean", True),
+        ("N", "boolean", False),
+        ("maybe", "boolean", None),
+        ("2013-01-02 03:04:05", "timestamp", datetime.datetime(2013, 1, 2, 3, 4, 5)),
+        ("1.5", "double", 1.5),
+        ("x", "double", None),
+        ("a b", "string", "a b"),
+        (None, "string", None),
+        (None, "int", None),
+        ("a", "char(3)", "a  "),
+        ("abcd", "varchar(3)", "abc"),
+        ("٣", "int", None),
+    ],
+)
 def test_S74_typed_partition_values_are_those_of_sparks_try_cast(
     text: str | None, kind: str, expected: object
 ) -> None:
@@ -202,7 +286,8 @@ def test_partition_columns_keep_their_type(tmp_path: Path) -> None:
     found = table.read().sort_by("v")
     assert found.to_pylist() == [
         {"v": "x", "y": 2013, "d": datetime.date(2013, 7, 1)},
-        {"v": "z", "y": None, "d": datetime.date(2013, 7, 2)}]
+        {"v": "z", "y": None, "d": datetime.date(2013, 7, 2)},
+    ]
     assert found.schema.types == [pa.string(), pa.int32(), pa.date32()]
 
 
@@ -254,8 +339,11 @@ def test_insert_only_orc_and_parquet_are_told_apart_by_their_content(
     assert table.values("2:M::") == ["orc", "parquet", "union"]
 
 
-keys = st.tuples(st.sampled_from([1, 2, 2**40]), st.sampled_from([0, P, P + 1, P + 65536]),
-                 st.integers(0, 12) | st.sampled_from([2**33, 2**62]))
+keys = st.tuples(
+    st.sampled_from([1, 2, 2**40]),
+    st.sampled_from([0, P, P + 1, P + 65536]),
+    st.integers(0, 12) | st.sampled_from([2**33, 2**62]),
+)
 
 
 @settings(max_examples=200)
@@ -273,22 +361,29 @@ def test_P14_survivors_are_the_rows_whose_whole_key_is_not_deleted(
 ROWS = [(1, P, 3), (1, P, 4), (1, P, 5)]
 
 
-@pytest.mark.parametrize(("keys", "deleted", "decoded"), [
-    (ROWS, [(1, P, 4)], False),
-    (ROWS, [(1, P, 2), (1, P, 6), (2, P, 4), (1, P + 1, 4)], False),  # hit no row
-    ([*ROWS, (1, P, 9)], [(1, P, 4), (1, P, 7)], True),  # a gap: statistics don't tell
-    ([*ROWS, (2, P, 0)], [(1, P, 4)], True),
-    ([*ROWS, (1, P + 1, 6)], [(1, P + 1, 6)], True),
-])
+@pytest.mark.parametrize(
+    ("keys", "deleted", "decoded"),
+    [
+        (ROWS, [(1, P, 4)], False),
+        (ROWS, [(1, P, 2), (1, P, 6), (2, P, 4), (1, P + 1, 4)], False),  # hit no row
+        ([*ROWS, (1, P, 9)], [(1, P, 4), (1, P, 7)], True),  # a gap: statistics don't tell
+        ([*ROWS, (2, P, 0)], [(1, P, 4)], True),
+        ([*ROWS, (1, P + 1, 6)], [(1, P + 1, 6)], True),
+    ],
+)
 def test_P15_deleted_rows_are_counted_without_decoding_where_statistics_tell_all_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[tuple[int, int, int]],
-    deleted: list[tuple[int, int, int]], decoded: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keys: list[tuple[int, int, int]],
+    deleted: list[tuple[int, int, int]],
+    decoded: bool,
 ) -> None:
     table = AcidTable(tmp_path).inserts("b2", [(*key, "x") for key in keys])
     table.deletes("D3", deleted, current=3)
     stripes = []
-    monkeypatch.setattr(module, "read_stripe",
-                        lambda *args: stripes.append(args[1]) or read_stripe(*args))
+    monkeypatch.setattr(
+        module, "read_stripe", lambda *args: stripes.append(args[1]) or read_stripe(*args)
+    )
     assert table.count() == len(set(keys) - set(deleted))
     assert bool(stripes) is decoded
     assert table.count() == table.read().num_rows

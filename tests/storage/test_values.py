@@ -15,10 +15,16 @@ from acid_platform.compaction.validation import Profile
 from acid_platform.storage.values import ValueSums
 
 ROW = pa.struct([("n", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.int32()))])
-rows = st.lists(st.fixed_dictionaries({
-    "n": st.none() | st.integers(-9, 9), "s": st.none() | st.text("ab\0", max_size=3),
-    "l": st.none() | st.lists(st.none() | st.integers(0, 3), max_size=3),
-}), max_size=8)
+rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "n": st.none() | st.integers(-9, 9),
+            "s": st.none() | st.text("ab\0", max_size=3),
+            "l": st.none() | st.lists(st.none() | st.integers(0, 3), max_size=3),
+        }
+    ),
+    max_size=8,
+)
 
 
 def sums(*batches: list[Any], kind: pa.DataType = ROW) -> Profile:
@@ -44,19 +50,23 @@ def test_C32_other_values_have_other_sums(one: list[Any], other: list[Any]) -> N
         assert (sums(one) == sums(other)) == (columns(one) == columns(other))
 
 
-@pytest.mark.parametrize(("kind", "one", "other"), [
-    (pa.bool_(), True, False),
-    (pa.decimal128(38, 2), Decimal("1.23"), Decimal("1.24")),
-    (pa.date32(), datetime.date(1, 1, 1), datetime.date(1, 1, 2)),
-    (pa.timestamp("ns"), datetime.datetime(1970, 1, 1), datetime.datetime(1970, 1, 2)),
-    (pa.timestamp("us", "UTC"), datetime.datetime(9999, 1, 1), datetime.datetime(9999, 1, 2)),
-    (pa.float64(), float("nan"), 1.5),
-    (pa.binary(), b"\xff\xfe", b"\xff"),
-    (pa.map_(pa.string(), pa.int32()), [("a", 1), ("a", 2)], [("a", 2), ("a", 1)]),
-    (pa.list_(pa.int32()), [], [None]),
-    (pa.list_(pa.map_(pa.int32(), pa.timestamp("ns"))), [[(1, None)]], [[(2, None)]]),
-    (pa.struct([("a", pa.struct([("b", pa.string())]))]), {"a": {"b": "x"}}, {"a": {"b": ""}}),
-], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        (pa.bool_(), True, False),
+        (pa.decimal128(38, 2), Decimal("1.23"), Decimal("1.24")),
+        (pa.date32(), datetime.date(1, 1, 1), datetime.date(1, 1, 2)),
+        (pa.timestamp("ns"), datetime.datetime(1970, 1, 1), datetime.datetime(1970, 1, 2)),
+        (pa.timestamp("us", "UTC"), datetime.datetime(9999, 1, 1), datetime.datetime(9999, 1, 2)),
+        (pa.float64(), float("nan"), 1.5),
+        (pa.binary(), b"\xff\xfe", b"\xff"),
+        (pa.map_(pa.string(), pa.int32()), [("a", 1), ("a", 2)], [("a", 2), ("a", 1)]),
+        (pa.list_(pa.int32()), [], [None]),
+        (pa.list_(pa.map_(pa.int32(), pa.timestamp("ns"))), [[(1, None)]], [[(2, None)]]),
+        (pa.struct([("a", pa.struct([("b", pa.string())]))]), {"a": {"b": "x"}}, {"a": {"b": ""}}),
+    ],
+    ids=str,
+)
 def test_C32_every_type_counts(kind: pa.DataType, one: Any, other: Any) -> None:
     row = pa.struct([("v", kind)])
     found = [sums([{"v": value}], kind=row) for value in (one, other, None)]

@@ -18,7 +18,8 @@ def fake_java(home: Path, version: str, exit_code: int = 0) -> Path:
     executable.write_text(
         "#!/bin/sh\n"
         f"cat >&2 <<'END'\nProperty settings:\n    java.home = {home}\n"
-        f"    java.version = {version}\nEND\nexit {exit_code}\n")
+        f"    java.version = {version}\nEND\nexit {exit_code}\n"
+    )
     executable.chmod(0o755)
     return home
 
@@ -81,8 +82,11 @@ def test_this_machine_has_a_java_that_runs() -> None:
 @pytest.mark.parametrize(
     ("manager", "advice"),
     [
-        (PackageManager("apt-get", None), "run `sudo apt-get install -y openjdk-17-jre-headless` "
-                                          "(openjdk-21-jre-headless where there is no 17)"),
+        (
+            PackageManager("apt-get", None),
+            "run `sudo apt-get install -y openjdk-17-jre-headless` "
+            "(openjdk-21-jre-headless where there is no 17)",
+        ),
         (PackageManager("brew", None), "run `brew install openjdk@17`"),
         (None, "install a JDK or JRE 17 with the package manager of this system"),
     ],
@@ -95,7 +99,8 @@ def test_missing_java_is_one_line_with_what_to_run(
         java.find_or_install({"PATH": ""}, manager)
     assert str(failure.value) == (
         "Spark needs Java 17 or newer, and there is none (no java on PATH, in JAVA_HOME or in the "
-        f"usual places): {advice}, or set JAVA_HOME, then call make again")
+        f"usual places): {advice}, or set JAVA_HOME, then call make again"
+    )
 
 
 def test_installed_java_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,10 +22,14 @@ NOT_FOR_PEOPLE = {"packages", "help"}
 
 
 def make(*arguments: str, cwd: Path = ROOT, **env: str) -> str:
-    quiet = {k: v for k, v in os.environ.items()
-             if k not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "ACID_HOME", "ACID_WAREHOUSE"}}
-    return subprocess.run(["make", *arguments], cwd=cwd, env=quiet | env, check=True,
-                          capture_output=True, text=True).stdout
+    quiet = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "ACID_HOME", "ACID_WAREHOUSE"}
+    }
+    return subprocess.run(
+        ["make", *arguments], cwd=cwd, env=quiet | env, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def test_make_alone_lists_every_target_with_a_description() -> None:
@@ -36,7 +40,7 @@ def test_make_alone_lists_every_target_with_a_description() -> None:
 
 
 def test_a_project_without_the_demo_offers_none_and_says_how_to_have_it_again(
-    tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     assert not re.search(r"^  make demo ", make(cwd=tmp_path), re.MULTILINE)
@@ -65,12 +69,14 @@ def test_every_rule_is_declared_phony() -> None:
 def test_settings_of_make_command_line_before_environment_before_env_file(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / ".env").write_text(
-        "# a comment\nACID_WAREHOUSE='from $file # 1'\nACID_HOME=state\nPORT=4000\n")
+        "# a comment\nACID_WAREHOUSE='from $file # 1'\nACID_HOME=state\nPORT=4000\n"
+    )
     assert f'ACID_WAREHOUSE="{tmp_path}/from $file # 1"' in make("-n", "dev", cwd=tmp_path)
     assert f'DAGSTER_HOME="{tmp_path}/state/dagster"' in make("-n", "dev", cwd=tmp_path)
     assert "-p 4000" in make("-n", "dev", cwd=tmp_path)
-    assert f'ACID_WAREHOUSE="{tmp_path}/env"' in make("-n", "dev", cwd=tmp_path,
-                                                     ACID_WAREHOUSE="env")
+    assert f'ACID_WAREHOUSE="{tmp_path}/env"' in make(
+        "-n", "dev", cwd=tmp_path, ACID_WAREHOUSE="env"
+    )
     demo = make("-n", "dev", "ACID_HOME=var/demo", cwd=tmp_path, ACID_WAREHOUSE="env")
     assert f'ACID_WAREHOUSE="{tmp_path}/var/demo/warehouse"' in demo
     assert f'DAGSTER_HOME="{tmp_path}/var/demo/dagster"' in demo
@@ -91,8 +97,11 @@ def test_the_lock_has_a_hash_for_every_package_and_no_address() -> None:
     assert "index-url" not in lock
     entries = re.split(r"^(?=[A-Za-z0-9])", lock, flags=re.MULTILINE)[1:]
     assert len(entries) > 100
-    unpinned = [e.split("\n")[0] for e in entries
-                if not re.match(r"[\w.\[\],-]+==\S+", e) or "--hash=sha256:" not in e]
+    unpinned = [
+        e.split("\n")[0]
+        for e in entries
+        if not re.match(r"[\w.\[\],-]+==\S+", e) or "--hash=sha256:" not in e
+    ]
     assert unpinned == []
 
 
@@ -105,8 +114,10 @@ def lock_pins() -> dict[str, set[str]]:
 
 def test_the_lock_pins_every_declared_dependency() -> None:
     project = (ROOT / "pyproject.toml").read_text().split("[project.scripts]")[0]
-    declared = {re.split(r"[\[<>=]", name)[0] for name in
-                re.findall(r'^    "([a-z][^"]*)",$', project, re.MULTILINE)}
+    declared = {
+        re.split(r"[\[<>=]", name)[0]
+        for name in re.findall(r'^    "([a-z][^"]*)",$', project, re.MULTILINE)
+    }
     assert len(declared) > 20
     assert declared - lock_pins().keys() == set()
 
@@ -119,7 +130,8 @@ def test_the_lock_keeps_extras() -> None:
         own_extras = pinned.get(canonicalize_name(distribution.metadata["Name"]), set())
         for requirement in map(Requirement, distribution.requires or ()):
             applies = requirement.marker is None or any(
-                requirement.marker.evaluate({"extra": extra}) for extra in {"", *own_extras})
+                requirement.marker.evaluate({"extra": extra}) for extra in {"", *own_extras}
+            )
             name = canonicalize_name(requirement.name)
             if applies and not requirement.extras <= pinned.get(name, requirement.extras):
                 lost.append(f"{distribution.metadata['Name']} needs {requirement}")
@@ -127,18 +139,21 @@ def test_the_lock_keeps_extras() -> None:
 
 
 def test_every_name_in_env_example_is_read_somewhere() -> None:
-    names = set(re.findall(r"^#?([A-Z][A-Z0-9_]*)=", (ROOT / ".env.example").read_text(),
-                           re.MULTILINE))
-    readers = [ROOT / "Makefile", *ROOT.glob("scripts/*"), *ROOT.glob("acid_platform/**/*.py"),
-               *ROOT.glob("resources/*.py")]
+    names = set(
+        re.findall(r"^#?([A-Z][A-Z0-9_]*)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    )
+    readers = [
+        ROOT / "Makefile",
+        *ROOT.glob("scripts/*"),
+        *ROOT.glob("acid_platform/**/*.py"),
+        *ROOT.glob("resources/*.py"),
+    ]
     text = "\n".join(file.read_text() for file in readers if file.is_file())
     assert {"ACID_HOME", "ACID_WAREHOUSE", "PYTHON"} <= names
     assert {name for name in names if not re.search(rf"\b{name}\b", text)} == set()
 
 
-def test_dagster_accepts_its_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dagster_accepts_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     with dg.DagsterInstance.get() as instance:
@@ -162,26 +177,35 @@ def test_the_workspace_names_the_composition_root() -> None:
 
 # One import that each contract has to report, and one that it has to let through.
 FORBIDDEN_IMPORTS = {
-    "layout/a.py": ("import acid_platform.engine",
-                    "acid_platform.layout.a -> acid_platform.engine"),
+    "layout/a.py": (
+        "import acid_platform.engine",
+        "acid_platform.layout.a -> acid_platform.engine",
+    ),
     "transactions/a.py": ("import time", "acid_platform.transactions.a -> time"),
     "snapshot/a.py": ("import duckdb", "acid_platform.snapshot.a -> duckdb"),
-    "metastore/a.py": ("import acid_platform.storage",
-                       "acid_platform.metastore.a -> acid_platform.storage"),
+    "metastore/a.py": (
+        "import acid_platform.storage",
+        "acid_platform.metastore.a -> acid_platform.storage",
+    ),
     "metastore/rules/a.py": ("import socket", "acid_platform.metastore.rules.a -> socket"),
-    "metastore/client/a.py": ("import acid_platform.metastore.rules",
-                              "acid_platform.metastore.client.a -> acid_platform.metastore.rules"),
-    "metastore/server/a.py": ("import acid_platform.metastore.client",
-                              "acid_platform.metastore.server.a -> acid_platform.metastore.client"),
+    "metastore/client/a.py": (
+        "import acid_platform.metastore.rules",
+        "acid_platform.metastore.client.a -> acid_platform.metastore.rules",
+    ),
+    "metastore/server/a.py": (
+        "import acid_platform.metastore.client",
+        "acid_platform.metastore.server.a -> acid_platform.metastore.client",
+    ),
     "reading/a.py": ("import pyspark.sql", "acid_platform.reading.a -> pyspark"),
-    "tables/a.py": ("import acid_platform.services",
-                    "acid_platform.tables.a -> acid_platform.services"),
+    "tables/a.py": (
+        "import acid_platform.services",
+        "acid_platform.tables.a -> acid_platform.services",
+    ),
     "engine/a.py": ("import pyorc", "acid_platform.engine.a -> pyorc"),
     "services/a.py": ("import pyspark.sql", "acid_platform.services.a -> pyspark"),
     "sql/a.py": ("import dagster", "acid_platform.sql.a -> dagster"),
     "storage/a.py": ("import great_expectations", "acid_platform.storage.a -> great_expectations"),
-    "orchestration/a.py": ("import resources.spark",
-                           "acid_platform.orchestration.a -> resources"),
+    "orchestration/a.py": ("import resources.spark", "acid_platform.orchestration.a -> resources"),
 }
 ALLOWED_IMPORTS = {
     "layout/b.py": "import acid_platform.errors",
@@ -196,9 +220,25 @@ ALLOWED_IMPORTS = {
 def lint_imports(directory: Path, imports: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Runs the project's contracts on a skeleton that holds `imports` and nothing else."""
     package = directory / "acid_platform"
-    for name in ("", "layout", "transactions", "snapshot", "compaction", "metastore", "storage",
-                 "metastore/rules", "metastore/server", "metastore/client", "reading", "tables",
-                 "engine", "services", "sql", "orchestration", "cli"):
+    for name in (
+        "",
+        "layout",
+        "transactions",
+        "snapshot",
+        "compaction",
+        "metastore",
+        "storage",
+        "metastore/rules",
+        "metastore/server",
+        "metastore/client",
+        "reading",
+        "tables",
+        "engine",
+        "services",
+        "sql",
+        "orchestration",
+        "cli",
+    ):
         (package / name).mkdir(parents=True, exist_ok=True)
         (package / name / "__init__.py").touch()
     for name in ("errors.py", "clock.py", "disk.py"):
@@ -206,8 +246,13 @@ def lint_imports(directory: Path, imports: dict[str, str]) -> subprocess.Complet
     for name, text in imports.items():
         (package / name).write_text(text + "\n")
     shutil.copy(ROOT / "pyproject.toml", directory)
-    return subprocess.run([Path(sys.executable).parent / "lint-imports", "--no-cache", "--no-logo"],
-                          cwd=directory, capture_output=True, text=True, env={"COLUMNS": "200"})
+    return subprocess.run(
+        [Path(sys.executable).parent / "lint-imports", "--no-cache", "--no-logo"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        env={"COLUMNS": "200"},
+    )
 
 
 def test_contracts_report_every_import_that_breaks_a_layer(tmp_path: Path) -> None:

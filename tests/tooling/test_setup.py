@@ -27,16 +27,19 @@ def bootstrap(path: Path, **env: str) -> subprocess.CompletedProcess[str]:
     script.write_text((ROOT / "scripts" / "bootstrap.sh").read_text())
     for tool in ("dirname", "uname"):
         executable(path / "bin", tool, f'exec /usr/bin/env -S PATH=/usr/bin:/bin {tool} "$@"')
-    return subprocess.run(["/bin/sh", str(script)], capture_output=True, text=True,
-                          env={"PATH": str(path / "bin"), **env})
+    return subprocess.run(
+        ["/bin/sh", str(script)],
+        capture_output=True,
+        text=True,
+        env={"PATH": str(path / "bin"), **env},
+    )
 
 
 def test_bootstrap_without_a_python_says_in_one_line_what_to_install(tmp_path: Path) -> None:
     executable(tmp_path / "bin", "python3", '[ "$1" = --version ] && echo Python 3.9.18')
     done = bootstrap(tmp_path)
     assert done.returncode == 1
-    assert done.stderr.startswith(
-        "setup: Python 3.11 to 3.14 is needed, found Python 3.9.18: ")
+    assert done.stderr.startswith("setup: Python 3.11 to 3.14 is needed, found Python 3.9.18: ")
     assert done.stderr.endswith("or name one: make setup PYTHON=/path/to/python3.12\n")
     assert done.stderr.count("\n") == 1
 
@@ -50,8 +53,10 @@ def test_bootstrap_takes_the_first_python_that_is_new_enough(tmp_path: Path) -> 
 def test_bootstrap_refuses_a_named_python_that_does_not_run(tmp_path: Path) -> None:
     done = bootstrap(tmp_path, PYTHON="/nowhere/python")
     assert (done.returncode, done.stderr) == (
-        1, "setup: PYTHON=/nowhere/python does not run or is not Python 3.11 to 3.14: "
-           "name another one.\n")
+        1,
+        "setup: PYTHON=/nowhere/python does not run or is not Python 3.11 to 3.14: "
+        "name another one.\n",
+    )
 
 
 def test_stamp_changes_with_the_lock_and_with_the_directory() -> None:
@@ -68,8 +73,9 @@ def test_java_is_looked_for_again_when_it_is_gone_or_JAVA_HOME_changed(
     executable(home / "bin", "java", "exit 0")
     venv.home.mkdir()
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr(java, "find_or_install",
-                        lambda env, manager: java.Java(home, "17", 17, "PATH"))
+    monkeypatch.setattr(
+        java, "find_or_install", lambda env, manager: java.Java(home, "17", 17, "PATH")
+    )
     assert not setup.has_java(venv)
     setup.provide_java(venv)
     assert setup.has_java(venv)
@@ -104,11 +110,16 @@ def test_the_makefile_gets_JAVA_HOME_even_with_a_space_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     venv = setup.Venv(tmp_path)
-    monkeypatch.setattr(java, "find_or_install",
-                        lambda env, manager: java.Java(Path("/a 'jdk'"), "17", 17, "PATH"))
+    monkeypatch.setattr(
+        java, "find_or_install", lambda env, manager: java.Java(Path("/a 'jdk'"), "17", 17, "PATH")
+    )
     setup.provide_java(venv)
-    shown = subprocess.run(["/bin/sh", "-c", f'. "{venv.java_env}"; echo "$JAVA_HOME"'],
-                           capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        ["/bin/sh", "-c", f'. "{venv.java_env}"; echo "$JAVA_HOME"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert shown.stdout == "/a 'jdk'\n"
 
 
@@ -168,8 +179,11 @@ def test_an_interrupted_set_up_is_done_again_from_the_packages_on(
     ],
 )
 def test_the_package_manager_is_used_only_where_it_asks_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    user: int, tools: dict[str, str], expected: system.PackageManager | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    user: int,
+    tools: dict[str, str],
+    expected: system.PackageManager | None,
 ) -> None:
     for name, body in tools.items():
         executable(tmp_path, name, body)
@@ -184,13 +198,15 @@ def test_passwordless_sudo_is_used_without_a_question(
     executable(tmp_path, "sudo", '[ "$*" = "-n true" ]')
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert system.package_manager({"PATH": str(tmp_path)}) == system.PackageManager(
-        "apt-get", (str(tmp_path / "sudo"), "-n"))
+        "apt-get", (str(tmp_path / "sudo"), "-n")
+    )
 
 
 def test_the_next_package_name_is_tried_where_the_first_is_unknown(tmp_path: Path) -> None:
     executable(tmp_path, "sudo", 'shift; exec "$@"')
     executable(tmp_path, "apt-get", 'case "$*" in *update*|*jre-21*) exit 0;; *) exit 100;; esac')
     manager = system.PackageManager(
-        "apt-get", (str(tmp_path / "sudo"), "-n", "env", f"PATH={tmp_path}:/usr/bin:/bin"))
+        "apt-get", (str(tmp_path / "sudo"), "-n", "env", f"PATH={tmp_path}:/usr/bin:/bin")
+    )
     assert system.install_one_of(manager, ["jre-17", "jre-21", "jre-25"]) == "jre-21"
     assert system.install_one_of(manager, ["jre-17"]) is None

@@ -26,8 +26,14 @@ JOBS = ["cleaning_job", "compaction_job", "erase"]
 
 def python(root: Path, *arguments: str, seconds: float = 250) -> subprocess.CompletedProcess[str]:
     """This interpreter in a copy of the project, which goes before the installed one."""
-    done = subprocess.run([sys.executable, *arguments], cwd=root, capture_output=True, text=True,
-                          timeout=seconds, env={**_environment(), "PYTHONPATH": str(root)})
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env={**_environment(), "PYTHONPATH": str(root)},
+    )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     return done
 
@@ -39,8 +45,9 @@ def _environment() -> dict[str, str]:
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
     """The project as git has it, without assets/."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True,
-                            check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     for name in filter(None, listed.split("\0")):
         if not name.startswith("assets/") and (ROOT / name).is_file():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +87,9 @@ def test_without_assets_the_platform_passes_its_tests(bare: Path) -> None:
 def test_a_new_table_is_loaded_and_clean(bare: Path) -> None:
     written = create(bare, "shop.orders")
     assert [str(one.relative_to(bare)) for one in written] == [
-        "assets/orders.py", "tests/assets/test_orders.py"]
+        "assets/orders.py",
+        "tests/assets/test_orders.py",
+    ]
     shown = python(bare, "-c", LOADED).stdout
     assert json.loads(shown.splitlines()[-1]) == [["shop/orders"], JOBS]
     python(bare, "-m", "ruff", "check", *map(str, written))
@@ -132,22 +141,35 @@ def _instructions() -> list[tuple[str, str]]:
 
 def _commands_of_dockerfile() -> list[str]:
     given = {word: rest for word, rest in _instructions()}
-    return [*(rest for word, rest in _instructions() if word == "RUN"),
-            " ".join(json.loads(given["CMD"]))]
+    return [
+        *(rest for word, rest in _instructions() if word == "RUN"),
+        " ".join(json.loads(given["CMD"])),
+    ]
 
 
 def _commands_of_ci_run() -> list[str]:
     return (ROOT / ".ci/run").read_text().splitlines()
 
 
-@pytest.mark.parametrize("commands", [
-    _commands_of_workflow, _commands_of_devcontainer, _commands_of_dockerfile, _commands_of_ci_run])
+@pytest.mark.parametrize(
+    "commands",
+    [
+        _commands_of_workflow,
+        _commands_of_devcontainer,
+        _commands_of_dockerfile,
+        _commands_of_ci_run,
+    ],
+)
 def test_every_target_that_ci_and_containers_call_is_one_of_make(
-    commands: Callable[[], list[str]]
+    commands: Callable[[], list[str]],
 ) -> None:
     targets = set(re.findall(r"^\.PHONY: (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    calls = [shlex.split(call)[1:] for command in commands()
-             for call in re.split(r"&&|;", command) if call.split()[:1] == ["make"]]
+    calls = [
+        shlex.split(call)[1:]
+        for command in commands()
+        for call in re.split(r"&&|;", command)
+        if call.split()[:1] == ["make"]
+    ]
     called = {word for words in calls for word in words if not re.match(r"-|\w+=", word)}
     assert called and called <= targets
 
@@ -155,8 +177,10 @@ def test_every_target_that_ci_and_containers_call_is_one_of_make(
 def test_pythons_of_ci_and_containers_are_those_that_the_project_takes() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     supported = SpecifierSet(project["requires-python"])
-    texts = [(ROOT / name).read_text() for name in (
-        ".github/workflows/ci.yml", ".devcontainer/devcontainer.json", "Dockerfile")]
+    texts = [
+        (ROOT / name).read_text()
+        for name in (".github/workflows/ci.yml", ".devcontainer/devcontainer.json", "Dockerfile")
+    ]
     for text in texts:
         named = re.findall(r'python(?:-version)?: ?"?(3\.\d+)|"(3\.\d+)"', text)
         versions = {one or other for one, other in named}
@@ -166,7 +190,17 @@ def test_pythons_of_ci_and_containers_are_those_that_the_project_takes() -> None
 def test_what_the_dockerfile_copies_and_starts_is_there() -> None:
     instructions = _instructions()
     assert {word for word, _ in instructions} <= {
-        "FROM", "SHELL", "RUN", "WORKDIR", "COPY", "ENV", "EXPOSE", "VOLUME", "ENTRYPOINT", "CMD"}
+        "FROM",
+        "SHELL",
+        "RUN",
+        "WORKDIR",
+        "COPY",
+        "ENV",
+        "EXPOSE",
+        "VOLUME",
+        "ENTRYPOINT",
+        "CMD",
+    }
     copied = [one for word, rest in instructions if word == "COPY" for one in rest.split()[:-1]]
     assert copied and all((ROOT / one).exists() for one in copied)
     port = re.search(r"^PORT \?= (\d+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)

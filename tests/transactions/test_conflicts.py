@@ -20,13 +20,23 @@ I, U, D = Operation.INSERT, Operation.UPDATE, Operation.DELETE  # noqa: E741
 O = Operation.OVERWRITE  # noqa: E741
 
 
-def mine(operation: Operation = U, txn: int = 6, partition: str | None = None, write_id: int = 9,
-         table: int = 1) -> Touched:
+def mine(
+    operation: Operation = U,
+    txn: int = 6,
+    partition: str | None = None,
+    write_id: int = 9,
+    table: int = 1,
+) -> Touched:
     return Touched(table, partition, operation, txn, write_id)
 
 
-def theirs(operation: Operation = U, txn: int = 17, commit: int = 20,
-           partition: str | None = None, write_id: int = 5) -> Committed:
+def theirs(
+    operation: Operation = U,
+    txn: int = 17,
+    commit: int = 20,
+    partition: str | None = None,
+    write_id: int = 5,
+) -> Committed:
     return Committed(1, partition, operation, txn, commit, write_id)
 
 
@@ -66,7 +76,10 @@ def test_T32_intervals(txn: int, interval: tuple[int, int], overlap: bool) -> No
 
 
 ENTITIES = [
-    (None, None, True), ("p=1", "p=1", True), ("p=1", "p=2", False), (None, "p=1", False),
+    (None, None, True),
+    ("p=1", "p=1", True),
+    ("p=1", "p=2", False),
+    (None, "p=1", False),
     ("p=1", None, False),
 ]
 
@@ -112,15 +125,27 @@ def test_T30_the_later_committer_conflicts_iff_it_opened_before(
     commit = first + length
     second = second if second != first else first + 31
     assert (conflicts(mine(one, txn=second), theirs(other, first, commit)) is not None) == (
-        second <= commit)
+        second <= commit
+    )
 
 
 written = st.builds(
-    Committed, st.integers(1, 2), st.sampled_from([None, "p=1", "p=2"]),
-    st.sampled_from([I, U, D, O]), st.integers(1, 9), st.integers(1, 20), st.integers(1, 9))
+    Committed,
+    st.integers(1, 2),
+    st.sampled_from([None, "p=1", "p=2"]),
+    st.sampled_from([I, U, D, O]),
+    st.integers(1, 9),
+    st.integers(1, 20),
+    st.integers(1, 9),
+)
 touched = st.builds(
-    Touched, st.integers(1, 2), st.sampled_from([None, "p=1", "p=2"]),
-    st.sampled_from(list(Operation)), st.integers(1, 20), st.integers(0, 9))
+    Touched,
+    st.integers(1, 2),
+    st.sampled_from([None, "p=1", "p=2"]),
+    st.sampled_from(list(Operation)),
+    st.integers(1, 20),
+    st.integers(0, 9),
+)
 
 
 @given(touched, written)

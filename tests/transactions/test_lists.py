@@ -50,19 +50,32 @@ def test_S2_own_transaction_is_never_an_exception(server: ValidTxnList, me: int)
         assert mine.is_aborted(other) == server.is_aborted(other)
 
 
-@pytest.mark.parametrize(("txn", "valid", "aborted"), [
-    (1, True, False), (4, True, False), (5, False, False), (6, True, False), (7, False, True),
-    (9, False, False), (10, False, True), (12, True, False), (13, False, False),
-])
+@pytest.mark.parametrize(
+    ("txn", "valid", "aborted"),
+    [
+        (1, True, False),
+        (4, True, False),
+        (5, False, False),
+        (6, True, False),
+        (7, False, True),
+        (9, False, False),
+        (10, False, True),
+        (12, True, False),
+        (13, False, False),
+    ],
+)
 def test_S3_valid_and_aborted(txn: int, valid: bool, aborted: bool) -> None:
     assert (TXNS.is_valid(txn), TXNS.is_aborted(txn)) == (valid, aborted)
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("12:5:5,9:7,10", ValidTxnList(12, (5, 9), (7, 10), 5)),
-    ("12:9223372036854775807::", ValidTxnList(12, (), (), NONE_OPEN)),
-    ("12:9223372036854775807::7", ValidTxnList(12, (), (7,), NONE_OPEN)),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("12:5:5,9:7,10", ValidTxnList(12, (5, 9), (7, 10), 5)),
+        ("12:9223372036854775807::", ValidTxnList(12, (), (), NONE_OPEN)),
+        ("12:9223372036854775807::7", ValidTxnList(12, (), (7,), NONE_OPEN)),
+    ],
+)
 def test_S5_text_form(text: str, expected: ValidTxnList) -> None:
     assert ValidTxnList.parse(text) == expected
     assert str(expected) == text
@@ -78,8 +91,9 @@ def test_S5_repeated_ids_count_once() -> None:
     assert once.range_valid(5, 6) is SOME
 
 
-@pytest.mark.parametrize("text", ["12", "", "12:5", "12:5:5", "12:5:5:7:9", "x:5::", "12::5:",
-                                  "12:5:five:", "12:5::7;8"])
+@pytest.mark.parametrize(
+    "text", ["12", "", "12:5", "12:5:5", "12:5:5:7:9", "x:5::", "12::5:", "12:5:five:", "12:5::7;8"]
+)
 def test_S5_malformed(text: str) -> None:
     with pytest.raises(MalformedList):
         ValidTxnList.parse(text)
@@ -91,16 +105,30 @@ def test_S5_default_list_sees_everything() -> None:
     assert str(everything) == "9223372036854775807:9223372036854775807::"
 
 
-@pytest.mark.parametrize(("low", "high", "expected"), [
-    (1, 4, ALL), (5, 5, NONE), (4, 6, SOME), (11, 14, SOME), (13, 15, NONE),
-])
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (1, 4, ALL),
+        (5, 5, NONE),
+        (4, 6, SOME),
+        (11, 14, SOME),
+        (13, 15, NONE),
+    ],
+)
 def test_S6_ranges(low: int, high: int, expected: RangeResponse) -> None:
     assert TXNS.range_valid(low, high) is expected
 
 
-@pytest.mark.parametrize(("low", "high", "expected"), [
-    (7, 7, ALL), (6, 8, SOME), (1, 6, NONE), (8, 9, NONE), (9, 10, SOME),
-])
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (7, 7, ALL),
+        (6, 8, SOME),
+        (1, 6, NONE),
+        (8, 9, NONE),
+        (9, 10, SOME),
+    ],
+)
 def test_S6_aborted_ranges(low: int, high: int, expected: RangeResponse) -> None:
     assert TXNS.range_aborted(low, high) is expected
 
@@ -108,17 +136,36 @@ def test_S6_aborted_ranges(low: int, high: int, expected: RangeResponse) -> None
 # --- write ids ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("write_id", "valid"), [
-    (0, True), (4, True), (5, False), (7, False), (8, True), (12, True), (13, False),
-])
+@pytest.mark.parametrize(
+    ("write_id", "valid"),
+    [
+        (0, True),
+        (4, True),
+        (5, False),
+        (7, False),
+        (8, True),
+        (12, True),
+        (13, False),
+    ],
+)
 def test_S11_valid_write_ids(write_id: int, valid: bool) -> None:
     assert WRITES.is_valid(write_id) is valid
 
 
-@pytest.mark.parametrize(("write_id", "valid"), [
-    (3, True), (4, True), (5, False), (6, False), (8, False), (11, False), (12, False),
-    (13, False), (-(1 << 63), True),
-])
+@pytest.mark.parametrize(
+    ("write_id", "valid"),
+    [
+        (3, True),
+        (4, True),
+        (5, False),
+        (6, False),
+        (8, False),
+        (11, False),
+        (12, False),
+        (13, False),
+        (-(1 << 63), True),
+    ],
+)
 def test_S12_valid_base(write_id: int, valid: bool) -> None:
     """transactions.md case 23, and S14's list."""
     assert WRITES.is_valid_base(write_id) is valid
@@ -135,8 +182,9 @@ def test_S13_text_form() -> None:
     assert str(WRITES) == "db.t:12:5:5,9:7,10"
 
 
-@pytest.mark.parametrize("text", ["db.t", "db.t:12", "db.t:12:5:5", "12:5:5,9:7,10",
-                                  "db.t:twelve:5::"])
+@pytest.mark.parametrize(
+    "text", ["db.t", "db.t:12", "db.t:12:5:5", "12:5:5,9:7,10", "db.t:twelve:5::"]
+)
 def test_S13_malformed(text: str) -> None:
     with pytest.raises(MalformedList):
         ValidWriteIdList.parse(text)
@@ -152,17 +200,33 @@ def test_S13_all_tables_of_a_query() -> None:
         parse_table_lists("db.t:12:5:5,9:7,10")
 
 
-@pytest.mark.parametrize(("low", "high", "expected"), [
-    (1, 4, ALL), (1, 5, SOME), (5, 5, NONE), (6, 6, ALL), (7, 7, NONE), (11, 12, ALL),
-    (12, 13, SOME), (13, 14, NONE), (1, 20, SOME),
-])
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (1, 4, ALL),
+        (1, 5, SOME),
+        (5, 5, NONE),
+        (6, 6, ALL),
+        (7, 7, NONE),
+        (11, 12, ALL),
+        (12, 13, SOME),
+        (13, 14, NONE),
+        (1, 20, SOME),
+    ],
+)
 def test_S14_ranges(low: int, high: int, expected: RangeResponse) -> None:
     assert WRITES.range_valid(low, high) is expected
 
 
-@pytest.mark.parametrize(("low", "high", "expected"), [
-    (7, 7, ALL), (7, 8, SOME), (9, 10, SOME), (11, 12, NONE),
-])
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (7, 7, ALL),
+        (7, 8, SOME),
+        (9, 10, SOME),
+        (11, 12, NONE),
+    ],
+)
 def test_S14_aborted_ranges(low: int, high: int, expected: RangeResponse) -> None:
     assert WRITES.range_aborted(low, high) is expected
 
@@ -173,7 +237,11 @@ def test_S14_aborted_ranges(low: int, high: int, expected: RangeResponse) -> Non
 def test_S16_values() -> None:
     compactor = ValidWriteIdList.parse("db.t:8:9223372036854775807::3,5,7").for_compactor()
     assert [compactor.range_valid(*r) for r in ((3, 3), (7, 8), (8, 9), (9, 10))] == [
-        ALL, ALL, NONE, NONE]
+        ALL,
+        ALL,
+        NONE,
+        NONE,
+    ]
     assert compactor.is_valid_base(8)
     assert not compactor.is_valid_base(9)
     assert not compactor.is_valid(3)
@@ -209,20 +277,20 @@ def test_S5_S13_round_trip(some_txns: ValidTxnList, some_writes: ValidWriteIdLis
 
 
 @given(write_id_lists(), ids, st.integers(0, MAX_ID))
-def test_S14_ranges_count_single_ids(
-    some: ValidWriteIdList, low: int, length: int
-) -> None:
+def test_S14_ranges_count_single_ids(some: ValidWriteIdList, low: int, length: int) -> None:
     span = range(low, low + length + 1)
     answers = {True: ALL, False: NONE}
     valid = {some.is_valid(one) for one in span}
     aborted = {some.is_aborted(one) for one in span}
     assert some.range_valid(span[0], span[-1]) is (SOME if len(valid) > 1 else answers[valid.pop()])
     assert some.range_aborted(span[0], span[-1]) is (
-        SOME if len(aborted) > 1 else answers[aborted.pop()])
+        SOME if len(aborted) > 1 else answers[aborted.pop()]
+    )
     assert some.aborted_between(span[0], span[-1]) == tuple(filter(some.is_aborted, span))
     assert some.open_between(span[0], span[-1]) == tuple(i for i in span if i in some.open)
     assert some.invalid_between(span[0], span[-1]) == tuple(
-        one for one in span if one <= some.high_watermark and not some.is_valid(one))
+        one for one in span if one <= some.high_watermark and not some.is_valid(one)
+    )
 
 
 @given(write_id_lists())

@@ -26,8 +26,9 @@ R, W = LockType.SHARED_READ, LockType.SHARED_WRITE
 X, E = LockType.EXCL_WRITE, LockType.EXCLUSIVE
 
 
-def on(lock: LockType, table: str | None = "t", partition: str | None = None, db: str = "d"
-       ) -> LockComponent:
+def on(
+    lock: LockType, table: str | None = "t", partition: str | None = None, db: str = "d"
+) -> LockComponent:
     return LockComponent(db, table, partition, lock)
 
 
@@ -71,8 +72,10 @@ def test_L4_levels(
     assert (blocked_by(first, second) is not None) is same
 
 
-@given(st.sampled_from([("t", None), ("t", "p=1"), (DB, None)]),
-       st.sampled_from([("t", None), ("t", "p=1"), (DB, None)]))
+@given(
+    st.sampled_from([("t", None), ("t", "p=1"), (DB, None)]),
+    st.sampled_from([("t", None), ("t", "p=1"), (DB, None)]),
+)
 def test_L4_another_database_never_blocks(
     one: tuple[str | None, str | None], other: tuple[str | None, str | None]
 ) -> None:
@@ -132,7 +135,8 @@ def test_T34_P6_statement_locks(
     statement: Statement, default: tuple[LockType, str], exclusive: tuple[LockType, str]
 ) -> None:
     for settings, (lock, letter) in (
-        (LockSettings(), default), (LockSettings(xlock_write=True), exclusive),
+        (LockSettings(), default),
+        (LockSettings(xlock_write=True), exclusive),
     ):
         assert lock_of(statement, settings) == (lock, Operation(letter))
 
@@ -145,7 +149,9 @@ def test_statement_table_is_complete() -> None:
 def test_T34_merge_insert_setting() -> None:
     both = LockSettings(xlock_write=True, xlock_mergeinsert=True)
     assert lock_of(Statement.MERGE_INSERT, LockSettings(xlock_mergeinsert=True)) == (
-        W, Operation.UPDATE)
+        W,
+        Operation.UPDATE,
+    )
     assert lock_of(Statement.MERGE_INSERT, both) == (X, Operation.UPDATE)
 
 

@@ -66,11 +66,14 @@ def backup(metastore: Metastore, file: str | os.PathLike[str]) -> Backup:
                     _write(target, table, part)
                 [(came,)] = target.execute(f'SELECT count(*) FROM "{table}"').fetchall()
                 if came != count:
-                    raise BackupRefused(f"{table} came with {came} rows instead of {count};"
-                                        " the backup was dropped, make it again")
+                    raise BackupRefused(
+                        f"{table} came with {came} rows instead of {count};"
+                        " the backup was dropped, make it again"
+                    )
             meta = {**begun.meta, schema.MADE: str(made)}
-            target.execute("INSERT INTO meta SELECT unnest($1), unnest($2)",
-                           [[*meta], [*meta.values()]])
+            target.execute(
+                "INSERT INTO meta SELECT unnest($1), unnest($2)", [[*meta], [*meta.values()]]
+            )
         sync_path(draft)
         os.link(draft, path)
         sync_path(path.parent)

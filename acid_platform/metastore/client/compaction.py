@@ -49,8 +49,7 @@ class CompactionCalls(Caller):
                 return
 
     def moment(self) -> int:
-        """How far the metastore has counted what happens: no clock, and comparable over restarts.
-        """
+        """The metastore's count of events: not a clock, and it goes on after a restart."""
         found: int = self._call("moment")["moment"]
         return found
 
@@ -71,8 +70,12 @@ class CompactionCalls(Caller):
     ) -> int:
         """Enqueues (C24). Raises AlreadyScheduled naming the row, CompactionRefused."""
         answer = self._call(
-            "request_compaction", table=table, partition=partition, kind=kind,
-            properties=dict(properties or {}), initiator=initiator,
+            "request_compaction",
+            table=table,
+            partition=partition,
+            kind=kind,
+            properties=dict(properties or {}),
+            initiator=initiator,
         )
         number: int = answer["id"]
         return number
@@ -82,12 +85,18 @@ class CompactionCalls(Caller):
     ) -> list[int | AcidError]:
         """Enqueues an Initiator's wishes (table, partition, kind) in one call; each has its own
         answer, an error does not stop the others."""
-        answers = self._call("request_compactions", initiator=initiator, wishes=[
-            {"table": table, "partition": partition, "kind": kind}
-            for table, partition, kind in wishes
-        ])["answers"]
-        return [one["id"] if "id" in one else error_class(one["error"][0])(one["error"][1])
-                for one in answers]
+        answers = self._call(
+            "request_compactions",
+            initiator=initiator,
+            wishes=[
+                {"table": table, "partition": partition, "kind": kind}
+                for table, partition, kind in wishes
+            ],
+        )["answers"]
+        return [
+            one["id"] if "id" in one else error_class(one["error"][0])(one["error"][1])
+            for one in answers
+        ]
 
     def record_not_initiated(self, table: str, partition: str | None, reason: str) -> None:
         self._call("record_not_initiated", table=table, partition=partition, reason=reason)
@@ -106,7 +115,9 @@ class CompactionCalls(Caller):
         """
         try:
             self._call(
-                "commit_compaction", **owner(task), txn=txn.id,
+                "commit_compaction",
+                **owner(task),
+                txn=txn.id,
                 writes=[encode(one) for one in reports],
             )
         finally:
@@ -117,7 +128,10 @@ class CompactionCalls(Caller):
     ) -> None:
         """Ready for cleaning, or refused; the transaction commits (C29)."""
         self._call(
-            "compaction_nothing_to_do", **owner(task), txn=txn.id, to_cleaning=to_cleaning,
+            "compaction_nothing_to_do",
+            **owner(task),
+            txn=txn.id,
+            to_cleaning=to_cleaning,
             reason=reason,
         )
         txn.forget()
@@ -163,17 +177,28 @@ class CompactionCalls(Caller):
     def request_erasure(self, table: str, condition: str, user: str = "") -> int:
         """Records a request to erase rows, and answers its id: for one that is open already, the
         id that it has. Raises NoSuchTable."""
-        number: int = self._call(
-            "request_erasure", table=table, condition=condition, user=user)["id"]
+        number: int = self._call("request_erasure", table=table, condition=condition, user=user)[
+            "id"
+        ]
         return number
 
     def answer_erasure(
-        self, erasure: int, state: ErasureState, answer: str, waits_for: Iterable[int] = (),
+        self,
+        erasure: int,
+        state: ErasureState,
+        answer: str,
+        waits_for: Iterable[int] = (),
         run_id: str = "",
     ) -> None:
         """Says what became of a request. Raises InvalidDefinition if it is not open."""
-        self._call("answer_erasure", id=erasure, state=state.value, answer=answer,
-                   waits_for=sorted(waits_for), run_id=run_id)
+        self._call(
+            "answer_erasure",
+            id=erasure,
+            state=state.value,
+            answer=answer,
+            waits_for=sorted(waits_for),
+            run_id=run_id,
+        )
 
     def erasures(self) -> list[ErasureTask]:
         """Every request, the oldest first."""
@@ -196,7 +221,9 @@ class CompactionCalls(Caller):
         return self.places.task(decode(CleaningTask, answer["task"]))
 
     def mark_cleaned(
-        self, task: CleaningTask, removed_write_ids: Iterable[int] | None = None,
+        self,
+        task: CleaningTask,
+        removed_write_ids: Iterable[int] | None = None,
         gone: Iterable[str] = (),
     ) -> None:
         """Done (C49). None: nothing aborted is left at or below the task's watermark; else only
@@ -206,8 +233,7 @@ class CompactionCalls(Caller):
         self._call("mark_cleaned", **_cleaned(task), removed=removed, gone=sorted(gone))
 
     def cleaning_failed(self, task: CleaningTask, error: str) -> None:
-        """Tried again later, at most `hive.compactor.cleaner.retry.maxattempts` times (C48, P25).
-        """
+        """Retried later, at most `hive.compactor.cleaner.retry.maxattempts` times (C48, P25)."""
         self._call("cleaning_failed", **_cleaned(task), error=error)
 
     def cleaning_again(self, task: CleaningTask) -> None:
@@ -226,6 +252,9 @@ def owner(task: CompactionTask, worker: str | None = None) -> Json:
 
 def _cleaned(task: CleaningTask) -> Json:
     return {
-        "id": task.id, "table": task.table, "table_id": task.table_id,
-        "partition": task.partition, "highest_write_id": task.highest_write_id,
+        "id": task.id,
+        "table": task.table,
+        "table_id": task.table_id,
+        "partition": task.partition,
+        "highest_write_id": task.highest_write_id,
     }

@@ -89,7 +89,9 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         self.close()
@@ -151,8 +153,13 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         """
         chosen = TxnType.READ_ONLY if read_only else kind
         answer = self._call(
-            "begin", kind=chosen.value, locks=[encode(one) for one in locks], wait=wait,
-            zero_wait=zero_wait, info=_info(info), tables=[],
+            "begin",
+            kind=chosen.value,
+            locks=[encode(one) for one in locks],
+            wait=wait,
+            zero_wait=zero_wait,
+            info=_info(info),
+            tables=[],
         )
         return Transaction(self._link, self._beats, chosen, answer, self.places)
 
@@ -161,19 +168,29 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
     ) -> Transaction:
         """A read lease: a journaled READ_ONLY transaction for these tables, None for all (P12)."""
         answer = self._call(
-            "begin", kind=TxnType.READ_ONLY.value, locks=[], wait=0, zero_wait=None,
-            info=_info(info), tables=None if tables is None else list(tables),
+            "begin",
+            kind=TxnType.READ_ONLY.value,
+            locks=[],
+            wait=0,
+            zero_wait=None,
+            info=_info(info),
+            tables=None if tables is None else list(tables),
         )
         return Transaction(self._link, self._beats, TxnType.READ_ONLY, answer, self.places)
 
     def open_transactions(self, count: int, info: Info | None = None) -> list[Transaction]:
         """Several at once; at most `hive.txn.max.open.batch` are opened (T1)."""
-        ids = self._call(
-            "open_batch", count=count, kind=TxnType.DEFAULT.value, info=_info(info)
-        )["txns"]
+        ids = self._call("open_batch", count=count, kind=TxnType.DEFAULT.value, info=_info(info))[
+            "txns"
+        ]
         return [
-            Transaction(self._link, self._beats, TxnType.DEFAULT, self._call("granted", txn=one),
-                        self.places)
+            Transaction(
+                self._link,
+                self._beats,
+                TxnType.DEFAULT,
+                self._call("granted", txn=one),
+                self.places,
+            )
             for one in ids
         ]
 
@@ -222,8 +239,7 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         self._call("placed", id=identity)
 
     def take_over(self, name: str | None = None) -> list[str]:
-        """A foreign table, or all of them, may be written again; answers which. Raises NoSuchTable.
-        """
+        """Lets a foreign table, or all of them, be written again: which. Raises NoSuchTable."""
         taken: list[str] = self._call("take_over", name=name)["tables"]
         return taken
 

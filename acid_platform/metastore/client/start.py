@@ -42,16 +42,29 @@ def _start(home: Home, listen: str | None) -> bool:
     root = Path(__file__).resolve().parents[2]
     paths = [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     # -P: a file duckdb.py where the process starts is not DuckDB.
-    command = [sys.executable, "-P", "-m", "acid_platform.metastore", "--dir", str(home.path),
-               "--detach"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "acid_platform.metastore",
+        "--dir",
+        str(home.path),
+        "--detach",
+    ]
     command += ["--listen", listen] if listen else []
     # Files, not pipes: a pipe ends only when every process that another thread of ours forked
     # meanwhile has closed its copy, which may be never.
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         try:
             subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, check=False, cwd="/",
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, timeout=START_SECONDS,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                check=False,
+                cwd="/",
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                timeout=START_SECONDS,
             )
         except subprocess.TimeoutExpired as error:
             raise MetastoreUnavailable(

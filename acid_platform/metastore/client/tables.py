@@ -45,8 +45,13 @@ class TableCalls(Caller):
     ) -> TableRecord:
         """Raises TableExists, InvalidDefinition."""
         table = _declared(
-            name, self.places.inward(location), columns, partition_columns, properties,
-            bucket_columns, bucket_count,
+            name,
+            self.places.inward(location),
+            columns,
+            partition_columns,
+            properties,
+            bucket_columns,
+            bucket_count,
         )
         answer = self._call("create_table", table=table, if_not_exists=if_not_exists)
         return self.places.table(decode(TableRecord, answer["table"]))
@@ -73,12 +78,22 @@ class TableCalls(Caller):
         files. Raises TableExists, InvalidDefinition.
         """
         table = _declared(
-            name, self.places.inward(location), columns, partition_columns, properties,
-            bucket_columns, bucket_count,
+            name,
+            self.places.inward(location),
+            columns,
+            partition_columns,
+            properties,
+            bucket_columns,
+            bucket_count,
         )
         answer = self._call(
-            "adopt_table", table=table, write_id=write_id, txn_id=txn_id, aborted=sorted(aborted),
-            partitions=list(partitions), directories=[encode(one) for one in directories],
+            "adopt_table",
+            table=table,
+            write_id=write_id,
+            txn_id=txn_id,
+            aborted=sorted(aborted),
+            partitions=list(partitions),
+            directories=[encode(one) for one in directories],
         )
         return self.places.table(decode(TableRecord, answer["table"]))
 
@@ -110,15 +125,22 @@ class TableCalls(Caller):
         (P28). Also raises NoSuchTable, TableExists, InvalidDefinition.
         """
         answer = self._call(
-            "alter_table", name=name, columns=columns and [list(one) for one in columns],
-            properties=None if properties is None else dict(properties), rename=rename,
+            "alter_table",
+            name=name,
+            columns=columns and [list(one) for one in columns],
+            properties=None if properties is None else dict(properties),
+            rename=rename,
             read=read and [read.table_id, read.version],
         )
         return self.places.table(decode(TableRecord, answer["table"]))
 
     def create_view(
-        self, name: str, query: str, columns: Sequence[tuple[str, str]],
-        if_not_exists: bool = False, or_replace: bool = False,
+        self,
+        name: str,
+        query: str,
+        columns: Sequence[tuple[str, str]],
+        if_not_exists: bool = False,
+        or_replace: bool = False,
     ) -> None:
         """`query`: see ViewRecord. Raises TableExists, InvalidDefinition."""
         view = encode(ViewRecord(name, query, tuple(columns)))
@@ -141,9 +163,9 @@ class TableCalls(Caller):
 
     def add_partitions(self, name: str, partitions: Sequence[str]) -> list[str]:
         """Registers them and answers which were new. Raises NoSuchPartition."""
-        added: list[str] = self._call(
-            "add_partitions", name=name, partitions=list(partitions)
-        )["added"]
+        added: list[str] = self._call("add_partitions", name=name, partitions=list(partitions))[
+            "added"
+        ]
         return added
 
     def recorded(
@@ -152,22 +174,28 @@ class TableCalls(Caller):
         """Of each partition (None: the unpartitioned table) every directory that is recorded, also
         obsolete ones that wait for the Cleaner (P26). Raises NoSuchTable."""
         answer = self._call("recorded_now", table=name, partitions=list(partitions))
-        return [[decode(RecordedDirectory, one) for one in entity]
-                for entity in answer["entities"]]
+        return [[decode(RecordedDirectory, one) for one in entity] for entity in answer["entities"]]
 
     def unrecorded(self) -> list[tuple[str, str | None, list[str]]]:
         """(table, partition, directories) whose files an older version did not record (P26)."""
-        return [(table, partition, names)
-                for table, partition, names in self._call("unrecorded")["entities"]]
+        return [
+            (table, partition, names)
+            for table, partition, names in self._call("unrecorded")["entities"]
+        ]
 
     def record_files(
         self, name: str, partition: str | None, directories: Sequence[WriteReport]
     ) -> int:
         """Takes down the files of directories whose commit did not record them; answers of how
         many. Raises NoSuchTable, InvalidDefinition for other files than the commit counted."""
-        return int(self._call(
-            "record_files", table=name, partition=partition,
-            directories=[encode(one) for one in directories])["recorded"])
+        return int(
+            self._call(
+                "record_files",
+                table=name,
+                partition=partition,
+                directories=[encode(one) for one in directories],
+            )["recorded"]
+        )
 
     def settings(self) -> dict[str, str]:
         """Every setting with its value as text."""
@@ -186,7 +214,8 @@ class TableCalls(Caller):
     ) -> None:
         """Says what became of doubtful write ids. Raises NoSuchTable, InvalidDefinition."""
         self._call(
-            "resolve_doubtful", name=name, committed=sorted(committed), aborted=sorted(aborted))
+            "resolve_doubtful", name=name, committed=sorted(committed), aborted=sorted(aborted)
+        )
 
 
 def _declared(
@@ -198,7 +227,15 @@ def _declared(
     bucket_columns: Sequence[str],
     bucket_count: int,
 ) -> Json:
-    return encode(TableRecord(
-        0, name, location, tuple(columns), tuple(partition_columns), dict(properties or {}),
-        tuple(bucket_columns), bucket_count,
-    ))
+    return encode(
+        TableRecord(
+            0,
+            name,
+            location,
+            tuple(columns),
+            tuple(partition_columns),
+            dict(properties or {}),
+            tuple(bucket_columns),
+            bucket_count,
+        )
+    )

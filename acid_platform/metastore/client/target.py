@@ -143,8 +143,10 @@ class Remote:
 
     @property
     def advice(self) -> str:
-        return (f"start it on its machine with `python -m acid_platform.metastore --dir DIR"
-                f" --listen {show_address(self.host, self.port)}`")
+        return (
+            f"start it on its machine with `python -m acid_platform.metastore --dir DIR"
+            f" --listen {show_address(self.host, self.port)}`"
+        )
 
     def __str__(self) -> str:
         return TCP + show_address(self.host, self.port)

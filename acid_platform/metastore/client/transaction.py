@@ -103,10 +103,15 @@ class Transaction:
         if isinstance(requests, str):
             kind = LockType.parse(lock) if isinstance(lock, str) else lock
             requests = [LockRequest(requests, kind, operation, partition)]
-        self._learn(self._link.call(
-            "lock", txn=self.id, locks=[encode(one) for one in requests], wait=wait,
-            zero_wait=zero_wait,
-        ))
+        self._learn(
+            self._link.call(
+                "lock",
+                txn=self.id,
+                locks=[encode(one) for one in requests],
+                wait=wait,
+                zero_wait=zero_wait,
+            )
+        )
         return self
 
     def valid_write_ids(self, table: str) -> ValidWriteIdList:
@@ -139,8 +144,7 @@ class Transaction:
 
     def views(self) -> list[ViewRecord]:
         """As its snapshot sees them (P28)."""
-        return [decode(ViewRecord, one)
-                for one in self._link.call("views", txn=self.id)["views"]]
+        return [decode(ViewRecord, one) for one in self._link.call("views", txn=self.id)["views"]]
 
     def manifest(
         self, table: str, partitions: Sequence[str | None]
@@ -152,9 +156,9 @@ class Transaction:
         snapshot needs (P29). Raises SnapshotExpired, TxnAborted, NoSuchTxn, NoSuchTable.
         """
         answer = self._link.call(
-            "manifest", txn=self.id, table=table_name(table), partitions=list(partitions))
-        return [[decode(RecordedDirectory, one) for one in entity]
-                for entity in answer["entities"]]
+            "manifest", txn=self.id, table=table_name(table), partitions=list(partitions)
+        )
+        return [[decode(RecordedDirectory, one) for one in entity] for entity in answer["entities"]]
 
     def allocate_write_id(self, table: str) -> int:
         """Its write id in the table, the same however often it is asked (T17 to T19)."""
@@ -189,7 +193,8 @@ class Transaction:
                 raise
             raise SnapshotExpired(
                 f"read lease {self.id} is over: its block has ended, or it is long past; take a new"
-                " snapshot, or call read() again") from error
+                " snapshot, or call read() again"
+            ) from error
 
     @contextmanager
     def checked(self) -> Iterator[None]:
@@ -210,7 +215,8 @@ class Transaction:
         self.check()
 
     def commit(
-        self, writes: Sequence[WriteReport] = (),
+        self,
+        writes: Sequence[WriteReport] = (),
         columns: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     ) -> None:
         """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
@@ -222,8 +228,9 @@ class Transaction:
         """
         added = {name: [list(one) for one in new] for name, new in (columns or {}).items()}
         try:
-            self._link.call("commit", txn=self.id, writes=[encode(one) for one in writes],
-                            columns=added)
+            self._link.call(
+                "commit", txn=self.id, writes=[encode(one) for one in writes], columns=added
+            )
         except UNDECIDED:
             raise
         except AcidError as refused:
@@ -244,8 +251,7 @@ class Transaction:
         self._beats.remove(self)
 
     def when_lost(self, callback: Callable[[str], None]) -> None:
-        """Calls back in the heartbeat's thread, with the reason, if the metastore aborts it (P4).
-        """
+        """Calls `callback` with the reason, in another thread, if the metastore aborts it (P4)."""
         self._callbacks.append(callback)
 
     def found_lost(self, reason: str) -> None:
@@ -258,7 +264,9 @@ class Transaction:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         if self.ended:
@@ -328,8 +336,9 @@ class Heartbeats:
             share = self._shares.get(slot)
             if share is None:
                 share = self._shares[slot] = weakref.WeakValueDictionary()
-                threading.Thread(target=self._beat, args=(slot,), daemon=True,
-                                 name=f"heartbeat-{slot}").start()
+                threading.Thread(
+                    target=self._beat, args=(slot,), daemon=True, name=f"heartbeat-{slot}"
+                ).start()
             share[txn.id] = txn
 
     def remove(self, txn: Transaction) -> None:

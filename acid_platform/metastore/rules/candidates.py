@@ -23,7 +23,9 @@ from acid_platform.transactions import CompactorWriteIdList
 
 _AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)
 _ORDER = (
-    CompactionState.WORKING, CompactionState.INITIATED, CompactionState.READY_FOR_CLEANING,
+    CompactionState.WORKING,
+    CompactionState.INITIATED,
+    CompactionState.READY_FOR_CLEANING,
 )
 
 
@@ -86,8 +88,9 @@ def candidates(turn: Turn, args: Body) -> dict[str, Any]:
         write_ids = listed.get(entity[0])
         if write_ids is None:
             write_ids = listed[entity[0]] = compactor_list(state, table, txns)
-        rows.append(_counters(state, table, entity, write_ids, aborted.get(entity, ()),
-                              queued.get(entity)))
+        rows.append(
+            _counters(state, table, entity, write_ids, aborted.get(entity, ()), queued.get(entity))
+        )
         last = entity
     return {
         "candidates": [encode(one) for one in rows],
@@ -131,8 +134,12 @@ def _queued(state: State) -> dict[Entity, CompactionState]:
 
 
 def _counters(
-    state: State, table: Table, entity: Entity, write_ids: CompactorWriteIdList,
-    aborted: Collection[Component], queued: CompactionState | None,
+    state: State,
+    table: Table,
+    entity: Entity,
+    write_ids: CompactorWriteIdList,
+    aborted: Collection[Component],
+    queued: CompactionState | None,
 ) -> EntityCounters:
     known = state.directories.get(entity, {}).values()
     size, error = EntitySize(), ""
@@ -142,17 +149,25 @@ def _counters(
         error = f"{type(found).__name__}: {found}"
     live = {one.deletes for one in known if not one.base and not one.obsolete}
     oldest = min((state.txns[row.txn_id].started for row in aborted), default=0)
-    past = tuple(PastCompaction(row.state, row.enqueued)
-                 for row in reversed(state.past.get(entity, [])))
+    past = tuple(
+        PastCompaction(row.state, row.enqueued) for row in reversed(state.past.get(entity, []))
+    )
     return EntityCounters(
-        table.record.name, entity[1], table.record.partitioned, table.record.properties, size,
-        len(live) == 2, len(aborted), oldest, queued, past, error,
+        table.record.name,
+        entity[1],
+        table.record.partitioned,
+        table.record.properties,
+        size,
+        len(live) == 2,
+        len(aborted),
+        oldest,
+        queued,
+        past,
+        error,
     )
 
 
-def live_size(
-    known: Collection[EntityDirectory], write_ids: CompactorWriteIdList
-) -> EntitySize:
+def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdList) -> EntitySize:
     """As `entity_size`, by what is noted at each commit: a hundred times as fast.
 
     What is obsolete for all who see every commit is so for the compactor too, unless a directory
@@ -187,5 +202,7 @@ def _bytes(one: EntityDirectory) -> int:
 
 
 HANDLERS = {
-    "candidates": candidates, "hold_service": hold, "release_service": release,
+    "candidates": candidates,
+    "hold_service": hold,
+    "release_service": release,
 }

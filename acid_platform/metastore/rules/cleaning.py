@@ -38,7 +38,8 @@ def survey(
     waiting: list[BlockedCleaning] = []
     working = {entity_of(row) for row in state.queue.values() if row.state is _W}
     dropped = [
-        (row.table_id, f"{row.properties['location']}/") for row in state.queue.values()
+        (row.table_id, f"{row.properties['location']}/")
+        for row in state.queue.values()
         if "location" in row.properties
     ]
     for one in (*_rows(turn, only), *_aborts(turn, only)):
@@ -83,12 +84,15 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
     for row in sorted(state.queue.values(), key=lambda one: one.id):
         if row.state is not _R or only not in (None, entity_of(row)):
             continue
-        until = max(timers.row_since[row.id] + delay if delay else NEVER,
-                    timers.retry_row.get(row.id, NEVER))
+        until = max(
+            timers.row_since[row.id] + delay if delay else NEVER,
+            timers.retry_row.get(row.id, NEVER),
+        )
         if turn.steady < until or (delay and turn.steady <= until):
             why = f"retry after {row.error!r}" if row.cleaner_retry_at else "delayed cleanup"
-            yield BlockedCleaning(row.id, row.table, row.partition,
-                                  f"{why}, until {turn.wall(until)}")
+            yield BlockedCleaning(
+                row.id, row.table, row.partition, f"{why}, until {turn.wall(until)}"
+            )
             continue
         key = (entity_of(row), row.properties.get("location", ""))
         if key not in first or row.highest_write_id < first[key].highest_write_id:
@@ -97,7 +101,9 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
         held = holders(state, row.table_id, row.next_txn_id)
         if held:
             yield BlockedCleaning(
-                row.id, row.table, row.partition,
+                row.id,
+                row.table,
+                row.partition,
                 f"transactions opened before its commit (next id {row.next_txn_id}) are open (C41)",
                 tuple(Holder(txn.txn_id, txn.user, txn.host, txn.run_id) for txn in held),
             )
@@ -113,23 +119,44 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
         # read until long after its table was dropped as well.
         again = row.partition is not None
         names = {one.record.location for one in state.tables.values()} | {
-            one.properties["location"] for one in state.queue.values()
+            one.properties["location"]
+            for one in state.queue.values()
             if "location" in one.properties and one.table_id > row.table_id
         }
         return CleaningTask(
-            row.id, "drop", row.table, row.table_id, row.partition, location or "",
-            row.highest_write_id, row.next_txn_id, txn_list(state),
-            ValidWriteIdList.of(row.table, row.highest_write_id), row.txn_id, row.cleaner_attempts,
-            again or location in names, row.properties,
+            row.id,
+            "drop",
+            row.table,
+            row.table_id,
+            row.partition,
+            location or "",
+            row.highest_write_id,
+            row.next_txn_id,
+            txn_list(state),
+            ValidWriteIdList.of(row.table, row.highest_write_id),
+            row.txn_id,
+            row.cleaner_attempts,
+            again or location in names,
+            row.properties,
         )
     # Who is open may still ask for the table, and is refused then only below `next_txn_id` (P11).
     above = (txn.txn_id for txn in state.open_txns() if txn.txn_id >= row.next_txn_id)
     watermark = min(above, default=state.next_txn)
     txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id)
     return CleaningTask(
-        row.id, "compaction", table.record.name, row.table_id, row.partition,
-        _location(table.record.location, row.partition), row.highest_write_id, row.next_txn_id,
-        txns, listed, row.txn_id, row.cleaner_attempts, False,
+        row.id,
+        "compaction",
+        table.record.name,
+        row.table_id,
+        row.partition,
+        _location(table.record.location, row.partition),
+        row.highest_write_id,
+        row.next_txn_id,
+        txns,
+        listed,
+        row.txn_id,
+        row.cleaner_attempts,
+        False,
         {**table.record.properties, **row.properties},
     )
 
@@ -169,14 +196,26 @@ def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
         retry = state.retries.get((table_id, partition))
         again = state.timers.retry_entity.get((table_id, partition), NEVER)
         if retry and turn.steady < again:
-            yield BlockedCleaning(0, table.record.name, partition,
-                                  f"{retry.error}, again at {turn.wall(again)}")
+            yield BlockedCleaning(
+                0, table.record.name, partition, f"{retry.error}, again at {turn.wall(again)}"
+            )
             continue
         txns, listed = cleaner_lists(state, table, low_mark(state), table.last_write_id)
         yield CleaningTask(
-            0, "abort", table.record.name, table_id, partition,
-            _location(table.record.location, partition), listed.high_watermark, 0, txns, listed, 0,
-            retry.attempts if retry else 0, False, table.record.properties,
+            0,
+            "abort",
+            table.record.name,
+            table_id,
+            partition,
+            _location(table.record.location, partition),
+            listed.high_watermark,
+            0,
+            txns,
+            listed,
+            0,
+            retry.attempts if retry else 0,
+            False,
+            table.record.properties,
         )
 
 
@@ -189,7 +228,10 @@ def start(turn: Turn, args: Body) -> dict[str, Any]:
     for task in ready:
         if task.id == args["id"]:
             turn.record(
-                "cleaning", id=task.id, table_id=task.table_id, partition=task.partition,
+                "cleaning",
+                id=task.id,
+                table_id=task.table_id,
+                partition=task.partition,
                 upto=task.next_txn_id,
             )
             return {"task": encode(task)}
@@ -216,8 +258,13 @@ def done(turn: Turn, args: Body) -> dict[str, Any]:
     removed (P26). Raises CompactionLost."""
     _started(turn.state, args)
     turn.record(
-        "cleaned", id=args["id"], table_id=args["table_id"], partition=args["partition"],
-        highest=args["highest_write_id"], removed=args["removed"], gone=args["gone"],
+        "cleaned",
+        id=args["id"],
+        table_id=args["table_id"],
+        partition=args["partition"],
+        highest=args["highest_write_id"],
+        removed=args["removed"],
+        gone=args["gone"],
     )
     return {}
 
@@ -232,8 +279,13 @@ def failed(turn: Turn, args: Body) -> dict[str, Any]:
     wait = settings.integer("hive.compactor.cleaner.retry.retention.time") * 2**attempts
     most = settings.integer("hive.compactor.cleaner.retry.maxattempts")
     turn.record(
-        "cleaning_failed", id=args["id"], table_id=args["table_id"], partition=args["partition"],
-        attempts=attempts + 1, retry_at=turn.now + wait, error=args["error"],
+        "cleaning_failed",
+        id=args["id"],
+        table_id=args["table_id"],
+        partition=args["partition"],
+        attempts=attempts + 1,
+        retry_at=turn.now + wait,
+        error=args["error"],
         given_up=bool(row) and attempts + 1 > most,
     )
     return {}
@@ -327,8 +379,11 @@ def _cleaning_failed(state: State, at: int, body: Body) -> None:
         state.timers.retry_entity[entity] = again
         return
     row = replace(
-        row, cleaner_attempts=body["attempts"], cleaner_retry_at=body["retry_at"],
-        cleaner_start=0, error=body["error"],
+        row,
+        cleaner_attempts=body["attempts"],
+        cleaner_retry_at=body["retry_at"],
+        cleaner_start=0,
+        error=body["error"],
     )
     if body["given_up"]:
         to_history(state, replace(row, state=CompactionState.FAILED, ended=at))
@@ -345,12 +400,16 @@ def _cleaning_left(state: State, at: int, body: Body) -> None:
 
 
 APPLY = {
-    "cleaning": _cleaning, "cleaned": _cleaned, "cleaning_failed": _cleaning_failed,
+    "cleaning": _cleaning,
+    "cleaned": _cleaned,
+    "cleaning_failed": _cleaning_failed,
     "cleaning_left": _cleaning_left,
 }
 
 HANDLERS = {
-    "start_cleaning": start, "mark_cleaned": done, "cleaning_failed": failed,
-    "cleaning_again": again, "refuse_cleaning": refuse,
+    "start_cleaning": start,
+    "mark_cleaned": done,
+    "cleaning_failed": failed,
+    "cleaning_again": again,
+    "refuse_cleaning": refuse,
 }
-

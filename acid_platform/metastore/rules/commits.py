@@ -50,8 +50,10 @@ def commit(turn: Turn, args: Body) -> dict[str, Any]:
     reports = [decode(WriteReport, one) for one in args["writes"]]
     try:
         components, placed = _touched(turn.state, txn, reports)
-        wider = [widened(turn.state, txn, name, [(one, kind) for one, kind in columns])
-                 for name, columns in args.get("columns", {}).items()]
+        wider = [
+            widened(turn.state, txn, name, [(one, kind) for one, kind in columns])
+            for name, columns in args.get("columns", {}).items()
+        ]
         found = write_set.conflict(turn.state, txn, components)
         if found is not None:
             raise WriteConflict(write_set.describe(turn.state, *found))
@@ -85,28 +87,52 @@ def finish(
     """Records the commit of an open transaction whose conflicts were checked."""
     commit_id = turn.state.last_txn
     changes = [
-        encode(Committed(
-            one.table_id, one.partition, one.operation, txn.txn_id, commit_id, one.write_id,
-        ))
-        for one in components if one.operation.changes
+        encode(
+            Committed(
+                one.table_id,
+                one.partition,
+                one.operation,
+                txn.txn_id,
+                commit_id,
+                one.write_id,
+            )
+        )
+        for one in components
+        if one.operation.changes
     ]
     directories = [
         [table_id, partition, encode(EntityDirectory.of(one, txn.txn_id)), one.contents_text]
         for table_id, partition, one in placed
     ]
     written = [
-        encode(HistoryRow(
-            table_id, turn.state.name_of(table_id), partition,
-            turn.state.tables[table_id].by_txn.get(txn.txn_id, 0), one.operation, one.directory,
-            one.rows, one.bytes, one.files, one.overwrite, txn.txn_id, txn.user, txn.run_id,
-            turn.now,
-        ))
+        encode(
+            HistoryRow(
+                table_id,
+                turn.state.name_of(table_id),
+                partition,
+                turn.state.tables[table_id].by_txn.get(txn.txn_id, 0),
+                one.operation,
+                one.directory,
+                one.rows,
+                one.bytes,
+                one.files,
+                one.overwrite,
+                txn.txn_id,
+                txn.user,
+                txn.run_id,
+                turn.now,
+            )
+        )
         for table_id, partition, one in placed
     ]
     leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed meanwhile"))
     turn.record(
-        "commit", txn=txn.txn_id, commit_id=commit_id, write_set=changes,
-        directories=directories, written=written,
+        "commit",
+        txn=txn.txn_id,
+        commit_id=commit_id,
+        write_set=changes,
+        directories=directories,
+        written=written,
     )
     return {"state": "c", "commit_id": commit_id}
 
@@ -124,7 +150,8 @@ def _touched(
         if partition is not None or table.record.partitioned:
             partition = normal_partition(table, partition or "")
         cover = [
-            one for one in locked
+            one
+            for one in locked
             if one.table_id == table_id and (one.dynamic or one.partition == partition)
         ]
         if not cover:
@@ -210,10 +237,17 @@ def _commit(state: State, at: int, body: Body) -> None:
         state.written.append(written)
         if written.operation is Operation.INSERT and not written.overwrite:
             # Not in `write_set`: an insert costs the journal no more than it did.
-            write_set.add(state, Committed(
-                written.table_id, written.partition, Operation.INSERT, txn_id, body["commit_id"],
-                written.write_id,
-            ))
+            write_set.add(
+                state,
+                Committed(
+                    written.table_id,
+                    written.partition,
+                    Operation.INSERT,
+                    txn_id,
+                    body["commit_id"],
+                    written.write_id,
+                ),
+            )
     state.components.pop(txn_id, None)
     close(state, at, txn_id, TxnState.COMMITTED, "", body["commit_id"])
 
@@ -266,12 +300,27 @@ def close(
     state.heartbeats.pop(txn_id, None)
     state.reads.pop(txn_id, None)
     state.ended[txn_id] = Ended(
-        txn_id, end_state, txn.kind, txn.started, at, commit_id, txn.user, txn.host, txn.agent,
-        txn.run_id, txn.description, reason,
+        txn_id,
+        end_state,
+        txn.kind,
+        txn.started,
+        at,
+        commit_id,
+        txn.user,
+        txn.host,
+        txn.agent,
+        txn.run_id,
+        txn.description,
+        reason,
     )
     if end_state is TxnState.ABORTED and txn_id in state.components:
         state.txns[txn_id] = replace(
-            txn, state=end_state, ended=at, reason=reason, snapshot=None, taken=0,
+            txn,
+            state=end_state,
+            ended=at,
+            reason=reason,
+            snapshot=None,
+            taken=0,
             closed=state.moment(),
         )
         return
@@ -290,5 +339,8 @@ def _replied(state: State, at: int, body: Body) -> None:
 APPLY = {"commit": _commit, "abort": _abort, "replied": _replied}
 
 HANDLERS = {
-    "commit": commit, "abort": abort, "abort_many": abort_many, "drop": drop_and_commit,
+    "commit": commit,
+    "abort": abort,
+    "abort_many": abort_many,
+    "drop": drop_and_commit,
 }

@@ -33,7 +33,9 @@ from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnLis
 from acid_platform.transactions.locks import LockType
 
 _I, _W, _R = (
-    CompactionState.INITIATED, CompactionState.WORKING, CompactionState.READY_FOR_CLEANING,
+    CompactionState.INITIATED,
+    CompactionState.WORKING,
+    CompactionState.READY_FOR_CLEANING,
 )
 
 
@@ -67,8 +69,7 @@ def request(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def request_many(turn: Turn, args: Body) -> dict[str, Any]:
-    """As `request` for each of an Initiator's wishes, all durable at once; an id or an error each.
-    """
+    """`request` for each wish of an Initiator, all durable at once: an id or an error each."""
     waiting, txns = queued(turn.state), txn_list(turn.state)
     answers: list[dict[str, Any]] = []
     for one in args["wishes"]:
@@ -92,8 +93,9 @@ def _enqueue(turn: Turn, args: Body, waiting: Queued, txns: ValidTxnList) -> int
             raise NoSuchPartition(f"{table.record.name} has no partition {partition}")
     entity = (table.record.table_id, partition)
     name = f"{table.record.name} {partition or ''}".rstrip()
-    high = (table.last_write_id if unknown
-            else compactor_list(turn.state, table, txns).high_watermark)
+    high = (
+        table.last_write_id if unknown else compactor_list(turn.state, table, txns).high_watermark
+    )
     for row in waiting.get(entity, ()):
         if row.state is not _R or row.highest_write_id == high:
             nothing = " and nothing was written since" if row.state is _R else ""
@@ -103,15 +105,28 @@ def _enqueue(turn: Turn, args: Body, waiting: Queued, txns: ValidTxnList) -> int
     kinds = {one.value: one for one in CompactionKind}
     kind = kinds.get(args["kind"].lower())
     if kind is None:
-        raise CompactionRefused(f"{name}: {args['kind']!r} is no kind of compaction here; use major"
-                                " or minor")
+        raise CompactionRefused(
+            f"{name}: {args['kind']!r} is no kind of compaction here; use major or minor"
+        )
     row = CompactionTask(
-        turn.state.next_compaction, table.record.name, table.record.table_id, partition, kind, _I,
-        args["properties"], args["initiator"], turn.now,
+        turn.state.next_compaction,
+        table.record.name,
+        table.record.table_id,
+        partition,
+        kind,
+        _I,
+        args["properties"],
+        args["initiator"],
+        turn.now,
     )
     if unknown:
-        row = replace(row, state=_R, highest_write_id=high, commit_time=turn.now,
-                      next_txn_id=turn.state.next_txn)
+        row = replace(
+            row,
+            state=_R,
+            highest_write_id=high,
+            commit_time=turn.now,
+            next_txn_id=turn.state.next_txn,
+        )
     turn.record("queued", row=encode(row))
     waiting.setdefault(entity, []).append(row)
     return row.id
@@ -121,7 +136,9 @@ def _aborted_dynamic(state: State, table: Table) -> bool:
     entity = (table.record.table_id, None)
     return table.record.partitioned and any(
         (one.table_id, one.partition) == entity and not one.cleaned
-        for txn in state.aborted_txns() for one in state.components.get(txn.txn_id, ()))
+        for txn in state.aborted_txns()
+        for one in state.components.get(txn.txn_id, ())
+    )
 
 
 def take(turn: Turn, args: Body) -> dict[str, Any]:
@@ -204,11 +221,14 @@ def commit(turn: Turn, args: Body) -> dict[str, Any]:
         raise CompactionLost(f"compaction {row.id} runs in transaction {row.txn_id} now")
     reports = [decode(WriteReport, one) for one in args["writes"]]
     # By the name that it locked: a client may have renamed the table since.
-    if any((txn.needs.get(one.table), one.partition) != (row.table_id, row.partition)
-           for one in reports):
+    if any(
+        (txn.needs.get(one.table), one.partition) != (row.table_id, row.partition)
+        for one in reports
+    ):
         raise InvalidDefinition(f"compaction {row.id} may only report {row.table} {row.partition}")
     directories = [
-        [encode(EntityDirectory.of(one, txn.txn_id)), one.contents_text] for one in reports]
+        [encode(EntityDirectory.of(one, txn.txn_id)), one.contents_text] for one in reports
+    ]
     _finish(turn, row, _R, directories, "")
     return {"id": row.id, "commit_id": turn.state.last_txn}
 
@@ -222,12 +242,21 @@ def nothing_to_do(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def _finish(
-    turn: Turn, row: CompactionTask, state: CompactionState, directories: list[list[Any]],
+    turn: Turn,
+    row: CompactionTask,
+    state: CompactionState,
+    directories: list[list[Any]],
     error: str,
 ) -> None:
     turn.record(
-        "compacted", id=row.id, txn=row.txn_id, state=state.value, directories=directories,
-        commit_id=turn.state.last_txn, next_txn=turn.state.next_txn, error=error,
+        "compacted",
+        id=row.id,
+        txn=row.txn_id,
+        state=state.value,
+        directories=directories,
+        commit_id=turn.state.last_txn,
+        next_txn=turn.state.next_txn,
+        error=error,
     )
 
 
@@ -252,7 +281,9 @@ def abort_many(turn: Turn, args: Body) -> dict[str, Any]:
         row = turn.state.queue.get(one)
         if row is not None and row.state is _I:
             turn.record(
-                "compaction_ended", id=one, state=CompactionState.ABORTED.value,
+                "compaction_ended",
+                id=one,
+                state=CompactionState.ABORTED.value,
                 error="aborted by ABORT COMPACTIONS",
             )
             messages[str(one)] = "aborted"
@@ -263,16 +294,19 @@ def abort_many(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def revoke(turn: Turn, args: Body) -> dict[str, Any]:
-    """Working rows of a host or of one worker, or those that timed out, are initiated again (C25).
-    """
+    """Returns working rows of a host, of a worker or those that timed out to the queue (C25)."""
     host = args["host"]
     oldest = turn.steady - turn.state.settings.integer("hive.compactor.worker.timeout")
     since = turn.state.timers.row_since
     ids = [
-        row.id for row in turn.state.queue.values()
+        row.id
+        for row in turn.state.queue.values()
         if row.state is _W
-        and (since[row.id] < oldest if host is None
-             else row.worker == host or row.worker.startswith(f"{host}-"))
+        and (
+            since[row.id] < oldest
+            if host is None
+            else row.worker == host or row.worker.startswith(f"{host}-")
+        )
     ]
     for one in ids:
         row = turn.state.queue[one]
@@ -286,8 +320,14 @@ def not_initiated(turn: Turn, args: Body) -> dict[str, Any]:
     """A `did not initiate` row in the history (C9, C23)."""
     table = turn.state.table(args["table"])
     row = CompactionTask(
-        turn.state.next_compaction, table.record.name, table.record.table_id, args["partition"],
-        CompactionKind.MAJOR, CompactionState.DID_NOT_INITIATE, enqueued=turn.now, ended=turn.now,
+        turn.state.next_compaction,
+        table.record.name,
+        table.record.table_id,
+        args["partition"],
+        CompactionKind.MAJOR,
+        CompactionState.DID_NOT_INITIATE,
+        enqueued=turn.now,
+        ended=turn.now,
         error=args["reason"],
     )
     turn.record("not_initiated", row=encode(row))
@@ -307,7 +347,12 @@ def _queued(state: State, at: int, body: Body) -> None:
 def _taken(state: State, at: int, body: Body) -> None:
     row = state.queue[body["id"]]
     state.queue[row.id] = replace(
-        row, state=_W, worker=body["worker"], attempt=row.attempt + 1, started=at, txn_id=0,
+        row,
+        state=_W,
+        worker=body["worker"],
+        attempt=row.attempt + 1,
+        started=at,
+        txn_id=0,
         job=row.job_name(body["worker"]),
     )
     state.timers.row_since[row.id] = state.timers.now
@@ -330,8 +375,12 @@ def _compacted(state: State, at: int, body: Body) -> None:
     state.components.pop(body["txn"], None)
     close(state, at, body["txn"], TxnState.COMMITTED, "", body["commit_id"])
     done = replace(
-        row, state=CompactionState(body["state"]), worker="", commit_time=at,
-        next_txn_id=body["next_txn"], error=body["error"],
+        row,
+        state=CompactionState(body["state"]),
+        worker="",
+        commit_time=at,
+        next_txn_id=body["next_txn"],
+        error=body["error"],
     )
     if done.state is _R:
         state.queue[row.id] = done
@@ -365,14 +414,24 @@ def _not_initiated(state: State, at: int, body: Body) -> None:
 
 
 APPLY = {
-    "queued": _queued, "taken": _taken, "compacting": _compacting, "compacted": _compacted,
-    "compaction_ended": _compaction_ended, "revoked": _revoked, "not_initiated": _not_initiated,
+    "queued": _queued,
+    "taken": _taken,
+    "compacting": _compacting,
+    "compacted": _compacted,
+    "compaction_ended": _compaction_ended,
+    "revoked": _revoked,
+    "not_initiated": _not_initiated,
 }
 
 HANDLERS = {
-    "request_compaction": request, "request_compactions": request_many, "take_compaction": take,
-    "begin_compaction": begin, "commit_compaction": commit,
-    "compaction_nothing_to_do": nothing_to_do, "fail_compaction": fail,
-    "abort_compactions": abort_many, "revoke_workers": revoke,
+    "request_compaction": request,
+    "request_compactions": request_many,
+    "take_compaction": take,
+    "begin_compaction": begin,
+    "commit_compaction": commit,
+    "compaction_nothing_to_do": nothing_to_do,
+    "fail_compaction": fail,
+    "abort_compactions": abort_many,
+    "revoke_workers": revoke,
     "record_not_initiated": not_initiated,
 }

@@ -57,9 +57,7 @@ def _candidates(state: State, full: str) -> Iterator[Table]:
     yield from state.tables.values()
 
 
-def seen_partitions(
-    state: State, txn: Txn | None, table: Table
-) -> list[PartitionRecord]:
+def seen_partitions(state: State, txn: Txn | None, table: Table) -> list[PartitionRecord]:
     """By name."""
     moment = moment_of(state, txn)
     if table.at(moment) is None:
@@ -71,9 +69,7 @@ def seen_partitions(
 def seen_views(state: State, txn: Txn | None) -> list[ViewRecord]:
     moment = moment_of(state, txn)
     now = [one for one in state.views.values() if one.version <= moment]
-    return now + [
-        one.view for one in state.earlier_views if one.view.version <= moment < one.until
-    ]
+    return now + [one.view for one in state.earlier_views if one.view.version <= moment < one.until]
 
 
 def directories(state: State, entity: tuple[int, str | None]) -> EntityDirectories:
@@ -110,7 +106,8 @@ def require_version(record: TableRecord, read: Sequence[int] | None) -> None:
     """`read`: table id and version that a change was worked out from. Raises DeclarationChanged."""
     if read is not None and tuple(read) != (record.table_id, record.version):
         raise DeclarationChanged(
-            f"{record.name} was altered or made again since it was read; read it again")
+            f"{record.name} was altered or made again since it was read; read it again"
+        )
 
 
 def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | None:
@@ -125,14 +122,16 @@ def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | 
         if known.get(column, kind) != kind:
             raise DeclarationChanged(
                 f"transaction {txn.txn_id} adds {column} {kind} to {record.name}, which has got"
-                f" {column} {known[column]} meanwhile; begin again")
+                f" {column} {known[column]} meanwhile; begin again"
+            )
     new = tuple((column, kind) for column, kind in added if column not in known)
     _, before = seen_table(state, txn, name)
-    others = record.columns[len(before.columns):]
+    others = record.columns[len(before.columns) :]
     if FileFormat.of(record.properties).by_position and others != tuple(added)[: len(others)]:
         raise DeclarationChanged(
             f"{record.name} has got {', '.join(one for one, _ in others)} meanwhile, and its files"
-            f" know columns by their position; begin transaction {txn.txn_id} again")
+            f" know columns by their position; begin transaction {txn.txn_id} again"
+        )
     return replace(record, columns=(*record.columns, *new)) if new else None
 
 
@@ -141,8 +140,9 @@ def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | 
 
 def outlived(state: State) -> bool:
     """Whether `forget` has something to forget."""
-    changed = [table for table in state.tables.values()
-               if table.earlier or table.dropped_partitions]
+    changed = [
+        table for table in state.tables.values() if table.earlier or table.dropped_partitions
+    ]
     if not (changed or state.dropped_tables or state.earlier_views):
         return False
     ends = _Ends(state)
@@ -163,7 +163,8 @@ def forget(state: State) -> None:
         over = ends.partitions(table)
         if over:
             table.dropped_partitions = [
-                one for one in table.dropped_partitions if one.name not in over]
+                one for one in table.dropped_partitions if one.name not in over
+            ]
             for name in over:
                 state.dropped_directories.pop((table_id, name), None)
     for table_id, table in list(state.dropped_tables.items()):
@@ -190,5 +191,8 @@ class _Ends:
         """Partitions whose last drop is over: their directories go together."""
         last = {one.name: one.dropped for one in table.dropped_partitions}
         removing = self._removing.get(table.record.table_id, ())
-        return {name for name, dropped in last.items()
-                if dropped <= self.oldest and name not in removing}
+        return {
+            name
+            for name, dropped in last.items()
+            if dropped <= self.oldest and name not in removing
+        }

@@ -23,8 +23,7 @@ def request_erasure(turn: Turn, args: Body) -> dict[str, Any]:
     for one in state.erasures.values():
         if one.state.open and (one.table, one.condition) == (table, args["condition"]):
             return {"id": one.id}
-    task = ErasureTask(
-        len(state.erasures) + 1, table, args["condition"], args["user"], turn.now)
+    task = ErasureTask(len(state.erasures) + 1, table, args["condition"], args["user"], turn.now)
     turn.record("erasure", erasure=encode(task))
     return {"id": task.id}
 
@@ -34,12 +33,25 @@ def answer_erasure(turn: Turn, args: Body) -> dict[str, Any]:
     task = turn.state.erasures.get(args["id"])
     if task is None or not task.state.open:
         raise InvalidDefinition(
-            f"erasure request {args['id']} is " + (task.state.value if task else "not there")
-            + "; `acid show erasures` lists them")
+            f"erasure request {args['id']} is "
+            + (task.state.value if task else "not there")
+            + "; `acid show erasures` lists them"
+        )
     waits_for = tuple(args["waits_for"])
-    turn.record("erasure", erasure=encode(replace(
-        task, state=ErasureState(args["state"]), answer=args["answer"], answered=turn.now,
-        run_id=args["run_id"], waits_for=waits_for, waits=task.waits + bool(waits_for))))
+    turn.record(
+        "erasure",
+        erasure=encode(
+            replace(
+                task,
+                state=ErasureState(args["state"]),
+                answer=args["answer"],
+                answered=turn.now,
+                run_id=args["run_id"],
+                waits_for=waits_for,
+                waits=task.waits + bool(waits_for),
+            )
+        ),
+    )
     return {}
 
 

@@ -14,5 +14,7 @@ def refuse_foreign(table: Table, what: str) -> None:
 
 def why(table: Table) -> str:
     """For messages, with the next step."""
-    return (f"as {table.record.location} may belong to the warehouse that this one is a copy of;"
-            f" `acid metastore take-over {table.record.name}` if it does not any more")
+    return (
+        f"as {table.record.location} may belong to the warehouse that this one is a copy of;"
+        f" `acid metastore take-over {table.record.name}` if it does not any more"
+    )

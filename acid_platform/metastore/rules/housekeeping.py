@@ -37,7 +37,8 @@ class Schedule:
         """The reaper waits for its start delay, so that clients can come back first (T13)."""
         start = self.started + settings.integer("hive.timedout.txn.reaper.start")
         return now >= max(
-            start, self.reaped + settings.integer("hive.timedout.txn.reaper.interval"))
+            start, self.reaped + settings.integer("hive.timedout.txn.reaper.interval")
+        )
 
 
 def tick(turn: Turn, last: Schedule) -> None:
@@ -113,7 +114,8 @@ def _forgettable(state: State, table: Table, low: int) -> set[int]:
     mapped = {row.write_id for row in table.writes}
     waiting = {
         one.write_id
-        for txn in state.aborted_txns() for one in state.components.get(txn.txn_id, ())
+        for txn in state.aborted_txns()
+        for one in state.components.get(txn.txn_id, ())
         if one.table_id == table.record.table_id
     }
     # New partitions take the highest forgotten id as floor: nothing below may still be written.
@@ -133,8 +135,11 @@ def _dropping(state: State, table: Table) -> bool:
 def _safe_base(state: State, entity: Entity, low: int) -> int:
     """Highest write id of a base that all open snapshots see; -1 without one."""
     return max(
-        (one.high for one in state.directories.get(entity, {}).values()
-         if one.base and one.txn < low),
+        (
+            one.high
+            for one in state.directories.get(entity, {}).values()
+            if one.base and one.txn < low
+        ),
         default=-1,
     )
 
@@ -147,7 +152,8 @@ def _outlived(state: State, txn_id: int, low: int) -> bool:
     """
     return any(
         one.cleaned and _safe_base(state, (one.table_id, one.partition), low) > one.write_id
-        for one in state.components.get(txn_id, ()) if one.operation is Operation.COMPACT
+        for one in state.components.get(txn_id, ())
+        if one.operation is Operation.COMPACT
     )
 
 
@@ -169,7 +175,8 @@ def _purged(state: State, at: int, body: Body) -> None:
     for txn in list(state.aborted_txns()):
         if _outlived(state, txn.txn_id, low):
             state.components[txn.txn_id] = [
-                one for one in state.components[txn.txn_id]
+                one
+                for one in state.components[txn.txn_id]
                 if not one.cleaned
                 or _safe_base(state, (one.table_id, one.partition), low) <= one.write_id
             ]
@@ -249,5 +256,7 @@ def _timeout_known(state: State, at: int, body: Body) -> None:
 
 
 APPLY = {
-    "purged": _purged, "history_purged": _history_purged, "timeout_known": _timeout_known,
+    "purged": _purged,
+    "history_purged": _history_purged,
+    "timeout_known": _timeout_known,
 }

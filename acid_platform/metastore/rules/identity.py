@@ -25,7 +25,8 @@ def identity(turn: Turn, args: Body) -> dict[str, Any]:
     """The identity, if there is one; whether the root has it; whether `relocate` has work to do."""
     known = turn.state.identity
     return {
-        "id": known.id if known else None, "placed": bool(known and known.placed),
+        "id": known.id if known else None,
+        "placed": bool(known and known.placed),
         "inside": any(_inside(one, args["roots"]) is not None for one in _locations(turn.state)),
     }
 
@@ -38,10 +39,16 @@ def identify(turn: Turn, args: Body) -> dict[str, Any]:
     """
     if turn.state.identity is None:
         relocate(turn, args)
-        foreign = [key for key, one in turn.state.tables.items()
-                   if _in_another_root(one.record.name, one.record.location)]
-        kept = [row.id for row in turn.state.queue.values()
-                if _in_another_root(row.table, row.properties.get("location", ""))]
+        foreign = [
+            key
+            for key, one in turn.state.tables.items()
+            if _in_another_root(one.record.name, one.record.location)
+        ]
+        kept = [
+            row.id
+            for row in turn.state.queue.values()
+            if _in_another_root(row.table, row.properties.get("location", ""))
+        ]
         turn.record("identified", id=args["id"], foreign=foreign, kept=kept)
     return identity(turn, args)
 
@@ -64,8 +71,7 @@ def relocate(turn: Turn, args: Body) -> dict[str, Any]:
 
 def take_over(turn: Turn, args: Body) -> dict[str, Any]:
     """The foreign table, or all of them (None), may be written again. Raises NoSuchTable."""
-    every = turn.state.tables.values() if args["name"] is None else [
-        turn.state.table(args["name"])]
+    every = turn.state.tables.values() if args["name"] is None else [turn.state.table(args["name"])]
     taken = [one.record for one in every if one.record.foreign]
     if taken:
         turn.record("taken_over", tables=[one.table_id for one in taken])
@@ -74,8 +80,11 @@ def take_over(turn: Turn, args: Body) -> dict[str, Any]:
 
 def location(turn: Turn, args: Body) -> dict[str, Any]:
     """`dropped`: up to which write id files there wait for the Cleaner after a drop, or None."""
-    waiting = (row.highest_write_id for row in turn.state.queue.values()
-               if row.properties.get("location") == args["location"])
+    waiting = (
+        row.highest_write_id
+        for row in turn.state.queue.values()
+        if row.properties.get("location") == args["location"]
+    )
     return {"dropped": max(waiting, default=None)}
 
 
@@ -93,8 +102,9 @@ def _in_another_root(table: str, place: str) -> bool:
 def _locations(state: State) -> Iterable[str]:
     yield from (one.record.location for one in state.tables.values())
     yield from state.locations
-    yield from (row.properties["location"] for row in state.queue.values()
-                if "location" in row.properties)
+    yield from (
+        row.properties["location"] for row in state.queue.values() if "location" in row.properties
+    )
 
 
 def _inside(place: str, roots: Sequence[str]) -> str | None:
@@ -127,7 +137,8 @@ def make_relative(state: State, roots: Sequence[str]) -> None:
             table.record = replace(table.record, location=inside, foreign=False)
             table.earlier = [
                 replace(one, record=replace(one.record, location=inside, foreign=False))
-                for one in table.earlier]
+                for one in table.earlier
+            ]
     for row in list(state.queue.values()):
         inside = _inside(row.properties.get("location", ""), roots)
         if inside is not None:
@@ -148,15 +159,28 @@ def disown(state: State, at: int) -> None:
     """Every external location is foreign, and the files of dropped tables there stay."""
     outside = [key for key, one in state.tables.items() if not is_relative(one.record.location)]
     _mark(state, outside, True)
-    _keep_files(state, at, [row for row in state.queue.values()
-                            if not is_relative(row.properties.get("location", ""))])
+    _keep_files(
+        state,
+        at,
+        [
+            row
+            for row in state.queue.values()
+            if not is_relative(row.properties.get("location", ""))
+        ],
+    )
 
 
 def _keep_files(state: State, at: int, drops: Sequence[CompactionTask]) -> None:
     for row in drops:
-        to_history(state, replace(
-            row, state=CompactionState.REFUSED, ended=at,
-            error="the files of the dropped table may belong to another warehouse, and stay"))
+        to_history(
+            state,
+            replace(
+                row,
+                state=CompactionState.REFUSED,
+                ended=at,
+                error="the files of the dropped table may belong to another warehouse, and stay",
+            ),
+        )
 
 
 def _taken_over(state: State, at: int, body: Body) -> None:
@@ -172,12 +196,18 @@ def _mark(state: State, tables: Iterable[int], foreign: bool) -> None:
 
 
 APPLY = {
-    "identified": _identified, "placed": _placed, "relocated": _relocated, "copied": _copied,
+    "identified": _identified,
+    "placed": _placed,
+    "relocated": _relocated,
+    "copied": _copied,
     "taken_over": _taken_over,
 }
 
 HANDLERS = {
-    "identify": identify, "placed": placed, "relocate": relocate, "take_over": take_over,
+    "identify": identify,
+    "placed": placed,
+    "relocate": relocate,
+    "take_over": take_over,
 }
 
 READS = {"identity": identity, "location": location}

@@ -48,8 +48,10 @@ from acid_platform.transactions.locks import (
 )
 
 _STRICTEST = {
-    LockType.SHARED_READ: Operation.SELECT, LockType.SHARED_WRITE: Operation.UPDATE,
-    LockType.EXCL_WRITE: Operation.UPDATE, LockType.EXCLUSIVE: Operation.SELECT,
+    LockType.SHARED_READ: Operation.SELECT,
+    LockType.SHARED_WRITE: Operation.UPDATE,
+    LockType.EXCL_WRITE: Operation.UPDATE,
+    LockType.EXCLUSIVE: Operation.SELECT,
 }
 """The operation of a request that names none (T27); EXCLUSIVE alone is for DDL."""
 
@@ -64,9 +66,16 @@ def enqueue(turn: Turn, txn: Txn, args: Body, *, begun: bool) -> None:
     requests = [decode(LockRequest, one) for one in args["locks"]]
     components, touches = _resolve(turn.state, txn, requests)
     entry = LockEntry(
-        ext=turn.state.next_lock, txn_id=txn.txn_id, acquired=False, components=components,
-        touches=touches, request_id=turn.request_id, begun=begun, requested=turn.now,
-        deadline=turn.now + round(args["wait"] * 1000), tables=_tables(turn.state, requests),
+        ext=turn.state.next_lock,
+        txn_id=txn.txn_id,
+        acquired=False,
+        components=components,
+        touches=touches,
+        request_id=turn.request_id,
+        begun=begun,
+        requested=turn.now,
+        deadline=turn.now + round(args["wait"] * 1000),
+        tables=_tables(turn.state, requests),
     )
     blocked = first_block(turn.state, entry)
     if blocked:
@@ -79,8 +88,7 @@ def enqueue(turn: Turn, txn: Txn, args: Body, *, begun: bool) -> None:
         if entry.deadline <= turn.now:
             raise LockTimeout(f"{reason}, and no wait was allowed; try again, or wait longer")
     # An insert may go on where old files are gone, but then it must not read them later.
-    needs = [name for name, one in entry.tables.items()
-             if may_read(txn, turn.state.tables[one])]
+    needs = [name for name, one in entry.tables.items() if may_read(txn, turn.state.tables[one])]
     turn.record("lock", **encode(entry), needs=needs)
     if blocked:
         raise Parked
@@ -128,7 +136,10 @@ def _resolve(
 
 def _touch(
     touches: dict[tuple[int, str | None, Operation | None], Component],
-    txn: Txn, table: Table, request: LockRequest, operation: Operation,
+    txn: Txn,
+    table: Table,
+    request: LockRequest,
+    operation: Operation,
 ) -> None:
     table_id = table.record.table_id
     dynamic = request.partition is None and (table.record.partitioned or request.dynamic)
@@ -162,8 +173,7 @@ def check_files(txn: Txn, table: Table) -> None:
 
 
 def first_block(state: State, entry: LockEntry) -> tuple[LockComponent, str] | None:
-    """The first component that must wait, and why: smaller ids only, waiting or not (L2, L3, L5).
-    """
+    """The first component that must wait, and why; only smaller ids count (L2, L3, L5)."""
     for component in entry.components:
         for other in _rivals(state, component):
             if other.ext >= entry.ext or 0 != other.txn_id == entry.txn_id:
@@ -322,8 +332,9 @@ def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
 
     Of dynamic partitions only the commit knows which are overwritten.
     """
-    sure = [one for one in entry.touches
-            if one.operation is Operation.OVERWRITE and not one.dynamic]
+    sure = [
+        one for one in entry.touches if one.operation is Operation.OVERWRITE and not one.dynamic
+    ]
     found = write_set.conflict(state, txn, sure)
     return write_set.describe(state, *found) if found else ""
 
@@ -381,8 +392,10 @@ def add_lock(state: State, entry: LockEntry) -> None:
 
 
 def _names(entry: LockEntry) -> set[tuple[str, LockType]]:
-    return {(one.db if one.table is None else f"{one.db}.{one.table}", one.lock)
-            for one in entry.components}
+    return {
+        (one.db if one.table is None else f"{one.db}.{one.table}", one.lock)
+        for one in entry.components
+    }
 
 
 def remove_lock(state: State, ext: int) -> None:

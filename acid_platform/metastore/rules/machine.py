@@ -33,28 +33,59 @@ from acid_platform.metastore.rules.state import Ended, State
 from acid_platform.metastore.rules.turn import Apply, Event, Parked, Past, Reply, Turn, error_reply
 
 APPLY: dict[str, Apply] = {
-    **tables.APPLY, **txns.APPLY, **locking.APPLY, **commits.APPLY, **compactions.APPLY,
-    **cleaning.APPLY, **housekeeping.APPLY, **restoring.APPLY, **views.APPLY,
-    **erasures.APPLY, **manifests.APPLY, **identity.APPLY,
+    **tables.APPLY,
+    **txns.APPLY,
+    **locking.APPLY,
+    **commits.APPLY,
+    **compactions.APPLY,
+    **cleaning.APPLY,
+    **housekeeping.APPLY,
+    **restoring.APPLY,
+    **views.APPLY,
+    **erasures.APPLY,
+    **manifests.APPLY,
+    **identity.APPLY,
 }
 """What each kind of event does to the state."""
 
 HANDLERS = {
-    **tables.HANDLERS, **txns.HANDLERS, **locking.HANDLERS, **commits.HANDLERS,
-    **compactions.HANDLERS, **cleaning.HANDLERS, **candidates.HANDLERS, **restoring.HANDLERS,
-    **shows.HANDLERS, **views.HANDLERS, **erasures.HANDLERS, **erasures.READS,
-    **manifests.HANDLERS, **manifests.READS, **identity.HANDLERS, **identity.READS,
+    **tables.HANDLERS,
+    **txns.HANDLERS,
+    **locking.HANDLERS,
+    **commits.HANDLERS,
+    **compactions.HANDLERS,
+    **cleaning.HANDLERS,
+    **candidates.HANDLERS,
+    **restoring.HANDLERS,
+    **shows.HANDLERS,
+    **views.HANDLERS,
+    **erasures.HANDLERS,
+    **erasures.READS,
+    **manifests.HANDLERS,
+    **manifests.READS,
+    **identity.HANDLERS,
+    **identity.READS,
 }
 """What each request decides."""
 
 EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
-    "begin": txns.granted, "lock": txns.granted, "begin_compaction": compactions.begun,
+    "begin": txns.granted,
+    "lock": txns.granted,
+    "begin_compaction": compactions.begun,
 }
 """Answers that are kept short and made whole from the state whenever they are given."""
 
 READS = {
-    *shows.HANDLERS, *candidates.HANDLERS, *erasures.READS, *manifests.READS, *identity.READS,
-    "doubtful", "heartbeat", "heartbeat_one", "heartbeat_lock", "granted",
+    *shows.HANDLERS,
+    *candidates.HANDLERS,
+    *erasures.READS,
+    *manifests.READS,
+    *identity.READS,
+    "doubtful",
+    "heartbeat",
+    "heartbeat_one",
+    "heartbeat_lock",
+    "granted",
 }
 """Requests that record nothing."""
 

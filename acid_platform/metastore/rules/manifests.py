@@ -47,20 +47,29 @@ def recorded_now(turn: Turn, args: Body) -> dict[str, Any]:
 def _recorded(turn: Turn, table_id: int, partitions: list[str | None]) -> list[list[Any]]:
     state = turn.state
     lacking = [
-        partition for partition in partitions
-        if any(one.recorded and name not in state.contents.get((table_id, partition), {})
-               for name, one in directories(state, (table_id, partition)).items())
+        partition
+        for partition in partitions
+        if any(
+            one.recorded and name not in state.contents.get((table_id, partition), {})
+            for name, one in directories(state, (table_id, partition)).items()
+        )
     ]
     older = turn.past.recorded(table_id, lacking) if lacking else {}
     found = []
     for partition in partitions:
         known = directories(state, (table_id, partition))
         fresh = state.contents.get((table_id, partition), {})
-        found.append([
-            encode(RecordedDirectory(
-                one, fresh.get(name) or older.get((partition, name)) if one.recorded else None))
-            for name, one in known.items()
-        ])
+        found.append(
+            [
+                encode(
+                    RecordedDirectory(
+                        one,
+                        fresh.get(name) or older.get((partition, name)) if one.recorded else None,
+                    )
+                )
+                for name, one in known.items()
+            ]
+        )
     return found
 
 
@@ -97,11 +106,16 @@ def record(turn: Turn, args: Body) -> dict[str, Any]:
                 f" {one.files} files of {one.bytes} bytes, and {report.files} of {report.bytes}"
                 " are there; restore it from a copy of the warehouse"
             )
-        fresh.append([
-            encode(replace(one, recorded=True, compacted=report.compacted,
-                           versioned=report.versioned)),
-            str(report.contents),
-        ])
+        fresh.append(
+            [
+                encode(
+                    replace(
+                        one, recorded=True, compacted=report.compacted, versioned=report.versioned
+                    )
+                ),
+                str(report.contents),
+            ]
+        )
     if fresh:
         turn.record("recorded", table_id=entity[0], partition=entity[1], directories=fresh)
     return {"recorded": len(fresh)}
@@ -117,7 +131,8 @@ def _record(state: State, at: int, body: Body) -> None:
         one = decode(EntityDirectory, encoded)
         # A compaction may have made it obsolete between the look and now; that stays.
         known[one.name] = replace(
-            known[one.name], recorded=True, compacted=one.compacted, versioned=one.versioned)
+            known[one.name], recorded=True, compacted=one.compacted, versioned=one.versioned
+        )
         state.contents.setdefault(entity, {})[one.name] = contents
     if all(one.recorded for one in known.values()):
         state.unrecorded.discard(entity)

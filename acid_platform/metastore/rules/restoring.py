@@ -40,7 +40,9 @@ def resolve(turn: Turn, args: Body) -> dict[str, Any]:
             f" doubtful are {ranges(table.doubtful)}"
         )
     turn.record(
-        "resolved", table_id=table.record.table_id, committed=sorted(committed),
+        "resolved",
+        table_id=table.record.table_id,
+        committed=sorted(committed),
         aborted=sorted(aborted),
     )
     return {"left": ranges(table.doubtful)}
@@ -78,7 +80,8 @@ def _restored(state: State, at: int, body: Body) -> None:
     for row in list(state.queue.values()):
         if row.state is CompactionState.WORKING:
             state.queue[row.id] = replace(
-                row, state=CompactionState.INITIATED, worker="", started=0, txn_id=0)
+                row, state=CompactionState.INITIATED, worker="", started=0, txn_id=0
+            )
 
 
 def _rediscover(state: State, at: int, present: Sequence[Sequence[Any]]) -> None:

@@ -160,18 +160,30 @@ def entities(turn: Turn, args: Body) -> dict[str, Any]:
         for entity in names:
             touched = aborted.get(entity, [])
             started = [state.txns[row.txn_id].started for row in touched]
-            rows.append(encode(EntityState(
-                one.record.name, entity[1], one.record.location, one.record.partitioned,
-                one.record.properties, tuple(state.directories.get(entity, {}).values()), listed,
-                len(touched), min(started, default=0), _queued(state, entity),
-                _history(state, entity, one),
-            )))
+            rows.append(
+                encode(
+                    EntityState(
+                        one.record.name,
+                        entity[1],
+                        one.record.location,
+                        one.record.partitioned,
+                        one.record.properties,
+                        tuple(state.directories.get(entity, {}).values()),
+                        listed,
+                        len(touched),
+                        min(started, default=0),
+                        _queued(state, entity),
+                        _history(state, entity, one),
+                    )
+                )
+            )
     return {"entities": rows}
 
 
 def _queued(state: State, entity: Entity) -> CompactionState | None:
     found = [
-        row.state for row in state.queue.values()
+        row.state
+        for row in state.queue.values()
         if (row.table_id, row.partition) == entity and "location" not in row.properties
     ]
     order = (CompactionState.WORKING, CompactionState.INITIATED, CompactionState.READY_FOR_CLEANING)
@@ -219,8 +231,18 @@ def outcome_of_txn(turn: Turn, args: Body) -> dict[str, Any]:
 
 HANDLERS = {
     "moment": moment,
-    "tables": tables, "table": table, "partitions": partitions, "databases": databases,
-    "views": views, "settings": settings, "transactions": transactions, "locks": locks,
-    "compactions": compactions, "compaction": compaction, "entities": entities,
-    "cleaning": cleaning, "txn_states": txn_states, "outcome_of_txn": outcome_of_txn,
+    "tables": tables,
+    "table": table,
+    "partitions": partitions,
+    "databases": databases,
+    "views": views,
+    "settings": settings,
+    "transactions": transactions,
+    "locks": locks,
+    "compactions": compactions,
+    "compaction": compaction,
+    "entities": entities,
+    "cleaning": cleaning,
+    "txn_states": txn_states,
+    "outcome_of_txn": outcome_of_txn,
 }

@@ -73,8 +73,9 @@ def write_ids(table: Table, txns: ValidTxnList) -> ValidWriteIdList:
     return ValidWriteIdList.of(table.record.name, high, hidden - aborted, aborted)
 
 
-def compactor_list(state: State, table: Table, txns: ValidTxnList | None = None
-                   ) -> CompactorWriteIdList:
+def compactor_list(
+    state: State, table: Table, txns: ValidTxnList | None = None
+) -> CompactorWriteIdList:
     """What a compaction of the table may merge (S16); without a list, as of now (me = 0)."""
     return write_ids(table, txns or txn_list(state)).for_compactor()
 
@@ -100,7 +101,8 @@ def holders(state: State, table_id: int, below: int) -> list[Txn]:
     """
     everyone = state.settings.text("acid.cleaner.watermark") == "global"
     return [
-        txn for txn in state.open_txns()
+        txn
+        for txn in state.open_txns()
         if txn.txn_id < below and (everyone or txn.all_tables or table_id in txn.needs.values())
     ]
 
@@ -116,7 +118,8 @@ def cleaner_lists(
     """
     high = watermark - 1
     unsafe = {
-        row.txn_id for row in state.queue.values()
+        row.txn_id
+        for row in state.queue.values()
         if row.table_id == table.record.table_id and row.txn_id and row.next_txn_id > watermark
     }
     opened = {txn.txn_id for txn in state.open_txns() if txn.txn_id <= high} | unsafe

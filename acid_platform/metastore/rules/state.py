@@ -95,8 +95,9 @@ class Table:
             return None
         if self.record.version <= moment:
             return self.record
-        return next((one.record for one in self.earlier
-                     if one.record.version <= moment < one.until), None)
+        return next(
+            (one.record for one in self.earlier if one.record.version <= moment < one.until), None
+        )
 
     @property
     def last_write_id(self) -> int:

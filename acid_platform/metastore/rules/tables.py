@@ -79,8 +79,7 @@ def drop_database(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def create_table(turn: Turn, args: Body, adopted: bool = False) -> dict[str, Any]:
-    """Raises TableExists, InvalidDefinition, LockNotAcquired while the location is being removed.
-    """
+    """Raises TableExists, InvalidDefinition, LockNotAcquired while the location is being freed."""
     record = decode(TableRecord, {"table_id": 0, **args["table"]})
     name = table_name(record.name)
     if name in turn.state.names:
@@ -106,8 +105,10 @@ def adopt_table(turn: Turn, args: Body) -> dict[str, Any]:
     """
     where = args["table"]["location"]
     if any(row.properties.get("location") == where for row in turn.state.queue.values()):
-        raise LockNotAcquired(f"{where} is still to be removed after the drop of a table: the"
-                              " Cleaner would take the files; move them elsewhere and adopt them")
+        raise LockNotAcquired(
+            f"{where} is still to be removed after the drop of a table: the"
+            " Cleaner would take the files; move them elsewhere and adopt them"
+        )
     answer = create_table(turn, {"table": args["table"], "if_not_exists": False}, adopted=True)
     table_id = answer["table"]["table_id"]
     reports = [decode(WriteReport, one) for one in args["directories"]]
@@ -269,16 +270,26 @@ def drop(turn: Turn, args: Body) -> None:
         raise Terminal(f"transaction {txn_id} drops {table.record.name} without EXCLUSIVE lock")
     if partition is not None:
         turn.record(
-            "write_id", txn=txn_id, table_id=table.record.table_id,
-            write_id=table.next_write_id, needs=[],
+            "write_id",
+            txn=txn_id,
+            table_id=table.record.table_id,
+            write_id=table.next_write_id,
+            needs=[],
         )
     location = table.record.location
     row = CompactionTask(
-        id=state.next_compaction, table=table.record.name, table_id=table.record.table_id,
-        partition=partition, kind=CompactionKind.MAJOR, state=CompactionState.READY_FOR_CLEANING,
+        id=state.next_compaction,
+        table=table.record.name,
+        table_id=table.record.table_id,
+        partition=partition,
+        kind=CompactionKind.MAJOR,
+        state=CompactionState.READY_FOR_CLEANING,
         properties={"location": location if partition is None else f"{location}/{partition}"},
-        enqueued=turn.now, txn_id=txn_id, next_txn_id=state.next_txn,
-        highest_write_id=table.last_write_id, commit_time=turn.now,
+        enqueued=turn.now,
+        txn_id=txn_id,
+        next_txn_id=state.next_txn,
+        highest_write_id=table.last_write_id,
+        commit_time=turn.now,
     )
     turn.record("dropped", row=encode(row), commit_id=state.last_txn)
 
@@ -379,10 +390,17 @@ def _dropped(state: State, at: int, body: Body) -> None:
         former = table.partitions.pop(row.partition)
         table.dropped_partitions.append(replace(former, dropped=state.moment()))
         table.floors[row.partition] = (*former.floors, row.highest_write_id)
-        write_set.put_drop(state, Committed(
-            row.table_id, row.partition, Operation.OVERWRITE, row.txn_id, body["commit_id"],
-            row.highest_write_id,
-        ))
+        write_set.put_drop(
+            state,
+            Committed(
+                row.table_id,
+                row.partition,
+                Operation.OVERWRITE,
+                row.txn_id,
+                body["commit_id"],
+                row.highest_write_id,
+            ),
+        )
 
     def gone(table_id: int, partition: str | None) -> bool:
         return table_id == row.table_id and row.partition in (None, partition)
@@ -393,7 +411,8 @@ def _dropped(state: State, at: int, body: Body) -> None:
         kept.update(state.directories.pop(entity))
     state.past = {key: one for key, one in state.past.items() if not gone(*key)}
     state.queue = {
-        key: one for key, one in state.queue.items()
+        key: one
+        for key, one in state.queue.items()
         if "location" in one.properties or not gone(one.table_id, one.partition)
     }
     for txn_id, components in list(state.components.items()):
@@ -408,18 +427,30 @@ def _dropped(state: State, at: int, body: Body) -> None:
 def _of(component: Component, row: CompactionTask) -> bool:
     same = component.table_id == row.table_id
     whole = row.partition is None
-    return same and (whole or component.partition == row.partition) and (
-        component.operation is not Operation.COMPACT or whole
+    return (
+        same
+        and (whole or component.partition == row.partition)
+        and (component.operation is not Operation.COMPACT or whole)
     )
 
 
 APPLY = {
-    "set": _set, "database": _database, "database_dropped": _database_dropped, "table": _table,
-    "altered": _altered, "adopted": _adopted, "partitions": _partitions, "dropped": _dropped,
+    "set": _set,
+    "database": _database,
+    "database_dropped": _database_dropped,
+    "table": _table,
+    "altered": _altered,
+    "adopted": _adopted,
+    "partitions": _partitions,
+    "dropped": _dropped,
 }
 
 HANDLERS = {
-    "set": set_value, "create_database": create_database, "drop_database": drop_database,
-    "create_table": create_table, "adopt_table": adopt_table, "alter_table": alter_table,
+    "set": set_value,
+    "create_database": create_database,
+    "drop_database": drop_database,
+    "create_table": create_table,
+    "adopt_table": adopt_table,
+    "alter_table": alter_table,
     "add_partitions": add_partitions,
 }

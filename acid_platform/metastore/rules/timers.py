@@ -77,10 +77,12 @@ def wake(state: State, moment: Moment) -> None:
         timers.row_since[row.id] = now if fresh else now - max(0, moment.wall - since)
         if row.cleaner_attempts:
             timers.retry_row[row.id] = now + _left(
-                state.settings, moment.wall, row.cleaner_retry_at, row.cleaner_attempts)
+                state.settings, moment.wall, row.cleaner_retry_at, row.cleaner_attempts
+            )
     for entity, retry in state.retries.items():
         timers.retry_entity[entity] = now + _left(
-            state.settings, moment.wall, retry.at, retry.attempts)
+            state.settings, moment.wall, retry.at, retry.attempts
+        )
 
 
 def _left(settings: Settings, wall: int, until: int, attempts: int) -> int:

@@ -55,8 +55,7 @@ def begin(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def open_batch(turn: Turn, args: Body) -> dict[str, Any]:
-    """Several at once, at most `hive.txn.max.open.batch` of them (T1): use the ids of the answer.
-    """
+    """Several at once, at most `hive.txn.max.open.batch` (T1): use the ids of the answer."""
     wanted = args["count"]
     if wanted <= 0:
         raise InvalidDefinition(f"{wanted} transactions can't be opened; ask for at least 1")
@@ -89,7 +88,10 @@ def check_limit(state: State, now: int, count: int) -> None:
 
 
 _NOT_BUILT = {
-    1: "REPL_CREATED", 3: "MATER_VIEW_REBUILD", 5: "SOFT_DELETE", 6: "REBALANCE_COMPACTION",
+    1: "REPL_CREATED",
+    3: "MATER_VIEW_REBUILD",
+    5: "SOFT_DELETE",
+    6: "REBALANCE_COMPACTION",
 }
 """Hive's other types, by their number."""
 
@@ -128,9 +130,7 @@ def granted(state: State, reply: Body) -> dict[str, Any]:
     written = [state.tables[one] for one in txn.wrote if one in state.tables]
     needed = ((name, state.known_table(one)) for name, one in txn.needs.items())
     ids = {table.record.name: table.by_txn[txn.txn_id] for table in written}
-    lists = {
-        name: str(write_ids(table, seen)) for name, table in needed if table is not None
-    }
+    lists = {name: str(write_ids(table, seen)) for name, table in needed if table is not None}
     return {
         "txn": txn.txn_id,
         "valid_txns": str(seen),
@@ -167,8 +167,7 @@ def valid_write_ids(turn: Turn, args: Body) -> dict[str, Any]:
 
 
 def allocate(turn: Turn, args: Body) -> dict[str, Any]:
-    """The write id of the table for this transaction: one, however often it is asked (T17 to T19).
-    """
+    """The table's write id for this transaction, the same each time it is asked (T17 to T19)."""
     txn = require_open(turn, args["txn"])
     if txn.kind is not TxnType.DEFAULT:
         raise ReadOnlyTxn(f"transaction {txn.txn_id} is {txn.kind.name}: it gets no write id (T17)")
@@ -177,7 +176,10 @@ def allocate(turn: Turn, args: Body) -> dict[str, Any]:
     if write_id is None:
         write_id = table.next_write_id
         turn.record(
-            "write_id", txn=txn.txn_id, table_id=table.record.table_id, write_id=write_id,
+            "write_id",
+            txn=txn.txn_id,
+            table_id=table.record.table_id,
+            write_id=write_id,
             needs=[table.record.name] if locking.may_read(txn, table) else [],
         )
     return {"write_id": write_id}
@@ -290,8 +292,13 @@ def _write_id(state: State, at: int, body: Body) -> None:
 APPLY = {"open": _open, "snapshot": _snapshot, "write_id": _write_id}
 
 HANDLERS = {
-    "begin": begin, "open_batch": open_batch, "lock": lock, "allocate": allocate,
+    "begin": begin,
+    "open_batch": open_batch,
+    "lock": lock,
+    "allocate": allocate,
     "allocate_many": allocate_many,
     "granted": granted_now,
-    "valid_write_ids": valid_write_ids, "heartbeat": heartbeat, "heartbeat_one": heartbeat_one,
+    "valid_write_ids": valid_write_ids,
+    "heartbeat": heartbeat,
+    "heartbeat_one": heartbeat_one,
 }

@@ -18,9 +18,7 @@ from acid_platform.transactions import Operation, ValidTxnList
 from acid_platform.transactions.conflicts import Committed, Touched, conflicts
 
 
-def conflict(
-    state: State, txn: Txn, touches: Iterable[Component]
-) -> tuple[Entity, str] | None:
+def conflict(state: State, txn: Txn, touches: Iterable[Component]) -> tuple[Entity, str] | None:
     """The first entity in which the transaction may not commit these touches, and why, or None.
 
     A dynamic touch stands for every partition of its table. What the transaction's snapshot sees
@@ -114,7 +112,8 @@ def purge(state: State, writers: int) -> None:
     for by_table in (state.write_set, state.inserts):
         for table_id, by_partition in list(by_table.items()):
             kept = {
-                partition: left for partition, rows in by_partition.items()
+                partition: left
+                for partition, rows in by_partition.items()
                 if (left := [row for row in rows if row.commit_id >= writers])
             }
             if kept:

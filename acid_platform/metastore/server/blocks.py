@@ -56,14 +56,14 @@ def put_back(database: Path) -> bool:
     body = content[start:]
     if content[:start] != _MAGIC + zlib.crc32(body).to_bytes(8, "little"):
         return False
-    count, size = (int.from_bytes(body[at:at + 8], "little") for at in (0, 8))
-    headers, at = body[16:16 + _HEADERS], 16 + _HEADERS
+    count, size = (int.from_bytes(body[at : at + 8], "little") for at in (0, 8))
+    headers, at = body[16 : 16 + _HEADERS], 16 + _HEADERS
     with open(database, "r+b") as file:
         if file.read(_HEADERS) != headers:
             return False
         for _ in range(count):
-            file.seek(_HEADERS + int.from_bytes(body[at:at + 8], "little") * size)
-            file.write(body[at + 8:at + 8 + size])
+            file.seek(_HEADERS + int.from_bytes(body[at : at + 8], "little") * size)
+            file.write(body[at + 8 : at + 8 + size])
             at += 8 + size
         file.flush()
         sync_data(file.fileno())

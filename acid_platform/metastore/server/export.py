@@ -30,8 +30,7 @@ class Export:
         self._reader: pa.RecordBatchReader | None = None
         self._number = 0
         cursor.execute("BEGIN TRANSACTION READ ONLY")
-        self.meta: dict[str, str] = dict(
-            cursor.execute("SELECT key, value FROM meta").fetchall())
+        self.meta: dict[str, str] = dict(cursor.execute("SELECT key, value FROM meta").fetchall())
         # Everything is folded: whoever opens the backup needs no log.
         self.meta.pop(schema.LOG)
         self.rows = {name: self._count(name) for name in schema.EVERY}

@@ -172,8 +172,12 @@ class Keeper:
         if known is not None and not known.holds(found):
             events = self.machine.copied(self._clock.moment()).events
             if events:
-                _LOG.warning("%s is a copy of %s: external locations are read only until `acid"
-                             " metastore take-over`", found.path, known.path)
+                _LOG.warning(
+                    "%s is a copy of %s: external locations are read only until `acid"
+                    " metastore take-over`",
+                    found.path,
+                    known.path,
+                )
                 self._write(events)
         if known != found:
             self.store.ground = found
@@ -210,7 +214,8 @@ class Keeper:
         if not self._since_fold:
             return
         late = 1000 * (time.monotonic() - self._folded_at) >= (
-            self.state.settings.integer("acid.metastore.fold.interval"))
+            self.state.settings.integer("acid.metastore.fold.interval")
+        )
         if late or self._folds_soon():
             try:
                 self.fold()
@@ -257,8 +262,9 @@ class Keeper:
         except AcidError as error:
             return error_reply(error)
         except _WRONG_ARGUMENTS as error:
-            return error_reply(InvalidDefinition(f"{op} lacks an argument, or has a wrong one:"
-                                                 f" {error!r}"))
+            return error_reply(
+                InvalidDefinition(f"{op} lacks an argument, or has a wrong one: {error!r}")
+            )
         except (Error, OSError) as error:
             return error_reply(MetastoreUnavailable(f"the metastore can't use its file: {error}"))
 
@@ -282,9 +288,7 @@ class Keeper:
         record = self.state.table(args["name"]).record
         late = [one for one in self.state.written if one.table_id == record.table_id]
         every = (*self.store.history(record.table_id), *late)
-        return {
-            "rows": [{**encode(one), "operation": one.operation.name.lower()} for one in every]
-        }
+        return {"rows": [{**encode(one), "operation": one.operation.name.lower()} for one in every]}
 
     def backup_begin(self, args: Json) -> Json:
         """Begins a backup of what holds now."""
@@ -308,8 +312,11 @@ class Keeper:
 
 
 _OWN = {
-    "outcome": Keeper.outcome, "query": Keeper.query, "history": Keeper.history,
-    "backup_begin": Keeper.backup_begin, "backup_part": Keeper.backup_part,
+    "outcome": Keeper.outcome,
+    "query": Keeper.query,
+    "history": Keeper.history,
+    "backup_begin": Keeper.backup_begin,
+    "backup_part": Keeper.backup_part,
     "backup_end": Keeper.backup_end,
 }
 

@@ -36,8 +36,10 @@ _HEADER = re.compile(rb"acid metastore log 1 ([0-9a-f]{32}) ([0-9a-f]{8})\n")
 _HEADER_SIZE = 63
 _KEPT_SIZE = 16 << 20
 """A log that grew longer is given back to the disk once the tables have its events."""
-_NEXT_STEP = ("restore a backup (`acid metastore restore FILE --replace` puts these files aside);"
-              " what came after it will be in doubt")
+_NEXT_STEP = (
+    "restore a backup (`acid metastore restore FILE --replace` puts these files aside);"
+    " what came after it will be in doubt"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +137,11 @@ class Log:
 
     def records(self) -> list[Record]:
         """What the tables don't have, in order. Raises MetastoreDamaged, OSError."""
-        run, end = self._run(self._read()[:self._end])
+        run, end = self._run(self._read()[: self._end])
         if end != self._end:
             raise MetastoreDamaged(
-                f"{self._path} was changed at byte {end} by another program; {_NEXT_STEP}")
+                f"{self._path} was changed at byte {end} by another program; {_NEXT_STEP}"
+            )
         return [one for one in run if one.first > self._folded]
 
     def rewind(self) -> None:
@@ -223,11 +226,11 @@ def _encode(record: Record, seed: int) -> bytes:
 def _decode(data: bytes, at: int, seed: int) -> tuple[Record, int] | None:
     """The record at this byte, and its end; None if there is no whole one."""
     end = data.find(_NEWLINE, at)
-    if end < 0 or data[at:at + 1] != _RS:
+    if end < 0 or data[at : at + 1] != _RS:
         return None
-    checksum, body = data[at + 1:at + 9], data[at + 10:end]
+    checksum, body = data[at + 1 : at + 9], data[at + 10 : end]
     # As texts: of the digits of a number some have two forms.
-    if data[at + 9:at + 10] != b" " or checksum != b"%08x" % zlib.crc32(body, seed):
+    if data[at + 9 : at + 10] != b" " or checksum != b"%08x" % zlib.crc32(body, seed):
         return None
     first, last, text = body.split(b" ", 2)
     return Record(int(first), int(last), text.decode()), end + 1

@@ -36,8 +36,9 @@ class Manifests:
         self, table_id: int, partitions: Sequence[str | None]
     ) -> dict[tuple[str | None, str], str]:
         """The recorded text of each directory, by partition and name. Raises what `read` raises."""
-        known = {one: self._kept[table_id, one] for one in partitions
-                 if (table_id, one) in self._kept}
+        known = {
+            one: self._kept[table_id, one] for one in partitions if (table_id, one) in self._kept
+        }
         for partition in known:
             self._kept.move_to_end((table_id, partition))
         lacking = [one for one in partitions if one not in known]
@@ -46,8 +47,11 @@ class Manifests:
             known |= found
             for partition, contents in found.items():
                 self._keep((table_id, partition), contents)
-        return {(partition, name): text for partition, contents in known.items()
-                for name, text in contents.items()}
+        return {
+            (partition, name): text
+            for partition, contents in known.items()
+            for name, text in contents.items()
+        }
 
     def _look_up(
         self, table_id: int, partitions: Sequence[str | None]
@@ -55,11 +59,15 @@ class Manifests:
         where: str = "WHERE table_id = $1"
         values: list[Any] = [table_id]
         if len(partitions) == 1:
-            where, values = f'{where} AND "partition" IS NOT DISTINCT FROM $2', [
-                table_id, partitions[0]]
+            where, values = (
+                f'{where} AND "partition" IS NOT DISTINCT FROM $2',
+                [table_id, partitions[0]],
+            )
         elif len(partitions) <= _FEW:
-            where, values = f'{where} AND "partition" IN (SELECT unnest($2::VARCHAR[]))', [
-                table_id, [*partitions]]
+            where, values = (
+                f'{where} AND "partition" IN (SELECT unnest($2::VARCHAR[]))',
+                [table_id, [*partitions]],
+            )
         found: dict[str | None, dict[str, str]] = {one: {} for one in partitions}
         for row in self._read("manifests", schema.RECORDED["manifests"], where, values):
             if row["partition"] in found:

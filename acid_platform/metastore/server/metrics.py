@@ -90,24 +90,30 @@ _HISTOGRAMS = (
 def histogram(one: Histogram) -> dict[str, Any]:
     """As `status` has it."""
     return {
-        "count": one.count, "seconds": round(one.total, 6), "buckets": one.cumulative(),
-        "p50_ms": 1000 * one.quantile(0.5), "p95_ms": 1000 * one.quantile(0.95),
+        "count": one.count,
+        "seconds": round(one.total, 6),
+        "buckets": one.cumulative(),
+        "p50_ms": 1000 * one.quantile(0.5),
+        "p95_ms": 1000 * one.quantile(0.95),
         "p99_ms": 1000 * one.quantile(0.99),
     }
 
 
 def prometheus(status: Mapping[str, Any] | None) -> str:
     """A status in Prometheus's text format; None if the metastore does not run."""
-    lines = [*_head("up", "gauge", "Whether the metastore runs."),
-             f"acid_metastore_up {int(status is not None)}"]
+    lines = [
+        *_head("up", "gauge", "Whether the metastore runs."),
+        f"acid_metastore_up {int(status is not None)}",
+    ]
     if status is not None:
         for name, metric, kind, text in _METRICS:
             lines += [*_head(metric, kind, text), f"acid_metastore_{metric} {status[name]}"]
         for name, metric, text in _HISTOGRAMS:
             found, full = status[name], f"acid_metastore_{metric}"
             lines += _head(metric, "histogram", text)
-            lines += [f'{full}_bucket{{le="{end}"}} {count}'
-                      for end, count in found["buckets"].items()]
+            lines += [
+                f'{full}_bucket{{le="{end}"}} {count}' for end, count in found["buckets"].items()
+            ]
             lines += [f"{full}_sum {found['seconds']}", f"{full}_count {found['count']}"]
     return "\n".join(lines) + "\n"
 

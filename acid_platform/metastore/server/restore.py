@@ -87,8 +87,11 @@ class Owner:
 
 
 def restore_metastore(
-    home: Home, file: str | os.PathLike[str], highest: Callable[[TableRecord, Known], Highest],
-    replace: bool = False, owner: Owner | None = None,
+    home: Home,
+    file: str | os.PathLike[str],
+    highest: Callable[[TableRecord, Known], Highest],
+    replace: bool = False,
+    owner: Owner | None = None,
 ) -> Restored:
     """Makes the directory's metastore from a backup; `highest` looks into the tables' directories.
 
@@ -126,9 +129,14 @@ def restore_metastore(
                 with suppress(FileNotFoundError):
                     one.unlink()
     return Restored(
-        str(home.path), made, len(state.tables),
+        str(home.path),
+        made,
+        len(state.tables),
         Machine(state).handle("doubtful", {}, "", Moment(0, 0)).replies[0].value["value"]["tables"],
-        opened, state.next_txn, kept, owner.identity,
+        opened,
+        state.next_txn,
+        kept,
+        owner.identity,
         tuple(sorted(one.record.name for one in state.tables.values() if one.record.foreign)),
     )
 
@@ -143,8 +151,10 @@ def _made(path: Path) -> int:
     except duckdb.Error as error:
         raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
     if not rows:
-        raise BackupRefused(f"{path} was not written by `acid metastore backup`; a metastore's own"
-                            " file is never copied, since its log may hold the rest of it")
+        raise BackupRefused(
+            f"{path} was not written by `acid metastore backup`; a metastore's own"
+            " file is never copied, since its log may hold the rest of it"
+        )
     return int(rows[0][0])
 
 
@@ -165,17 +175,29 @@ def _advance(
             for table_id, one in state.tables.items()
         }
         now = time.time_ns() // 1_000_000
-        event = Event("restored", now, {
-            "tables": [[table_id, one.write_id] for table_id, one in found.items()],
-            "txn_id": max((one.txn_id for one in found.values()), default=0),
-            "identity": owner.identity, "roots": owner.roots,
-            "present": [
-                [table_id, entity.partition, list(entity.names),
-                 [[encode(EntityDirectory.of(report, 0)), report.contents_text]
-                  for report in entity.unknown]]
-                for table_id, one in found.items() for entity in one.present
-            ],
-        })
+        event = Event(
+            "restored",
+            now,
+            {
+                "tables": [[table_id, one.write_id] for table_id, one in found.items()],
+                "txn_id": max((one.txn_id for one in found.values()), default=0),
+                "identity": owner.identity,
+                "roots": owner.roots,
+                "present": [
+                    [
+                        table_id,
+                        entity.partition,
+                        list(entity.names),
+                        [
+                            [encode(EntityDirectory.of(report, 0)), report.contents_text]
+                            for report in entity.unknown
+                        ],
+                    ]
+                    for table_id, one in found.items()
+                    for entity in one.present
+                ],
+            },
+        )
         machine.replay([event])
         store.fold(state, 0)
         store.forget_meta(MADE)

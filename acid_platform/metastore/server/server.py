@@ -46,7 +46,9 @@ class Server:
     """Serves one metastore directory, whose lock the caller holds. `run` returns when it stops."""
 
     def __init__(
-        self, home: Home, clock: Clock | None = None,
+        self,
+        home: Home,
+        clock: Clock | None = None,
         service: tuple[str, bytes] | None = None,
     ) -> None:
         """`service` is a TCP address `host:port` to listen on too, and the key of its clients."""
@@ -205,7 +207,8 @@ class Server:
     def _moved_away(self) -> WarehouseMoved:
         return WarehouseMoved(
             f"{self._home.path} was moved, removed or replaced: nothing was done; open the"
-            " warehouse where it is now")
+            " warehouse where it is now"
+        )
 
     def _close(self) -> None:
         self._stopping = True

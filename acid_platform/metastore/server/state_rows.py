@@ -42,14 +42,23 @@ Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 
 _QUEUED = {
-    one.value for one in (
-        CompactionState.INITIATED, CompactionState.WORKING, CompactionState.READY_FOR_CLEANING,
+    one.value
+    for one in (
+        CompactionState.INITIATED,
+        CompactionState.WORKING,
+        CompactionState.READY_FOR_CLEANING,
     )
 }
 
 
 COUNTERS = (
-    "next_txn", "next_lock", "next_table", "next_compaction", "next_moment", "longest_timeout")
+    "next_txn",
+    "next_lock",
+    "next_table",
+    "next_compaction",
+    "next_moment",
+    "longest_timeout",
+)
 """Numbers of the whole state; those that are called next are never used twice."""
 
 
@@ -73,8 +82,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "dropped_partitions": ("table_id", "name", "dropped"),
     "open_txns": ("txn_id",),
     "departed_txns": ("txn_id",),
-    "txn_components": (
-        "txn_id", *_ENTITY, "operation", "write_id", "dynamic", "cleaned"),
+    "txn_components": ("txn_id", *_ENTITY, "operation", "write_id", "dynamic", "cleaned"),
     "txn_to_write_id": ("table_id", "write_id"),
     "write_set": (*_ENTITY, "operation", "txn_id"),
     "locks": ("ext",),
@@ -96,9 +104,7 @@ def keyed(state: State) -> Keyed:
     known = [(table.record.table_id, table) for table in state.known_tables()]
     past = (row for rows in state.past.values() for row in rows)
     return {
-        "settings": {
-            (name,): {"value": value} for name, value in state.settings.overrides.items()
-        },
+        "settings": {(name,): {"value": value} for name, value in state.settings.overrides.items()},
         "identity": {(one.id,): one for one in (state.identity,) if one},
         "databases": {(name,): {"created": at} for name, at in state.databases.items()},
         "tables": {(key,): _table_row(table) for key, table in state.tables.items()},
@@ -108,7 +114,8 @@ def keyed(state: State) -> Keyed:
         },
         "earlier_tables": {
             (table_id, one.record.version): {**encode(one.record), "until": one.until}
-            for table_id, table in known for one in table.earlier
+            for table_id, table in known
+            for one in table.earlier
         },
         "views": {(name,): one for name, one in state.views.items()},
         "earlier_views": {
@@ -117,19 +124,29 @@ def keyed(state: State) -> Keyed:
         },
         "locations": {(name,): {"floor": floor} for name, floor in state.locations.items()},
         "partitions": {
-            (table_id, name): one for table_id, table in known
+            (table_id, name): one
+            for table_id, table in known
             for name, one in table.partitions.items()
         },
         "dropped_partitions": {
             (table_id, one.name, one.dropped): one
-            for table_id, table in known for one in table.dropped_partitions
+            for table_id, table in known
+            for one in table.dropped_partitions
         },
         "open_txns": {(txn_id,): one for txn_id, one in state.txns.items()},
         "departed_txns": {(one.txn_id,): one for one in state.departed},
         "txn_components": {
-            (one.txn_id, one.table_id, one.partition, one.operation.value, one.write_id,
-             one.dynamic, one.cleaned): one
-            for rows in state.components.values() for one in rows
+            (
+                one.txn_id,
+                one.table_id,
+                one.partition,
+                one.operation.value,
+                one.write_id,
+                one.dynamic,
+                one.cleaned,
+            ): one
+            for rows in state.components.values()
+            for one in rows
         },
         "txn_to_write_id": {
             (table_id, row.write_id): row for table_id, table in known for row in table.writes
@@ -154,9 +171,13 @@ def _directories(known: dict[Entity, EntityDirectories]) -> dict[tuple[Any, ...]
 
 def _table_row(one: Table) -> Row:
     return {
-        **encode(one.record), "next_write_id": one.next_write_id, "purged": one.purged,
-        "forgotten": one.forgotten, "cleaned_upto": one.cleaned_upto,
-        "aborted": ranges(one.aborted), "floors": dict(one.floors),
+        **encode(one.record),
+        "next_write_id": one.next_write_id,
+        "purged": one.purged,
+        "forgotten": one.forgotten,
+        "cleaned_upto": one.cleaned_upto,
+        "aborted": ranges(one.aborted),
+        "floors": dict(one.floors),
         "doubtful": ranges(one.doubtful),
     }
 
@@ -225,8 +246,13 @@ def _restore_declarations(state: State, rows: Rows) -> None:
     for name, known in (("tables", state.tables), ("dropped_tables", state.dropped_tables)):
         for row in sorted(rows[name], key=itemgetter("table_id")):
             known[row["table_id"]] = Table(
-                decode(TableRecord, row), row["next_write_id"], row["purged"], row["forgotten"],
-                row["cleaned_upto"], aborted=_ids(row["aborted"]), doubtful=_ids(row["doubtful"]),
+                decode(TableRecord, row),
+                row["next_write_id"],
+                row["purged"],
+                row["forgotten"],
+                row["cleaned_upto"],
+                aborted=_ids(row["aborted"]),
+                doubtful=_ids(row["doubtful"]),
                 floors={name: tuple(floors) for name, floors in row["floors"].items()},
                 dropped=row.get("dropped", 0),
             )
@@ -277,8 +303,10 @@ def _restore_compactions(state: State, rows: Rows) -> None:
     state.queue = dict(sorted(state.queue.items()))
     for row in sorted(rows["erasures"], key=itemgetter("id")):
         state.erasures[row["id"]] = decode(ErasureTask, row)
-    for name, every in (("directories", state.directories),
-                        ("dropped_directories", state.dropped_directories)):
+    for name, every in (
+        ("directories", state.directories),
+        ("dropped_directories", state.dropped_directories),
+    ):
         for row in rows[name]:
             known = every.setdefault((row["table_id"], row["partition"]), {})
             known[row["name"]] = decode(EntityDirectory, row)

@@ -67,8 +67,12 @@ class Store:
         self._path, self._log_path = path, journal.beside(path)
         begun = path.with_name(f"{path.name}.begun")
         if begun.exists():  # it was never finished, so nobody used it, and DuckDB may refuse it
-            for left in (path, path.with_name(f"{path.name}.wal"), self._log_path,
-                         blocks.beside(path)):
+            for left in (
+                path,
+                path.with_name(f"{path.name}.wal"),
+                self._log_path,
+                blocks.beside(path),
+            ):
                 left.unlink(missing_ok=True)
         if self._log_path.exists() and not path.exists():
             raise MetastoreDamaged(
@@ -135,7 +139,8 @@ class Store:
             rows["databases"] = state_rows.live_rows(State())["databases"]
         events = [
             Event(kind, at, body)
-            for one in self._log.records() for kind, at, body in json.loads(one.text)
+            for one in self._log.records()
+            for kind, at, body in json.loads(one.text)
         ]
         state = state_rows.restore(rows, counters)
         # The first fold writes everything: the default database is in no table yet.
@@ -171,7 +176,8 @@ class Store:
             self._execute(f'DELETE FROM "{name}"')
         before = (self._folded or {}).get(name, {})
         new = [
-            (key, one) for key, one in records.items()
+            (key, one)
+            for key, one in records.items()
             if (old := before.get(key)) is not one and old != one
         ]
         changed = {key for key, _ in new}
@@ -185,18 +191,21 @@ class Store:
         columns = schema.RECORDED["manifests"]
         known, before = (
             {**each.get("directories", {}), **each.get("dropped_directories", {})}
-            for each in (live, self._folded or {}))
+            for each in (live, self._folded or {})
+        )
         gone = [key for key in before if key not in known]
         keys = ("table_id", "partition", "directory")
         self._delete("manifests", {key: columns[key] for key in keys}, gone)
         fresh = state_rows.recorded_rows(state)
         self._write("manifests", columns, fresh)
-        self._manifests.forget([*((key[0], key[1]) for key in gone),
-                                *((row["table_id"], row["partition"]) for row in fresh)])
+        self._manifests.forget(
+            [
+                *((key[0], key[1]) for key in gone),
+                *((row["table_id"], row["partition"]) for row in fresh),
+            ]
+        )
 
-    def _delete(
-        self, name: str, keys: Mapping[str, str], gone: Sequence[tuple[Any, ...]]
-    ) -> None:
+    def _delete(self, name: str, keys: Mapping[str, str], gone: Sequence[tuple[Any, ...]]) -> None:
         """Rows of a table with one of these keys; `keys`: its columns and their types."""
         if not gone:
             return
@@ -205,13 +214,16 @@ class Store:
             for number, (key, kind) in enumerate(keys.items(), 1)
         )
         same = " AND ".join(f'"{name}"."{key}" IS NOT DISTINCT FROM gone."{key}"' for key in keys)
-        self._execute(f'DELETE FROM "{name}" USING (SELECT {listed}) AS gone WHERE {same}',
-                      [list(values) for values in zip(*gone, strict=True)])
+        self._execute(
+            f'DELETE FROM "{name}" USING (SELECT {listed}) AS gone WHERE {same}',
+            [list(values) for values in zip(*gone, strict=True)],
+        )
 
     def checkpoint(self) -> None:
         """Moves the write-ahead log into the file. Raises Error, OSError; nothing is lost then."""
         numbers = self._connection.execute(
-            "SELECT block_id FROM pragma_metadata_info() WHERE free_blocks > 0").fetchall()
+            "SELECT block_id FROM pragma_metadata_info() WHERE free_blocks > 0"
+        ).fetchall()
         size = int(self._scalar("SELECT block_size FROM pragma_database_size()"))
         blocks.keep(self._file, blocks.beside(self._path), [one for (one,) in numbers], size)
         self._connection.execute("CHECKPOINT")

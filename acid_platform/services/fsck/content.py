@@ -54,7 +54,8 @@ class EntityContents:
     rows: bool
     _counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _spans: dict[Group, list[tuple[int, int, Source]]] = field(
-        default_factory=lambda: defaultdict(list))
+        default_factory=lambda: defaultdict(list)
+    )
     _deleted: DeleteKeys = NO_DELETES
     _matched: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
 
@@ -63,7 +64,8 @@ class EntityContents:
         readable = self._openable(seen)
         try:
             sources, self._deleted = open_entity(
-                self.files, readable, self.write_ids, seen.location)
+                self.files, readable, self.write_ids, seen.location
+            )
         except AcidError as error:
             self.out.error(Check.CONTENT, "", str(error), "until then reading the table fails")
             return
@@ -79,14 +81,19 @@ class EntityContents:
         """The directory without files that nobody can open; they are told here."""
         base = None if seen.base is None else self._whole(seen.base, seen)
         deltas = tuple(self._whole(delta, seen) for delta in seen.deltas)
-        originals = tuple(one for one in seen.originals
-                          if self._opens(seen, one.path, seen.insert_only))
+        originals = tuple(
+            one for one in seen.originals if self._opens(seen, one.path, seen.insert_only)
+        )
         return replace(seen, base=base, deltas=deltas, originals=originals)
 
     def _whole(self, part: _Part, seen: AcidDirectory) -> _Part:
         sides = {one.path for one in part.side_files}
-        files = tuple(one for one in part.files if f"{one.path}{FLUSH_LENGTH_SUFFIX}" in sides
-                      or self._opens(seen, one.path, seen.insert_only))
+        files = tuple(
+            one
+            for one in part.files
+            if f"{one.path}{FLUSH_LENGTH_SUFFIX}" in sides
+            or self._opens(seen, one.path, seen.insert_only)
+        )
         if len(files) < len(part.files):
             self._counted[part.directory] = -1  # told already; no second finding for its rows
         return replace(part, files=files)
@@ -152,16 +159,22 @@ class EntityContents:
         wrong = events.operation[events.operation != expected]
         if len(wrong):
             self.out.error(
-                Check.OPERATION, path, f"{len(wrong)} events of operation {int(wrong[0])} where all"
-                f" must be {expected}", _RESTORE)
+                Check.OPERATION,
+                path,
+                f"{len(wrong)} events of operation {int(wrong[0])} where all must be {expected}",
+                _RESTORE,
+            )
 
     def _order(self, events: EventKeys, path: str) -> None:
         at = events.first_descent()
         if at is not None:
             self.out.error(
-                Check.ORDER, path, f"the key of row {at + 1}, {events.key(at + 1)}, does not lie"
+                Check.ORDER,
+                path,
+                f"the key of row {at + 1}, {events.key(at + 1)}, does not lie"
                 f" above that of the row before, {events.key(at)} (P15): Hive misses deletes there",
-                _REWRITE)
+                _REWRITE,
+            )
 
     def _buckets_of(self, events: EventKeys, source: Source, path: str, deletes: bool) -> None:
         parsed = parse_bucket_file(path.rpartition("/")[2])
@@ -173,15 +186,23 @@ class EntityContents:
             self.out.error(Check.BUCKET, path, str(error), _RESTORE)
             return
         if self.buckets and parsed.bucket >= self.buckets:
-            self.out.error(Check.BUCKET, path, f"the table has {self.buckets} buckets, 0 to"
-                           f" {self.buckets - 1}", _RESTORE)
+            self.out.error(
+                Check.BUCKET,
+                path,
+                f"the table has {self.buckets} buckets, 0 to {self.buckets - 1}",
+                _RESTORE,
+            )
         # Without CLUSTERED BY a delete file, and what a compaction by query made, may hold any.
         strict = self.buckets or (source.number is not None and not deletes)
         others = sorted(numbers - {parsed.bucket})
         if strict and others:
             self.out.error(
-                Check.BUCKET, path, f"rows say bucket {', '.join(map(str, others))}, the name says"
-                f" {parsed.bucket}: deletes are looked for by that number", _REWRITE)
+                Check.BUCKET,
+                path,
+                f"rows say bucket {', '.join(map(str, others))}, the name says"
+                f" {parsed.bucket}: deletes are looked for by that number",
+                _REWRITE,
+            )
 
     def _ids_of(self, events: EventKeys, source: Source, path: str, deletes: bool) -> None:
         checked = [("currentTransaction", events.current)]
@@ -191,9 +212,13 @@ class EntityContents:
             outside = ids[(ids < source.low) | (ids > source.high)]
             if len(outside):
                 self.out.error(
-                    Check.WRITE_IDS, path, f"{len(outside)} rows have {name} {int(outside[0])}"
+                    Check.WRITE_IDS,
+                    path,
+                    f"{len(outside)} rows have {name} {int(outside[0])}"
                     f" outside of the {source.low} to {source.high} of the directory's name:"
-                    " snapshots see too many rows or too few", _RESTORE)
+                    " snapshots see too many rows or too few",
+                    _RESTORE,
+                )
 
     def _index(self, events: EventKeys, source: Source, path: str) -> None:
         if source.length is not None or not events.rows:
@@ -204,14 +229,26 @@ class EntityContents:
         text, harmful = flaw
         if harmful and source.directory.startswith("delete_"):
             # Trino names the last row of the file by its own write id and count of rows.
-            self.out.warning(Check.KEY_INDEX, path, f"{text}, as Trino writes it: readers look"
-                             " there in files of inserted rows alone", _REWRITE)
+            self.out.warning(
+                Check.KEY_INDEX,
+                path,
+                f"{text}, as Trino writes it: readers look there in files of inserted rows alone",
+                _REWRITE,
+            )
         elif harmful:
-            self.out.error(Check.KEY_INDEX, path, f"{text}: Hive drops delete events outside of"
-                           " what it says", _REWRITE)
+            self.out.error(
+                Check.KEY_INDEX,
+                path,
+                f"{text}: Hive drops delete events outside of what it says",
+                _REWRITE,
+            )
         elif self._ours(source.directory):
-            self.out.warning(Check.KEY_INDEX, path, f"{text}: Hive 3 and older take the file for"
-                             " one without ACID columns", _REWRITE)
+            self.out.warning(
+                Check.KEY_INDEX,
+                path,
+                f"{text}: Hive 3 and older take the file for one without ACID columns",
+                _REWRITE,
+            )
 
     # --- over all files ------------------------------------------------------------------------
 
@@ -238,9 +275,13 @@ class EntityContents:
                 if len(twice):
                     key = (*group, int(twice[0]))
                     self.out.error(
-                        Check.UNIQUENESS, self._relative(other), f"{len(twice)} rows have the keys"
+                        Check.UNIQUENESS,
+                        self._relative(other),
+                        f"{len(twice)} rows have the keys"
                         f" of rows in {self._relative(one)}, such as {key}: a delete of one removes"
-                        " the other", "remove the copy, if one is; else restore the files")
+                        " the other",
+                        "remove the copy, if one is; else restore the files",
+                    )
 
     def _row_ids(self, group: Group, source: Source) -> np.ndarray:
         if source.kind is SourceKind.RAW:
@@ -256,9 +297,12 @@ class EntityContents:
             keys, at = self._deleted, left[0]
             key = (int(keys.write_ids[at]), int(keys.buckets[at]), int(keys.row_ids[at]))
             self.out.note(
-                Check.DELETES, "", f"{len(left)} delete events match no row, such as {key}",
+                Check.DELETES,
+                "",
+                f"{len(left)} delete events match no row, such as {key}",
                 "nothing to do: a row that was compacted away, or whose insert aborted, leaves"
-                " such events until the next major compaction")
+                " such events until the next major compaction",
+            )
 
     def _counts(self, directory: str, sizes: list[int]) -> None:
         """What the writer reported, against what lies there (P8)."""
@@ -267,12 +311,18 @@ class EntityContents:
         report = self.known[directory]
         found = {"rows": self._counted.get(directory, 0), "files": len(sizes), "bytes": sum(sizes)}
         said = {"rows": report.rows, "files": report.files, "bytes": report.bytes}
-        unlike = [f"{found[name]} {name} instead of {said[name]}" for name in found
-                  if found[name] != said[name]]
+        unlike = [
+            f"{found[name]} {name} instead of {said[name]}"
+            for name in found
+            if found[name] != said[name]
+        ]
         if unlike:
             self.out.error(
-                Check.COUNTS, directory, f"holds {', '.join(unlike)} that transaction"
-                f" {report.txn} reported", "restore the directory from a copy of the warehouse")
+                Check.COUNTS,
+                directory,
+                f"holds {', '.join(unlike)} that transaction {report.txn} reported",
+                "restore the directory from a copy of the warehouse",
+            )
 
     # --- small things --------------------------------------------------------------------------
 
@@ -300,9 +350,7 @@ def _visible(events: EventKeys, source: Source, write_ids: ValidWriteIdList) -> 
     return visible
 
 
-def _overlapping(
-    spans: Iterable[tuple[int, int, Source]]
-) -> Iterator[tuple[Source, Source]]:
+def _overlapping(spans: Iterable[tuple[int, int, Source]]) -> Iterator[tuple[Source, Source]]:
     """Pairs of files whose rowIds reach into each other; `spans` ascend."""
     before: list[tuple[int, Source]] = []
     for low, high, source in spans:

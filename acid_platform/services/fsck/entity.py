@@ -60,7 +60,8 @@ class EntityLook:
         try:
             there, seen = (
                 select(one, write_ids, self.lease.valid_txns, floor=floor, insert_only=insert_only)
-                for one in (listing, entity_listing(listing.location, self.recorded)))
+                for one in (listing, entity_listing(listing.location, self.recorded))
+            )
         except AcidError as error:
             self.out.error(Check.HISTORY, "", str(error), "until then the table can't be read")
             return
@@ -72,8 +73,13 @@ class EntityLook:
         if not insert_only:
             self._markers(listing, seen)
         EntityContents(
-            self.out, self.files, write_ids, self.known, self.record.bucket_count,
-            FileFormat.of(self.record.properties), self.rows,
+            self.out,
+            self.files,
+            write_ids,
+            self.known,
+            self.record.bucket_count,
+            FileFormat.of(self.record.properties),
+            self.rows,
         ).look(seen)
 
     def _never_given(self, listing: EntityListing) -> None:
@@ -84,24 +90,35 @@ class EntityLook:
                 continue
             if span(name)[1] > self.given:
                 self.out.error(
-                    Check.NEVER_GIVEN, directory, f"no transaction got write id {span(name)[1]}"
+                    Check.NEVER_GIVEN,
+                    directory,
+                    f"no transaction got write id {span(name)[1]}"
                     f" yet ({self.given} is the highest): its rows appear, or its writer fails,"
-                    " once one does", "move it out of the table")
+                    " once one does",
+                    "move it out of the table",
+                )
             elif name.visibility > self.lease.id:
                 unknown.append((directory, name.visibility))
         states = self.metastore.txn_states([txn for _, txn in unknown])
         for directory, txn in unknown:
             if states[txn] == "u":
                 self.out.error(
-                    Check.NEVER_GIVEN, directory, f"there was no transaction {txn} yet: it becomes"
-                    " visible once that number is given out", "move it out of the table")
+                    Check.NEVER_GIVEN,
+                    directory,
+                    f"there was no transaction {txn} yet: it becomes"
+                    " visible once that number is given out",
+                    "move it out of the table",
+                )
 
     def _not_registered(self, seen: AcidDirectory) -> None:
         if seen.sources or seen.originals:
             self.out.warning(
-                Check.PARTITION, "", "the metastore knows no such partition: nobody reads its rows",
+                Check.PARTITION,
+                "",
+                "the metastore knows no such partition: nobody reads its rows",
                 "drop the table and adopt it again with all its partitions, or move it out of the"
-                " table")
+                " table",
+            )
         self._aborted(seen)
 
     def _files_of(self, listing: EntityListing) -> Iterator[str]:
@@ -116,37 +133,56 @@ class EntityLook:
             found = {file.path: file for file in there[name]}
             for path, file in sorted(recorded.items()):
                 if path not in found:
-                    self.out.error(Check.MISSING, path, f"write id {one.directory.high} committed"
-                                   " it, and it is not there", _COPY)
+                    self.out.error(
+                        Check.MISSING,
+                        path,
+                        f"write id {one.directory.high} committed it, and it is not there",
+                        _COPY,
+                    )
                     yield path
                 elif found[path].size != file.size:
                     self.out.error(
-                        Check.CONTENT, path, f"has {found[path].size} bytes, and write id"
-                        f" {one.directory.high} committed it with {file.size}", _COPY)
+                        Check.CONTENT,
+                        path,
+                        f"has {found[path].size} bytes, and write id"
+                        f" {one.directory.high} committed it with {file.size}",
+                        _COPY,
+                    )
                     yield path
             for path in sorted(found.keys() - recorded.keys()):
                 if not path.endswith(FLUSH_LENGTH_SUFFIX):
                     self.out.warning(
-                        Check.UNKNOWN, path, f"the commit of write id {one.directory.high} did not"
+                        Check.UNKNOWN,
+                        path,
+                        f"the commit of write id {one.directory.high} did not"
                         " write it: nobody reads it here, but other engines do",
-                        "move it out of the table")
+                        "move it out of the table",
+                    )
 
     def _missing(self, listing: EntityListing) -> Iterator[str]:
         """Directories that are needed and not there."""
         there = {*listing.directories, *({""} if self._has_originals(listing) else ())}
         for name, one in sorted(self.known.items()):
-            needed = not one.obsolete and one.high > max(self.floors, default=0) and not any(
-                other.shadows(one) for other in self.known.values())
+            needed = (
+                not one.obsolete
+                and one.high > max(self.floors, default=0)
+                and not any(other.shadows(one) for other in self.known.values())
+            )
             if needed and name not in there and (name or one.files):
                 where = f"from transaction {one.txn}" if one.txn else "adopted with its table"
                 self.out.error(
-                    Check.MISSING, name, f"committed ({one.rows} rows, {where}), and not there",
-                    _COPY)
+                    Check.MISSING,
+                    name,
+                    f"committed ({one.rows} rows, {where}), and not there",
+                    _COPY,
+                )
                 yield name
 
     def _has_originals(self, listing: EntityListing) -> bool:
-        return any("/" not in one.path or acid_name(one.path.partition("/")[0]) is None
-                   for one in listing.files)
+        return any(
+            "/" not in one.path or acid_name(one.path.partition("/")[0]) is None
+            for one in listing.files
+        )
 
     def _unknown(self, seen: AcidDirectory) -> None:
         for source in seen.sources:
@@ -154,33 +190,49 @@ class EntityLook:
                 self._stranger(source.name, source.directory)
         if seen.originals and "" not in self.known:
             self.out.error(
-                Check.UNKNOWN, seen.originals[0].path, "an original file in a table that was not"
+                Check.UNKNOWN,
+                seen.originals[0].path,
+                "an original file in a table that was not"
                 " adopted with it: nobody reads it here, but other engines do",
-                "move it out of the table")
+                "move it out of the table",
+            )
         for one in seen.obsolete:
-            if acid_name(one.path) is not None and one.path not in self.known \
-                    and one.rule != "P22":
+            if acid_name(one.path) is not None and one.path not in self.known and one.rule != "P22":
                 self.out.warning(
-                    Check.UNKNOWN, one.path, f"no transaction reported it; nobody reads it:"
-                    f" {one.reason}", "the cleaning after the next compaction removes it")
+                    Check.UNKNOWN,
+                    one.path,
+                    f"no transaction reported it; nobody reads it: {one.reason}",
+                    "the cleaning after the next compaction removes it",
+                )
         self._aborted(seen)
 
     def _stranger(self, name: AcidName, directory: str) -> None:
         low, high = span(name)
         if any(one.low <= low and high <= one.high for one in self.known.values()):
             self.out.error(
-                Check.UNKNOWN, directory, f"the transaction of write id {high} reported other"
+                Check.UNKNOWN,
+                directory,
+                f"the transaction of write id {high} reported other"
                 " directories only: nobody reads it here, but other engines do",
-                "move it out of the table")
+                "move it out of the table",
+            )
         else:
             self.out.warning(
-                Check.UNKNOWN, directory, f"no transaction reported write id {high}: nobody reads"
-                " it here, but other engines do", "move it out of the table")
+                Check.UNKNOWN,
+                directory,
+                f"no transaction reported write id {high}: nobody reads"
+                " it here, but other engines do",
+                "move it out of the table",
+            )
 
     def _aborted(self, seen: AcidDirectory) -> None:
         for one in seen.aborted:
-            self.out.note(Check.ABORTED, one.path, one.reason,
-                          "nothing to do: the Cleaner removes it in time (`acid run cleaner`)")
+            self.out.note(
+                Check.ABORTED,
+                one.path,
+                one.reason,
+                "nothing to do: the Cleaner removes it in time (`acid run cleaner`)",
+            )
 
     def _markers(self, listing: EntityListing, seen: AcidDirectory) -> None:
         """Our writers always leave a version file; Hive 2 and LOAD DATA do not."""
@@ -190,14 +242,24 @@ class EntityLook:
                 content = self.files.read(f"{path}/{VERSION_FILE}")[:1]
                 if content != VERSION:
                     self.out.error(
-                        Check.MARKER, f"{source.directory}/{VERSION_FILE}",
+                        Check.MARKER,
+                        f"{source.directory}/{VERSION_FILE}",
                         f"holds {content.decode(errors='replace')!r} and not"
-                        f" {VERSION.decode()!r}: readers take it for another ACID version", _COPY)
-            elif source.directory in self.known and self.known[source.directory].txn \
-                    and not source.raw:
+                        f" {VERSION.decode()!r}: readers take it for another ACID version",
+                        _COPY,
+                    )
+            elif (
+                source.directory in self.known
+                and self.known[source.directory].txn
+                and not source.raw
+            ):
                 self.out.warning(
-                    Check.MARKER, source.directory, f"no {VERSION_FILE}: Trino refuses the table",
-                    "--repair writes it", WriteVersionFile(self.files, path))
+                    Check.MARKER,
+                    source.directory,
+                    f"no {VERSION_FILE}: Trino refuses the table",
+                    "--repair writes it",
+                    WriteVersionFile(self.files, path),
+                )
 
 
 def without(seen: AcidDirectory, told: Collection[str]) -> AcidDirectory:
@@ -208,11 +270,15 @@ def without(seen: AcidDirectory, told: Collection[str]) -> AcidDirectory:
 
     base = seen.base
     return replace(
-        seen, base=None if base is None or base.directory in told
+        seen,
+        base=None
+        if base is None or base.directory in told
         else replace(base, files=left(base.files)),
-        deltas=tuple(replace(one, files=left(one.files)) for one in seen.deltas
-                     if one.directory not in told),
-        originals=left(seen.originals))
+        deltas=tuple(
+            replace(one, files=left(one.files)) for one in seen.deltas if one.directory not in told
+        ),
+        originals=left(seen.originals),
+    )
 
 
 def acid_name(directory: str) -> AcidName | None:

@@ -115,9 +115,13 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "severity": self.severity.value, "check": self.check.value, "thing": self.thing,
-            "text": self.text, "next_step": self.next_step,
-            "repair": str(self.repair) if self.repair else "", "repaired": self.repaired,
+            "severity": self.severity.value,
+            "check": self.check.value,
+            "thing": self.thing,
+            "text": self.text,
+            "next_step": self.next_step,
+            "repair": str(self.repair) if self.repair else "",
+            "repaired": self.repaired,
         }
 
     def __str__(self) -> str:
@@ -142,17 +146,25 @@ class Report:
 
     def summary(self) -> str:
         """`2 errors, 1 warning, 0 notes in 3 tables: 12 directories, 30 files, 4000 row keys`"""
-        counts = [(sum(one.severity is kind and not one.repaired for one in self.findings), kind)
-                  for kind in Severity]
+        counts = [
+            (sum(one.severity is kind and not one.repaired for one in self.findings), kind)
+            for kind in Severity
+        ]
         told = [_count(number, kind.value) for number, kind in counts]
-        seen = [_count(self.directories, "directory"), _count(self.files, "file"),
-                _count(self.rows, "row key")]
+        seen = [
+            _count(self.directories, "directory"),
+            _count(self.files, "file"),
+            _count(self.rows, "row key"),
+        ]
         return f"{', '.join(told)} in {_count(self.tables, 'table')}: {', '.join(seen)}"
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "healthy": self.healthy, "tables": self.tables, "directories": self.directories,
-            "files": self.files, "rows": self.rows,
+            "healthy": self.healthy,
+            "tables": self.tables,
+            "directories": self.directories,
+            "files": self.files,
+            "rows": self.rows,
             "findings": [one.as_json() for one in self.findings],
         }
 
@@ -160,8 +172,11 @@ class Report:
 def _count(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
-    return f"{number} {noun[:-1]}ies" if noun.endswith("y") and noun != "row key" else (
-        f"{number} {noun}s")
+    return (
+        f"{number} {noun[:-1]}ies"
+        if noun.endswith("y") and noun != "row key"
+        else (f"{number} {noun}s")
+    )
 
 
 @dataclass(slots=True)
@@ -186,7 +201,12 @@ class Findings:
         self._add(Severity.NOTE, check, path, text, next_step, None)
 
     def _add(
-        self, severity: Severity, check: Check, path: str, text: str, next_step: str,
+        self,
+        severity: Severity,
+        check: Check,
+        path: str,
+        text: str,
+        next_step: str,
         repair: Repair | None,
     ) -> None:
         thing = f"{self.place}/{path}".rstrip("/")

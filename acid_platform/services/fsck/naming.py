@@ -30,17 +30,24 @@ def readable_part(out: Findings, listing: EntityListing, insert_only: bool) -> E
             inside[child].append(entry)
         elif not is_hidden(child):
             loose.append(entry)
-    bad = {child for child in sorted({*listing.directories, *inside})
-           if claims_to_be_acid(child) and not _fit(out, listing, child, inside[child],
-                                                    insert_only)}
-    based = any(isinstance(parse_directory(child), BaseName)
-                for child in {*listing.directories, *inside} - bad if claims_to_be_acid(child))
+    bad = {
+        child
+        for child in sorted({*listing.directories, *inside})
+        if claims_to_be_acid(child) and not _fit(out, listing, child, inside[child], insert_only)
+    }
+    based = any(
+        isinstance(parse_directory(child), BaseName)
+        for child in {*listing.directories, *inside} - bad
+        if claims_to_be_acid(child)
+    )
     bad |= {entry.path for entry in loose if not _loose(out, entry, insert_only, based)}
     return replace(
         listing,
-        files=tuple(one for one in listing.files
-                    if not bad & {one.path, one.path.partition("/")[0]}),
-        directories=tuple(one for one in listing.directories if one not in bad))
+        files=tuple(
+            one for one in listing.files if not bad & {one.path, one.path.partition("/")[0]}
+        ),
+        directories=tuple(one for one in listing.directories if one not in bad),
+    )
 
 
 def _fit(
@@ -54,14 +61,25 @@ def _fit(
         out.error(Check.NAME, child, str(error), "until then the table can't be read")
         return False
     for path in contents.zero_length:
-        out.warning(Check.CONTENT, path, "the file has no byte; readers take it as absent",
-                    "restore it if rows are missing, else remove it")
-    nested = {"/".join(parts[:2]) for entry in files
-              if len(parts := entry.path.split("/")) > 2 and claims_to_be_acid(parts[1])}
+        out.warning(
+            Check.CONTENT,
+            path,
+            "the file has no byte; readers take it as absent",
+            "restore it if rows are missing, else remove it",
+        )
+    nested = {
+        "/".join(parts[:2])
+        for entry in files
+        if len(parts := entry.path.split("/")) > 2 and claims_to_be_acid(parts[1])
+    }
     for path in sorted(nested):
-        out.error(Check.NAME, path, "an ACID directory inside another one: nobody reads its rows"
-                  " (a rename onto a directory that was there nests it)",
-                  "compare it with the outer one, then move it out of the table")
+        out.error(
+            Check.NAME,
+            path,
+            "an ACID directory inside another one: nobody reads its rows"
+            " (a rename onto a directory that was there nests it)",
+            "compare it with the outer one, then move it out of the table",
+        )
     return True
 
 

@@ -34,8 +34,13 @@ Progress = Callable[[str, int, int], None]
 
 
 def examine(
-    metastore: Metastore, tables: Iterable[str] | None = None, *, warehouse: str | None = None,
-    rows: bool = True, repair: bool = False, progress: Progress | None = None,
+    metastore: Metastore,
+    tables: Iterable[str] | None = None,
+    *,
+    warehouse: str | None = None,
+    rows: bool = True,
+    repair: bool = False,
+    progress: Progress | None = None,
 ) -> Report:
     """Looks through these tables, or all of them; changes nothing unless `repair`.
 
@@ -44,8 +49,11 @@ def examine(
     findings.py; in foreign tables nothing (P31). Writers may go on meanwhile: what is open is not
     judged. Raises NoSuchTable.
     """
-    records = ([metastore.table(name) for name in tables] if tables is not None
-               else sorted(metastore.tables(), key=lambda one: one.name))
+    records = (
+        [metastore.table(name) for name in tables]
+        if tables is not None
+        else sorted(metastore.tables(), key=lambda one: one.name)
+    )
     every: list[Findings] = []
     for record in records:
         try:
@@ -56,15 +64,18 @@ def examine(
             raise
         with opened as lease:
             for out in _TableLook(metastore, record, lease, rows).findings(
-                    progress or (lambda *_: None)):
+                progress or (lambda *_: None)
+            ):
                 if repair and not record.foreign:
                     out.apply(metastore)
                 every.append(out)
     if warehouse is not None and tables is None:
         every.append(_strangers(metastore, warehouse))
     return Report(
-        sorted_findings(finding for out in every for finding in out.found), len(records),
-        *(sum(getattr(out, name) for out in every) for name in ("directories", "files", "rows")))
+        sorted_findings(finding for out in every for finding in out.found),
+        len(records),
+        *(sum(getattr(out, name) for out in every) for name in ("directories", "files", "rows")),
+    )
 
 
 class _TableLook:
@@ -84,13 +95,20 @@ class _TableLook:
 
     def _entities(self, table: Findings, progress: Progress) -> Iterator[Findings]:
         record = self._record
-        floors = {one.name: one.floors for one in self._metastore.partition_records(record.name)} \
-            if record.partitioned else {"": ()}
+        floors = (
+            {one.name: one.floors for one in self._metastore.partition_records(record.name)}
+            if record.partitioned
+            else {"": ()}
+        )
         recorded = self._recorded(table, list(floors))
         if not self._files.is_directory(self._root):
             if any(recorded.values()):
-                table.error(Check.MISSING, "", f"its directory {record.location} is gone",
-                            "restore it from a copy of the warehouse, or drop the table")
+                table.error(
+                    Check.MISSING,
+                    "",
+                    f"its directory {record.location} is gone",
+                    "restore it from a copy of the warehouse, or drop the table",
+                )
             return
         self._temporaries(table, self._root)
         places = [*floors, *self._unregistered(table, floors)]
@@ -103,13 +121,24 @@ class _TableLook:
             if place:
                 self._temporaries(out, f"{self._root}/{place}")
             if isinstance(listing, AcidError):
-                out.error(Check.MARKER, "", str(listing),
-                          "until then the entity can't be read, and was not looked through")
+                out.error(
+                    Check.MARKER,
+                    "",
+                    str(listing),
+                    "until then the entity can't be read, and was not looked through",
+                )
             else:
                 self._lease.heartbeat(read=True)
                 EntityLook(
-                    out, self._metastore, self._files, record, self._lease,
-                    recorded.get(place, []), given, floors.get(place, ()), self._rows,
+                    out,
+                    self._metastore,
+                    self._files,
+                    record,
+                    self._lease,
+                    recorded.get(place, []),
+                    given,
+                    floors.get(place, ()),
+                    self._rows,
                 ).look(listing, registered=place in floors)
             yield out
 
@@ -118,8 +147,11 @@ class _TableLook:
         are recorded first."""
         record, names = self._record, [place or None for place in places]
         found = self._lease.manifest(record.name, names)
-        lacking = [name for name, known in zip(names, found, strict=True)
-                   if not all(one.directory.recorded for one in known)]
+        lacking = [
+            name
+            for name, known in zip(names, found, strict=True)
+            if not all(one.directory.recorded for one in known)
+        ]
         for name in lacking:
             try:
                 record_entity(self._metastore, record, name)
@@ -144,14 +176,22 @@ class _TableLook:
         for info in self._files.children(self._root):
             name = info.base_name
             if claims_to_be_acid(name) or (info.is_file and not is_hidden(name)):
-                out.warning(Check.PARTITION, name, "lies beside the partitions: nobody reads it",
-                            "move it out of the table, or into the partition that it belongs to")
+                out.warning(
+                    Check.PARTITION,
+                    name,
+                    "lies beside the partitions: nobody reads it",
+                    "move it out of the table, or into the partition that it belongs to",
+                )
         keys = [name for name, _ in record.partition_columns]
         found, dropping = [], _dropping(self._metastore)
         for place in self._files.partition_directories(self._root, len(keys)):
             if parse_partition(place, keys) is None:
-                out.warning(Check.PARTITION, place, f"no partition of {', '.join(keys)}: nobody"
-                            " reads it", "move it out of the table")
+                out.warning(
+                    Check.PARTITION,
+                    place,
+                    f"no partition of {', '.join(keys)}: nobody reads it",
+                    "move it out of the table",
+                )
             elif place not in floors and (record.name, place) not in dropping:
                 found.append(place)
         return found
@@ -169,24 +209,37 @@ class _TableLook:
             path = f"{location}/{name}"
             match states.get(owner or 0):
                 case None:
-                    out.note(Check.TEMPORARY, name, "the name tells no owning transaction",
-                             "remove it once its writer, such as Hive, has ended")
+                    out.note(
+                        Check.TEMPORARY,
+                        name,
+                        "the name tells no owning transaction",
+                        "remove it once its writer, such as Hive, has ended",
+                    )
                 case "o":
-                    out.note(Check.TEMPORARY, name, f"transaction {owner} is at work in it",
-                             "nothing to do: `acid show transactions` tells whose it is")
+                    out.note(
+                        Check.TEMPORARY,
+                        name,
+                        f"transaction {owner} is at work in it",
+                        "nothing to do: `acid show transactions` tells whose it is",
+                    )
                 case state:
                     ended = {"c": "has committed", "a": "was aborted"}.get(state, "has ended")
-                    out.warning(Check.TEMPORARY, name, f"transaction {owner} {ended} and left it",
-                                "the Cleaner removes it after the next compaction, --repair now",
-                                RemoveTemporary(self._files, path))
+                    out.warning(
+                        Check.TEMPORARY,
+                        name,
+                        f"transaction {owner} {ended} and left it",
+                        "the Cleaner removes it after the next compaction, --repair now",
+                        RemoveTemporary(self._files, path),
+                    )
 
-    def _in_doubt(
-        self, out: Findings, listings: dict[str, EntityListing | AcidError]
-    ) -> None:
+    def _in_doubt(self, out: Findings, listings: dict[str, EntityListing | AcidError]) -> None:
         """P24: write ids that a restore left in doubt, with the directories that they wrote."""
         name = self._record.name
-        doubtful = {one for low, high in self._metastore.doubtful().get(name, [])
-                    for one in range(low, high + 1)}
+        doubtful = {
+            one
+            for low, high in self._metastore.doubtful().get(name, [])
+            for one in range(low, high + 1)
+        }
         if not doubtful:
             return
         wrote: dict[int, list[str]] = defaultdict(list)
@@ -203,23 +256,29 @@ class _TableLook:
         resolve = f"acid metastore resolve {name}"
         for one, directories in sorted(wrote.items()):
             out.warning(
-                Check.IN_DOUBT, "", f"write id {one} is in doubt since a restore; it wrote"
-                f" {', '.join(directories)}",
-                f"say what became of it: `{resolve} --committed {one}`, or --aborted")
+                Check.IN_DOUBT,
+                "",
+                f"write id {one} is in doubt since a restore; it wrote {', '.join(directories)}",
+                f"say what became of it: `{resolve} --committed {one}`, or --aborted",
+            )
         left = tuple(sorted(doubtful - set(wrote)))
         if left and whole:
             out.warning(
-                Check.IN_DOUBT, "", f"write ids {ranges(left)} are in doubt since a restore, and"
+                Check.IN_DOUBT,
+                "",
+                f"write ids {ranges(left)} are in doubt since a restore, and"
                 " no directory is named after them",
                 f"`{resolve} --aborted {ranges(left)}`, or --repair",
-                ResolveAborted(name, left))
+                ResolveAborted(name, left),
+            )
 
 
 def _dropping(metastore: Metastore) -> frozenset[tuple[str, str]]:
     """(table, partition or '') whose files wait for the Cleaner after a drop."""
     waiting = {(one.table, one.partition or "") for one in metastore.cleaning_blocked()}
-    ready = {(one.table, one.partition or "") for one in metastore.ready_to_clean()
-             if one.kind == "drop"}
+    ready = {
+        (one.table, one.partition or "") for one in metastore.ready_to_clean() if one.kind == "drop"
+    }
     return frozenset(waiting | ready)
 
 
@@ -235,7 +294,10 @@ def _strangers(metastore: Metastore, warehouse: str) -> Findings:
             if info.path in claimed or is_hidden(info.base_name) or (name, "") in dropping:
                 continue
             out.warning(
-                Check.UNKNOWN, info.path.removeprefix("/"), "the metastore knows no table there",
+                Check.UNKNOWN,
+                info.path.removeprefix("/"),
+                "the metastore knows no table there",
                 "adopt it (`Warehouse.adopt_table`) or remove it; a dropped table's directory goes"
-                " by itself")
+                " by itself",
+            )
     return out
