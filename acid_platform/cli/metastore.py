@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +23,6 @@ from acid_platform.metastore.client.start import start as start_process
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.server.metrics import prometheus
 from acid_platform.tables import joining
-
-STOP_SECONDS = 30.0
 
 
 @click.group(cls=Group)
@@ -109,30 +106,7 @@ def stop(session: Session) -> None:
         _not_running(session)
         return
     pid = running.stop()
-    deadline = time.monotonic() + STOP_SECONDS
-    while _still_there(session, pid):
-        if time.monotonic() > deadline:
-            raise MetastoreUnavailable(
-                f"process {pid} was told to stop and still runs after {STOP_SECONDS:g} s; see"
-                f" server.log in {session.place.metastore}"
-            )
-        time.sleep(0.02)
     session.say({"running": False, "pid": pid}, f"process {pid} has ended")
-
-
-def _still_there(session: Session, pid: int) -> bool:
-    """A service may run on another machine: there it is gone when nobody answers."""
-    import psutil
-
-    if not session.place.shared:
-        try:
-            return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-        except psutil.NoSuchProcess:
-            return False
-    running = _running(session)
-    if running is not None:
-        running.close()
-    return running is not None
 
 
 @metastore.command("sql")

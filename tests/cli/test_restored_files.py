@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from acid_platform.errors import NotEnoughHistory
@@ -25,8 +23,7 @@ def rows(small: Small) -> list[int]:
 
 
 def restored(small: Small, backup: Path) -> None:
-    with suppress(psutil.NoSuchProcess):
-        psutil.Process(small.metastore.stop()).wait(30)
+    small.metastore.stop()
     restore(Location.of(small.path), str(backup), replace=True)
 
 

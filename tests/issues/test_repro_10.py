@@ -81,7 +81,7 @@ def test_repro_10_P31_a_lost_metastore_is_no_empty_warehouse(root: Path) -> None
     with Warehouse.open(root) as warehouse:
         warehouse.create_table("db.t", "id int, v string")
         insert(warehouse, "db.t", (1, "a"))
-        stop_process(warehouse.metastore.stop())
+        warehouse.metastore.stop()
     shutil.rmtree(root / "_metastore")
     with pytest.raises(AcidError, match="acid metastore rebuild"):
         Warehouse.open(root)
@@ -92,7 +92,7 @@ def test_repro_10_P31_dropping_in_a_copy_leaves_the_original(root: Path) -> None
     with Warehouse.open(root) as warehouse:
         warehouse.create_table("db.t", "id int, v string")
         insert(warehouse, "db.t", (1, "a"))
-        stop_process(warehouse.metastore.stop())
+        warehouse.metastore.stop()
     shutil.copytree(root, copy)
     with Warehouse.open(copy) as second:
         second.drop_table("db.t")
@@ -105,7 +105,7 @@ def test_repro_10_P31_a_moved_warehouse_keeps_its_tables(root: Path) -> None:
     with Warehouse.open(root) as warehouse:
         warehouse.create_table("db.t", "id int, v string")
         insert(warehouse, "db.t", (1, "a"))
-        stop_process(warehouse.metastore.stop())
+        warehouse.metastore.stop()
     root.rename(root.parent / "moved")
     with Warehouse.open(root.parent / "moved") as warehouse:
         assert ids(warehouse, "db.t") == [1]

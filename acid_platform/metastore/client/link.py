@@ -130,6 +130,21 @@ class Link:
             connection.close()
             self._per_thread.connection = None
 
+    def await_end(self, pid: int) -> None:
+        """Waits until the metastore process that was told to stop has let go of its files.
+
+        Raises MetastoreUnavailable if that takes longer than a start may.
+        """
+        self.close()
+        deadline = time.monotonic() + start.START_SECONDS
+        while self.target.runs(pid):
+            if time.monotonic() > deadline:
+                raise MetastoreUnavailable(
+                    f"process {pid} was told to stop the metastore of {self.target} and still runs"
+                    f" after {start.START_SECONDS:g} s; its log says why"
+                )
+            time.sleep(0.005)
+
     # --- after a break ----------------------------------------------------------------------
 
     def _recover(self, op: str, request_id: str, message: bytes, why: str) -> Json:

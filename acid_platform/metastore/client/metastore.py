@@ -262,9 +262,12 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         return CompactionTransaction(self._link, self._beats, answer, self.places)
 
     def stop(self) -> int:
-        """Stops the metastore process cleanly and answers its process id."""
+        """Stops the metastore process, waits for its end and returns its process id.
+
+        Raises MetastoreUnavailable if it still runs after a while.
+        """
         pid: int = self._call("stop")["pid"]
-        self._link.close()
+        self._link.await_end(pid)
         return pid
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import psutil
+
 from acid_platform.errors import (
     MetastoreIncompatible,
     MetastoreRefused,
@@ -55,6 +57,9 @@ class Target(Protocol):
 
     def require_same(self) -> None:
         """Raises WarehouseMoved if what was reached before is not there any more."""
+
+    def runs(self, pid: int) -> bool:
+        """Whether the metastore's process still runs; `pid` is its id on its machine."""
 
     @property
     def advice(self) -> str:
@@ -106,6 +111,14 @@ class Local:
                 " now"
             )
 
+    def runs(self, pid: int) -> bool:
+        if pid == os.getpid():
+            return False  # a server within this process: whoever started it waits for its end
+        try:
+            return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
+
     @property
     def advice(self) -> str:
         return f"start one with `python -m acid_platform.metastore --dir {self.home.path}`"
@@ -140,6 +153,16 @@ class Remote:
 
     def require_same(self) -> None:
         """A service has one address, wherever its directory is."""
+
+    def runs(self, pid: int) -> bool:
+        """It may be on another machine: it has ended when nobody answers."""
+        try:
+            self.dial().close()
+        except (OSError, EOFError, wire.Malformed):
+            return False
+        except MetastoreIncompatible:
+            return False
+        return True
 
     @property
     def advice(self) -> str:
