@@ -426,8 +426,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "a fold forgets the aborted write ids",
         state_rows,
         "_table_row",
-        'ranges(one.aborted), "floors"',
-        '[], "floors"',
+        '"aborted": ranges(one.aborted)',
+        '"aborted": []',
         seed=7,
     ),
     Edit(
@@ -523,8 +523,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "an insert was committed when it began",
         commits,
         "_commit",
-        'Operation.INSERT, txn_id, body["commit_id"]',
-        "Operation.INSERT, txn_id, txn_id",
+        'body["commit_id"],\n                    written.write_id',
+        "txn_id,\n                    written.write_id",
     ),
     Edit(
         "P30",
@@ -702,8 +702,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "files are looked up for entities without new ones alone",
         manifests,
         "_recorded",
-        "if any(one.recorded and name not in state.contents.get((table_id, partition), {})",
-        "if (table_id, partition) not in state.contents and any(one.recorded",
+        "one.recorded and name not in state.contents.get((table_id, partition), {})",
+        "one.recorded and (table_id, partition) not in state.contents",
     ),
     Edit(
         "P26",
@@ -921,8 +921,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "a fold keeps no earlier declarations",
         state_rows,
         "keyed",
-        "for table_id, table in known for one in table.earlier",
-        "for table_id, table in () for one in table.earlier",
+        "for table_id, table in known\n            for one in table.earlier",
+        "for table_id, table in ()\n            for one in table.earlier",
     ),
     Edit(
         "P29",
