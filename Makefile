@@ -123,11 +123,8 @@ notebook: setup ## JupyterLab with the project's packages and warehouse
 	    exec .venv/bin/jupyter lab $$root --ServerApp.root_dir=.
 
 .PHONY: lock
-lock: packages ## pin the dependencies of pyproject.toml again (LOCKFLAGS=--upgrade), needs uv
-	@command -v uv >/dev/null 2>&1 || { echo "lock: uv is needed: install it first" >&2; exit 1; }
-	uv pip compile pyproject.toml --quiet --extra dev --universal --python-version 3.11 \
-	    --no-strip-extras --generate-hashes --no-header --no-emit-index-url \
-	    $(LOCKFLAGS) -o requirements.lock
+lock: packages ## pin the dependencies of pyproject.toml again (LOCKFLAGS=--upgrade)
+	@$(PY) -m scripts.packages lock $(LOCKFLAGS)
 
 .PHONY: clean
 clean: ## remove caches and build output; keeps .venv and var
