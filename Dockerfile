@@ -11,6 +11,8 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /app
+# No Jupyter here; empty where the demo is gone. Compiled, since an image starts many containers.
+ENV ACID_EXTRAS=demo UV_COMPILE_BYTECODE=1
 # The packages change less often than the code.
 COPY Makefile requirements.lock pyproject.toml ./
 COPY scripts scripts

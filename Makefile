@@ -68,6 +68,9 @@ TEST_STATE = $(JAVA) unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME; \
 JOBS ?= 2
 SHARED = -p tests.sharing --numprocesses $(JOBS)
 
+# What the test processes run; the metastore's process and Spark's workers are not measured.
+COVERAGE = --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+
 # $(1) becomes a DAGSTER_HOME: its configuration is the template's.
 dagster_home = mkdir -p "$(1)" && cp dagster_home/dagster.yaml "$(1)/dagster.yaml"
 
@@ -118,16 +121,15 @@ spark-connect: setup ## a Spark server for all runs: set ACID_SPARK_REMOTE=sc://
 
 .PHONY: notebook
 notebook: setup ## JupyterLab with the project's packages and warehouse
+	@test -x .venv/bin/jupyter-lab || { \
+	    echo "notebook: JupyterLab is not set up: call make notebook ACID_EXTRAS=notebook" >&2; exit 1; }
 	@$(call dagster_home,$(DAGSTER_HOME))
 	@$(STATE) root=; if [ "$$(id -u)" = 0 ]; then root=--allow-root; fi; \
 	    exec .venv/bin/jupyter lab $$root --ServerApp.root_dir=.
 
 .PHONY: lock
-lock: packages ## pin the dependencies of pyproject.toml again (LOCKFLAGS=--upgrade), needs uv
-	@command -v uv >/dev/null 2>&1 || { echo "lock: uv is needed: install it first" >&2; exit 1; }
-	uv pip compile pyproject.toml --quiet --extra dev --universal --python-version 3.11 \
-	    --no-strip-extras --generate-hashes --no-header --no-emit-index-url \
-	    $(LOCKFLAGS) -o requirements.lock
+lock: packages ## pin the dependencies of pyproject.toml again (LOCKFLAGS=--upgrade)
+	@$(PY) -m scripts.packages lock $(LOCKFLAGS)
 
 .PHONY: clean
 clean: ## remove caches and build output; keeps .venv and var
@@ -143,8 +145,8 @@ test: setup ## all tests but the slow ones, and the notebooks (ARGS="-k name" na
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not slow" $(ARGS)
 
 .PHONY: test-full
-test-full: setup ## all tests and notebooks, the slow ones too
-	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) $(ARGS)
+test-full: setup ## all tests and notebooks, the slow ones too, with coverage (COVERAGE= for none)
+	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) $(COVERAGE) $(ARGS)
 
 .PHONY: sim
 sim: packages ## the metastore's simulator: one run (SEED=, N= steps), or many (N= steps in all)
@@ -183,6 +185,10 @@ layers: packages ## which module may import which
 .PHONY: docs
 docs: packages ## the documents as pages in build/docs (needs no network)
 	@$(PY) -m mkdocs build --strict --quiet && echo "build/docs/index.html"
+
+.PHONY: dist
+dist: packages ## the packages of a release and its notes in build/dist (TAG=, URL= of the repository)
+	@$(PY) -m scripts.release --tag "$(TAG)" --url "$(URL)"
 
 ##@ Measure
 

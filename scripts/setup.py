@@ -17,16 +17,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import java
+from scripts import java, packages
 from scripts.system import SetupFailed, install_one_of, package_manager
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCK = ROOT / "requirements.lock"
 LINK = "acid_platform.pth"
 
 
@@ -82,18 +81,9 @@ def step(number: int, title: str) -> Iterator[None]:
         print(f"      {took:.0f} s", flush=True)
 
 
-def fingerprint(lock: bytes, root: Path) -> str:
-    """What the stamp holds: a new lock, or a moved directory, makes a new set-up necessary."""
-    return hashlib.sha256(lock + b"\0" + os.fsencode(root)).hexdigest()
-
-
-def working_uv() -> str | None:
-    """Path of uv if it runs (a version manager's shim may be on PATH and not run)."""
-    uv = shutil.which("uv")
-    if uv is None:
-        return None
-    done = subprocess.run([uv, "--version"], capture_output=True)
-    return uv if done.returncode == 0 else None
+def fingerprint(needed: str, root: Path) -> str:
+    """What the stamp holds: other packages, or a moved directory, need a new set-up."""
+    return hashlib.sha256(needed.encode() + b"\0" + os.fsencode(root)).hexdigest()
 
 
 def has_java(venv: Venv) -> bool:
@@ -113,13 +103,14 @@ def linked_root(venv: Venv) -> str | None:
     return link.read_text().strip() if link and link.exists() else None
 
 
-def make_venv(venv: Venv, uv: str | None, named: bool) -> None:
+def make_venv(venv: Venv, named: bool) -> None:
     """Makes the environment unless a working one of the right Python is there.
 
     Raises SetupFailed where Debian's python3-venv is missing and can't be installed unasked.
     """
     wanted = own_version()
     there = venv.version()
+    uv = packages.uv_on_path()
     installer = uv is not None or venv.ask("import pip") is not None
     here = linked_root(venv) in (None, str(ROOT))
     if there and installer and here and (there == wanted or not named):
@@ -153,44 +144,6 @@ def install_ensurepip(version: str) -> None:
         f"{sys.executable} can't make virtual environments: run "
         f"`sudo apt-get install -y {packages[0]}`, then call make again"
     )
-
-
-def install_packages(venv: Venv, uv: str | None) -> None:
-    """Installs exactly what the lock names, each file checked against its hash.
-
-    uv is several times as fast; pip does the same work where uv is absent or fails.
-    Raises SetupFailed.
-    """
-    if uv and _run(
-        [uv, "pip", "sync", "--quiet", "--require-hashes", "--python", str(venv.python), str(LOCK)]
-    ):
-        return
-    if uv:
-        print("      uv failed, see above: trying pip", flush=True)
-    if not _run(
-        [
-            str(venv.python),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-input",
-            "--disable-pip-version-check",
-            "--use-pep517",
-            "--require-hashes",
-            "-r",
-            str(LOCK),
-        ]
-    ):
-        raise SetupFailed(
-            "installing packages failed, see above: check the network (and the "
-            "proxy settings, if any), then call make again; it goes on from here"
-        )
-
-
-def _run(command: Sequence[str]) -> bool:
-    # PIP_USER=1, which some machines set, can't work in a virtual environment.
-    return subprocess.run(command, env={**os.environ, "PIP_USER": "0"}).returncode == 0
 
 
 def link_project(venv: Venv) -> None:
@@ -243,7 +196,9 @@ def set_up(venv: Venv, *, with_java: bool, named: bool) -> None:
     """Runs the steps that are still to be done; does nothing if none is. Raises SetupFailed."""
     began = time.monotonic()
     # A linked environment is the one of another directory, which its stamp names.
-    stamp = fingerprint(LOCK.read_bytes(), venv.home.resolve().parent)
+    extras = packages.chosen_extras(ROOT, os.environ)
+    needed = packages.requirements(ROOT, extras)
+    stamp = fingerprint(needed, venv.home.resolve().parent)
     version = venv.version()
     packages_done = (
         version is not None
@@ -264,17 +219,15 @@ def set_up(venv: Venv, *, with_java: bool, named: bool) -> None:
                 f"{venv.home} links to {venv.home.resolve()}, whose packages are not "
                 "those of requirements.lock: call make there, or remove the link"
             )
-        uv = working_uv()
+        venv.stamp.unlink(missing_ok=True)
         with step(2, "virtual environment in .venv"):
-            make_venv(venv, uv, named)
-        count = sum(line[:1].isalnum() for line in LOCK.read_text().splitlines())
-        with step(
-            3,
-            f"up to {count} locked packages, 1.4 GB, "
-            f"with {'uv' if uv else 'pip'}: takes some minutes the first time",
-        ):
-            install_packages(venv, uv)
+            make_venv(venv, named)
+        count = sum(line[:1].isalnum() for line in needed.splitlines())
+        title = f"up to {count} locked packages ({', '.join(extras)}), 1.4 GB"
+        with step(3, f"{title}: about a minute the first time"):
+            tool = packages.install(venv.python, needed)
             link_project(venv)
+        print(f"      installed by {tool}", flush=True)
         venv.stamp.write_text(stamp)
     if with_java:
         with step(4, "Java for Spark"):

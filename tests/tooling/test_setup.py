@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import java, setup, system
+from scripts import java, packages, setup, system
 
 ROOT = setup.ROOT
 
@@ -60,10 +60,10 @@ def test_bootstrap_refuses_a_named_python_that_does_not_run(tmp_path: Path) -> N
 
 
 def test_stamp_changes_with_the_lock_and_with_the_directory() -> None:
-    first = setup.fingerprint(b"a==1", Path("/a"))
-    assert first == setup.fingerprint(b"a==1", Path("/a"))
-    assert first != setup.fingerprint(b"a==2", Path("/a"))
-    assert first != setup.fingerprint(b"a==1", Path("/b"))
+    first = setup.fingerprint("a==1", Path("/a"))
+    assert first == setup.fingerprint("a==1", Path("/a"))
+    assert first != setup.fingerprint("a==2", Path("/a"))
+    assert first != setup.fingerprint("a==1", Path("/b"))
 
 
 def test_java_is_looked_for_again_when_it_is_gone_or_JAVA_HOME_changed(
@@ -127,7 +127,7 @@ def test_a_directory_that_is_no_environment_is_not_removed(tmp_path: Path) -> No
     venv = setup.Venv(tmp_path / ".venv")
     (venv.home / "precious").mkdir(parents=True)
     with pytest.raises(system.SetupFailed, match="is no virtual environment: move it away"):
-        setup.make_venv(venv, uv=None, named=False)
+        setup.make_venv(venv, named=False)
     assert (venv.home / "precious").exists()
 
 
@@ -140,7 +140,8 @@ def test_a_linked_environment_is_taken_as_it_is_and_never_changed(
     monkeypatch.setattr(setup.Venv, "version", lambda self: setup.own_version())
     with pytest.raises(system.SetupFailed, match=r"links to .*: call make there"):
         setup.set_up(venv, with_java=False, named=False)
-    other.stamp.write_text(setup.fingerprint(setup.LOCK.read_bytes(), tmp_path / "other"))
+    needed = packages.requirements(ROOT, packages.chosen_extras(ROOT, os.environ))
+    other.stamp.write_text(setup.fingerprint(needed, tmp_path / "other"))
     setup.set_up(venv, with_java=False, named=False)
 
 
@@ -149,16 +150,17 @@ def test_an_interrupted_set_up_is_done_again_from_the_packages_on(
 ) -> None:
     venv, calls = setup.Venv(tmp_path), []
     monkeypatch.setattr(setup.Venv, "version", lambda self: setup.own_version())
-    monkeypatch.setattr(setup, "working_uv", lambda: None)
     monkeypatch.setattr(setup, "make_venv", lambda *a: None)
     monkeypatch.setattr(setup, "link_project", lambda venv: None)
 
-    def interrupted(venv: setup.Venv, uv: str | None) -> None:
+    def interrupted(python: Path, needed: str) -> str:
         calls.append("install")
         if len(calls) == 1:
             raise KeyboardInterrupt
+        return "uv"
 
-    monkeypatch.setattr(setup, "install_packages", interrupted)
+    monkeypatch.setattr(packages, "install", interrupted)
+    venv.stamp.write_text("an older one")
     with pytest.raises(KeyboardInterrupt):
         setup.set_up(venv, with_java=False, named=False)
     assert not venv.stamp.exists()

@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -121,11 +122,24 @@ def test_a_table_that_is_there_is_kept(tmp_path: Path) -> None:
 # --- what calls make -----------------------------------------------------------------------------
 
 
-def _commands_of_workflow() -> list[str]:
-    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
-    steps = [step for job in jobs.values() for step in job["steps"]]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def _steps_of_workflows() -> list[dict[str, Any]]:
+    jobs = [yaml.safe_load(path.read_text())["jobs"] for path in WORKFLOWS]
+    return [step for each in jobs for job in each.values() for step in job["steps"]]
+
+
+def _commands_of_workflows() -> list[str]:
+    steps = _steps_of_workflows()
     assert all(("run" in step) != ("uses" in step) for step in steps), steps
     return [step["run"] for step in steps if "run" in step]
+
+
+def _commands_of_pre_commit() -> list[str]:
+    [repository] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repository["repo"] == "local"  # nothing else is downloaded
+    return [hook["entry"] for hook in repository["hooks"]]
 
 
 def _commands_of_devcontainer() -> list[str]:
@@ -154,7 +168,8 @@ def _commands_of_ci_run() -> list[str]:
 @pytest.mark.parametrize(
     "commands",
     [
-        _commands_of_workflow,
+        _commands_of_workflows,
+        _commands_of_pre_commit,
         _commands_of_devcontainer,
         _commands_of_dockerfile,
         _commands_of_ci_run,
@@ -167,20 +182,50 @@ def test_every_target_that_ci_and_containers_call_is_one_of_make(
     calls = [
         shlex.split(call)[1:]
         for command in commands()
-        for call in re.split(r"&&|;", command)
+        for call in re.split(r"&&|;|\n", command)
         if call.split()[:1] == ["make"]
     ]
     called = {word for words in calls for word in words if not re.match(r"-|\w+=", word)}
     assert called and called <= targets
 
 
+def test_actions_are_pinned_by_their_major_version() -> None:
+    used = [step["uses"] for step in _steps_of_workflows() if "uses" in step]
+    assert used and [name for name in used if not re.fullmatch(r"[\w./-]+@v\d+", name)] == []
+
+
+def test_the_hooks_are_the_targets_of_make_check() -> None:
+    [targets] = re.findall(r"^check: (.*?) ##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert _commands_of_pre_commit() == [f"make {target}" for target in targets.split()]
+
+
+def test_issue_forms_have_what_the_site_requires() -> None:
+    forms = [
+        yaml.safe_load(path.read_text())
+        for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")
+        if path.name != "config.yml"
+    ]
+    assert len(forms) == 2
+    for form in forms:
+        assert form["name"] and form["description"]
+        asked = [part for part in form["body"] if part["type"] != "markdown"]
+        assert asked and all(part["attributes"]["label"] for part in asked)
+        assert len({part["id"] for part in asked}) == len(asked)
+
+
+def test_dependabot_watches_what_is_there() -> None:
+    settings = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())
+    assert settings["version"] == 2
+    watched = {update["package-ecosystem"] for update in settings["updates"]}
+    assert watched == {"github-actions", "pip", "docker"}
+
+
 def test_pythons_of_ci_and_containers_are_those_that_the_project_takes() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     supported = SpecifierSet(project["requires-python"])
     texts = [
-        (ROOT / name).read_text()
-        for name in (".github/workflows/ci.yml", ".devcontainer/devcontainer.json", "Dockerfile")
-    ]
+        (ROOT / name).read_text() for name in (".devcontainer/devcontainer.json", "Dockerfile")
+    ] + [path.read_text() for path in WORKFLOWS]
     for text in texts:
         named = re.findall(r'python(?:-version)?: ?"?(3\.\d+)|"(3\.\d+)"', text)
         versions = {one or other for one, other in named}
