@@ -1,4 +1,4 @@
-"""Every setting that the platform knows, in three literal classes (P9, compaction.md section 6).
+"""Every setting that the platform knows, in three literal classes (P9).
 
 HONOURED settings change what happens. NO_EFFECT settings are accepted so that Hive scripts run;
 each says why nothing follows. REFUSED settings accept only the one value that the platform works

@@ -176,7 +176,7 @@ class AcidTable:
         )
 
     def read(self, w: str = "99:M::", x: str = "", **options: Any) -> pa.Table:
-        """What `to_arrow` gives at the lists of section 13's notation."""
+        """What `to_arrow` gives at lists in the words of tests/notation.py."""
         return arrow_scan(self.layout, write_ids(w), txns(x), **options).table()
 
     def count(self, w: str = "99:M::", x: str = "") -> int:

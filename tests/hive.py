@@ -1,4 +1,4 @@
-"""Hive 2.3's own reader as a witness: its classes come with PySpark (spark.md section 5, P23).
+"""Hive 2.3's own reader as a witness: its classes come with PySpark (P23).
 
 Hive 2.3 takes one write id for one transaction id and can't parse `_v` suffixes, so it reads our
 directories through links whose names have none; what the snapshot does not select is left out only

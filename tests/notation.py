@@ -1,4 +1,4 @@
-"""The notation of storage.md section 13, so that a test reads like its row of the table.
+"""Short words for directories, so that a test reads like a row of a table.
 
 `b5` base_0000005 · `b5v20` base_0000005_v0000020 · `d3` delta_0000003_0000003_0000 · `d3.1`
 statement 1 · `d1-3v12` delta_0000001_0000003_v0000012 · `D…` delete_delta · `o` 000000_0. Other

@@ -1,4 +1,4 @@
-"""The same files at the same lists through both readers (storage.md section 12, trap 23)."""
+"""The same files at the same lists through both readers."""
 
 from __future__ import annotations
 

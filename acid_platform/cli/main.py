@@ -1,4 +1,4 @@
-"""The command line `acid` (api.md). Spark starts only for `sql`, `compact`, `erase` and
+"""The command line `acid`. Spark starts only for `sql`, `compact`, `erase` and
 `run worker`.
 
 Exit codes: 0, 1 when a command failed (one line on stderr says why), 2 for wrong usage.

@@ -1,4 +1,4 @@
-"""What the Cleaner may remove of one entity, and what has to stay (compaction.md section 4).
+"""What the Cleaner may remove of one entity, and what has to stay (C44 to C55).
 
 The directory must have been selected with the Cleaner's lists (S17, C45) and `cleaning=True`. No
 transaction is valid in them that an open snapshot does not see: after a compaction because the

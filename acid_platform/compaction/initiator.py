@@ -1,4 +1,4 @@
-"""The Initiator's decision: which entities to compact, and how (compaction.md section 2).
+"""The Initiator's decision: which entities to compact, and how (C5 to C22).
 
 A function of values. The caller finds candidates (C1 to C4, C10), enqueues (C24) and writes the
 history row that a decision asks for (C9).

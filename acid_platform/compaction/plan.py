@@ -1,4 +1,4 @@
-"""What one compaction reads and makes (compaction.md section 3, storage.md section 10).
+"""What one compaction reads and makes (C29, C31, F21).
 
 The plan is either explained (`str(plan)`) or executed, so that both can't drift apart. The
 directory must have been selected with the compactor's list and with transactions that take the
@@ -10,9 +10,8 @@ The executor's part of the rules:
   stay; order is (originalTransaction, bucket, rowId).
 - A base is always created, also without a row. A delta or delete_delta is created only if it has
   rows; when a minor compaction leaves none of either kind, the inputs stay.
-- One pass, however many inputs: each bucket is a k-way merge that streams a stripe per file, so
-  `hive.compactor.max.num.delta` (C34) needs no stages. `widest_merge` is the number of files that
-  one task holds open; keep it below the limit of open files.
+- Each bucket is a k-way merge that streams a stripe per file; more inputs than
+  `hive.compactor.max.num.delta` are first merged in groups of so many (C34).
 """
 
 from __future__ import annotations

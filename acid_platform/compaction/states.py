@@ -1,4 +1,4 @@
-"""Kinds, states and layouts of compactions (compaction.md section 1, P23); states of erasures."""
+"""Kinds, states and layouts of compactions (P23); states of erasures."""
 
 from __future__ import annotations
 

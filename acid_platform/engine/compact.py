@@ -162,7 +162,7 @@ def rewrites(plan: CompactionPlan, work: CompactionWork) -> list[Rewrite]:
         _refuse_raw(found.values())
 
     def read(files: Iterable[InputFile]) -> tuple[Input, ...]:
-        """Without those of which nothing was committed yet (storage.md section 3.4)."""
+        """Without those of which nothing was committed yet (F9)."""
         paths = (f"{plan.location}/{one.file.path}" for one in files)
         return tuple(Input.of(found[path]) for path in paths if path in found)
 
@@ -243,8 +243,7 @@ def _as_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> li
 
 
 def finish(plan: CompactionPlan, work: CompactionWork, staging: str) -> Iterator[Written]:
-    """Markers and sizes; a delta without a row is dropped, a base stays (storage.md section 10),
-    with a file (P32)."""
+    """Markers and sizes; a delta without rows is dropped (F21), a base stays, with a file (P32)."""
     for name in plan.outputs:
         where = f"{staging}/{name}"
         data = [info for info in work.files.children(where) if not names.is_hidden(info.base_name)]

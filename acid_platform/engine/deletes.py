@@ -1,4 +1,4 @@
-"""Delete events as bitmaps that a scan tests row by row (spark.md section 2, P14, P15).
+"""Delete events as bitmaps that a scan tests row by row (P14, P15).
 
 Identity is (partition directory, write id, bucket property, rowId). A group is the first three;
 its bitmap has one bit per rowId from its lowest deleted one to its highest. All bitmaps of a scan

@@ -48,7 +48,7 @@ def insert_events(
 
 
 def bucket_number() -> Column:
-    """Decoded from the property, both codec versions (storage.md section 4)."""
+    """Decoded from the property, both codec versions (F10)."""
     prop = F.col(BUCKET)
     new = F.shiftright(prop, 29).bitwiseAND(F.lit(7)) == 1
     number = F.shiftright(prop, 16).bitwiseAND(F.lit(0xFFF))
@@ -96,7 +96,7 @@ def update_events(
     where: Where,
     table: str,
 ) -> DataFrame:
-    """A delete and an insert event per matching row, out of one scan (storage.md section 2).
+    """A delete and an insert event per matching row, out of one scan (F6).
 
     Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression.
     """

@@ -1,4 +1,4 @@
-"""ORC search arguments for the inner row of ACID files (spark.md section 3).
+"""ORC search arguments for the inner row of ACID files (F19).
 
 Spark pushes `row.x >= 5`, which ORC looks for inside `row` and does not find; so the argument is
 made here with Spark's own translation and handed over as read options. Classic sessions only:

@@ -1,4 +1,4 @@
-"""The read path: the sources of each partition → a DataFrame of live rows (spark.md sections 1, 2).
+"""The read path: the sources of each partition → a DataFrame of live rows (F16, F24).
 
 Files are grouped by the tests that their rows need; in each group first comes what hides rows of
 invalid write ids, then the reader's predicate, last the test for deletes.
@@ -103,7 +103,7 @@ def _highest_bucket(source: Source) -> int:
 class _Branch:
     """Files that are read alike and need the same tests.
 
-    `above` -1: no straddling delta (storage.md section 7).
+    `above` -1: no straddling delta (F13).
     """
 
     kind: SourceKind

@@ -2,9 +2,9 @@
 
 A scan of ACID files reads explicit files with the explicit six-column schema. ORC recognises ACID
 files and wraps any other requested root schema a second time, so all six columns stay referenced by
-one predicate that the optimiser can neither remove nor push; pruning inside `row` still works.
+one predicate that the optimiser can neither remove nor push (F24). Pruning inside `row` works.
 Files without ACID columns are read as they are, or through Arrow where their rows need an identity
-by position (storage.md section 7.1).
+by position (F15).
 """
 
 from __future__ import annotations

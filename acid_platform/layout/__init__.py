@@ -1,1 +1,1 @@
-"""On-disk names and bytes of Hive ACID tables, as pure functions (storage.md)."""
+"""On-disk names and bytes of Hive ACID tables, as pure functions."""

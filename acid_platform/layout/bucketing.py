@@ -1,4 +1,4 @@
-"""Hive's bucket hash on Arrow arrays (storage.md section 6): which bucket a row belongs to.
+"""Hive's bucket hash on Arrow arrays (F11): which bucket a row belongs to.
 
 Version 2 is Murmur3 with quirks of Hive's own, version 1 Java's hashCode; a table's property
 `bucketing_version` says which, 1 where it is absent. Neither is Spark's `hash` or `bucketBy`.

@@ -1,4 +1,4 @@
-"""Formats of insert-only tables, out of table properties (storage.md section 9)."""
+"""Formats of insert-only tables, out of table properties (F17)."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ ORC = FileFormat()
 
 
 def is_insert_only(properties: Mapping[str, str]) -> bool:
-    """Whether rows are only ever appended or overwritten (storage.md section 1.5)."""
+    """Whether rows are only ever appended or overwritten (F5)."""
     return properties.get("transactional_properties", "default").lower() == "insert_only"

@@ -1,4 +1,4 @@
-"""Names of ACID directories and data files: parsing and formatting (storage.md section 1).
+"""Names of ACID directories and data files: parsing and formatting (F1, F2).
 
 Ids are compared as integers, never as text; any number of digits is read, seven are written.
 """

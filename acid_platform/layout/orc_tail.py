@@ -1,4 +1,4 @@
-"""The tail of a finished ORC file: user metadata added, column types declared (spark.md section 4).
+"""The tail of a finished ORC file: user metadata added, column types declared (F8).
 
 An ORC footer is a protobuf message, so appending serialised `UserMetadataItem`s (field 5) behind
 it, as one more uncompressed chunk, gives a valid longer footer; the postscript is rewritten with

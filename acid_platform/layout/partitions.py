@@ -1,4 +1,4 @@
-"""Partition directory names and values: escaping and parsing (storage.md section 1.4)."""
+"""Partition directory names and values: escaping and parsing (F4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row identity: the bucket property and its codec (storage.md section 4)."""
+"""Row identity: the bucket property and its codec (F10)."""
 
 from __future__ import annotations
 

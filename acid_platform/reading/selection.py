@@ -40,7 +40,7 @@ class TableLayout:
     """What may be read: the files that commits recorded (P26)."""
     floor: int = 0
     insert_only: bool = False
-    """Files in the table's own format, without ACID columns (storage.md section 9)."""
+    """Files in the table's own format, without ACID columns (F17)."""
     format: FileFormat = ORC
     buckets: Bucketing | None = None
 

@@ -1,4 +1,4 @@
-"""The pace of the services when no orchestrator drives them (compaction.md section 6)."""
+"""The pace of the services when no orchestrator drives them."""
 
 from __future__ import annotations
 

@@ -280,5 +280,5 @@ def job_entity(task: CompactionTask) -> str:
 
 
 def job_name(task: CompactionTask) -> str:
-    """`<worker>-compactor-<db>.<table>[.<partition>]` (compaction.md section 3)."""
+    """`<worker>-compactor-<db>.<table>[.<partition>]` (C26)."""
     return f"{task.worker}-compactor-{job_entity(task)}"

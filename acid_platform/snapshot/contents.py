@@ -1,7 +1,7 @@
 """Which files of a selected directory hold rows, and which layouts are refused.
 
 Names are taken from the listing and never built: an attempt suffix may differ or be absent between
-a delta and its delete_delta (storage.md section 12, traps 2 to 4).
+a delta and its delete_delta (F23).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Contents:
     zero_length: tuple[str, ...]
     """Bucket files of no bytes: not valid ORC, taken as absent."""
     side_files: tuple[FileEntry, ...] = ()
-    """`_flush_length` files: they say how much of their data file counts (storage.md 3.4)."""
+    """`_flush_length` files: they say how much of their data file counts (F9)."""
 
 
 def data_files(

@@ -1,8 +1,8 @@
 """Which base, deltas and original files of one entity a snapshot sees, and what may go.
 
-The selection algorithm of storage.md section 7. It serves readers, the compactor (through a
-`CompactorWriteIdList`) and the Cleaner (through the list of S17) alike. Order of work for all of
-them: take both lists first, list the directory after.
+The selection (F12) is that of Hive's AcidUtils.getAcidState. It serves readers, the compactor
+(through a `CompactorWriteIdList`) and the Cleaner (through the list of S17) alike. Order of work
+for all of them: take both lists first, list the directory after.
 """
 
 from __future__ import annotations
@@ -142,14 +142,14 @@ def select(
     cleaning: bool = False,
     insert_only: bool = False,
 ) -> AcidDirectory:
-    """What a snapshot of `write_ids` and `txns` sees of one entity (storage.md section 7).
+    """What a snapshot of `write_ids` and `txns` sees of one entity (F12).
 
     The result does not depend on the order of the listing. A transaction passes a list that sees
     its own write id. `floor` is the write id that dropped an earlier partition of this name: what
     lies at or below it is obsolete for every snapshot that sees the drop (P22). `cleaning`: the
     Cleaner reads no rows, and its list stops below the base of a later compaction that waits for
     cleaning too (C39), so that missing history is no error. `insert_only`: files may have any name
-    and lie in sub-directories; a directory counts as a whole (storage.md section 8).
+    and lie in sub-directories; a directory counts as a whole (F17).
 
     Raises MalformedName, UnsupportedLayout and CorruptFile for files that can't be read rightly,
     and NotEnoughHistory when compacted bases are all newer than the snapshot (not if `cleaning`).
@@ -286,7 +286,7 @@ class _Selection:
         if not above_floor:
             self._require_history([one for one in history if one.name.write_id > self.floor])
             return None
-        # Of two finished compactions of one range the later attempt is read, as for deltas (S44).
+        # Of two finished compactions of one range the later attempt is read, as for deltas (F12).
         *losers, best = sorted(
             above_floor,
             key=lambda one: (
@@ -357,7 +357,7 @@ class _Selection:
             ):
                 self._cover(one, cover, rule)
                 continue
-            # Rows at or below `below` are in the base or an earlier delta too (S35, S48).
+            # Rows at or below `below` are in the base or an earlier delta too (F13).
             straddles = name.low <= below and not name.deletes
             selected.append(self._delta(one, below if straddles else -1))
         return tuple(selected)

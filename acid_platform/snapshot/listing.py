@@ -37,7 +37,7 @@ class FileEntry:
     size: int
     footer: Footer | None = None
     length: int | None = None
-    """Only so many bytes were committed by a streaming writer (storage.md 3.4); None: all."""
+    """Only so many bytes were committed by a streaming writer (F9); None: all."""
     ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
     """What is known of the values of each column, by its name in lower case."""
 
@@ -55,7 +55,7 @@ class EntityListing:
     """The files of one entity, in any order, and its direct sub-directories.
 
     `directories` names empty directories too: an empty base means that everything before it is
-    gone (storage.md section 1.3). `data_formats` maps a direct child to the `dataFormat` of its
+    gone (F3). `data_formats` maps a direct child to the `dataFormat` of its
     `_metadata_acid`; `versioned` names those with a version file.
     """
 

@@ -39,7 +39,7 @@ class SourceKind(Enum):
     ACID = "acid"
     """ORC with the six columns; each row carries its identity."""
     RAW = "raw"
-    """ORC without them (original file, LOAD DATA): identity by position (storage.md 7.1)."""
+    """ORC without them (original file, LOAD DATA): identity by position (F15)."""
     PLAIN = "plain"
     """A file of an insert-only table, in the table's format: rows have no identity."""
 
@@ -67,9 +67,9 @@ class Source:
     test_rows: bool = False
     """Keep only rows (or events) whose currentTransaction is valid (S15)."""
     above: int = -1
-    """Keep only rows with currentTransaction > above (S35, S48)."""
+    """Keep only rows with currentTransaction > above (F13)."""
     length: int | None = None
-    """Only so many bytes count, an ORC tail ends there (storage.md 3.4); None: the whole file."""
+    """Only so many bytes count, an ORC tail ends there (F9); None: the whole file."""
     write_id: int = 0
     bucket: int = 0
     """Bucket property of the rows of a RAW file."""
@@ -105,7 +105,7 @@ def side_files(directory: AcidDirectory) -> tuple[tuple[str, FileEntry], ...]:
 def flush_length(content: bytes) -> int:
     """The last complete 8-byte big-endian value of a side file; 0 when it has none.
 
-    Zero: nothing of the file was committed yet, so that it is not read (storage.md 3.4).
+    Zero: nothing of the file was committed yet, so that it is not read (F9).
     """
     whole = len(content) // 8 * 8
     return int.from_bytes(content[whole - 8 : whole], "big") if whole else 0
@@ -185,7 +185,7 @@ def _undecided(source: VisibleBase | VisibleDelta) -> bool:
 
 
 def _may_be_loaded(source: VisibleBase | VisibleDelta) -> bool:
-    """LOAD DATA makes `delta_N_N_S` and overwrite bases, nothing else (storage.md 7.1)."""
+    """LOAD DATA makes `delta_N_N_S` and overwrite bases, nothing else (F15)."""
     if source.compacted:
         return False
     name = source.name

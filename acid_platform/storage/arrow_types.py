@@ -66,7 +66,7 @@ _TEXT = ("string", "char", "varchar")
 
 
 def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") -> pa.Array:
-    """File values as a column's declared type (storage.md 8.1): the same values, or an error.
+    """File values as a column's declared type (F18): the same values, or an error.
 
     Struct fields are matched by name, case-insensitively; missing ones are NULL. Numbers widen,
     whole numbers become text, char is padded to its length and varchar cut to it. `timestamps` is
@@ -157,7 +157,7 @@ def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
 def partition_value(text: str | None, hive: HiveType) -> Any:
     """A partition value as Spark's try_cast reads it: None for NULL and for what does not parse.
 
-    storage.md 1.4: the text is the unescaped one.
+    The text is the unescaped one (F4).
     """
     if text is None:
         return None

@@ -70,7 +70,7 @@ def _distinct(values: np.ndarray) -> np.ndarray:
 
 
 def valid_ids(current: np.ndarray, write_ids: ValidWriteIdList) -> np.ndarray:
-    """Mask of events whose own currentTransaction the snapshot sees (storage.md section 8)."""
+    """Mask of events whose own currentTransaction the snapshot sees (F16)."""
     valid: np.ndarray = current <= write_ids.high_watermark
     excepted = (*write_ids.open, *write_ids.aborted)
     if excepted:
@@ -87,9 +87,9 @@ def load_keys(
 ) -> DeleteKeys:
     """The keys that delete files delete for a snapshot.
 
-    An event counts when its own currentTransaction is valid (storage.md section 8). `own`: only
+    An event counts when its own currentTransaction is valid (F16). `own`: only
     keys of rows that were inserted under the same write id; `buckets`: only those with one of these
-    bucket properties. A listed file that is gone is an error (trap 4). Raises CorruptFile,
+    bucket properties. A listed file that is gone is an error (F23). Raises CorruptFile,
     UnsupportedLayout.
     """
     if not sources:
@@ -165,7 +165,7 @@ def _counted(
 
 
 def require_operation(operation: np.ndarray, expected: int, path: str) -> None:
-    """Insert files hold inserts alone, delete files deletes alone (storage.md section 11).
+    """Insert files hold inserts alone, delete files deletes alone (F22).
 
     Raises UnsupportedLayout for what only ACID version 1 writes, CorruptFile for another number.
     """

@@ -94,7 +94,7 @@ def _up_to(root: str, path: str) -> Iterator[str]:
 
 
 def _rename(files: Files, staged: str, final: str) -> None:
-    """Renaming onto an existing directory would nest it (storage.md section 9): an error."""
+    """Renaming onto an existing directory would nest it (F20): an error."""
     if files.system.get_file_info(final).type != fs.FileType.NotFound:
         raise PublicationFailed(
             f"{final} exists already, as if a write id was used twice; move"

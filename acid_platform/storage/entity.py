@@ -38,7 +38,7 @@ def open_entity(
 def _numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySources:
     """Rows of RAW files get the bucket property that the table's delete events call them by.
 
-    That is codec 1, or codec 0 (the bare number, storage.md section 4) if Hive 2 wrote the events:
+    That is codec 1, or codec 0 (the bare number, F10) if Hive 2 wrote the events:
     positions have an identity only through them.
     """
     raw = {one.write_id for one in sources.inserts if one.kind is SourceKind.RAW}

@@ -73,7 +73,7 @@ class Files:
         Hidden components are left out, except that `_metadata_acid` of a base is read, and of the
         version files the first one, as Trino does. Directories that a Cleaner takes away meanwhile
         are obsolete for every open snapshot (C41), and not missed. Raises CorruptFile, and
-        UnsupportedLayout for another ACID version (storage.md section 11).
+        UnsupportedLayout for another ACID version (F22).
         """
         prefix = len(path) + 1
         files: list[FileEntry] = []

@@ -74,7 +74,7 @@ def read_events(files: Files, source: Source, rows: bool = True) -> EventKeys:
 
 
 def key_index_flaw(files: Files, path: str, events: EventKeys) -> tuple[str, bool] | None:
-    """What is wrong with `hive.acid.key.index` of a file, and whether that harms (storage.md 3.1).
+    """What is wrong with `hive.acid.key.index` of a file, and whether that harms (F8).
 
     An absent index is harmless to Hive 4, a wrong one is not. None: each stripe's last key is
     there. Raises CorruptFile.

@@ -59,7 +59,7 @@ def finish_flat_file(files: Files, path: str, target: str, columns: Sequence[Col
     """Write the flat file of insert events at `path` to `target` as an ACID one; returns its rows.
 
     `columns` are those of `row`, in their order. Without rows nothing is written. Raises
-    CorruptFile when its keys do not ascend (storage.md section 2) or it is no such file.
+    CorruptFile when its keys do not ascend (F7) or it is no such file.
     """
     file = open_orc(files, path)
     rows = int(file.nrows)
@@ -94,7 +94,7 @@ def finish_delete_file(
     """Write the delete events of the file at `path` to `target`; returns how many they are.
 
     Of `path` the first five columns are read. Without rows nothing is written. Raises CorruptFile
-    when its keys do not ascend (storage.md section 2) or it is no such file.
+    when its keys do not ascend (F7) or it is no such file.
     """
     writer = AcidWriter(
         partial(files.system.open_output_stream, target), target, columns, compression, deletes=True

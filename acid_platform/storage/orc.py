@@ -50,7 +50,7 @@ def _content(files: Files, path: str, length: int | None) -> pa.NativeFile:
 
 
 def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
-    """The ORC file, or what its first `length` bytes are (storage.md section 3.4).
+    """The ORC file, or what its first `length` bytes are (F9).
 
     Raises CorruptFile when there is no ORC tail; FileNotFoundError when there is no file.
     """
@@ -148,7 +148,7 @@ def stripe_ends(file: orc.ORCFile, path: str, keys_of: Sequence[str]) -> list[Ro
     """Key of the last row of every stripe: Hive's `hive.acid.key.index`.
 
     `keys_of`: the three columns of the key. Raises CorruptFile when the keys of the file do not
-    ascend row by row (storage.md section 2): Hive would miss deletes without a word.
+    ascend row by row (F7): Hive would miss deletes without a word.
     """
     columns = list(keys_of)
     ends: list[RowKey] = []
@@ -183,8 +183,7 @@ def _ascends(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
 def finish_file(files: Files, path: str, columns: Sequence[Column]) -> int:
     """Give a freshly written file of insert events the footer that Hive needs; returns its rows.
 
-    `columns` are those of `row`, in their order. Raises CorruptFile when its keys do not ascend
-    (storage.md section 2).
+    `columns` are those of `row`, in their order. Raises CorruptFile when keys do not ascend (F7).
     """
     file = open_orc(files, path)
     rows = int(file.nrows)

@@ -137,7 +137,7 @@ class AcidWriter:
         self._ends: list[RowKey] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Raises CorruptFile when keys do not ascend (storage.md section 2)."""
+        """Raises CorruptFile when keys do not ascend (F7)."""
         if not batch.num_rows:
             return
         self._waiting.append(batch)

@@ -1,4 +1,4 @@
-"""Merging ACID files of one bucket into one file, streaming through Arrow (spark.md section 4b).
+"""Merging ACID files of one bucket into one file, streaming through Arrow (C31, F21).
 
 This runs inside Spark tasks and imports neither Spark nor anything of the driver. Rows leave in
 (originalTransaction, bucket, rowId) order without a sort where inputs do not overlap, and with a
@@ -51,7 +51,7 @@ class Input:
     path: str
     above: int = -1
     length: int | None = None
-    """Only so many bytes count (storage.md section 3.4)."""
+    """Only so many bytes count (F9)."""
     first: RowKey | None = None
     """Of a file without ACID columns: the identity of its first row; rowIds run on from there."""
 
@@ -161,7 +161,7 @@ def _decoded(
 
 
 def _with_identity(rows: pa.RecordBatch, first: RowKey, start: int) -> pa.RecordBatch:
-    """Rows without ACID columns as insert events (storage.md section 7.1)."""
+    """Rows without ACID columns as insert events (F15)."""
     count = rows.num_rows
     write_ids = np.full(count, first[0])
     row = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
@@ -320,7 +320,7 @@ class Rewritten:
 def rewrite_bucket(rewrite: Rewrite) -> Rewritten:
     """Write the output file, or none where no row is left.
 
-    Identity and currentTransaction of every event stay as they are (storage.md section 10).
+    Identity and currentTransaction of every event stay as they are (F21).
     Raises CorruptFile for inputs that can't be read, CompactionMismatch for a first merge of many
     inputs that did not keep the values, CompactionRefused for timestamps of which some have
     nanoseconds and others lie beyond the years that nanoseconds can hold.

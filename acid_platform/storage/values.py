@@ -1,4 +1,4 @@
-"""Sums over the values of columns, the same in whatever order the rows come (compaction C32).
+"""Sums over the values of columns, the same in whatever order the rows come (C32).
 
 Of each value a 64-bit hash is taken. Numbers are mixed here; of all else DuckDB lends its
 vectorised hash, and nothing else: in memory, a batch at a time.

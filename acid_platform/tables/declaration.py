@@ -163,7 +163,7 @@ _WIDER = {
     "float": ("double",),
     "varchar": ("string",),
 }
-"""Types whose values every reader of older files turns into the other (storage.md 8.1)."""
+"""Types whose values every reader of older files turns into the other (F18)."""
 
 
 def change_column(

@@ -1,4 +1,4 @@
-"""Ids, states and kinds of transactions (transactions.md section 1)."""
+"""Ids, states and kinds of transactions."""
 
 from __future__ import annotations
 

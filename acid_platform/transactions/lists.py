@@ -1,6 +1,6 @@
 """What a snapshot may see: ValidTxnList and ValidWriteIdList in Hive's exact string forms.
 
-Pure values. Rules S2, S3, S5, S6 (transactions) and S11 to S16 (write ids) of transactions.md.
+Pure values. S2, S3, S5 and S6 are about transactions, S11 to S16 about write ids.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ STATEMENT_LOCKS: dict[tuple[Statement, bool], tuple[LockType, Operation]] = {
 def lock_of(
     statement: Statement, settings: LockSettings | None = None
 ) -> tuple[LockType, Operation]:
-    """Lock type and recorded operation of a statement's target (transactions.md section 6, T34).
+    """Lock type and recorded operation of a statement's target (T34).
 
     `xlock.iow=false` keeps INSERT OVERWRITE at EXCL_WRITE; `xlock.mergeinsert` records MERGE's
     inserts as updates, and locks them exclusively under `xlock.write`.

@@ -47,14 +47,14 @@ def removed(plan: CleaningPlan) -> set[str]:
         ("d1 d2 d3 d1-3v20", "3:M::", 3, "d1 d2 d3"),
         ("b2 b3", "3:M::", 3, "b2"),
         ("o b3v20", "3:M::", 3, "o"),
-        # C46: a delta above the compacted high watermark stays (case 16).
+        # C46: a delta above the compacted high watermark stays.
         ("b3v20 d1 d4 D4 d5", "5:M::", 3, "d1"),
         ("d1 d2 d3", "3:M::", 3, ""),
         ("o d1", "1:M::", 1, ""),
-        # C46: aborted directories go, also above the high watermark (case 23).
+        # C46: aborted directories go, also above the high watermark.
         ("b3v20 d1 d5", "5:M::5", 3, "d1 d5"),
         ("d1 d2", "2:M::2", 1, "d2"),
-        # C39: two compactions; the lower one leaves what only the higher made obsolete (case 21).
+        # C39: two compactions; the lower one leaves what only the higher made obsolete.
         ("b3v20 d1 d4 d5 d4-5v21", "5:M::", 3, "d1"),
         ("b3v20 d1 d4 d5 d4-5v21", "5:M::", 5, "d1 d4 d5"),
         # The higher one made a base: above the list of the lower, which does its own part.
@@ -142,7 +142,7 @@ def test_C53_a_batch_with_aborted_and_committed_write_ids_stays() -> None:
 @pytest.mark.parametrize(
     ("found", "w", "highest", "stuck", "forgettable"),
     [
-        # Nothing is stuck: all aborted write ids up to the highest (C49), none above it (case 23).
+        # Nothing is stuck: all aborted write ids up to the highest (C49), none above it.
         ("b3v20 d1 d2 d5", "5:M::2,5", 3, (), (2,)),
         ("d1 d2", "9:M::2,7", 9, (), (2, 7)),
         # A compactor leaves aborted rows out.

@@ -1,4 +1,4 @@
-"""The Initiator's decision: C5 to C22 of compaction.md, on both sides of every boundary."""
+"""The Initiator's decision: C5 to C22, on both sides of every boundary."""
 
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ def test_S16_C13_entity_size(found: str, w: str, expected: EntitySize) -> None:
 
 
 def test_P23_a_hive3_base_is_judged_as_compacted() -> None:
-    """An abort at the base's own number does not take a compacted base away (S52)."""
+    """An abort at the base's own number does not take a compacted base away (S12)."""
     compactor = ValidWriteIdList.of("db.t", 5, aborted=[5]).for_compactor()
     base = LiveDirectory("base_0000005", 10, compacted=True)
     assert entity_size([base], compactor).base_bytes == 10

@@ -1,4 +1,4 @@
-"""The compaction plan: C27, C29, C31, P23 and storage.md section 10."""
+"""The compaction plan: C27, C29, C31, F21 and P23."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_converted_table_that_was_never_written_gets_hives_base() -> None:
 
 
 def test_aborted_write_ids_inside_the_range_are_left_out() -> None:
-    """S77, S78: the range in the name still covers them."""
+    """F21: the range in the name still covers them."""
     plan = planned("d1 D1 d2 d3", "9:M::2,8", MINOR)
     assert plan.aborted == (2,)
     assert plan.output_delta is not None
@@ -175,7 +175,7 @@ def test_aborted_write_ids_inside_the_range_are_left_out() -> None:
     assert planned("d1 d3", "9:5:5:2,8", MAJOR).aborted == (2,)
 
 
-def test_S48_a_straddling_input_says_which_rows_to_drop() -> None:
+def test_F13_a_straddling_input_says_which_rows_to_drop() -> None:
     plan = planned("b3v10 d2-5v12 d6", "6:M::", MAJOR)
     assert [(one.directory, one.above) for one in plan.inserts] == [
         (names("d2-5v12")[0], 3),

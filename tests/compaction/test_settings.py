@@ -1,4 +1,4 @@
-"""§6's settings: each is in one of P9's classes, and what is honoured is really read somewhere."""
+"""Hive's settings: each is in one class of P9, and the code reads each that is honoured."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ ONE_VALUE = {"hive.txn.manager"}
 """Honoured by being what it is: every other value is refused, so that there is nothing to read."""
 
 
-def test_P9_every_setting_of_section_6_is_in_one_class() -> None:
+def test_P9_every_setting_of_hive_is_in_one_class() -> None:
     known = [one.name for one in (*HONOURED, *NO_EFFECT, *REFUSED)]
     assert len(known) == len(set(known))
     assert set(known) >= SECTION_6

@@ -259,7 +259,7 @@ def test_a_table_that_is_partitioned_by_char_is_only_read(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
-def test_section_6_rows_lie_in_the_bucket_of_their_char_and_varchar(
+def test_F11_rows_lie_in_the_bucket_of_their_char_and_varchar(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path, version: int
 ) -> None:
     table = warehouse.create_table(

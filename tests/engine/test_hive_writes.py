@@ -1,4 +1,4 @@
-"""Hive 2.3's own writer and compactor, alive, make tables that we read (spark.md section 5)."""
+"""Hive 2.3's own writer and compactor, alive, make tables that we read."""
 
 from __future__ import annotations
 

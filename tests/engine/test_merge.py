@@ -1,4 +1,4 @@
-"""MERGE and TRUNCATE (P6, P20, T38; api.md)."""
+"""MERGE and TRUNCATE (P6, P20, T38)."""
 
 from __future__ import annotations
 

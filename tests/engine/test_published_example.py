@@ -1,4 +1,4 @@
-"""The published three-row example, byte for byte where it is published (storage.md section 2)."""
+"""The published three-row example, byte for byte where it is published (F6)."""
 
 from __future__ import annotations
 

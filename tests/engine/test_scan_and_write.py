@@ -90,7 +90,7 @@ def _files_opened(frame: DataFrame) -> int:
     return sum(one.apply("numFiles").value() for one in counts if one.contains("numFiles"))
 
 
-def test_count_and_id_only_reads_keep_the_six_columns(table: Table) -> None:
+def test_F24_count_and_id_only_reads_keep_the_six_columns(table: Table) -> None:
     assert table.read().count() == 4000
     assert table.read(columns=["m"]).distinct().count() == 2
     assert table.read(columns=[], row_id=True).select("row__id.rowid").count() == 4000

@@ -1,4 +1,4 @@
-"""Bucketed and insert-only tables, and files without ACID columns (storage.md 6, 7.1, 9)."""
+"""Bucketed and insert-only tables, and files without ACID columns (F11, F15, F17)."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_what_an_insert_only_table_can_not_be(warehouse: Warehouse) -> None:
         avro.insert([{"id": 1}])
 
 
-def test_storage7_1_rows_of_original_files_can_be_changed(
+def test_F15_rows_of_original_files_can_be_changed(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path
 ) -> None:
     frame = spark.range(0, 10, 1, 2).select(F.col("id").cast("int"), F.lit("o").alias("v"))
@@ -210,7 +210,7 @@ def test_storage7_1_rows_of_original_files_can_be_changed(
 
 
 def test_columns_named_like_the_six_lose_no_row(warehouse: Warehouse, spark: SparkSession) -> None:
-    """ORC would look for a pushed filter on `bucket` inside the row (storage.md section 8.2)."""
+    """ORC would look for a pushed filter on `bucket` inside the row (F19)."""
     table = warehouse.create_table("db.named", "operation string, bucket int, rowid bigint, id int")
     none = F.lit(None)
     frame = spark.range(0, 40_000, 1, 1).select(
@@ -257,7 +257,7 @@ def test_a_search_argument_skips_row_groups(warehouse: Warehouse, spark: SparkSe
 
 
 @pytest.mark.parametrize("name", ["orc", "text"])
-def test_storage10_insert_only_tables_are_compacted(warehouse: Warehouse, name: str) -> None:
+def test_F17_insert_only_tables_are_compacted(warehouse: Warehouse, name: str) -> None:
     table = warehouse.create_table(
         f"db.merged_{name}",
         "id int, v string",

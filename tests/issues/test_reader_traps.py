@@ -1,4 +1,4 @@
-"""The 24 reader traps of storage.md section 12: each happened to some reader of ACID tables."""
+"""Traps for readers of ACID tables: each has caught Hive, Trino, Impala, Spark or StarRocks."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_trap_24_copies_are_in_text_order_and_counted_per_bucket(tmp_path: Path)
         (lambda t: t.inserts("d1", [(1, P, 0, "A")]).deletes("D2", [(1, P, 0)], 2, operation=1), 1),
     ],
 )
-def test_section_11_events_of_acid_version_1_are_refused(
+def test_F22_events_of_acid_version_1_are_refused(
     tmp_path: Path, make: object, operation: int
 ) -> None:
     table = make(AcidTable(tmp_path))  # type: ignore[operator]

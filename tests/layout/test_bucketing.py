@@ -1,4 +1,4 @@
-"""Hive's bucket hash: the vectors of storage.md section 6, and a plain scalar implementation."""
+"""Hive's bucket hash: published values, and a plain scalar implementation."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def hashes(values: list[Any], type_text: str, version: int) -> list[int]:
         ("string", None, 0),
     ],
 )
-def test_section_6_vectors_of_version_2(kind: str, value: object, expected: int) -> None:
+def test_F11_vectors_of_version_2(kind: str, value: object, expected: int) -> None:
     # A NULL before it: arrays with a validity bitmap go through the same arithmetic.
     assert hashes([None, value], kind, 2) == [0, expected]
 
@@ -114,11 +114,11 @@ def test_section_6_vectors_of_version_2(kind: str, value: object, expected: int)
         ("varchar(9)", None, 0),
     ],
 )
-def test_section_6_version_1_is_javas_hash_code(kind: str, value: object, expected: int) -> None:
+def test_F11_version_1_is_javas_hash_code(kind: str, value: object, expected: int) -> None:
     assert hashes([None, value], kind, 1) == [0, expected]
 
 
-def test_section_6_several_columns_are_combined_in_their_order() -> None:
+def test_F11_several_columns_are_combined_in_their_order() -> None:
     columns = [pa.array([1], pa.int32()), pa.array(["a"])]
     kinds = [parse_type("int"), parse_type("string")]
     assert bucket_hashes(columns, kinds, 2).tolist() == [-907245731]
@@ -128,7 +128,7 @@ def test_section_6_several_columns_are_combined_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("version", "expected"), [(2, [1, 1, 0, 2, 3, 1]), (1, [0, 1, 2, 3, 2, 3])]
 )
-def test_section_6_bucket_numbers_of_four_buckets(version: int, expected: list[int]) -> None:
+def test_F11_bucket_numbers_of_four_buckets(version: int, expected: list[int]) -> None:
     values = pa.chunked_array([pa.array([0, 1, 2], pa.int32()), pa.array([3, 42, -1], pa.int32())])
     found = bucket_ids([values], [parse_type("int")], 4, version)
     assert found.dtype == np.int32
@@ -139,9 +139,7 @@ def test_section_6_bucket_numbers_of_four_buckets(version: int, expected: list[i
     "kind", ["decimal(7,2)", "timestamp", "array<decimal(7,2)>", "struct<a:int,b:timestamp>"]
 )
 @pytest.mark.parametrize("version", [1, 2])
-def test_section_6_types_that_hive_hashes_in_its_own_form_are_refused(
-    kind: str, version: int
-) -> None:
+def test_F11_types_that_hive_hashes_in_its_own_form_are_refused(kind: str, version: int) -> None:
     with pytest.raises(InvalidDefinition, match="bucket column"):
         bucket_ids([pa.nulls(1)], [parse_type(kind)], 4, version)
 
@@ -298,7 +296,7 @@ def columns(draw: st.DrawFn) -> tuple[str, list[Any]]:
 
 @settings(max_examples=250)
 @given(columns(), st.sampled_from([1, 2]), st.integers(0, 2))
-def test_section_6_arrays_hash_as_value_by_value(
+def test_F11_arrays_hash_as_value_by_value(
     column: tuple[str, list[Any]], version: int, skip: int
 ) -> None:
     """Also of slices, whose buffers begin elsewhere."""

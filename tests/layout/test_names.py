@@ -1,4 +1,4 @@
-"""Names of directories and files: storage.md section 1."""
+"""Names of directories and data files (F1, F2)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("text", "expected"), READ)
-def test_any_number_of_digits_is_read(text: str, expected: BaseName | DeltaName) -> None:
+def test_F1_any_number_of_digits_is_read(text: str, expected: BaseName | DeltaName) -> None:
     assert parse_directory(text) == expected
 
 
@@ -61,7 +61,7 @@ def test_any_number_of_digits_is_read(text: str, expected: BaseName | DeltaName)
         (DeltaName(1, 3, None, 0, deletes=True), "delete_delta_0000001_0000003"),
     ],
 )
-def test_seven_digits_are_written_and_four_for_a_statement(
+def test_F1_seven_digits_are_written_and_four_for_a_statement(
     name: BaseName | DeltaName, text: str
 ) -> None:
     assert str(name) == text
@@ -94,7 +94,7 @@ def test_round_trip(name: BaseName | DeltaName) -> None:
         "base_--5",
     ],
 )
-def test_S55_a_name_with_the_prefix_that_does_not_follow_the_grammar(text: str) -> None:
+def test_F1_a_name_with_the_prefix_that_does_not_follow_the_grammar(text: str) -> None:
     with pytest.raises(MalformedName, match="warehouse/t/"):
         parse_directory(text, f"warehouse/t/{text}")
 
@@ -129,7 +129,7 @@ def test_other_names_are_not_acid(text: str) -> None:
         ("000000_0", False),
     ],
 )
-def test_S43_hidden_names(text: str, hidden: bool) -> None:
+def test_F2_hidden_names(text: str, hidden: bool) -> None:
     assert is_hidden(text) is hidden
 
 
@@ -146,7 +146,7 @@ def test_S43_hidden_names(text: str, hidden: bool) -> None:
         ("000000_0", None),
     ],
 )
-def test_bucket_files(text: str, expected: BucketFile | None) -> None:
+def test_F2_bucket_files(text: str, expected: BucketFile | None) -> None:
     assert parse_bucket_file(text) == expected
 
 
@@ -170,7 +170,7 @@ def test_bucket_file_round_trip(bucket: int, attempt: int | None) -> None:
         ("000000_0_flush_length", None),
     ],
 )
-def test_original_files(text: str, bucket: int | None) -> None:
+def test_F2_original_files(text: str, bucket: int | None) -> None:
     assert original_bucket(text) == bucket
 
 

@@ -1,4 +1,4 @@
-"""Partition directory names: storage.md section 1.4."""
+"""Names of partition directories (F4)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ KEPT = "aZ09 +&}._-~@!$(),;<>|`äß€😀"
         ("p=%4", "%4"),
     ],
 )
-def test_S74_values_of_directories(segment: str, value: str | None) -> None:
+def test_F4_values_of_directories(segment: str, value: str | None) -> None:
     assert partition_segment(segment) == ("p", value)
     assert parse_partition(segment, ["p"]) == (value,)
 
 
 @pytest.mark.parametrize("char", ESCAPED)
-def test_escaped_characters(char: str) -> None:
+def test_F4_escaped_characters(char: str) -> None:
     assert escape(char) == f"%{ord(char):02X}"
 
 
@@ -53,7 +53,7 @@ def test_characters_that_stay(char: str) -> None:
     assert escape(char) == char
 
 
-def test_null_and_the_empty_string_become_the_default_partition() -> None:
+def test_F4_null_and_the_empty_string_become_the_default_partition() -> None:
     expected = f"p={DEFAULT_PARTITION}"
     assert partition_name({"p": None}) == partition_name({"p": ""}) == expected
 

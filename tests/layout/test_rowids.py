@@ -1,4 +1,4 @@
-"""The bucket property: storage.md section 4."""
+"""The bucket property (F10)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ VECTORS = [
     (2, 3, 537001987, 0x20020003),
     (4095, 0, 805240832, 0x2FFF0000),
     (4095, 4095, 805244927, 0x2FFF0FFF),
-    (1, 1, 536936449, 0x20010001),  # S64
+    (1, 1, 536936449, 0x20010001),
 ]
 
 
 @pytest.mark.parametrize(("number", "statement", "prop", "in_hex"), VECTORS)
-def test_vectors(number: int, statement: int, prop: int, in_hex: int) -> None:
+def test_F10_vectors(number: int, statement: int, prop: int, in_hex: int) -> None:
     assert prop == in_hex
     assert Bucket(number, statement).property == prop
     assert decode_bucket(prop) == Bucket(number, statement)
@@ -35,13 +35,13 @@ def test_round_trip_within_a_signed_int(number: int, statement: int) -> None:
 
 
 @pytest.mark.parametrize(("number", "statement"), [(4096, 0), (0, 4096), (-1, 0), (0, -1)])
-def test_out_of_range_is_refused_at_write_time(number: int, statement: int) -> None:
+def test_F10_out_of_range_is_refused_at_write_time(number: int, statement: int) -> None:
     with pytest.raises(InvalidDefinition, match=f"bucket {number}, statement {statement}"):
         _ = Bucket(number, statement).property
 
 
 @pytest.mark.parametrize("number", [0, 1, 7, 4095])
-def test_version_0_is_the_bare_number(number: int) -> None:
+def test_F10_version_0_is_the_bare_number(number: int) -> None:
     assert decode_bucket(number) == Bucket(number, 0)
 
 

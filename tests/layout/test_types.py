@@ -99,7 +99,7 @@ def test_the_cheapest_leaf_is_a_narrow_primitive() -> None:
     assert cheapest(parse_columns("a array<int>")) is None
 
 
-def test_user_metadata_has_hives_exact_forms() -> None:
+def test_F8_user_metadata_has_hives_exact_forms() -> None:
     assert user_metadata([(1, 536870912, 9), (2, 536870913, 0)], 3, 0) == {
         "hive.acid.key.index": b"1,536870912,9;2,536870913,0;",
         "hive.acid.stats": b"3,0,0",

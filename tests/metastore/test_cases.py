@@ -1,4 +1,4 @@
-"""The numbered cases of transactions.md, each under its number, on the state machine.
+"""Thirty-five cases of transactions, snapshots and locks on the state machine.
 
 Cases 20 and 23, which are about the lists alone, stand as literal tables in
 tests/transactions/test_lists.py and are only sampled here.

@@ -1,4 +1,4 @@
-"""A real metastore process: start, end, kills, forks, waiting (P2, P3, P7, metastore.md)."""
+"""A real metastore process: start, end, kills, forks, waiting (P2, P3, P7)."""
 
 from __future__ import annotations
 

@@ -573,7 +573,7 @@ def _watch(event: str, args: tuple[Any, ...]) -> None:
 def test_nobody_in_the_server_opens_the_database_beside_duckdb(
     serving: Serving, tmp_path: Path
 ) -> None:
-    """Closing a second handle would drop DuckDB's lock (metastore.md, pitfall 1)."""
+    """Closing a second handle would drop DuckDB's lock on its file."""
     sys.addaudithook(_watch)
     path = str(serving.server._home.database)
     _watching.append(path)

@@ -1,8 +1,8 @@
 """The files of the tables, as far as the metastore's promises are about them.
 
 Each directory knows which writes are in it. `read` answers what a snapshot finds, `removable` what
-a Cleaner would take away with the lists that it was given. Written from storage.md and
-compaction.md, without the code that the platform does it with.
+a Cleaner would take away with the lists that it was given. Written from the rules alone (C, F and
+S), without the code that the platform does it with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules as the model knows them: written down a second time, from the specification."""
+"""The rules as the model knows them: written down a second time, without the code."""
 
 from __future__ import annotations
 

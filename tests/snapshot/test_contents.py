@@ -1,4 +1,4 @@
-"""Data files of what is selected: storage.md sections 1.2, 3.4, 7.1 and 12."""
+"""Which files of a selected directory hold rows (F2, F9, F15, F20, F23)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def only(directory: AcidDirectory) -> list[str]:
     return [one.name for one in delta.files]
 
 
-def test_S70_names_come_from_the_listing_with_or_without_attempt() -> None:
+def test_F23_names_come_from_the_listing_with_or_without_attempt() -> None:
     result = seen(
         "d1/bucket_00000_0", "d1/bucket_00001", "D2/bucket_00000_1", "d1/_orc_acid_version"
     )
@@ -37,7 +37,7 @@ def test_S70_names_come_from_the_listing_with_or_without_attempt() -> None:
     assert [one.directory for one in result.delete_deltas] == names("D2")
 
 
-def test_trap7_nested_acid_directories_and_hidden_files_are_ignored() -> None:
+def test_F20_nested_acid_directories_and_hidden_files_are_ignored() -> None:
     result = seen(
         "d1/bucket_00000",
         "d1/delta_0000001_0000001_0000/bucket_00000",
@@ -79,7 +79,7 @@ def test_zero_length_originals_are_skipped() -> None:
         (["sub/part-00000.orc"], UnsupportedLayout, "wh/t/sub/part-00000.orc"),
     ],
 )
-def test_files_whose_rows_would_be_wrong_or_missing_are_refused(
+def test_F2_files_whose_rows_would_be_wrong_or_missing_are_refused(
     paths: list[str], error: type[AcidError], named: str
 ) -> None:
     with pytest.raises(error, match=named):
@@ -97,7 +97,7 @@ def test_what_is_not_read_is_not_judged(paths: list[str]) -> None:
     assert seen(*paths, w="3:M::").zero_length == ()
 
 
-def test_S64_raw_files_of_load_data() -> None:
+def test_F15_raw_files_of_load_data() -> None:
     result = seen(
         "d4.1/000001_0", "d4.1/HIVE_UNION_SUBDIR_1/000000_0", "b2/000000_0", "D5/bucket_0"
     )
@@ -110,7 +110,7 @@ def test_S64_raw_files_of_load_data() -> None:
     assert result.base.raw
 
 
-def test_S63_originals_are_in_text_order_of_their_whole_path() -> None:
+def test_F15_originals_are_in_text_order_of_their_whole_path() -> None:
     order = [
         "000000_0",
         "000000_0_copy_1",
@@ -129,8 +129,8 @@ def test_foreign_files_beside_a_base_are_left_alone() -> None:
     assert {one.path for one in result.obsolete} == {"000000_0", "sub/000000_0"}
 
 
-def test_an_empty_base_directory_hides_what_is_older() -> None:
-    """S67: TRUNCATE leaves base_N with markers only."""
+def test_F3_an_empty_base_directory_hides_what_is_older() -> None:
+    """TRUNCATE in Hive leaves a base with nothing but markers (F3)."""
     base = EntityListing(
         "wh/t",
         (FileEntry("delta_3_3_0/bucket_0", 1),),
@@ -164,7 +164,7 @@ def test_S15_rows_are_tested_unless_the_whole_range_is_valid(
     assert [one.test_rows for one in result.sources] == tested
 
 
-def test_S48_both_kinds_of_a_straddling_pair() -> None:
+def test_F13_both_kinds_of_a_straddling_pair() -> None:
     """Insert rows that the base holds too are dropped; delete events do no harm twice."""
     result = seen("b3v10/bucket_0", "D2-5v12/bucket_0", "d2-5v12/bucket_0")
     assert [(one.directory, one.above) for one in result.deltas] == [

@@ -1,4 +1,4 @@
-"""The selection of directories, case by case: S1 to S54 of storage.md section 13."""
+"""The selection of directories (F12), case by case. The words are those of tests/notation.py."""
 
 from __future__ import annotations
 
@@ -31,68 +31,68 @@ class Case:
     compactor: bool = False
 
 
-S29 = "d1-3v100 d4-5v101 d1-5v102 d6-7v123"
-S35 = (
+TWO_MINORS = "d1-3v100 d4-5v101 d1-5v102 d6-7v123"
+STRADDLED = (
     "base_50 delta_40_60 delta_052_55 delta_058_58 delta_0060_60_{1,4,7} delta_00061_61_0"
     " delta_000062_62_{0,3} delta_0000063_63_0"
 )
-S36 = (
+HIVES_DELETES = (
     "base_5 base_10 base_49 delta_025_025 delta_029_029 delete_delta_029_029"
     " {,delete_}delta_025_030 {,delete_}delta_050_105 delete_delta_110_110"
 )
 
 CASES = [
-    Case("S1", "d1", "1:M::", selected="d1"),
-    Case("S2", "d1 d2", "1:M::", selected="d1"),
-    Case("S3", "d1 d2 d3", "3:2:2:", selected="d1 d3"),
-    Case("S4", "d1 d2", "2:M::2", selected="d1", aborted="d2"),
-    Case("S5", "d1 d2 D2", "2:M::", selected="d1 D2 d2"),
-    Case("S6", "d1 d2 D2", "2:2:2:", selected="d1"),
-    Case("S7", "d1 d1.1 D1.1", "1:M::", selected="d1 D1.1 d1.1"),
-    Case("S8", "b5v20 d1 d5 d6", "6:M::", base="b5v20", selected="d6", obsolete="d1 d5"),
-    Case("S11", "b5v20 d1 d5", "5:M::", "20 open", selected="d1 d5"),
-    Case("S12", "b5v20 d1 d5", "5:M::", "20 aborted", selected="d1 d5", aborted="b5v20"),
-    Case("S13", "b5 d3 d6", "6:4:4:", base="b5", selected="d6", obsolete="d3"),
-    Case("S14", "b5 d3 d6", "6:5:5:", selected="d3 d6"),
-    Case("S15", "b5 d3 d6", "6:M::5", selected="d3 d6", aborted="b5"),
-    Case("S16", "b5 d3", "4:M::", selected="d3"),
-    Case("S18", "b3v10 b5v20 b7", "7:6:6:", base="b7", obsolete="b3v10 b5v20"),
-    Case("S19", "b5 b5v30 d6", "6:M::", base="b5v30", selected="d6", obsolete="b5"),
-    Case("S20", "b5 b5v30 d6", "6:M::", "30 open", base="b5", selected="d6"),
-    Case("S21", "b2 b4v9 d3 d4", "4:3:3:", base="b2", selected="d4"),
-    Case("S22", "d1 d2 d3 d1-3v12", "3:M::", selected="d1-3v12", obsolete="d1 d2 d3"),
-    Case("S23", "d1 d2 d3 d1-3v12", "3:M::", "12 open", selected="d1 d2 d3"),
-    Case("S24", "d1 d2 d3 d1-3v12", "3:M::2", selected="d1-3v12", obsolete="d1 d3", aborted="d2"),
-    Case("S25", "d1-3v12 D1-3v12 D2 d4", "4:M::", selected="D1-3v12 d1-3v12 d4", obsolete="D2"),
+    Case("1", "d1", "1:M::", selected="d1"),
+    Case("2", "d1 d2", "1:M::", selected="d1"),
+    Case("3", "d1 d2 d3", "3:2:2:", selected="d1 d3"),
+    Case("4", "d1 d2", "2:M::2", selected="d1", aborted="d2"),
+    Case("5", "d1 d2 D2", "2:M::", selected="d1 D2 d2"),
+    Case("6", "d1 d2 D2", "2:2:2:", selected="d1"),
+    Case("7", "d1 d1.1 D1.1", "1:M::", selected="d1 D1.1 d1.1"),
+    Case("8", "b5v20 d1 d5 d6", "6:M::", base="b5v20", selected="d6", obsolete="d1 d5"),
+    Case("11", "b5v20 d1 d5", "5:M::", "20 open", selected="d1 d5"),
+    Case("12", "b5v20 d1 d5", "5:M::", "20 aborted", selected="d1 d5", aborted="b5v20"),
+    Case("13", "b5 d3 d6", "6:4:4:", base="b5", selected="d6", obsolete="d3"),
+    Case("14", "b5 d3 d6", "6:5:5:", selected="d3 d6"),
+    Case("15", "b5 d3 d6", "6:M::5", selected="d3 d6", aborted="b5"),
+    Case("16", "b5 d3", "4:M::", selected="d3"),
+    Case("18", "b3v10 b5v20 b7", "7:6:6:", base="b7", obsolete="b3v10 b5v20"),
+    Case("19", "b5 b5v30 d6", "6:M::", base="b5v30", selected="d6", obsolete="b5"),
+    Case("20", "b5 b5v30 d6", "6:M::", "30 open", base="b5", selected="d6"),
+    Case("21", "b2 b4v9 d3 d4", "4:3:3:", base="b2", selected="d4"),
+    Case("22", "d1 d2 d3 d1-3v12", "3:M::", selected="d1-3v12", obsolete="d1 d2 d3"),
+    Case("23", "d1 d2 d3 d1-3v12", "3:M::", "12 open", selected="d1 d2 d3"),
+    Case("24", "d1 d2 d3 d1-3v12", "3:M::2", selected="d1-3v12", obsolete="d1 d3", aborted="d2"),
+    Case("25", "d1-3v12 D1-3v12 D2 d4", "4:M::", selected="D1-3v12 d1-3v12 d4", obsolete="D2"),
     Case(
-        "S26",
+        "26",
         "delta_40_60 delete_delta_50_50",
         "100:M::",
         selected="delta_40_60",
         obsolete="delete_delta_50_50",
     ),
-    Case("S27", "d6.1 d6.2 d6-6v1000", "6:M::", selected="d6-6v1000", obsolete="d6.1 d6.2"),
-    Case("S28", "d6.1 d6.2 d6-6v100", "6:M::", "100 open", selected="d6.1 d6.2"),
-    Case("S29", S29, "10:M::", selected="d1-5v102 d6-7v123", obsolete="d1-3v100 d4-5v101"),
-    Case("S30", S29, "10:M::", "102 open", selected="d1-3v100 d4-5v101 d6-7v123"),
-    Case("S31", "delta_1_1 delta_2_5", "100:4:4:", selected="delta_1_1 delta_2_5"),
+    Case("27", "d6.1 d6.2 d6-6v1000", "6:M::", selected="d6-6v1000", obsolete="d6.1 d6.2"),
+    Case("28", "d6.1 d6.2 d6-6v100", "6:M::", "100 open", selected="d6.1 d6.2"),
+    Case("29", TWO_MINORS, "10:M::", selected="d1-5v102 d6-7v123", obsolete="d1-3v100 d4-5v101"),
+    Case("30", TWO_MINORS, "10:M::", "102 open", selected="d1-3v100 d4-5v101 d6-7v123"),
+    Case("31", "delta_1_1 delta_2_5", "100:4:4:", selected="delta_1_1 delta_2_5"),
     Case(
-        "S32",
+        "32",
         "delta_1_1 delta_2_5 delta_4_4_1 delta_4_4_3 delta_101_101_1",
         "100:4:4:",
         selected="delta_1_1 delta_2_5",
     ),
-    Case("S33", "delta_1_1 delta_2_5 delta_6_10", "3:M", selected="delta_1_1", compactor=True),
+    Case("33", "delta_1_1 delta_2_5 delta_6_10", "3:M", selected="delta_1_1", compactor=True),
     Case(
-        "S34",
+        "34",
         "delta_1_1 delete_delta_2_2 delta_2_5 delete_delta_2_5 delete_delta_7_7 delta_6_10",
         "4:M::",
         selected="delta_1_1 delete_delta_2_2",
         compactor=True,
     ),
     Case(
-        "S35",
-        S35,
+        "35",
+        STRADDLED,
         "100:M::",
         base="base_50",
         selected="delta_40_60 delta_00061_61_0 delta_000062_62_{0,3} delta_0000063_63_0",
@@ -100,59 +100,55 @@ CASES = [
         above="delta_40_60=50",
     ),
     Case(
-        "S36",
-        S36,
+        "36",
+        HIVES_DELETES,
         "100:M::",
         base="base_49",
         selected="{delete_,}delta_050_105",
         obsolete="base_5 base_10 delta_025_025 {,delete_}delta_029_029 {,delete_}delta_025_030",
     ),
     Case(
-        "S37",
+        "37",
         "000000_0 000001_0 _done delta_025_025 delta_025_030 delta_050_100 delta_101_101",
         "100:M::",
         selected="delta_025_030 delta_050_100",
         obsolete="delta_025_025",
         originals="000000_0 000001_0",
     ),
+    Case("38", "o 000000_0_copy_1 d1 D2", "2:M::", selected="d1 D2", originals="o 000000_0_copy_1"),
+    Case("39", "o b2v9 d1", "2:M::", base="b2v9", obsolete="o d1"),
     Case(
-        "S38", "o 000000_0_copy_1 d1 D2", "2:M::", selected="d1 D2", originals="o 000000_0_copy_1"
-    ),
-    Case("S39", "o b2v9 d1", "2:M::", base="b2v9", obsolete="o d1"),
-    Case(
-        "S41",
+        "41",
         "base_-9223372036854775808:compacted o d1",
         "1:M::",
         base="base_-9223372036854775808",
         selected="d1",
         obsolete="o",
     ),
-    Case("S42", "b1 d2 b3", "3:1:1:", base="b3", obsolete="d2"),
-    Case("S43", "_tmp_ab12 .hive-staging_1 _delta_0000002_0000002_0000 d1", "2:M::", selected="d1"),
-    Case("S44", "d1-2v10 d1-2v11", "2:M::", selected="d1-2v11", obsolete="d1-2v10"),
-    Case("S45", "D5 d4 b10 d12", "20:M::", base="b10", selected="d12", obsolete="d4 D5"),
-    Case("S46", "d1 d2 d3", "3:2:2:3", selected="d1", aborted="d3"),
+    Case("42", "b1 d2 b3", "3:1:1:", base="b3", obsolete="d2"),
+    Case("43", "_tmp_ab12 .hive-staging_1 _delta_0000002_0000002_0000 d1", "2:M::", selected="d1"),
+    Case("44", "d1-2v10 d1-2v11", "2:M::", selected="d1-2v11", obsolete="d1-2v10"),
+    Case("45", "D5 d4 b10 d12", "20:M::", base="b10", selected="d12", obsolete="d4 D5"),
+    Case("46", "d1 d2 d3", "3:2:2:3", selected="d1", aborted="d3"),
     Case(
-        "S47",
+        "47",
         "delta_0000001_0000010 d11",
         "11:M::1..10",
         selected="d11",
         aborted="delta_0000001_0000010",
     ),
+    Case("48", "b3v10 d2-5v12 d6", "6:M::", base="b3v10", selected="d2-5v12 d6", above="d2-5v12=3"),
+    Case("49", "b5 b5v20 d6", "6:M::5", base="b5v20", selected="d6", aborted="b5"),
     Case(
-        "S48", "b3v10 d2-5v12 d6", "6:M::", base="b3v10", selected="d2-5v12 d6", above="d2-5v12=3"
-    ),
-    Case("S49", "b5 b5v20 d6", "6:M::5", base="b5v20", selected="d6", aborted="b5"),
-    Case(
-        "S50",
+        "50",
         "delta_10000000_10000000_0000 delta_9999999_9999999_0000",
         "10000000:M::",
         selected="delta_9999999_9999999_0000 delta_10000000_10000000_0000",
     ),
-    Case("S51", "b7 b5v20 d6", "7:M::7", base="b5v20", selected="d6", aborted="b7"),
-    Case("S52", "b4v8 d5", "5:M::4", base="b4v8", selected="d5"),
+    Case("51", "b7 b5v20 d6", "7:M::7", base="b5v20", selected="d6", aborted="b7"),
+    Case("52", "b4v8 d5", "5:M::4", base="b4v8", selected="d5"),
     Case(
-        "S53",
+        "53",
         "d1-3v12 d4 d5 d4-5v20",
         "5:M::",
         "20 aborted",
@@ -160,7 +156,7 @@ CASES = [
         aborted="d4-5v20",
     ),
     Case(
-        "S54",
+        "54",
         "d1-4v12 D1-4v12 b4v30 d5",
         "5:M::",
         base="b4v30",
@@ -176,7 +172,7 @@ def seen(found: EntityListing, w: str, x: ValidTxnList, compactor: bool = False)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.number)
-def test_S1_to_S54_what_a_snapshot_sees(case: Case) -> None:
+def test_F12_what_a_snapshot_sees(case: Case) -> None:
     result = seen(listing(case.found), case.w, txns(case.x), case.compactor)
     assert (result.base.directory if result.base else "") == "".join(names(case.base))
     assert [delta.directory for delta in result.deltas] == names(case.selected)
@@ -189,18 +185,18 @@ def test_S1_to_S54_what_a_snapshot_sees(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "found", "w", "base"),
+    ("found", "w", "base"),
     [
-        ("S9", "b5v20 d1 d5 d6", "6:4:4:", "b5v20"),
-        ("S10", "b5v20 d1 d5", "4:M::", "b5v20"),
-        ("S17", "b5:compacted d6", "6:4:4:", "b5"),
-        ("S40", "o b2v9 d1", "2:2:2:", "b2v9"),
+        ("b5v20 d1 d5 d6", "6:4:4:", "b5v20"),
+        ("b5v20 d1 d5", "4:M::", "b5v20"),
+        ("b5:compacted d6", "6:4:4:", "b5"),
+        ("o b2v9 d1", "2:2:2:", "b2v9"),
         # An unusable overwrite below the compacted base does not make its inputs come back.
-        ("P13", "b2 b4v9 d3 d4", "4:2:2:", "b4v9"),
-        ("P13", "b2 b4v9 d3 d4", "3:M::2", "b4v9"),
+        ("b2 b4v9 d3 d4", "4:2:2:", "b4v9"),
+        ("b2 b4v9 d3 d4", "3:M::2", "b4v9"),
     ],
 )
-def test_S9_S10_S17_S40_not_enough_history(number: str, found: str, w: str, base: str) -> None:
+def test_F14_not_enough_history(found: str, w: str, base: str) -> None:
     """The text names the base and the snapshot."""
     expected = re.escape(str(write_ids(w))) + ".*" + names(base)[0]
     with pytest.raises(NotEnoughHistory, match=expected):
@@ -208,13 +204,13 @@ def test_S9_S10_S17_S40_not_enough_history(number: str, found: str, w: str, base
 
 
 @pytest.mark.parametrize("name", ["delta_x_1", "base_01.txt"])
-def test_S55_malformed_directory_names_are_refused_with_their_path(name: str) -> None:
+def test_F1_malformed_directory_names_are_refused_with_their_path(name: str) -> None:
     with pytest.raises(MalformedName, match=f"warehouse/db.t/{name}"):
         seen(listing(f"d1 {name}"), "9:M::", txns())
 
 
 @pytest.mark.parametrize("name", ["delta_0000001_0000001_0000", "base_01.txt", "base_5"])
-def test_S55_a_file_with_the_name_of_a_directory_is_refused(name: str) -> None:
+def test_F1_a_file_with_the_name_of_a_directory_is_refused(name: str) -> None:
     stray = EntityListing("warehouse/db.t", (FileEntry(name, 0),))
     with pytest.raises(MalformedName, match=f"warehouse/db.t/{name}"):
         seen(stray, "9:M::", txns())
@@ -223,7 +219,7 @@ def test_S55_a_file_with_the_name_of_a_directory_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "files", [(), ("_orc_acid_version",), ("d1/_orc_acid_version",), ("b1/_metadata_acid",)]
 )
-def test_S56_empty_or_only_markers(files: tuple[str, ...]) -> None:
+def test_F12_empty_or_only_markers(files: tuple[str, ...]) -> None:
     """No rows, no error; an empty base still hides what is older."""
     paths = [
         path.replace("d1/", names("d1")[0] + "/").replace("b1/", names("b1")[0] + "/")
@@ -235,7 +231,7 @@ def test_S56_empty_or_only_markers(files: tuple[str, ...]) -> None:
     assert (result.obsolete, result.aborted) == ((), ())
 
 
-def test_notation_stands_for_the_literal_names_of_section_13() -> None:
+def test_notation_stands_for_the_literal_names() -> None:
     assert names("b5 b5v20 d3 d3.1 d1-3v12 D2 D1-3v12 o") == [
         "base_0000005",
         "base_0000005_v0000020",

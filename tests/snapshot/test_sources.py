@@ -1,4 +1,4 @@
-"""Files of a snapshot as sources: kinds, ids by position, flush lengths (storage.md 3.4, 7.1)."""
+"""Files of a snapshot as sources: kinds, ids by position, flush lengths (F9, F15)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def ids(found: EntitySources) -> list[tuple[str, int, int, int]]:
     ]
 
 
-def test_S62_S63_row_ids_of_originals_run_on_per_bucket_in_text_order() -> None:
+def test_F15_row_ids_of_originals_run_on_per_bucket_in_text_order() -> None:
     rows = {
         "000000_0": 2,
         "000000_0_copy_10": 1,
@@ -75,7 +75,7 @@ def test_S62_S63_row_ids_of_originals_run_on_per_bucket_in_text_order() -> None:
     ]
 
 
-def test_S64_row_ids_of_loaded_files_start_anew_in_each_directory() -> None:
+def test_F15_row_ids_of_loaded_files_start_anew_in_each_directory() -> None:
     rows = {"d4.1/000001_0": 2, "d4.1/000001_0_copy_1": 2, "b2/000000_0": 7, "d5/000001_0": 1}
     assert ids(resolved(*rows, rows=rows)) == [
         (full("b2/000000_0"), 2, P, 0),
@@ -122,7 +122,7 @@ def test_the_bucket_number_is_known_only_where_one_statement_wrote_the_file() ->
     ]
 
 
-def test_S66_only_committed_bytes_of_a_streaming_file_count() -> None:
+def test_F9_only_committed_bytes_of_a_streaming_file_count() -> None:
     streaming = "delta_0000005_0000008"
     found = resolved(
         f"{streaming}/bucket_0",
@@ -148,7 +148,7 @@ def test_S66_only_committed_bytes_of_a_streaming_file_count() -> None:
         (b"\0" * 6 + b"\1\0" + b"\0" * 5, 256),
     ],
 )
-def test_S66_the_last_complete_big_endian_value_of_a_side_file(content: bytes, length: int) -> None:
+def test_F9_the_last_complete_big_endian_value_of_a_side_file(content: bytes, length: int) -> None:
     assert flush_length(content) == length
 
 
@@ -173,7 +173,7 @@ def test_a_file_shorter_than_its_flush_length_is_refused() -> None:
         resolved("d5/bucket_0", "d5/bucket_0_flush_length", lengths={"d5/bucket_0": 101})
 
 
-def test_insert_only_files_of_any_name_and_depth_without_row_ids() -> None:
+def test_F17_insert_only_files_of_any_name_and_depth_without_row_ids() -> None:
     asked: list[str] = []
     found = resolved(
         "d4/000000_0",
@@ -196,7 +196,7 @@ def test_insert_only_files_of_any_name_and_depth_without_row_ids() -> None:
     assert asked == []
 
 
-def test_insert_only_originals_may_have_any_name() -> None:
+def test_F17_insert_only_originals_may_have_any_name() -> None:
     found = resolved("part-0.csv", "d1/000000_0", insert_only=True)
     assert [one.path for one in found.inserts] == ["wh/t/part-0.csv", f"wh/t/{full('d1/000000_0')}"]
 
@@ -210,12 +210,12 @@ def test_insert_only_originals_may_have_any_name() -> None:
         (["b3v8/000000_0", "d2-5v9/000000_0"], "5:M::", CorruptFile),
     ],
 )
-def test_insert_only_directories_count_as_a_whole_or_not_at_all(
+def test_F17_insert_only_directories_count_as_a_whole_or_not_at_all(
     paths: list[str], w: str, error: type[AcidError]
 ) -> None:
     with pytest.raises(error, match="wh/t/"):
         resolved(*paths, w=w, insert_only=True)
 
 
-def test_insert_only_aborted_ids_within_a_compacted_delta_do_not_matter() -> None:
+def test_F17_insert_only_aborted_ids_within_a_compacted_delta_do_not_matter() -> None:
     assert len(resolved("d1-3v9/000000_0", w="3:M::2", insert_only=True).inserts) == 1

@@ -88,7 +88,7 @@ def test_P27_a_sync_that_fails_fails_the_statement(
     assert left == {"_tmp_1", *(("delta_1", "delta_2") if renamed else ())}
 
 
-def test_P27_nothing_takes_the_place_of_a_directory(tmp_path: Path) -> None:
+def test_P27_F20_nothing_takes_the_place_of_a_directory(tmp_path: Path) -> None:
     moves = staged(tmp_path, "delta_1", "delta_2")
     (tmp_path / "delta_2").mkdir()
     with pytest.raises(PublicationFailed, match="delta_2 exists already"):

@@ -14,7 +14,7 @@ from tests.hive_tables import HERE, MORE, assert_expected, opened, snapshots, ta
 
 
 @pytest.mark.parametrize(("root", "snapshot"), snapshots())
-def test_S_every_snapshot_of_hives_tables_without_a_jvm(
+def test_F12_F16_every_snapshot_of_hives_tables_without_a_jvm(
     tmp_path: Path, root: Path, snapshot: dict[str, Any]
 ) -> None:
     table, write_ids = opened(root, tmp_path, snapshot)

@@ -131,7 +131,7 @@ def test_every_reader_finds_the_same(
     assert ours.schema == theirs.schema
 
     def found(frame: DataFrame, where: str) -> list[str]:
-        # All six columns: Spark prunes those of ACID files wrongly (spark.md section 1).
+        # All six columns: Spark prunes those of ACID files wrongly (F24).
         rows = frame.where(where).select(F.to_json(F.struct("*")).alias("row")).collect()
         return [row["row"] for row in rows]
 

@@ -330,7 +330,7 @@ def test_years_beyond_nanoseconds_are_kept(tmp_path: Path) -> None:
     assert pa.array(utc, pa.timestamp("us")).equals(array)
 
 
-def test_delete_events_have_no_row(tmp_path: Path) -> None:
+def test_F6_delete_events_have_no_row(tmp_path: Path) -> None:
     columns = parse_columns("a int, tags array<string>")
     path = str(tmp_path / "bucket_00000")
     kind = acid_schema(columns, deletes=True)
@@ -349,7 +349,7 @@ def test_delete_events_have_no_row(tmp_path: Path) -> None:
     assert said["hive.acid.stats"] == "0,0,3"
 
 
-def test_keys_that_do_not_ascend_are_refused(tmp_path: Path) -> None:
+def test_F7_keys_that_do_not_ascend_are_refused(tmp_path: Path) -> None:
     columns = parse_columns("a int")
     path = str(tmp_path / "bucket_00000")
     row = struct(columns, [pa.array([1, 2, 3], pa.int32())])
@@ -395,7 +395,7 @@ def test_spark_skips_only_what_does_not_match(
     ]
 
     def rows(where: str) -> list[str]:
-        # All six columns: Spark prunes those of ACID files wrongly (spark.md section 1).
+        # All six columns: Spark prunes those of ACID files wrongly (F24).
         picked = found.where(where).select(F.to_json(F.struct("*")).alias("event"))
         return sorted(row["event"] for row in picked.collect())
 

@@ -127,7 +127,7 @@ def test_C31_a_merge_is_the_sorted_union_without_deleted_and_aborted_rows(
 
 
 def test_C31_inputs_out_of_order_are_sorted(tmp_path: Path) -> None:
-    # An older query-based compaction sorted by bucket first (storage.md section 2).
+    # An older query-based compaction sorted by bucket first (F7).
     odd = [(2, P, 0, 2), (2, P, 1, 2), (1, P + 65536, 0, 1), (1, P + 65536, 1, 1)]
     assert merged(tmp_path, [odd, [(1, P, 5, 1)]], []) == sorted([*odd, (1, P, 5, 1)])
 
@@ -141,13 +141,13 @@ def test_C34_more_inputs_than_allowed_are_merged_in_stages(tmp_path: Path) -> No
     assert not [one.name for one in tmp_path.iterdir() if one.name.startswith("_stage")]
 
 
-def test_S35_rows_below_a_straddled_base_are_dropped(tmp_path: Path) -> None:
+def test_F13_rows_below_a_straddled_base_are_dropped(tmp_path: Path) -> None:
     assert merged(tmp_path, [[(3, P, 0, 3), (5, P, 0, 5), (6, P, 0, 6)]], [], above=5) == [
         (6, P, 0, 6)
     ]
 
 
-def test_S78_an_aborted_delete_deletes_nothing(tmp_path: Path) -> None:
+def test_F16_an_aborted_delete_deletes_nothing(tmp_path: Path) -> None:
     rows = [(1, P, 0, 1), (1, P, 1, 1)]
     deletes = [(1, P, 0, 2), (1, P, 1, 3)]
     assert merged(tmp_path, [rows], deletes, aborted=(2,)) == [(1, P, 0, 1)]
@@ -171,7 +171,7 @@ def test_a_large_merge_is_streamed_stripe_by_stripe(
     assert len(seen) > 2 and max(seen) < 30_000
 
 
-def test_schema_evolution_added_columns_are_null_and_ints_widen(tmp_path: Path) -> None:
+def test_F18_schema_evolution_added_columns_are_null_and_ints_widen(tmp_path: Path) -> None:
     path = write(tmp_path / "in", [(1, P, 0, 1)])
     wider = parse_columns("v string, note string, id bigint")
     rewrite_bucket(

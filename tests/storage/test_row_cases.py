@@ -1,4 +1,4 @@
-"""The row cases of storage.md section 13, S57 to S80, by both readers and the compactor."""
+"""Rows of small tables at several snapshots, by both readers and the compactor (F9 to F21)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.notation import names, txns, write_ids
 from tests.readers import both_readers as both_readers
 
 
-def s57(root: Path) -> AcidTable:
+def third_row_updated(root: Path) -> AcidTable:
     """Three rows; a transaction replaces the third."""
     return (
         AcidTable(root)
@@ -32,12 +32,12 @@ def s57(root: Path) -> AcidTable:
     )
 
 
-def s58(root: Path) -> AcidTable:
-    return s57(root).deletes("D3", [(2, P, 0)], current=3)
+def third_row_updated_then_deleted(root: Path) -> AcidTable:
+    return third_row_updated(root).deletes("D3", [(2, P, 0)], current=3)
 
 
-def s59(root: Path) -> AcidTable:
-    """Both kinds were compacted: the wider delete_delta alone would hide d1 (S26)."""
+def compacted_deletes(root: Path) -> AcidTable:
+    """Both kinds were compacted: the wider delete_delta alone would hide d1."""
     rows = [(1, P, 0, "A"), (1, P, 1, "B"), (1, P, 2, "C")]
     return (
         AcidTable(root)
@@ -46,7 +46,7 @@ def s59(root: Path) -> AcidTable:
     )
 
 
-def s60(root: Path) -> AcidTable:
+def one_row_id_in_two_buckets(root: Path) -> AcidTable:
     return (
         AcidTable(root)
         .inserts("d1", [(1, P, 0, "A")])
@@ -55,7 +55,7 @@ def s60(root: Path) -> AcidTable:
     )
 
 
-def s61(root: Path) -> AcidTable:
+def one_row_id_in_two_statements(root: Path) -> AcidTable:
     return (
         AcidTable(root)
         .inserts("d1", [(1, P, 0, "A")])
@@ -64,7 +64,7 @@ def s61(root: Path) -> AcidTable:
     )
 
 
-def s62(root: Path) -> AcidTable:
+def originals_with_a_delete(root: Path) -> AcidTable:
     return (
         AcidTable(root)
         .raw("o", ["a0", "a1"])
@@ -74,24 +74,24 @@ def s62(root: Path) -> AcidTable:
     )
 
 
-def s63(root: Path) -> AcidTable:
+def originals_of_all_names(root: Path) -> AcidTable:
     table = AcidTable(root)
     for name in ("000000_0_copy_10", "000000_0_copy_2", "o", "000000_0_copy_1"):
         table.raw(name, [name])
     return table
 
 
-def s64(root: Path) -> AcidTable:
+def loaded_file(root: Path) -> AcidTable:
     return AcidTable(root).raw("d4.1/000001_0", ["x", "y"])
 
 
-def s65(root: Path) -> AcidTable:
+def four_write_ids_in_a_file(root: Path) -> AcidTable:
     return AcidTable(root).inserts(
         "delta_0000005_0000008/bucket_00000", [(w, P, 0, f"v{w}") for w in (5, 6, 7, 8)]
     )
 
 
-def s67(root: Path) -> AcidTable:
+def truncated(root: Path) -> AcidTable:
     return (
         AcidTable(root)
         .inserts("d3", [(3, P, 0, "three")])
@@ -101,11 +101,11 @@ def s67(root: Path) -> AcidTable:
     )
 
 
-def s68(root: Path) -> AcidTable:
+def deleted_by_its_own_writer(root: Path) -> AcidTable:
     return AcidTable(root).inserts("d7", [(7, P, 0, "A")]).deletes("D7.1", [(7, P, 0)], current=7)
 
 
-def s69(root: Path) -> AcidTable:
+def update_chain(root: Path) -> AcidTable:
     return (
         AcidTable(root)
         .inserts("d1", [(1, P, 0, "v1")])
@@ -116,7 +116,7 @@ def s69(root: Path) -> AcidTable:
     )
 
 
-def s70(root: Path) -> AcidTable:
+def attempts_in_file_names(root: Path) -> AcidTable:
     return (
         AcidTable(root)
         .inserts("d1/bucket_00000_0", [(1, P, 0, "A")])
@@ -124,7 +124,7 @@ def s70(root: Path) -> AcidTable:
     )
 
 
-def s71(root: Path) -> AcidTable:
+def deletes_in_a_file_of_another_number(root: Path) -> AcidTable:
     return (
         AcidTable(root)
         .inserts("d1", [(1, P, 0, "A"), (1, P, 1, "B")])
@@ -133,53 +133,53 @@ def s71(root: Path) -> AcidTable:
 
 
 @pytest.mark.parametrize(
-    ("number", "make", "w", "expected"),
+    ("make", "w", "expected"),
     [
-        ("S57", s57, "2:M::", "A B CC"),
-        ("S57", s57, "1:M::", "A B C"),
-        ("S57", s57, "2:2:2:", "A B C"),
-        ("S57", s57, "2:M::2", "A B C"),
-        ("S58", s58, "3:M::", "A B"),
-        ("S58", s58, "3:3:3:", "A B CC"),
-        ("S59", s59, "3:3:3:", "B C"),
-        ("S59", s59, "3:M::", "C"),
-        ("S60", s60, "2:M::", "A"),
-        ("S61", s61, "2:M::", "A"),
-        ("S62", s62, "1:M::", "a0 a1 b0 b2 c0 c1"),
-        ("S64", s64, "4:M::", "x y"),
-        ("S64", s64, "3:M::", ""),
-        ("S65", s65, "8:7:7:6", "v5 v8"),
-        ("S67", s67, "6:M::", "six"),
-        ("S67", s67, "4:M::", "three"),
-        ("S68", s68, "7:M::", ""),
-        ("S68", s68, "7:M::7", ""),
-        ("S69", s69, "3:M::", "v3"),
-        ("S69", s69, "3:M::3", "v2"),
-        ("S69", s69, "3:M::2,3", "v1"),
-        ("S70", s70, "2:M::", ""),
-        ("S71", s71, "2:M::", "B"),
+        (third_row_updated, "2:M::", "A B CC"),
+        (third_row_updated, "1:M::", "A B C"),
+        (third_row_updated, "2:2:2:", "A B C"),
+        (third_row_updated, "2:M::2", "A B C"),
+        (third_row_updated_then_deleted, "3:M::", "A B"),
+        (third_row_updated_then_deleted, "3:3:3:", "A B CC"),
+        (compacted_deletes, "3:3:3:", "B C"),
+        (compacted_deletes, "3:M::", "C"),
+        (one_row_id_in_two_buckets, "2:M::", "A"),
+        (one_row_id_in_two_statements, "2:M::", "A"),
+        (originals_with_a_delete, "1:M::", "a0 a1 b0 b2 c0 c1"),
+        (loaded_file, "4:M::", "x y"),
+        (loaded_file, "3:M::", ""),
+        (four_write_ids_in_a_file, "8:7:7:6", "v5 v8"),
+        (truncated, "6:M::", "six"),
+        (truncated, "4:M::", "three"),
+        (deleted_by_its_own_writer, "7:M::", ""),
+        (deleted_by_its_own_writer, "7:M::7", ""),
+        (update_chain, "3:M::", "v3"),
+        (update_chain, "3:M::3", "v2"),
+        (update_chain, "3:M::2,3", "v1"),
+        (attempts_in_file_names, "2:M::", ""),
+        (deletes_in_a_file_of_another_number, "2:M::", "B"),
     ],
 )
-def test_S57_to_S71_rows_of_a_snapshot(
-    tmp_path: Path, number: str, make: Callable[[Path], AcidTable], w: str, expected: str
+def test_F12_F16_rows_of_a_snapshot(
+    tmp_path: Path, make: Callable[[Path], AcidTable], w: str, expected: str
 ) -> None:
     assert make(tmp_path).values(w) == expected.split()
 
 
-def test_S62_S63_S64_identities_of_rows_in_files_without_acid_columns(tmp_path: Path) -> None:
-    originals = s62(tmp_path / "62")
+def test_F15_identities_of_rows_in_files_without_acid_columns(tmp_path: Path) -> None:
+    originals = originals_with_a_delete(tmp_path / "62")
     assert originals.ids() == [(0, P, 0), (0, P, 1), (0, P, 2), (0, P, 4), (0, B1, 0), (0, B1, 1)]
-    copies = s63(tmp_path / "63").read(row_id=True).to_pylist()
+    copies = originals_of_all_names(tmp_path / "63").read(row_id=True).to_pylist()
     assert {one["v"]: one["row__id"]["rowid"] for one in copies} == {
         "o": 0,
         "000000_0_copy_1": 1,
         "000000_0_copy_10": 2,
         "000000_0_copy_2": 3,
     }
-    assert s64(tmp_path / "64").ids() == [(4, B1 + 1, 0), (4, B1 + 1, 1)]
+    assert loaded_file(tmp_path / "64").ids() == [(4, B1 + 1, 0), (4, B1 + 1, 1)]
 
 
-def test_S63_row_ids_run_on_over_the_stripes_of_an_original(tmp_path: Path) -> None:
+def test_F15_row_ids_run_on_over_the_stripes_of_an_original(tmp_path: Path) -> None:
     values = [f"{i:05d}" for i in range(30_000)]
     table = AcidTable(tmp_path).raw("o", values, stripe_size=1024).raw("000000_0_copy_1", ["last"])
     assert open_orc(*_at(table.file("o"))).nstripes > 1
@@ -218,7 +218,7 @@ def side(table: AcidTable, content: bytes) -> None:
     path.with_name("bucket_00000_flush_length").write_bytes(content)
 
 
-def test_S66_a_streaming_file_counts_up_to_its_side_file(tmp_path: Path) -> None:
+def test_F9_a_streaming_file_counts_up_to_its_side_file(tmp_path: Path) -> None:
     table, (first, second) = streaming(tmp_path)
     file = table.file("delta_0000001_0000002/bucket_00000")
     torn = file.read_bytes()[: second - 7]
@@ -236,13 +236,13 @@ def test_S66_a_streaming_file_counts_up_to_its_side_file(tmp_path: Path) -> None
         table.values()
 
 
-def test_S66_a_closed_streaming_file_is_read_whole(tmp_path: Path) -> None:
+def test_F9_a_closed_streaming_file_is_read_whole(tmp_path: Path) -> None:
     table, _ = streaming(tmp_path)
     assert table.values() == ["1.0", "1.1", "1.2", "2.0", "2.1"]
     assert table.values("2:M::1") == ["2.0", "2.1"]
 
 
-def test_S66_compaction_takes_what_was_committed(tmp_path: Path) -> None:
+def test_F9_compaction_takes_what_was_committed(tmp_path: Path) -> None:
     table, (first, _) = streaming(tmp_path)
     side(table, struct.pack(">qq", 0, first))
     table.inserts("d3", [(3, P, 0, "3.0")])
@@ -254,7 +254,7 @@ def test_S66_compaction_takes_what_was_committed(tmp_path: Path) -> None:
     assert table.values() == ["1.0", "1.1", "1.2", "3.0"]
 
 
-def test_S72_added_columns_are_null_in_older_rows_and_order_is_by_name(tmp_path: Path) -> None:
+def test_F18_added_columns_are_null_in_older_rows_and_order_is_by_name(tmp_path: Path) -> None:
     table = AcidTable(tmp_path, "x int, v string")
     table.inserts("b1v9", [(1, P, 0, "old")], columns="v string")
     table.inserts("d2", [(2, P, 0, "new", 7)], columns="v string, x int")
@@ -264,14 +264,14 @@ def test_S72_added_columns_are_null_in_older_rows_and_order_is_by_name(tmp_path:
     ]
 
 
-def test_S73_a_predicate_never_filters_delete_events(tmp_path: Path) -> None:
-    table = s57(tmp_path)
+def test_F19_a_predicate_never_filters_delete_events(tmp_path: Path) -> None:
+    table = third_row_updated(tmp_path)
     assert table.values("2:M::", where="v = 'C'") == []
     assert table.values("1:M::", where="v = 'C'") == ["C"]
     assert table.values("2:M::", where="v >= 'B'") == ["B", "CC"]
 
 
-def test_S74_partition_values_come_out_of_directory_names(tmp_path: Path) -> None:
+def test_F4_partition_values_come_out_of_directory_names(tmp_path: Path) -> None:
     table = AcidTable(tmp_path, partitioned_by="p string")
     for name in ("p=a%3Ab", "p=__HIVE_DEFAULT_PARTITION__", "p=a b", "p=100%25", "p=%zz"):
         table.inserts(f"{name}/d1", [(1, P, 0, name)])
@@ -294,8 +294,8 @@ def events(table: AcidTable, path: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, key)) for key in zip(*keys, strict=True)]
 
 
-def test_S75_a_minor_compaction_keeps_both_kinds_of_events(tmp_path: Path) -> None:
-    table = s57(tmp_path)
+def test_F21_a_minor_compaction_keeps_both_kinds_of_events(tmp_path: Path) -> None:
+    table = third_row_updated(tmp_path)
     plan = table.compact("minor", "2:M::", txn_id=50)
     assert [str(name) for name in plan.outputs] == names("D1-2v50 d1-2v50")
     assert events(table, "d1-2v50") == [(1, P, 0, 1), (1, P, 1, 1), (1, P, 2, 1), (2, P, 0, 2)]
@@ -305,8 +305,8 @@ def test_S75_a_minor_compaction_keeps_both_kinds_of_events(tmp_path: Path) -> No
     assert table.values("2:M::") == ["A", "B", "CC"]
 
 
-def test_S76_a_major_compaction_keeps_live_rows_with_their_identity(tmp_path: Path) -> None:
-    table = s57(tmp_path)
+def test_F21_a_major_compaction_keeps_live_rows_with_their_identity(tmp_path: Path) -> None:
+    table = third_row_updated(tmp_path)
     table.compact("major", "2:M::")
     assert events(table, "b2v50") == [(1, P, 0, 1), (1, P, 1, 1), (2, P, 0, 2)]
     assert sorted(
@@ -315,7 +315,7 @@ def test_S76_a_major_compaction_keeps_live_rows_with_their_identity(tmp_path: Pa
     assert table.values("2:M::") == ["A", "B", "CC"]
 
 
-def test_S77_aborted_rows_are_left_out_and_no_delete_delta_is_made(tmp_path: Path) -> None:
+def test_F21_aborted_rows_are_left_out_and_no_delete_delta_is_made(tmp_path: Path) -> None:
     table = AcidTable(tmp_path)
     for write_id in (1, 2, 3):
         table.inserts(f"d{write_id}", [(write_id, P, 0, f"v{write_id}")])
@@ -326,7 +326,7 @@ def test_S77_aborted_rows_are_left_out_and_no_delete_delta_is_made(tmp_path: Pat
     assert [one.path for one in seen.aborted] == names("d2")
 
 
-def test_S78_an_aborted_delete_of_a_valid_row_is_dropped(tmp_path: Path) -> None:
+def test_F16_an_aborted_delete_of_a_valid_row_is_dropped(tmp_path: Path) -> None:
     table = AcidTable(tmp_path).inserts("d1-2v9", [(1, P, 0, "A"), (1, P, 1, "B")])
     table.deletes("D1-2v9", [(1, P, 0), (1, P, 1)], current=[2, 1]).inserts("d3", [(3, P, 0, "C")])
     assert table.values("3:M::2") == ["A", "C"]
@@ -335,8 +335,8 @@ def test_S78_an_aborted_delete_of_a_valid_row_is_dropped(tmp_path: Path) -> None
     assert table.values("3:M::2") == ["A", "C"]
 
 
-def test_S79_a_reader_that_misses_the_compaction_reads_the_old_directories(tmp_path: Path) -> None:
-    table = s57(tmp_path)
+def test_S18_a_reader_that_misses_the_compaction_reads_the_old_directories(tmp_path: Path) -> None:
+    table = third_row_updated(tmp_path)
     table.compact("major", "2:M::", txn_id=50)
     bad = table.file("b2v50")
     bad.write_bytes(b"never opened")
@@ -345,7 +345,7 @@ def test_S79_a_reader_that_misses_the_compaction_reads_the_old_directories(tmp_p
         table.values("2:M::")
 
 
-def test_S80_identities_are_per_partition(tmp_path: Path) -> None:
+def test_P14_identities_are_per_partition(tmp_path: Path) -> None:
     table = AcidTable(tmp_path, partitioned_by="p int")
     for partition in (1, 2):
         table.inserts(f"p={partition}/d1", [(1, P, 0, f"in {partition}")])
@@ -353,8 +353,8 @@ def test_S80_identities_are_per_partition(tmp_path: Path) -> None:
     assert table.read().to_pylist() == [{"v": "in 2", "p": 2}]
 
 
-def test_S62_a_major_compaction_makes_the_ids_of_originals_permanent(tmp_path: Path) -> None:
-    table = s62(tmp_path)
+def test_F15_a_major_compaction_makes_the_ids_of_originals_permanent(tmp_path: Path) -> None:
+    table = originals_with_a_delete(tmp_path)
     before = table.read(row_id=True).sort_by("v")
     table.compact("major", "1:M::")
     for one in tmp_path.glob("00000?_0*"):
@@ -365,7 +365,7 @@ def test_S62_a_major_compaction_makes_the_ids_of_originals_permanent(tmp_path: P
 
 
 def test_C27_a_minor_compaction_of_loaded_files_is_refused(tmp_path: Path) -> None:
-    table = s64(tmp_path).inserts("d5", [(5, P, 0, "z")])
+    table = loaded_file(tmp_path).inserts("d5", [(5, P, 0, "z")])
     lists = write_ids("5:M::").for_compactor()
     seen = select(table.layout.files.entity(str(tmp_path)), lists, txns())
     plan = plan_compaction(seen, CompactionKind.MINOR, lists, 50)
@@ -376,7 +376,7 @@ def test_C27_a_minor_compaction_of_loaded_files_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("values", [["A", "B"], []])
-def test_S66_flush_length_of_delete_files(tmp_path: Path, values: list[Any]) -> None:
+def test_F9_flush_length_of_delete_files(tmp_path: Path, values: list[Any]) -> None:
     """Hive's streaming mutation writes deletes the same way."""
     table = AcidTable(tmp_path).inserts("d1", [(1, P, 0, "A"), (1, P, 1, "B")])
     table.deletes("D2", [(1, P, 0), (1, P, 1)], current=2)
@@ -388,7 +388,7 @@ def test_S66_flush_length_of_delete_files(tmp_path: Path, values: list[Any]) -> 
     assert table.values() == values
 
 
-def test_section_4_originals_are_numbered_by_the_codec_of_their_delete_events(
+def test_F10_F15_originals_are_numbered_by_the_codec_of_their_delete_events(
     tmp_path: Path,
 ) -> None:
     """Hive 2 wrote the bare bucket number; Hive 3 the property."""

@@ -273,7 +273,7 @@ def test_only_wanted_columns_are_decoded(tmp_path: Path, monkeypatch: pytest.Mon
         ("٣", "int", None),
     ],
 )
-def test_S74_typed_partition_values_are_those_of_sparks_try_cast(
+def test_F4_typed_partition_values_are_those_of_sparks_try_cast(
     text: str | None, kind: str, expected: object
 ) -> None:
     assert partition_value(text, parse_type(kind)) == expected

@@ -1,4 +1,4 @@
-"""ValidTxnList and ValidWriteIdList: transactions.md section 5, S2 to S16."""
+"""ValidTxnList and ValidWriteIdList: S2 to S16."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ WRITES = ValidWriteIdList.parse("db.t:12:5:5,9:7,10")
 
 
 def test_S2_reader_sees_nothing_above_itself_and_itself() -> None:
-    """transactions.md case 17."""
     server = ValidTxnList.of(7, open=[4, 6], aborted=[5])
     mine = server.for_reader(6)
     assert str(mine) == "6:4:4:5"
@@ -167,7 +166,7 @@ def test_S11_valid_write_ids(write_id: int, valid: bool) -> None:
     ],
 )
 def test_S12_valid_base(write_id: int, valid: bool) -> None:
-    """transactions.md case 23, and S14's list."""
+    """Of the list of S14, and of one with open write id 5."""
     assert WRITES.is_valid_base(write_id) is valid
 
 
@@ -249,7 +248,6 @@ def test_S16_values() -> None:
 
 
 def test_S16_never_past_an_open_write() -> None:
-    """transactions.md case 24."""
     compactor = ValidWriteIdList.of("db.t", 8, open=[5], aborted=[3, 7]).for_compactor()
     assert str(compactor) == "db.t:4:9223372036854775807::3"
     assert compactor.range_valid(5, 5) is NONE

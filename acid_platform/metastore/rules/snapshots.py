@@ -81,7 +81,7 @@ def compactor_list(
 
 
 def low_mark(state: State) -> int:
-    """All transactions below it have ended in every snapshot that is open (T45)."""
+    """All transactions below it have ended in every open snapshot (T41, T42, T45)."""
     first = first_snapshot(state)
     marks = [state.next_txn]
     for txn in state.txns.values():

@@ -343,7 +343,7 @@ _Part = TypeVar("_Part", VisibleBase, VisibleDelta)
 
 
 def _visible(events: EventKeys, source: Source, write_ids: ValidWriteIdList) -> np.ndarray:
-    """Rows that the snapshot takes from the file (S15, S35)."""
+    """Rows that the snapshot takes from the file (S15, F13)."""
     visible: np.ndarray = events.current > source.above
     if source.test_rows:
         visible &= valid_ids(events.current, write_ids)

@@ -1,0 +1,426 @@
+"""P: what the platform adds to Hive, or does in another way."""
+
+from __future__ import annotations
+
+from scripts.rule_book.rule import Group, Rule
+
+GROUP = Group(
+    "P",
+    "The platform",
+    "Where Hive says nothing, has a fault, or relies on machinery that is not here, these rules"
+    " hold; they go before all others.",
+    (
+        Rule(
+            "P1",
+            "One loop in one metastore process decides one request after another; what that"
+            " makes needless of Hive, and what is not built, is refused by name or accepted"
+            " without effect.",
+            (
+                "metastore.rules.txns",
+                "metastore.server.server",
+            ),
+            ("test_P1_types_that_are_not_built_are_refused_by_name",),
+        ),
+        Rule(
+            "P2",
+            "A commit succeeds only if the transaction is open when the metastore handles it:"
+            " of the reaper and a commit the first one wins, and the other is told so.",
+            (
+                "metastore.rules.commits",
+                "metastore.rules.housekeeping",
+            ),
+            (
+                "test_P2_the_loser_of_reap_and_commit_learns_who_won",
+                "test_P2_a_reaped_compaction_does_not_publish",
+            ),
+        ),
+        Rule(
+            "P3",
+            "Nothing is answered before it is durable, and a client whose reply was lost can"
+            " ask for the outcome for `acid.outcome.retention`; if it cannot learn it, it raises"
+            ' OutcomeUnknown, which does not mean "not committed".',
+            (
+                "metastore.server.group_commit",
+                "metastore.client.link",
+            ),
+            (
+                "test_P3_every_invariant_holds_after_every_step",
+                "test_P3_kills_under_eight_writers_lose_halve_and_double_nothing",
+                "test_P3_unknown_is_said_when_nothing_can_be_learnt",
+            ),
+        ),
+        Rule(
+            "P4",
+            "An aborted write id never counts as committed: it is remembered as long as a file"
+            " of it may exist or appear, and whoever was aborted can publish nothing more.",
+            (
+                "metastore.rules.housekeeping",
+                "engine.write:WriteTarget",
+            ),
+            (
+                "test_P4_an_aborted_write_id_outlives_its_transaction",
+                "test_P4_a_writer_that_outlived_its_run_can_neither_publish_nor_commit",
+            ),
+        ),
+        Rule(
+            "P5",
+            "The high watermark of a table is the highest write id that a transaction at or"
+            " below the list's high watermark ever got, also if that transaction is forgotten: a"
+            " committed row stays visible.",
+            ("metastore.rules.snapshots",),
+            (
+                "test_P5_a_purged_mapping_stays_visible",
+                "test_S10_P5_is_not_how_the_high_watermark_is_found",
+            ),
+        ),
+        Rule(
+            "P6",
+            "Write ids are given with the locks, so that they are in the order of the"
+            " overwrites; a commit below a committed overwrite of the same entity is a"
+            " WriteConflict, and a transaction writes nothing more into what it overwrote.",
+            (
+                "transactions.conflicts",
+                "metastore.rules.commits",
+                "metastore.rules.locking:grant",
+            ),
+            (
+                "test_P6_an_insert_below_a_committed_overwrite_conflicts",
+                "test_P6_overwrite_then_write_of_one_entity",
+                "test_P6_write_ids_come_with_the_locks",
+            ),
+        ),
+        Rule(
+            "P7",
+            "The metastore tells its clients how often to send heartbeats, always below the"
+            " timeout, and after a restart every open transaction gets one whole timeout.",
+            (
+                "metastore.rules.timers:wake",
+                "config:Settings.heartbeat_interval",
+            ),
+            (
+                "test_P7_a_restart_gives_one_fresh_timeout",
+                "test_P7_the_heartbeat_stays_below_the_timeout",
+            ),
+        ),
+        Rule(
+            "P8",
+            "A commit reports what it published (directory, operation, rows, bytes, files), and"
+            " the metastore keeps that with tables, transactions and history in tables that"
+            " people can read; files of an older version are migrated at the start.",
+            (
+                "metastore.schema",
+                "metastore.rules.candidates",
+            ),
+            (
+                "test_P8_entities_come_from_reports",
+                "test_P8_columns_are_the_fields",
+                "test_P8_from_nothing_to_the_newest_version",
+            ),
+        ),
+        Rule(
+            "P9",
+            "Every setting of Hive is honoured, accepted without effect for a stated reason, or"
+            " refused; an Initiator or Cleaner runs in one process at a time.",
+            (
+                "config",
+                "services.lease",
+            ),
+            (
+                "test_P9_every_setting_is_in_one_class",
+                "test_P9_an_honoured_setting_is_read_somewhere",
+                "test_P9_one_holds_the_lease_and_a_dead_holder_loses_it",
+            ),
+        ),
+        Rule(
+            "P10",
+            "The metastore's file lies on a local disk; a warehouse elsewhere needs"
+            " `ACID_METASTORE`.",
+            ("location:Location.of",),
+            ("test_P10_network_file_systems_are_refused",),
+        ),
+        Rule(
+            "P11",
+            "Every read has a snapshot that is kept alive; who asks for a table for the first"
+            " time after the Cleaner removed what that snapshot needs gets SnapshotExpired, not"
+            " fewer rows.",
+            ("metastore.rules.locking",),
+            (
+                "test_P11_first_asked_after_a_cleaning",
+                "test_P11_who_asks_for_the_table_only_after_the_cleaning_finds_all_files",
+            ),
+        ),
+        Rule(
+            "P12",
+            "A DataFrame is read under a lease, a read-only transaction of the warehouse handle"
+            " that keeps its files; it ends with its block, `release()`, `close()`, the process,"
+            " or `acid.read.lease.max` after the last read, and a later action raises"
+            " SnapshotExpired.",
+            (
+                "leases",
+                "metastore.rules.housekeeping:end_leases",
+                "engine.failures",
+            ),
+            (
+                "test_P12_a_frame_keeps_its_rows_through_update_compaction_and_cleaning",
+                "test_P12_a_lease_ends_after_the_last_read",
+            ),
+        ),
+        Rule(
+            "P13",
+            "A read at a given list of write ids returns the rows of that state, or raises"
+            " NotEnoughHistory if its files are gone.",
+            (
+                "leases",
+                "errors:NotEnoughHistory",
+            ),
+            (
+                "test_P13_a_write_id_list_reads_an_older_state_while_its_files_are_there",
+                "test_P13_an_explicit_snapshot_whose_files_are_gone",
+            ),
+        ),
+        Rule(
+            "P14",
+            "The identity of a row counts within its partition's directory: a delete in one"
+            " partition touches no other.",
+            ("engine.deletes",),
+            (
+                "test_P14_identities_are_per_partition",
+                "test_P14_survivors_are_the_rows_whose_whole_key_is_not_deleted",
+            ),
+        ),
+        Rule(
+            "P15",
+            "Row ids are unique and ascend within a file; they may have gaps.",
+            (
+                "engine.write",
+                "storage.keys",
+            ),
+            (
+                "test_P15_row_ids_are_unique_and_ascend_in_every_file",
+                "test_P15_gaps_between_row_ids_are_no_damage",
+            ),
+        ),
+        Rule(
+            "P16",
+            "Spark gets partition values from the names of directories as the driver parsed"
+            " them; every way of scanning gives equal rows, and a filter on a partition column"
+            " opens only its files.",
+            ("engine.source_frames",),
+            (
+                "test_P16_P14_every_way_to_scan_gives_the_same_rows",
+                "test_P16_a_filter_on_a_partition_opens_only_its_files",
+            ),
+        ),
+        Rule(
+            "P17",
+            "A TIMESTAMP is a wall clock, whatever the time zone of a machine, and a Spark"
+            " session in another zone than UTC is refused.",
+            (
+                "engine.session",
+                "engine.types",
+            ),
+            (
+                "test_P17_a_session_in_another_time_zone_is_refused",
+                "test_P17_timestamps_are_wall_clocks",
+                "test_P17_the_zone_of_the_driver_moves_no_timestamp",
+            ),
+        ),
+        Rule(
+            "P18",
+            "A query reads all its tables at one snapshot, and nothing that it leaves in the"
+            " session serves a later one.",
+            ("engine.query",),
+            (
+                "test_P18_a_query_keeps_one_snapshot_of_all_its_tables",
+                "test_P18_nothing_is_left_in_the_session",
+            ),
+        ),
+        Rule(
+            "P19",
+            "Files are written into `_tmp_` and the transaction's id, counted, given their"
+            " footers, and then renamed into place; a statement that fails leaves at most that"
+            " directory, which goes when its transaction has ended.",
+            (
+                "engine.write",
+                "storage.durability",
+                "compaction.cleaner:_judge_temporary",
+            ),
+            (
+                "test_P19_a_count_that_differs_publishes_nothing",
+                "test_P19_temporary_directories_go_with_their_owner",
+                "test_P19_a_failed_rename_takes_back_the_others",
+            ),
+        ),
+        Rule(
+            "P20",
+            "The deletes and inserts of one statement come from one evaluation of its source.",
+            (
+                "engine.merge",
+                "engine.dml",
+            ),
+            ("test_P20_update_delete_and_insert_in_one_statement",),
+        ),
+        Rule(
+            "P21",
+            "A compaction is published only by the worker and attempt that still hold its task,"
+            " and never while the entity is being cleaned.",
+            (
+                "metastore.rules.compactions",
+                "services.worker",
+            ),
+            (
+                "test_P21_only_the_owner_publishes",
+                "test_P21_cleaning_and_compaction_do_not_overlap",
+            ),
+        ),
+        Rule(
+            "P22",
+            "A dropped table or partition is gone for snapshots taken after the drop; its files"
+            " go when nobody needs them, and one that is made again under its name sees none of"
+            " them.",
+            (
+                "metastore.rules.tables",
+                "snapshot.directory",
+            ),
+            (
+                "test_P22_files_of_a_dropped_table_outlive_its_readers",
+                "test_P22_a_partition_created_again",
+                "test_P22_a_table_created_again_at_the_same_place",
+            ),
+        ),
+        Rule(
+            "P23",
+            "`acid.layout` chooses how compactions name their directories: `hive4` with the"
+            " transaction id behind `_v`, `hive3` without, published by one rename.",
+            (
+                "compaction.states:Layout",
+                "compaction.plan",
+            ),
+            (
+                "test_P23_hive3_names_have_no_suffix",
+                "test_P23_hive_agrees_on_every_snapshot_of_a_random_history",
+            ),
+        ),
+        Rule(
+            "P24",
+            "An adopted table, and a metastore made from a backup or from the directories,"
+            " counts on above all ids that the names of the directories carry; write ids that a"
+            " backup does not know are in doubt until they are resolved by name.",
+            (
+                "tables.adoption",
+                "metastore.rules.restoring",
+            ),
+            (
+                "test_P24_adoption",
+                "test_P24_what_came_after_the_backup_is_in_doubt",
+            ),
+        ),
+        Rule(
+            "P25",
+            "The wait before a failed cleaning is tried again counts from the failed attempt.",
+            ("metastore.rules.cleaning",),
+            ("test_C48_P25_retries_count_from_the_failed_attempt",),
+        ),
+        Rule(
+            "P26",
+            "A reader reads the files that commits recorded and lists nothing: one that is gone"
+            " or was changed is an error that names it, and one that no commit named is not"
+            " there.",
+            (
+                "tables.manifests",
+                "metastore.rules.manifests",
+                "storage.recorded",
+            ),
+            (
+                "test_P26_a_snapshot_is_given_the_files_of_each_commit",
+                "test_P26_a_committed_file_that_is_not_what_it_was_is_an_error_and_no_missing_row",
+                "test_P26_what_no_commit_named_is_not_read",
+            ),
+        ),
+        Rule(
+            "P27",
+            "Files, and the directories that name them, are on the disk before the commit is,"
+            " and the commit before it is answered.",
+            (
+                "storage.durability",
+                "disk",
+            ),
+            (
+                "test_P27_every_acknowledged_commit_survives_a_power_cut",
+                "test_P27_files_then_their_directory_then_the_names_above",
+            ),
+        ),
+        Rule(
+            "P28",
+            "A snapshot sees tables, partitions, columns, properties and views as they were"
+            " declared at its moment; a change of a declaration that others changed meanwhile"
+            " conflicts or is merged, never lost.",
+            ("metastore.rules.declared",),
+            (
+                "test_P28_a_rename_changes_nothing_for_older_snapshots",
+                "test_P28_concurrent_add_columns_all_arrive",
+                "test_P28_a_change_for_another_version_is_refused",
+            ),
+        ),
+        Rule(
+            "P29",
+            "A lease is checked when the files of a read are looked up and again before an"
+            " answer is given, and timeouts count by a clock that nobody can set.",
+            (
+                "clock",
+                "metastore.rules.timers",
+            ),
+            (
+                "test_P29_files_are_answered_while_the_snapshot_lives_and_not_after",
+                "test_P29_a_reader_that_was_stopped_beyond_its_timeout_gives_an_error",
+                "test_P29_a_jump_of_the_wall_clock_aborts_nobody_and_stops_no_reaper",
+            ),
+        ),
+        Rule(
+            "P30",
+            "An overwrite conflicts with every commit into its partitions that its snapshot"
+            " misses, inserts included; as a single statement it begins again.",
+            (
+                "transactions.conflicts",
+                "metastore.rules.write_set",
+            ),
+            (
+                "test_P30_an_overwrite_that_misses_an_insert_is_told_at_its_lock",
+                "test_P30_what_the_snapshot_sees_is_no_conflict",
+            ),
+        ),
+        Rule(
+            "P31",
+            "A warehouse has an identity and records its tables relative to its root: it can be"
+            " moved, a metastore refuses the root of another warehouse, and a restored copy"
+            " neither writes to nor cleans what belongs to the original.",
+            (
+                "metastore.rules.identity",
+                "metastore.places",
+                "tables.joining",
+            ),
+            (
+                "test_P31_a_stopped_warehouse_is_moved_by_mv",
+                "test_P31_a_metastore_refuses_the_root_of_another_warehouse",
+                "test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was",
+            ),
+        ),
+        Rule(
+            "P32",
+            "A table or partition that was emptied has a base with one ORC file without rows,"
+            " so that engines that look for files find it.",
+            ("storage.emptied",),
+            (
+                "test_P32_the_file_has_the_six_columns_and_hives_keys",
+                "test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names",
+            ),
+        ),
+        Rule(
+            "P33",
+            "What is answered without Spark is answered as Spark would; whatever is not known"
+            " to be equal goes to Spark.",
+            ("sql.unknown_names",),
+            ("test_P33_no_verb_starts_spark_for_a_column_that_is_not_there",),
+        ),
+    ),
+)
