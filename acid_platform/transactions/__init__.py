@@ -1,4 +1,4 @@
-"""Transactions, snapshots, locks and conflicts as pure values (transactions.md)."""
+"""Transactions, snapshots, locks and conflicts as pure values."""
 
 from acid_platform.transactions.ids import (
     NONE_OPEN,
