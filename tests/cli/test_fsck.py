@@ -298,7 +298,7 @@ DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
         ERROR,
         Check.KEY_INDEX,
         "delta_0000003_0000003_0000/bucket_00000",
-        "(1, 1, 1) where a stripe",
+        "(1, 1, 1), but the stripe",
     ),
     # Its own write id, and the count of rows, where the keys of deleted rows belong.
     (

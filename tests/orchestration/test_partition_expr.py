@@ -108,7 +108,7 @@ def test_a_dynamic_key_that_another_key_could_replace_is_refused() -> None:
 
 
 def test_a_dynamic_key_that_the_column_can_t_hold_is_told_in_the_run() -> None:
-    with pytest.raises(NoSuchPartition, match=r"customer='x' is no partition of db\.t"):
+    with pytest.raises(NoSuchPartition, match=r"customer='x' is not a partition of db\.t"):
         parsed("customer", CUSTOMERS, "customer int").scope(["x"])
 
 

@@ -16,8 +16,8 @@ from acid_platform.errors import CorruptFile, NotEnoughHistory
 from acid_platform.layout.partitions import partition_name
 from acid_platform.snapshot import select
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc, read_keys
-from tests.acid_files import B1, AcidTable, P
+from acid_platform.storage.orc import open_orc
+from tests.acid_files import B1, AcidTable, P, read_keys
 from tests.notation import names, txns, write_ids
 from tests.readers import both_readers as both_readers
 
