@@ -157,25 +157,25 @@ def flights(context: dg.AssetExecutionContext, txn: Transaction) -> Sequence[Fin
     """Flights that left New York in 2013, partitioned by month. A materialization loads the
     delivery of one week, with its corrections, re-sent day and erasures, in one transaction."""
     loaded = context.instance.get_materialized_partitions(FLIGHTS.key)
-    one = flights_source.delivery(week_of(context.partition_key)).without(
+    delivery = flights_source.delivery(week_of(context.partition_key)).without(
         flights_source.erased_by(week_of(key) for key in loaded)
     )
-    deliver(txn, one, again=context.partition_key in loaded)
-    return check_week(txn.table(FLIGHTS.name), one)
+    deliver(txn, delivery, again=context.partition_key in loaded)
+    return check_week(txn.table(FLIGHTS.name), delivery)
 
 
-def deliver(txn: Transaction, one: Delivery, again: bool = False) -> None:
+def deliver(txn: Transaction, delivery: Delivery, again: bool = False) -> None:
     """The statements of one delivery. `again`: the week was loaded before and is replaced."""
     table = txn.table(FLIGHTS.name)
     if again:
-        table.delete(days_predicate(one.days))
-    if one.resent_day:
-        table.delete(days_predicate([one.resent_day]))
-    table.insert(pd.concat([one.resent, one.flights], ignore_index=True))
-    if len(one.corrections):
-        table.update(*correction(one.corrections))
-    if one.erased:
-        tails = ", ".join(f"'{tail}'" for tail in one.erased)
+        table.delete(days_predicate(delivery.days))
+    if delivery.resent_day:
+        table.delete(days_predicate([delivery.resent_day]))
+    table.insert(pd.concat([delivery.resent, delivery.flights], ignore_index=True))
+    if len(delivery.corrections):
+        table.update(*correction(delivery.corrections))
+    if delivery.erased:
+        tails = ", ".join(f"'{tail}'" for tail in delivery.erased)
         table.delete(f"tailnum IN ({tails})")
 
 
@@ -210,12 +210,12 @@ def correction(rows: pd.DataFrame) -> tuple[dict[str, str], str]:
     return assignments, f"({days_predicate(days)}) AND {key} IN ({listed})"
 
 
-def check_week(table: Table | TransactionTable, one: Delivery) -> list[Finding]:
+def check_week(table: Table | TransactionTable, delivery: Delivery) -> list[Finding]:
     """What the transaction would commit for the week, looked at before it does."""
     columns = [*KEY, "arr_delay"]
-    delivered = len(one.flights) - int(one.flights["tailnum"].isin(one.erased).sum())
+    delivered = len(delivery.flights) - int(delivery.flights["tailnum"].isin(delivery.erased).sum())
     return evaluate_profile(
-        table.read(columns, where=days_predicate(one.days)), _PROFILE, _expected_of(delivered)
+        table.read(columns, where=days_predicate(delivery.days)), _PROFILE, _expected_of(delivered)
     )
 
 
@@ -241,7 +241,7 @@ def delays_by_carrier_month(flown: "DataFrame") -> "DataFrame":
     """Flights, minutes of delay and late arrivals per carrier and month."""
     from pyspark.sql import functions as F
 
-    return flown.groupBy("month", "carrier").agg(*(F.expr(one) for one in _DELAYS_SQL))
+    return flown.groupBy("month", "carrier").agg(*(F.expr(aggregate) for aggregate in _DELAYS_SQL))
 
 
 # --- checks of whole tables --------------------------------------------------------------------
@@ -306,7 +306,7 @@ delays_checks = table_checks(
 
 dimensions_job = dg.define_asset_job(
     "dimensions_job",
-    dg.AssetSelection.assets(*(one.key for one in DIMENSIONS.values())),
+    dg.AssetSelection.assets(*(declaration.key for declaration in DIMENSIONS.values())),
     description="Replaces all dimension tables.",
 )
 week_job = dg.define_asset_job(
@@ -314,7 +314,7 @@ week_job = dg.define_asset_job(
     # The checks of the delivery run inside the transaction; those of the whole table, downstream.
     dg.AssetSelection.assets(FLIGHTS.key).without_checks()
     | dg.AssetSelection.checks(
-        *(dg.AssetCheckKey(FLIGHTS.key, one.name) for one in _expected_of(0))
+        *(dg.AssetCheckKey(FLIGHTS.key, expectation.name) for expectation in _expected_of(0))
     ),
     description="Loads the delivery of one week.",
 )

@@ -106,14 +106,16 @@ class Delivery:
 
     def without(self, tails: Collection[str]) -> Delivery:
         """The same without flights of some tail numbers: what was erased may not come back."""
-        resent, flights = (one[~one["tailnum"].isin(tails)] for one in (self.resent, self.flights))
+        resent, flights = (
+            rows[~rows["tailnum"].isin(tails)] for rows in (self.resent, self.flights)
+        )
         return replace(self, resent=resent, flights=flights)
 
 
 def week_days(week: int) -> list[datetime.date]:
     """Its days, in 2013."""
     first = FIRST_DAY + datetime.timedelta(days=7 * week)
-    days = [first + datetime.timedelta(days=one) for one in range(7)]
+    days = [first + datetime.timedelta(days=offset) for offset in range(7)]
     return [day for day in days if day.year == FIRST_DAY.year]
 
 
@@ -123,7 +125,7 @@ def delivery(week: int) -> Delivery:
     if week and week % RESENT_EVERY == 0:
         resent_day = week_days(week - 1)[week // RESENT_EVERY % 7]
     corrected = week and week % CORRECTION_EVERY == 0
-    one = Delivery(
+    delivered = Delivery(
         week,
         resent_day,
         _resent(resent_day) if resent_day else raw_flights().head(0),
@@ -131,7 +133,7 @@ def delivery(week: int) -> Delivery:
         _corrections(week) if corrected else raw_flights().head(0)[[*KEY, *_DELAYS]],
         ERASURES.get(week, ()),
     )
-    return one.without(erased_by(range(week)))
+    return delivered.without(erased_by(range(week)))
 
 
 def erased_by(weeks: Iterable[int]) -> set[str]:
@@ -176,27 +178,27 @@ def expected_flights(weeks: int = WEEKS) -> pd.DataFrame:
     """What the table has to hold after the first deliveries, by pandas alone."""
     table, loaded = raw_flights().head(0), [raw_flights().head(0)]
     for week in range(weeks):
-        one = delivery(week)
-        changes = one.resent_day or len(one.corrections) or one.erased
+        delivered = delivery(week)
+        changes = delivered.resent_day or len(delivered.corrections) or delivered.erased
         if changes or week == weeks - 1:  # joining frames each week would copy the table 53 times
             table = pd.concat([table, *loaded], ignore_index=True)
             loaded = []
-        if one.resent_day:
-            table = table[~_is_on(table, [one.resent_day])]
-            table = pd.concat([table, one.resent], ignore_index=True)
-        if len(one.corrections):
-            table = _corrected(table, one.corrections)
-        if one.erased:
-            table = table[~table["tailnum"].isin(one.erased)]
-        loaded.append(one.flights[~one.flights["tailnum"].isin(one.erased)])
+        if delivered.resent_day:
+            table = table[~_is_on(table, [delivered.resent_day])]
+            table = pd.concat([table, delivered.resent], ignore_index=True)
+        if len(delivered.corrections):
+            table = _corrected(table, delivered.corrections)
+        if delivered.erased:
+            table = table[~table["tailnum"].isin(delivered.erased)]
+        loaded.append(delivered.flights[~delivered.flights["tailnum"].isin(delivered.erased)])
     return pd.concat([table, *loaded], ignore_index=True)
 
 
 def _corrected(table: pd.DataFrame, corrections: pd.DataFrame) -> pd.DataFrame:
-    found = table.merge(corrections, on=KEY, how="left", suffixes=("", "_new"))
+    merged = table.merge(corrections, on=KEY, how="left", suffixes=("", "_new"))
     for name in _DELAYS:
-        found[name] = found[f"{name}_new"].fillna(found[name])
-    return found[table.columns]
+        merged[name] = merged[f"{name}_new"].fillna(merged[name])
+    return merged[table.columns]
 
 
 def expected_delays(flights: pd.DataFrame) -> pd.DataFrame:

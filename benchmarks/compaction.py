@@ -76,9 +76,9 @@ def reads(warehouse: Warehouse, rounds: int) -> dict[str, float]:
         "sum of one column": lambda: table.read().agg(F.sum("quantity")).collect(),
         "max of all columns": lambda: table.read().agg(*(F.max(n) for n in NAMES)).collect(),
     }
-    found = {name: median(times) for name, times in alternated(queries, rounds).items()}
+    results = {name: median(times) for name, times in alternated(queries, rounds).items()}
     warehouse.release()
-    return found
+    return results
 
 
 def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, A
             shutil.rmtree(again, ignore_errors=True)
             spark.read.orc(uri(flat)).write.option("compression", "zlib").orc(uri(again))
 
-        found: dict[str, Any] = {"seconds": {}, "memory": {}, "reads": {}, "forecast": {}}
+        results: dict[str, Any] = {"seconds": {}, "memory": {}, "reads": {}, "forecast": {}}
         candidates: dict[str, Callable[[], object]] = {
             "plain rewrite": rewrite,
             "major": partial(merged, warehouse, "major"),
@@ -102,28 +102,28 @@ def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, A
         for name, run in candidates.items():
             with peak_memory() as peak:
                 run()
-            found["memory"][name] = peak.as_json()
-            console.log(f"{name}, with its memory", found["memory"][name])
+            results["memory"][name] = peak.as_json()
+            console.log(f"{name}, with its memory", results["memory"][name])
         taken = alternated(candidates, rounds)
-        found["seconds"] = {name: median(values) for name, values in taken.items()}
-        console.log(f"{rounds} rounds of each, seconds", found["seconds"])
-        found["reads"]["before"] = reads(warehouse, rounds)
+        results["seconds"] = {name: median(values) for name, values in taken.items()}
+        console.log(f"{rounds} rounds of each, seconds", results["seconds"])
+        results["reads"]["before"] = reads(warehouse, rounds)
         for kind in ("minor", "major"):
-            found["forecast"][kind] = published(warehouse, kind)
+            results["forecast"][kind] = published(warehouse, kind)
             console.log(f"{kind} published")
-            found["reads"][f"after {kind}"] = reads(warehouse, rounds)
+            results["reads"][f"after {kind}"] = reads(warehouse, rounds)
         assert table.count() == rows
         warehouse.release()
-    return found
+    return results
 
 
-def show(found: dict[str, Any], console: Console) -> None:
-    plain = found["seconds"]["plain rewrite"]
+def show(results: dict[str, Any], console: Console) -> None:
+    plain = results["seconds"]["plain rewrite"]
     table = RichTable(title="Compaction, validation included, beside a plain rewrite")
     for name in ("what", "seconds", "times as fast", "JVM MB", "largest worker MB"):
         table.add_column(name, justify="right")
-    for name, seconds in found["seconds"].items():
-        memory = found["memory"][name]
+    for name, seconds in results["seconds"].items():
+        memory = results["memory"][name]
         table.add_row(
             name,
             f"{seconds:.2f}",
@@ -132,8 +132,8 @@ def show(found: dict[str, Any], console: Console) -> None:
             str(memory["largest worker MB"]),
         )
     console.print(table)
-    console.print("reads, seconds:", found["reads"])
-    console.print("forecasts:", found["forecast"])
+    console.print("reads, seconds:", results["reads"])
+    console.print("forecasts:", results["forecast"])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -144,9 +144,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
     console = Console()
-    found = measure(chosen.rows, chosen.pairs, chosen.rounds, console)
-    show(found, console)
-    ratio = found["seconds"]["plain rewrite"] / found["seconds"]["major"]
+    results = measure(chosen.rows, chosen.pairs, chosen.rounds, console)
+    show(results, console)
+    ratio = results["seconds"]["plain rewrite"] / results["seconds"]["major"]
     save(
         chosen.out / f"{datetime.date.today().isoformat()}-compaction.json",
         {
@@ -156,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
             "rounds": chosen.rounds,
             "major times as fast as plain": round(ratio, 2),
             "wanted": LIMIT,
-            **found,
+            **results,
         },
     )
     return 0 if ratio >= LIMIT else 1

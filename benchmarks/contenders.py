@@ -186,7 +186,7 @@ class Sqlite:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(_TABLES_SQL.format(serial="INTEGER PRIMARY KEY AUTOINCREMENT"))
         connection.executemany(
-            "INSERT INTO next_write_id VALUES (?, 0)", [(one,) for one in range(TABLES)]
+            "INSERT INTO next_write_id VALUES (?, 0)", [(number,) for number in range(TABLES)]
         )
         connection.close()
 
@@ -318,6 +318,6 @@ def _account() -> pwd.struct_passwd | None:
 def _binary(name: str) -> str | None:
     """In PATH, else the newest below /usr/lib/postgresql."""
     below = sorted(
-        Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda one: int(one.parts[-3])
+        Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3])
     )
     return shutil.which(name) or (str(below[-1]) if below else None)

@@ -42,7 +42,7 @@ def compared(run: Callable[[], object], rounds: int) -> dict[str, float]:
     """Median seconds of both ways, one after the other; a first round only warms up."""
     taken: dict[str, list[float]] = {"synced": [], "not synced": []}
     for number in range(rounds + 1):
-        for name, found in taken.items():
+        for name, times in taken.items():
             os.sync()
             if name == "synced":
                 spent = seconds(run)
@@ -50,7 +50,7 @@ def compared(run: Callable[[], object], rounds: int) -> dict[str, float]:
                 with unsynced():
                     spent = seconds(run)
             if number:
-                found.append(spent)
+                times.append(spent)
     return {name: median(values) for name, values in taken.items()}
 
 
@@ -102,30 +102,32 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--partitions", type=int, default=2_000)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     with bench_warehouse() as warehouse:
         for rows in chosen.rows:
-            found[f"INSERT of {rows:,} rows"] = compared(inserts(warehouse, rows, 0), chosen.rounds)
-        found["INSERT of 1,000 rows into 20 partitions"] = compared(
+            results[f"INSERT of {rows:,} rows"] = compared(
+                inserts(warehouse, rows, 0), chosen.rounds
+            )
+        results["INSERT of 1,000 rows into 20 partitions"] = compared(
             inserts(warehouse, 1_000, 20), chosen.rounds
         )
-        found[f"publication alone, {chosen.partitions:,} partitions"] = compared(
+        results[f"publication alone, {chosen.partitions:,} partitions"] = compared(
             publications(Path(warehouse.path, "published"), chosen.partitions), chosen.rounds
         )
     shown = RichTable(title="Seconds, medians")
     for name in ("what", "synced", "not synced", "difference"):
         shown.add_column(name, justify="right")
-    for name, one in found.items():
+    for name, times in results.items():
         shown.add_row(
             name,
-            f"{one['synced']:.3f}",
-            f"{one['not synced']:.3f}",
-            f"{one['synced'] - one['not synced']:.3f}",
+            f"{times['synced']:.3f}",
+            f"{times['not synced']:.3f}",
+            f"{times['synced'] - times['not synced']:.3f}",
         )
     Console().print(shown)
     save(
         chosen.out / f"{datetime.date.today().isoformat()}-durability.json",
-        {"machine": machine(), "rounds": chosen.rounds, "seconds": found},
+        {"machine": machine(), "rounds": chosen.rounds, "seconds": results},
     )
     return 0
 

@@ -55,11 +55,20 @@ def warehouse(tables: int, deltas: int, above: int) -> State:
         known = {base.name: base}
         files = {base.name: record_of(BASE_BYTES)}
         for write_id in range(2, deltas + 2):
-            one = f"delta_{write_id:07d}_{write_id:07d}_0000"
-            known[one] = EntityDirectory(
-                one, write_id, write_id, False, False, 1000, DELTA_BYTES, 1, write_id, recorded=True
+            directory = f"delta_{write_id:07d}_{write_id:07d}_0000"
+            known[directory] = EntityDirectory(
+                directory,
+                write_id,
+                write_id,
+                False,
+                False,
+                1000,
+                DELTA_BYTES,
+                1,
+                write_id,
+                recorded=True,
             )
-            files[one] = record_of(DELTA_BYTES)
+            files[directory] = record_of(DELTA_BYTES)
         state.directories[number, None] = known
         state.contents[number, None] = files
     return state
@@ -95,8 +104,8 @@ def cycle(metastore: Metastore, since: int = 0) -> dict[str, Any]:
     return {
         "seconds": round(seconds, 2),
         "entities": len(done),
-        "asked for": sum(one.id is not None for one in done),
-        "decisions": Counter(one.decision.rule for one in done),
+        "asked for": sum(decided.id is not None for decided in done),
+        "decisions": Counter(decided.decision.rule for decided in done),
         "metastore cpu seconds": round(status["cpu_seconds"] - cpu, 2),
         "metastore resident MB": status["resident_bytes"] >> 20,
         "initiator peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
@@ -129,9 +138,9 @@ def main(argv: list[str] | None = None) -> int:
                 measured["files of a table"]["metastore resident MB"] = resident
             finally:
                 metastore.stop()
-    for name, found in measured.items():
-        console.print(name, found)
-    slowest = max(found.get("seconds", 0) for found in measured.values())
+    for name, results in measured.items():
+        console.print(name, results)
+    slowest = max(results.get("seconds", 0) for results in measured.values())
     save(
         chosen.out / f"{datetime.date.today().isoformat()}-initiator.json",
         {

@@ -19,7 +19,9 @@ COLUMNS = (
     "orderkey bigint, linenumber int, quantity int, extendedprice decimal(12,2),"
     " discount decimal(4,2), shipdate date, shipmode string, returnflag string, comment string"
 )
-NAMES = tuple(one.split()[0] for one in COLUMNS.replace("12,2", "").replace("4,2", "").split(", "))
+NAMES = tuple(
+    column.split()[0] for column in COLUMNS.replace("12,2", "").replace("4,2", "").split(", ")
+)
 FILES = 4
 
 

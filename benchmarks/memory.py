@@ -40,9 +40,9 @@ def peak_memory() -> Iterator[Peak]:
         while not ended:  # once at least
             ended = done.wait(INTERVAL_SECONDS)
             peak.driver = max(peak.driver, psutil.Process().memory_info().rss)
-            for one in psutil.Process().children(recursive=True):
+            for child in psutil.Process().children(recursive=True):
                 try:
-                    name, size = one.name(), one.memory_info().rss
+                    name, size = child.name(), child.memory_info().rss
                 except psutil.Error:  # it has ended meanwhile
                     continue
                 if name == "java":

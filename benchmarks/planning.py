@@ -106,13 +106,13 @@ def fill(warehouse: Warehouse, name: str, partitions: int, deltas: int, rows: in
 def batch(write_id: int, first: int, rows: int, schema: pa.Schema) -> pa.RecordBatch:
     values = [
         {
-            "id": one,
+            "id": number,
             "amount": None,
             "day": datetime.date(2024, 1, 1),
-            "name": f"n{one}",
+            "name": f"n{number}",
             "note": "x" * 20,
         }
-        for one in range(first, first + rows)
+        for number in range(first, first + rows)
     ]
     return pa.RecordBatch.from_arrays(
         [
@@ -180,7 +180,8 @@ def journal_bytes(table: Table) -> int:
     )
     done = machine.handle("commit", {"txn": 1, "writes": [encode(report)], "columns": {}}, "3", at)
     return sum(
-        len(json.dumps([one.kind, one.at, one.body], separators=(",", ":"))) for one in done.events
+        len(json.dumps([event.kind, event.at, event.body], separators=(",", ":")))
+        for event in done.events
     )
 
 
@@ -198,7 +199,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
-    console, found = Console(), dict[str, Any]()
+    console, results = Console(), dict[str, Any]()
     with (
         TemporaryDirectory(prefix="acid-bench-") as place,
         Warehouse.open(Path(place, "wh")) as warehouse,
@@ -210,19 +211,19 @@ def main(argv: list[str] | None = None) -> int:
         size = journal_bytes(tables["1 delta"])
         count_calls()
         for shape, table in tables.items():
-            found[shape] = {
+            results[shape] = {
                 "plan": measured(partial(plan, warehouse, table.name, None), chosen.times),
                 "plan, one file in the range": measured(
                     partial(plan, warehouse, table.name, "id = 5"), chosen.times
                 ),
                 "count()": measured(table.count, chosen.times),
             }
-            console.print(shape, found[shape])
+            console.print(shape, results[shape])
         console.print("bytes of a commit in the journal:", size)
         warehouse.metastore.stop()
     save(
         chosen.out / f"{datetime.date.today().isoformat()}-planning.json",
-        {"machine": machine(), "shapes": found, "journal bytes of a commit": size},
+        {"machine": machine(), "shapes": results, "journal bytes of a commit": size},
     )
     return 0
 

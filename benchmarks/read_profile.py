@@ -32,7 +32,7 @@ PARTS = ("frame", "analysis", "optimization", "planning", "execution", "JVM CPU 
 
 
 def jvm_cpu() -> float:
-    [jvm] = [one for one in psutil.Process().children(recursive=True) if one.name() == "java"]
+    [jvm] = [child for child in psutil.Process().children(recursive=True) if child.name() == "java"]
     times = jvm.cpu_times()
     return float(times.user + times.system)
 
@@ -41,16 +41,16 @@ def parts(make: Callable[[], DataFrame], aggregates: list[Column]) -> dict[str, 
     """Seconds of each part, once."""
     started = time.perf_counter()
     frame = make().agg(*aggregates)
-    found = {"frame": time.perf_counter() - started}
+    times = {"frame": time.perf_counter() - started}
     execution = frame._jdf.queryExecution()
     execution.executedPlan()
     phases = execution.tracker().phases()
     for name in ("analysis", "optimization", "planning"):
         phase = phases.get(name)
-        found[name] = phase.get().durationMs() / 1000 if phase.isDefined() else 0.0
+        times[name] = phase.get().durationMs() / 1000 if phase.isDefined() else 0.0
     started, cpu = time.perf_counter(), jvm_cpu()
     frame.collect()
-    return found | {
+    return times | {
         "execution": time.perf_counter() - started,
         "JVM CPU of execution": jvm_cpu() - cpu,
     }
@@ -98,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
                         if number > 1:
                             taken[kind].append(once)
                 measured[step][name] = {
-                    kind: {part: round(median(one[part] for one in each), 4) for part in PARTS}
+                    kind: {part: round(median(times[part] for times in each), 4) for part in PARTS}
                     for kind, each in taken.items()
                 }
         warehouse.release()
@@ -107,8 +107,8 @@ def main(argv: list[str] | None = None) -> int:
         shown.add_column(column, justify="right")
     for step, of_step in measured.items():
         for name, kinds in of_step.items():
-            for kind, found in kinds.items():
-                shown.add_row(step, name, kind, *(f"{1000 * found[one]:.0f}" for one in PARTS))
+            for kind, times in kinds.items():
+                shown.add_row(step, name, kind, *(f"{1000 * times[part]:.0f}" for part in PARTS))
     Console().print(shown)
     today = datetime.date.today().isoformat()
     save(

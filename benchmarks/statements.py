@@ -78,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
     rows = chosen.rows // 100 * 100
-    console, found, wrong = Console(), dict[str, Any](), 0
+    console, results, wrong = Console(), dict[str, Any](), 0
     with bench_warehouse() as warehouse:
         table = warehouse.create_table(TABLE, COLUMNS)
         for name, (run, left) in statements(warehouse, rows).items():
@@ -88,24 +88,24 @@ def main(argv: list[str] | None = None) -> int:
             seconds = time.perf_counter() - started
             counted = table.count()
             wrong += counted != left
-            found[name] = {
+            results[name] = {
                 "seconds": round(seconds, 1),
                 **peak.as_json(),
                 "rows": counted,
                 "rows expected": left,
             }
-            console.print(f"{name}: {found[name]}")
+            console.print(f"{name}: {results[name]}")
             warehouse.release()
     shown = RichTable(title=f"{rows:,} rows: peak memory in MB")
-    columns = list(next(iter(found.values())))
+    columns = list(next(iter(results.values())))
     for column in ("statement", *columns):
         shown.add_column(column, justify="right")
-    for name, one in found.items():
-        shown.add_row(name, *(f"{one[column]:,}" for column in columns))
+    for name, measured in results.items():
+        shown.add_row(name, *(f"{measured[column]:,}" for column in columns))
     console.print(shown)
     save(
         chosen.out / f"{datetime.date.today().isoformat()}-memory.json",
-        {"machine": machine(), "rows": rows, "statements": found},
+        {"machine": machine(), "rows": rows, "statements": results},
     )
     return 1 if wrong else 0
 

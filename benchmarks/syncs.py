@@ -24,7 +24,7 @@ def count_syncs(process: psutil.Process, work: Callable[[], None]) -> tuple[str,
         before = process.io_counters().write_count
         work()
         return "write calls of /proc/PID/io", process.io_counters().write_count - before
-    with tempfile.NamedTemporaryFile("r") as found:
+    with tempfile.NamedTemporaryFile("r") as trace:
         tracer = subprocess.Popen(
             [
                 "strace",
@@ -33,7 +33,7 @@ def count_syncs(process: psutil.Process, work: Callable[[], None]) -> tuple[str,
                 "-e",
                 "trace=fsync,fdatasync",
                 "-o",
-                found.name,
+                trace.name,
                 "-p",
                 str(process.pid),
             ],
@@ -45,7 +45,7 @@ def count_syncs(process: psutil.Process, work: Callable[[], None]) -> tuple[str,
         finally:
             tracer.send_signal(signal.SIGINT)
             tracer.wait()
-        text = Path(found.name).read_text()
+        text = Path(trace.name).read_text()
     return "strace", len(re.findall(r"(?:fdatasync|fsync)\(.*= 0$", text, re.MULTILINE))
 
 

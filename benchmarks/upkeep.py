@@ -25,20 +25,20 @@ def keep_short(home: Path, stop: Any) -> None:
     """Major compactions of what has more deltas, and their cleaning, until `stop` is set."""
     with Metastore.connect(home) as metastore:
         while not stop.wait(_PAUSE_SECONDS):
-            for one in metastore.candidates():
-                if one.size.delta_directories > MOST_DELTAS:
+            for candidate in metastore.candidates():
+                if candidate.size.delta_directories > MOST_DELTAS:
                     with suppress(AcidError):  # queued already
-                        metastore.request_compaction(one.table, one.partition, "major")
+                        metastore.request_compaction(candidate.table, candidate.partition, "major")
             while task := metastore.take_compaction(_WORKER):
                 _compact(metastore, task)
             for cleaning in metastore.ready_to_clean():
                 with suppress(AcidError):  # somebody opened the table meanwhile
                     gone = [
-                        one.name
+                        directory.name
                         for entity in metastore.entities(cleaning.table)
                         if entity.partition == cleaning.partition
-                        for one in entity.directories
-                        if one.obsolete
+                        for directory in entity.directories
+                        if directory.obsolete
                     ]
                     metastore.mark_cleaned(metastore.start_cleaning(cleaning), gone=gone)
 

@@ -86,7 +86,7 @@ def change(
         txn = warehouse.transaction()
         table = txn.table(TABLE)
         taken.append(seconds(lambda on=table: run(on)))  # type: ignore[misc]
-        written = sum(one.bytes for one in txn.reports)
+        written = sum(report.bytes for report in txn.reports)
         txn.abort("measured")
     return median(taken), written
 
@@ -107,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
         table.insert(flat)
         insert = inserts(warehouse, flat, chosen.rounds)
         rewrite = insert["plain ORC"]
-        size = sum(one.stat().st_size for one in Path(warehouse.path, "flat").glob("*.orc"))
+        size = sum(file.stat().st_size for file in Path(warehouse.path, "flat").glob("*.orc"))
         ratio = insert["INSERT"] / rewrite
         console.print(f"plain ORC {rewrite:.2f} s, INSERT {insert['INSERT']:.2f} s: {ratio:.2f}")
         source = lineitem(spark, chosen.rows // 33, seed=50).withColumn(
@@ -118,10 +118,10 @@ def main(argv: list[str] | None = None) -> int:
         )
         for name in ("statement", "seconds", "of the rewrite", "MB written", "of the table"):
             shown.add_column(name, justify="right")
-        found = {}
+        results = {}
         for name, run in changes(source).items():
             taken, written = change(warehouse, run, chosen.rounds)
-            found[name] = {"seconds": taken, "bytes": written}
+            results[name] = {"seconds": taken, "bytes": written}
             shown.add_row(
                 name,
                 f"{taken:.2f}",
@@ -140,7 +140,7 @@ def main(argv: list[str] | None = None) -> int:
             "insert": insert,
             "insert over plain ORC": ratio,
             "table bytes": size,
-            "changes": found,
+            "changes": results,
         },
     )
     return 0

@@ -398,5 +398,5 @@ def test_section_4_originals_are_numbered_by_the_codec_of_their_delete_events(
     assert old.values("2:M::") == ["a", "d"]
     assert old.ids("2:M::") == [(0, 0, 0), (0, 1, 1)]
     old.deletes("D3", [(0, P, 0)], current=3)
-    with pytest.raises(CorruptFile, match="two codecs"):
+    with pytest.raises(CorruptFile, match="two different bucket codecs"):
         old.values("3:M::")
