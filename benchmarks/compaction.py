@@ -1,10 +1,10 @@
-"""Compaction, validation included, beside Spark reading and writing the same rows as plain ORC.
+"""Compaction, including validation, compared with Spark rewriting the same rows as plain ORC.
 
-`python -m benchmarks.compaction` makes a table of a base and `--pairs` updates (a delta and a
-delete_delta each), and measures in turn: a plain rewrite of its rows, a major and a minor
-compaction up to the point where they would be published. Then each is published once, and reads
-before and after are compared. Peak memory is that of the JVM (run it with a heap of 1 GB) and of
-the largest Python worker.
+`python -m benchmarks.compaction` creates a table with a base and `--pairs` updates (a delta and a
+delete_delta each). It alternates a plain rewrite of the rows with a major and a minor compaction,
+each up to its publication. Then each compaction is published once, and reads before and after are
+compared. Peak memory is given for the JVM (run it with a heap of 1 GB) and for the largest Python
+worker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from benchmarks.results import machine, save
 
 TABLE = "bench.lineitem"
 LIMIT = 1.2
-"""A major compaction has to be so many times as fast as the plain rewrite."""
+"""A major compaction must be this many times as fast as the plain rewrite."""
 
 
 def make(warehouse: Warehouse, rows: int, pairs: int, console: Console) -> Table:
@@ -49,7 +49,7 @@ def make(warehouse: Warehouse, rows: int, pairs: int, console: Console) -> Table
 
 
 def merged(warehouse: Warehouse, kind: str) -> None:
-    """A compaction up to its publication, and given up there."""
+    """Run a compaction up to its publication, then fail it."""
     warehouse.metastore.request_compaction(TABLE, None, kind)
     run = CompactionRun.take(warehouse, table=TABLE)
     assert run is not None
@@ -60,16 +60,17 @@ def merged(warehouse: Warehouse, kind: str) -> None:
 
 
 def published(warehouse: Warehouse, kind: str) -> list[str]:
-    """A compaction that counts; what was expected beside what was written."""
+    """Run and publish a compaction; returns the deviations from its forecast."""
     warehouse.release()
     warehouse.metastore.request_compaction(TABLE, None, kind)
     outcome = work_once(warehouse)
     assert outcome is not None and outcome.state == "published", outcome
-    cleaner.run(warehouse.metastore)  # the entity is free for the next one (C24)
+    cleaner.run(warehouse.metastore)  # so that the next compaction can be requested (C24)
     return list(map(str, outcome.deviations))
 
 
 def reads(warehouse: Warehouse, rounds: int) -> dict[str, float]:
+    """Median seconds of each query on the table."""
     table = warehouse.table(TABLE)
     queries: dict[str, Callable[[], object]] = {
         "count(*)": table.count,
@@ -139,7 +140,7 @@ def show(results: dict[str, Any], console: Console) -> None:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compaction", description=__doc__)
     parser.add_argument("--rows", type=int, default=30_000_000)
-    parser.add_argument("--pairs", type=int, default=20, help="updates behind the base")
+    parser.add_argument("--pairs", type=int, default=20, help="updates after the base")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)

@@ -1,8 +1,8 @@
-"""What a commit pays for being on the disk before it is told (P27): INSERT with and without syncs.
+"""The cost of durable commits (P27): INSERT with and without syncs of data files.
 
-`python -m benchmarks.durability` takes turns: with the product's syncs of data files and
-directories, and with none of them, which no setting allows. The metastore syncs its journal in both
-cases. Before each run the disk is left with nothing to write.
+`python -m benchmarks.durability` alternates runs with the platform's syncs of data files and
+directories and runs without them, which no setting allows. The metastore syncs its journal in both
+cases. All pending writes are flushed to disk before each run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.results import machine, save
 
 @contextmanager
 def unsynced() -> Iterator[None]:
-    """Nothing of this process waits for the disk."""
+    """Disables the platform's syncs in this process."""
     real = disk.sync_path
     disk.sync_path = lambda path: None
     try:
@@ -39,7 +39,7 @@ def unsynced() -> Iterator[None]:
 
 
 def compared(run: Callable[[], object], rounds: int) -> dict[str, float]:
-    """Median seconds of both ways, one after the other; a first round only warms up."""
+    """Median seconds with and without syncs, alternating; the first round only warms up."""
     taken: dict[str, list[float]] = {"synced": [], "not synced": []}
     for number in range(rounds + 1):
         for name, times in taken.items():
@@ -55,7 +55,7 @@ def compared(run: Callable[[], object], rounds: int) -> dict[str, float]:
 
 
 def inserts(warehouse: Warehouse, rows: int, partitions: int) -> Callable[[], object]:
-    """One INSERT of so many rows; 0 partitions: into a table without."""
+    """An INSERT of `rows` rows; with 0 partitions, into an unpartitioned table."""
     flat = lineitem(warehouse.spark, rows)
     where = warehouse.files.uri(f"{warehouse.path}/flat_{rows}_{partitions}")
     flat.write.option("compression", "zlib").orc(where)
@@ -73,7 +73,7 @@ def inserts(warehouse: Warehouse, rows: int, partitions: int) -> Callable[[], ob
 
 
 def publications(root: Path, directories: int) -> Callable[[], object]:
-    """The publication alone, of a delta with two small files in so many partitions."""
+    """Only the publication of a delta with two small files in each of `directories` partitions."""
     from acid_platform.storage.files import Files
 
     files, number = Files.of(str(root))[0], 0

@@ -1,8 +1,9 @@
-"""An Initiator's cycle over many tables: 10,000 with 1,000,000 recorded deltas by default.
+"""The Initiator's cycle over many tables; by default 10,000 tables with 1,000,000 recorded deltas.
 
-`python -m benchmarks.initiator` makes the metastore's file through its own store, starts the
-metastore on it, and runs three cycles: the first looks at all and asks for a compaction of each
-table above its threshold, the second looks at all again, the third only at what changed. No JVM.
+`python -m benchmarks.initiator` creates the metastore's file with the metastore's own store, starts
+the metastore on it, and runs three cycles: the first checks all tables and requests a compaction of
+each table above its threshold, the second checks all tables again, the third only those that
+changed. It needs no JVM.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ BASE_BYTES, DELTA_BYTES = 1 << 30, 100_000
 
 
 def warehouse(tables: int, deltas: int, above: int) -> State:
-    """Tables of a base and `deltas` deltas; the first `above` of them are above the threshold."""
+    """Tables with a base and `deltas` deltas; the first `above` tables exceed their threshold."""
     quiet = {"compactorthreshold.hive.compactor.delta.num.threshold": str(deltas)}
     state = State(next_txn=deltas + 2, next_table=tables + 1)
     for number in range(1, tables + 1):
@@ -75,7 +76,7 @@ def warehouse(tables: int, deltas: int, above: int) -> State:
 
 
 def record_of(size: int) -> str:
-    """The record of a directory of one file with the ranges of five columns (P26)."""
+    """The record of a directory with one file and the ranges of five columns (P26)."""
     ranges = {
         f"column_{number}": ColumnRange(RangeKind.INTEGER, 1, 10**9, 0) for number in range(5)
     }
@@ -83,7 +84,7 @@ def record_of(size: int) -> str:
 
 
 def manifests(metastore: Metastore, tables: int) -> dict[str, Any]:
-    """Milliseconds until a reader knows the files of a table: never asked for, and again."""
+    """Milliseconds until a reader has the files of a table, the first time and again."""
     cold, warm = list[float](), list[float]()
     for number in range(1, tables + 1, max(1, tables // 20)):
         name = f"default.t{number}"
@@ -117,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tables", type=int, default=10_000)
     parser.add_argument("--deltas", type=int, default=100, help="of each table")
     parser.add_argument(
-        "--above", type=float, default=0.1, help="share of the tables that is above its threshold"
+        "--above", type=float, default=0.1, help="share of the tables above their threshold"
     )
     parser.add_argument("--limit", type=float, default=10.0, help="seconds that a cycle may take")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
@@ -155,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def make_in_child(home: Home, tables: int, deltas: int, above: int) -> None:
-    """In a process of its own, so that its memory does not count as the Initiator's."""
+    """Create the metastore's file in a child process, whose memory does not count here."""
     import multiprocessing
 
     child = multiprocessing.get_context("spawn").Process(
@@ -164,7 +165,7 @@ def make_in_child(home: Home, tables: int, deltas: int, above: int) -> None:
     child.start()
     child.join()
     if child.exitcode:
-        raise RuntimeError(f"the metastore's file was not made: exit code {child.exitcode}")
+        raise RuntimeError(f"creating the metastore's file failed: exit code {child.exitcode}")
 
 
 def make(home: Home, tables: int, deltas: int, above: int) -> None:

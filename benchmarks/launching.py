@@ -1,7 +1,7 @@
 """`make bench-launch`: seconds from the click on "Materialize" to the committed materialization.
 
-A code server runs, as in `make dev`; each launch is the mutation that the page sends, and begins a
-process. Classic: that process starts a JVM. Connect: it joins a running server.
+A code server runs, as in `make dev`. Each launch sends the same mutation as the page and starts a
+process. In classic mode that process starts a JVM; with Connect it joins a running server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RESULT = Path("benchmarks/results/launching.json")
 
 
 def launch(dagster: DagsterProcesses) -> float:
-    """Seconds from the click to the event that the materialization is there."""
+    """Seconds from the click to the materialization event."""
     clicked = time.time()
     run = dagster.launch("defs", small_asset.JOB, {})
     done = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE}

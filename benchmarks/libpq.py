@@ -1,6 +1,6 @@
-"""PostgreSQL's own client library, as much of it as prepared statements need.
+"""The part of PostgreSQL's client library, libpq, that prepared statements need.
 
-A benchmark wants no driver among the dependencies, and nothing slower than the library itself.
+A benchmark should add no driver to the dependencies, and use nothing slower than libpq itself.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _CONNECTION_OK = 0
 
 
 class PostgresError(Exception):
-    """What the server said."""
+    """An error from the server."""
 
 
 def library() -> ctypes.CDLL | None:
-    """libpq, or None where it is not installed."""
+    """libpq; None if it is not installed."""
     name = ctypes.util.find_library("pq")
     if name is None:
         return None
@@ -45,7 +45,7 @@ def library() -> ctypes.CDLL | None:
 
 
 class Postgres:
-    """One connection. Statements are prepared when they are first used."""
+    """A connection; statements are prepared when they are first executed."""
 
     def __init__(self, conninfo: str) -> None:
         pq = library()

@@ -1,9 +1,9 @@
-"""Where the time of a read goes: by step, for plain ORC and for the same rows in an ACID table.
+"""A profile of reads, for plain ORC and for the same rows in an ACID table.
 
-`python -m benchmarks.read_profile` takes the two ends of `benchmarks.reading`, the table as a base
-only and with five deletes and five inserts, and splits each query: the frame (snapshot, listing and
-selection in Python, and the calls that build the plan in the JVM), Spark's analysis, optimisation
-and planning of it, and its execution, with the CPU time that the JVM spends on that.
+`python -m benchmarks.read_profile` takes two steps of `benchmarks.reading`: the table with only a
+base, and with five deletes and five inserts. It splits the time of each query into the frame
+(snapshot, listing and selection in Python, and building the plan in the JVM), Spark's analysis,
+optimisation and planning, and the execution, with the JVM's CPU time for the execution.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def jvm_cpu() -> float:
 
 
 def parts(make: Callable[[], DataFrame], aggregates: list[Column]) -> dict[str, float]:
-    """Seconds of each part, once."""
+    """Seconds of each part of one execution of the query."""
     started = time.perf_counter()
     frame = make().agg(*aggregates)
     times = {"frame": time.perf_counter() - started}
@@ -59,7 +59,7 @@ def parts(make: Callable[[], DataFrame], aggregates: list[Column]) -> dict[str, 
 def queries(
     flat: DataFrame, table: Table, rows: int
 ) -> dict[str, tuple[Callable[[], DataFrame], Callable[[], DataFrame], list[Column]]]:
-    """Name → flat, ACID, what is computed of them."""
+    """Name → the frame of plain ORC, the frame of the ACID table, the aggregates."""
     where = f"orderkey between {rows // 2} and {rows // 2 + 1000}"
     return {
         "sum of one column": (lambda: flat, table.read, [F.sum("quantity")]),

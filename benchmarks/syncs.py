@@ -1,4 +1,4 @@
-"""How often a process asks the disk to keep what it wrote."""
+"""Counting the syncs to disk of a process."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import psutil
 
 
 def count_syncs(process: psutil.Process, work: Callable[[], None]) -> tuple[str, int | None]:
-    """How it was counted, and the fsync and fdatasync calls of the process while `work` ran.
+    """The method of counting, and the number of fsync and fdatasync calls while `work` ran.
 
-    With strace the calls themselves. Without it nothing of the kernel counts them; then the write
-    calls of /proc/PID/io stand for them, of which a durable write makes one to the log.
+    strace counts the calls themselves. Without strace, the write calls in /proc/PID/io are counted
+    instead, since the kernel has no counter of syncs: a durable write makes one write to the log.
     """
     if shutil.which("strace") is None:
         before = process.io_counters().write_count
