@@ -15,6 +15,8 @@ ROW = "row"
 
 ACID_COLUMNS = (OPERATION, ORIGINAL_TRANSACTION, BUCKET, ROW_ID, CURRENT_TRANSACTION, ROW)
 
+ROW_ID_COLUMN, FILE_NAME_COLUMN = VIRTUAL_COLUMNS = ("row__id", "input__file__name")
+"""Columns that every table has when they are named, but that `*` does not include."""
 INSERT_EVENT = 0
 DELETE_EVENT = 2
 

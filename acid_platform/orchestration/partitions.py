@@ -10,6 +10,7 @@ import dagster as dg
 
 from acid_platform.errors import InvalidDefinition, NoSuchPartition
 from acid_platform.layout.partitions import DEFAULT_PARTITION, as_written, parse_partition
+from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import INTEGRAL, Column
 
 PartitionText = str | Mapping[str, str]
@@ -121,10 +122,7 @@ class Scope:
 
 def literal(value: str, quoted: bool) -> str:
     """A value as a SQL literal."""
-    if not quoted:
-        return value
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return sql_string(value) if quoted else value
 
 
 def _matches(values: Mapping[str, str | None], wanted: Mapping[str, str]) -> bool:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression, UnknownColumn
+from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.types import Column
 from acid_platform.reading.predicates import parse
 
@@ -29,8 +30,7 @@ _WORDS = {
     "session_user",
     "user",
     "now",
-    "row__id",
-    "input__file__name",
+    *VIRTUAL_COLUMNS,
     "_metadata",
 }
 _UNITS = {

@@ -17,6 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.partitions import partition_segment
+from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.reading import literals
 from acid_platform.storage.arrow_types import partition_value
@@ -80,7 +81,7 @@ def partition_condition(name: str, columns: Sequence[Column]) -> str:
         if value is None:
             terms.append(f"`{column.name}` IS NULL")
             continue
-        quoted = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        quoted = sql_string(value)
         prefix = {"date": "DATE ", "timestamp": "TIMESTAMP "}.get(column.type.kind, "")
         terms.append(
             f"`{column.name}` = " + (value if column.type.kind in _BARE else f"{prefix}{quoted}")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.sql.counts import counted_table
 from acid_platform.sql.scopes import full_name, stored_tables
-from acid_platform.sql.sources import FILE_NAME, ROW_ID, Source, bind
+from acid_platform.sql.sources import Source, bind
 from acid_platform.sql.unknown_names import unknown_name
 from acid_platform.sql.views import expand
 
@@ -76,8 +77,8 @@ def reads_of(catalog: Catalog, sources: Sequence[Source], scans: Scans) -> dict[
             scan,
             source.columns,
             source.where,
-            ROW_ID in source.virtual,
-            FILE_NAME in source.virtual,
+            ROW_ID_COLUMN in source.virtual,
+            FILE_NAME_COLUMN in source.virtual,
         )
         for source, scan in zip(sources, table_scans, strict=True)
     }

@@ -11,6 +11,7 @@ import pandas as pd
 
 from acid_platform.errors import NoSuchPartition
 from acid_platform.layout import formats
+from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
 from acid_platform.sql.declarations import STORED_AS
 from acid_platform.sql.statements import Listing, Show
@@ -160,12 +161,13 @@ def create_table(record: TableRecord) -> str:
         names = ",\n".join(f"  `{name}`" for name in record.bucket_columns)
         lines += ["CLUSTERED BY (", f"{names})", f"INTO {record.bucket_count} BUCKETS"]
     properties = ",\n".join(
-        f"  {_text(key)}={_text(value)}" for key, value in sorted(record.properties.items())
+        f"  {sql_string(key)}={sql_string(value)}"
+        for key, value in sorted(record.properties.items())
     )
     lines += [
         f"STORED AS {_stored_as(record)}",
         "LOCATION",
-        f"  {_text(record.location)}",
+        f"  {sql_string(record.location)}",
         "TBLPROPERTIES (",
         f"{properties})",
     ]
@@ -184,7 +186,3 @@ def _quoted_name(full: str) -> str:
 
 def _listed(pairs: Pairs) -> str:
     return ",\n".join(f"  `{name}` {kind}" for name, kind in pairs)
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.sql.pruning import conditions, needed_columns
 from acid_platform.sql.scopes import direct_tables, full_name, stored_tables
-
-ROW_ID, FILE_NAME = VIRTUAL = ("row__id", "input__file__name")
-"""Columns that every table has when they are named, but that `*` does not include."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ def _virtual(tree: exp.Query, tables: list[exp.Table]) -> dict[int, set[str]]:
     virtual: dict[int, set[str]] = {}
     for column in tree.find_all(exp.Column):
         names = [part.name.lower() for part in column.parts]
-        name = next((column_name for column_name in VIRTUAL if column_name in names), None)
+        name = next((known for known in VIRTUAL_COLUMNS if known in names), None)
         if name is None:
             continue
         position = names.index(name)

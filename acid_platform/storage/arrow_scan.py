@@ -39,7 +39,6 @@ from acid_platform.storage.plain import count_rows
 from acid_platform.storage.sources import is_positional, open_source
 from acid_platform.transactions import ValidWriteIdList
 
-ROW_ID_COLUMN = "row__id"
 ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
 SMALL_BYTES = 16 << 20
 """A file up to this size is one piece of work; a larger file is split by stripe."""
@@ -89,7 +88,7 @@ class ArrowScan:
             for column in (*self.columns, *self.partition_columns)
         }
         fields = [(name, types[name]) for name in self.wanted]
-        return pa.schema([*fields, (ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
+        return pa.schema([*fields, (schema.ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
 
     def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
         """Live rows in file order, decoded by `threads` threads (default: one per core, at most 8).

@@ -71,7 +71,8 @@ _TEXT = ("string", "char", "varchar")
 
 
 def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") -> pa.Array:
-    """File values converted to the column's declared type, without changing a value.
+    """File values converted to the column's declared type, or an error.
+
 
     Struct fields match by name, ignoring case; missing fields become NULL. Numbers widen, whole
     numbers become text, char is padded to its length and varchar is cut to it. `timestamps` is the
