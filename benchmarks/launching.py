@@ -1,7 +1,7 @@
 """`make bench-launch`: seconds from the click on "Materialize" to the committed materialization.
 
-A code server runs, as in `make dev`; each launch is the mutation that the page sends, and begins a
-process. Classic: that process starts a JVM. Connect: it joins a running server.
+A code server runs, as in `make dev`. Each launch sends the same mutation as the page and starts a
+process. In classic mode that process starts a JVM; with Connect it joins a running server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RESULT = Path("benchmarks/results/launching.json")
 
 
 def launch(dagster: DagsterProcesses) -> float:
-    """Seconds from the click to the event that the materialization is there."""
+    """Seconds from the click to the materialization event."""
     clicked = time.time()
     run = dagster.launch("defs", small_asset.JOB, {})
     done = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE}
@@ -35,9 +35,9 @@ def launch(dagster: DagsterProcesses) -> float:
 
 
 def _run(dagster: DagsterProcesses, run_id: str) -> dg.DagsterRun:
-    found = dagster.instance.get_run_by_id(run_id)
-    assert found
-    return found
+    run = dagster.instance.get_run_by_id(run_id)
+    assert run
+    return run
 
 
 def measure(home: Path, remote: str, times: int) -> dict[str, Any]:
@@ -61,15 +61,15 @@ def main() -> None:
         help="address of a running `make spark-connect`; without it, classic only",
     )
     options = parser.parse_args()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as root:
         for name, remote in (("classic", ""), ("connect", options.remote)):
             if remote is not None:
                 home = Path(root, name)
                 home.mkdir()
-                found[name] = measure(home, remote, options.times)
-                print(name, found[name], flush=True)
-    save(RESULT, {"seconds": found, "machine": machine()})
+                results[name] = measure(home, remote, options.times)
+                print(name, results[name], flush=True)
+    save(RESULT, {"seconds": results, "machine": machine()})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""PostgreSQL's own client library, as much of it as prepared statements need.
+"""The part of PostgreSQL's client library, libpq, that prepared statements need.
 
-A benchmark wants no driver among the dependencies, and nothing slower than the library itself.
+A benchmark should add no driver to the dependencies, and use nothing slower than libpq itself.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ _CONNECTION_OK = 0
 
 
 class PostgresError(Exception):
-    """What the server said."""
+    """An error from the server."""
 
 
 def library() -> ctypes.CDLL | None:
-    """libpq, or None where it is not installed."""
+    """libpq; None if it is not installed."""
     name = ctypes.util.find_library("pq")
     if name is None:
         return None
-    found = ctypes.CDLL(name)
+    pq = ctypes.CDLL(name)
     pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
     texts = ctypes.POINTER(ctypes.c_char_p)
     for function, result, arguments in (
@@ -39,21 +39,21 @@ def library() -> ctypes.CDLL | None:
         ("PQnfields", number, [pointer]),
         ("PQgetvalue", text, [pointer, number, number]),
     ):
-        one = getattr(found, function)
-        one.restype, one.argtypes = result, arguments
-    return found
+        symbol = getattr(pq, function)
+        symbol.restype, symbol.argtypes = result, arguments
+    return pq
 
 
 class Postgres:
-    """One connection. Statements are prepared when they are first used."""
+    """A connection; statements are prepared when they are first executed."""
 
     def __init__(self, conninfo: str) -> None:
-        found = library()
-        assert found is not None
-        self._pq: Any = found
-        self._connection = found.PQconnectdb(conninfo.encode())
+        pq = library()
+        assert pq is not None
+        self._pq: Any = pq
+        self._connection = pq.PQconnectdb(conninfo.encode())
         self._prepared: dict[str, bytes] = {}
-        if found.PQstatus(self._connection) != _CONNECTION_OK:
+        if pq.PQstatus(self._connection) != _CONNECTION_OK:
             raise PostgresError(self._pq.PQerrorMessage(self._connection).decode())
 
     def execute(self, sql: str, values: tuple[object, ...] = ()) -> list[list[str]]:
@@ -61,7 +61,7 @@ class Postgres:
         if name is None:
             name = self._prepared[sql] = f"s{len(self._prepared)}".encode()
             self._rows(self._pq.PQprepare(self._connection, name, sql.encode(), 0, None))
-        given = (ctypes.c_char_p * len(values))(*(str(one).encode() for one in values))
+        given = (ctypes.c_char_p * len(values))(*(str(value).encode() for value in values))
         return self._rows(
             self._pq.PQexecPrepared(self._connection, name, len(values), given, None, None, 0)
         )

@@ -1,4 +1,4 @@
-"""Peak memory of this process, of its JVM and of Spark's Python workers."""
+"""Measuring the peak memory of this process, its JVM and Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ INTERVAL_SECONDS = 0.1
 
 @dataclass(slots=True)
 class Peak:
-    """Resident bytes."""
+    """Peak resident memory in bytes."""
 
     jvm: int = 0
     worker: int = 0
-    """The largest single Python worker: one task runs in each."""
+    """The largest Python worker; each runs one task."""
     driver: int = 0
     """This process."""
 
@@ -32,17 +32,17 @@ class Peak:
 
 @contextmanager
 def peak_memory() -> Iterator[Peak]:
-    """Samples all descendants ten times a second while the block runs."""
+    """Samples this process and its descendants ten times a second while the block runs."""
     peak, done = Peak(), threading.Event()
 
     def watch() -> None:
         ended = False
-        while not ended:  # once at least
+        while not ended:  # sample at least once
             ended = done.wait(INTERVAL_SECONDS)
             peak.driver = max(peak.driver, psutil.Process().memory_info().rss)
-            for one in psutil.Process().children(recursive=True):
+            for child in psutil.Process().children(recursive=True):
                 try:
-                    name, size = one.name(), one.memory_info().rss
+                    name, size = child.name(), child.memory_info().rss
                 except psutil.Error:  # it has ended meanwhile
                     continue
                 if name == "java":

@@ -1,9 +1,9 @@
-"""What a read costs before it reads a row, and a commit in the journal. No JVM.
+"""The cost of planning a read, and the size of a commit in the journal; needs no JVM.
 
-`python -m benchmarks.planning` makes tables of small files, and counts for `count()` and for the
-plan of a scan how often the storage is asked (each listing of a directory tree, each look at a
-file, each file that is opened) and the milliseconds, medians; then the bytes that a commit of one
-file adds to the journal.
+`python -m benchmarks.planning` creates tables of small files. For `count()` and for the plan of a
+scan it measures the median milliseconds and the calls to the storage: listings of a directory tree,
+looks at a file, opened files. It also measures the bytes that a commit of one file adds to the
+journal.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ SHAPES = {
     "1,000 deltas": (1, 1000),
     "100 partitions of 10 deltas": (100, 10),
 }
-"""Partitions, and deltas of each."""
+"""The number of partitions, and of deltas in each."""
 
 CALLS: Counter[str] = Counter()
 
 
 class Counted(fs.LocalFileSystem):  # type: ignore[misc]
-    """The local file system, which counts how often it is asked."""
+    """The local file system; counts the calls."""
 
     def get_file_info(self, what: Any) -> Any:
         kind = "listings" if isinstance(what, fs.FileSelector) else "looks at a file"
@@ -67,7 +67,7 @@ class Counted(fs.LocalFileSystem):  # type: ignore[misc]
 
 
 def fill(warehouse: Warehouse, name: str, partitions: int, deltas: int, rows: int) -> Table:
-    """Each delta is a commit of its own, with ids of its own."""
+    """Create a table with `deltas` deltas per partition, each committed by its own transaction."""
     keys = ["p int"] if partitions > 1 else []
     table = warehouse.create_table(name, COLUMNS, partitioned_by=keys)
     columns = parse_columns(COLUMNS)
@@ -106,13 +106,13 @@ def fill(warehouse: Warehouse, name: str, partitions: int, deltas: int, rows: in
 def batch(write_id: int, first: int, rows: int, schema: pa.Schema) -> pa.RecordBatch:
     values = [
         {
-            "id": one,
+            "id": number,
             "amount": None,
             "day": datetime.date(2024, 1, 1),
-            "name": f"n{one}",
+            "name": f"n{number}",
             "note": "x" * 20,
         }
-        for one in range(first, first + rows)
+        for number in range(first, first + rows)
     ]
     return pa.RecordBatch.from_arrays(
         [
@@ -148,7 +148,7 @@ def plan(warehouse: Warehouse, name: str, where: str | None) -> object:
 
 
 def journal_bytes(table: Table) -> int:
-    """Of a commit of one file with its record, without its begin; as the journal has its events."""
+    """Bytes that the commit of one file adds to the journal, without its begin."""
     machine, at = Machine(), Moment(10**12, 10**12)
     path = f"{table.location}/delta_0000001_0000001_0000/bucket_00000"
     entry = recorded_file(Files.of(path)[0], path, "bucket_00000")
@@ -180,12 +180,13 @@ def journal_bytes(table: Table) -> int:
     )
     done = machine.handle("commit", {"txn": 1, "writes": [encode(report)], "columns": {}}, "3", at)
     return sum(
-        len(json.dumps([one.kind, one.at, one.body], separators=(",", ":"))) for one in done.events
+        len(json.dumps([event.kind, event.at, event.body], separators=(",", ":")))
+        for event in done.events
     )
 
 
 def count_calls() -> None:
-    """From now on all storage is asked through `Counted`."""
+    """Make all storage calls from now on go through `Counted`."""
 
     def of(location: str) -> tuple[Files, str]:
         return Files(Counted()), location
@@ -198,7 +199,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--times", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
-    console, found = Console(), dict[str, Any]()
+    console, results = Console(), dict[str, Any]()
     with (
         TemporaryDirectory(prefix="acid-bench-") as place,
         Warehouse.open(Path(place, "wh")) as warehouse,
@@ -210,19 +211,19 @@ def main(argv: list[str] | None = None) -> int:
         size = journal_bytes(tables["1 delta"])
         count_calls()
         for shape, table in tables.items():
-            found[shape] = {
+            results[shape] = {
                 "plan": measured(partial(plan, warehouse, table.name, None), chosen.times),
                 "plan, one file in the range": measured(
                     partial(plan, warehouse, table.name, "id = 5"), chosen.times
                 ),
                 "count()": measured(table.count, chosen.times),
             }
-            console.print(shape, found[shape])
+            console.print(shape, results[shape])
         console.print("bytes of a commit in the journal:", size)
         warehouse.metastore.stop()
     save(
         chosen.out / f"{datetime.date.today().isoformat()}-planning.json",
-        {"machine": machine(), "shapes": found, "journal bytes of a commit": size},
+        {"machine": machine(), "shapes": results, "journal bytes of a commit": size},
     )
     return 0
 

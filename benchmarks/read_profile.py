@@ -1,9 +1,9 @@
-"""Where the time of a read goes: by step, for plain ORC and for the same rows in an ACID table.
+"""A profile of reads, for plain ORC and for the same rows in an ACID table.
 
-`python -m benchmarks.read_profile` takes the two ends of `benchmarks.reading`, the table as a base
-only and with five deletes and five inserts, and splits each query: the frame (snapshot, listing and
-selection in Python, and the calls that build the plan in the JVM), Spark's analysis, optimisation
-and planning of it, and its execution, with the CPU time that the JVM spends on that.
+`python -m benchmarks.read_profile` takes two steps of `benchmarks.reading`: the table with only a
+base, and with five deletes and five inserts. It splits the time of each query into the frame
+(snapshot, listing and selection in Python, and building the plan in the JVM), Spark's analysis,
+optimisation and planning, and the execution, with the JVM's CPU time for the execution.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ PARTS = ("frame", "analysis", "optimization", "planning", "execution", "JVM CPU 
 
 
 def jvm_cpu() -> float:
-    [jvm] = [one for one in psutil.Process().children(recursive=True) if one.name() == "java"]
+    [jvm] = [child for child in psutil.Process().children(recursive=True) if child.name() == "java"]
     times = jvm.cpu_times()
     return float(times.user + times.system)
 
 
 def parts(make: Callable[[], DataFrame], aggregates: list[Column]) -> dict[str, float]:
-    """Seconds of each part, once."""
+    """Seconds of each part of one execution of the query."""
     started = time.perf_counter()
     frame = make().agg(*aggregates)
-    found = {"frame": time.perf_counter() - started}
+    times = {"frame": time.perf_counter() - started}
     execution = frame._jdf.queryExecution()
     execution.executedPlan()
     phases = execution.tracker().phases()
     for name in ("analysis", "optimization", "planning"):
         phase = phases.get(name)
-        found[name] = phase.get().durationMs() / 1000 if phase.isDefined() else 0.0
+        times[name] = phase.get().durationMs() / 1000 if phase.isDefined() else 0.0
     started, cpu = time.perf_counter(), jvm_cpu()
     frame.collect()
-    return found | {
+    return times | {
         "execution": time.perf_counter() - started,
         "JVM CPU of execution": jvm_cpu() - cpu,
     }
@@ -59,7 +59,7 @@ def parts(make: Callable[[], DataFrame], aggregates: list[Column]) -> dict[str, 
 def queries(
     flat: DataFrame, table: Table, rows: int
 ) -> dict[str, tuple[Callable[[], DataFrame], Callable[[], DataFrame], list[Column]]]:
-    """Name → flat, ACID, what is computed of them."""
+    """Name → the frame of plain ORC, the frame of the ACID table, the aggregates."""
     where = f"orderkey between {rows // 2} and {rows // 2 + 1000}"
     return {
         "sum of one column": (lambda: flat, table.read, [F.sum("quantity")]),
@@ -98,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
                         if number > 1:
                             taken[kind].append(once)
                 measured[step][name] = {
-                    kind: {part: round(median(one[part] for one in each), 4) for part in PARTS}
+                    kind: {part: round(median(times[part] for times in each), 4) for part in PARTS}
                     for kind, each in taken.items()
                 }
         warehouse.release()
@@ -107,8 +107,8 @@ def main(argv: list[str] | None = None) -> int:
         shown.add_column(column, justify="right")
     for step, of_step in measured.items():
         for name, kinds in of_step.items():
-            for kind, found in kinds.items():
-                shown.add_row(step, name, kind, *(f"{1000 * found[one]:.0f}" for one in PARTS))
+            for kind, times in kinds.items():
+                shown.add_row(step, name, kind, *(f"{1000 * times[part]:.0f}" for part in PARTS))
     Console().print(shown)
     today = datetime.date.today().isoformat()
     save(

@@ -1,8 +1,8 @@
-"""Reading an ACID table beside the same rows in plain ORC, through the published steps.
+"""Reading an ACID table compared with the same rows in plain ORC, through the published steps.
 
-`python -m benchmarks.reading` reads one table as it grows deletes and inserts: flat ORC, base only,
-one delete, one insert more, five of each, 5 % of its rows deleted. At each step both tables are
-read in turn in one Spark session. Ratios are what counts: times depend on the machine.
+`python -m benchmarks.reading` reads a table while deletes and inserts are added: only a base, one
+delete, one more insert, five of each, 5 % of its rows deleted. At each step, reads of this table
+and of plain ORC alternate in one Spark session. Compare the ratios: times depend on the machine.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def acid_queries(table: Table, rows: int) -> dict[str, Callable[[], object]]:
 
 
 def steps(warehouse: Warehouse, table: Table, rows: int) -> Mapping[str, Callable[[], object]]:
-    """What is done to the table before each measurement."""
+    """The change to the table before each measurement."""
     spark = warehouse.spark
 
     def delete(number: int) -> None:
@@ -83,7 +83,7 @@ def steps(warehouse: Warehouse, table: Table, rows: int) -> Mapping[str, Callabl
 
 
 def run(rows: int, rounds: int) -> dict[str, dict[str, dict[str, float]]]:
-    """step → query → seconds of flat and ACID (medians)."""
+    """Step → query → median seconds of plain ORC (`flat`) and of the ACID table (`acid`)."""
     console = Console()
     measured: dict[str, dict[str, dict[str, float]]] = {}
     with bench_warehouse() as warehouse:

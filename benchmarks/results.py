@@ -1,4 +1,4 @@
-"""Where results go: JSON for comparison, a chart for people, and on which machine."""
+"""Saving results: JSON to compare, charts to look at, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def machine() -> dict[str, Any]:
-    """What a reader must know of the machine; the load when the run ended."""
+    """A description of the machine, with its load at the end of the run."""
     return {
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -26,7 +26,7 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def chart(path: Path, title: str, ratios: Mapping[str, Mapping[str, float]]) -> None:
-    """Groups of bars, one per entry of `ratios`; a line at 1."""
+    """Save a bar chart with a group of bars for each entry of `ratios`, and a line at 1."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -1,4 +1,4 @@
-"""What `benchmarks.launching` materializes: a thousand rows, by Spark, in one transaction."""
+"""The asset that `benchmarks.launching` materializes: a thousand rows in one transaction."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import dagster as dg

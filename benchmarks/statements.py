@@ -1,8 +1,8 @@
-"""Every statement and both compactions on a large table, in a small driver heap: peak memory.
+"""Peak memory of every statement and both compactions, on a large table with a small driver heap.
 
-`make bench-memory` gives the JVM 1 GB and 2 cores for 30 million rows. It states, for each
-statement, its seconds and the peaks of the JVM, of the largest Python worker, and of this process;
-what the statements leave is counted and compared with what they must leave.
+`make bench-memory` gives the JVM 1 GB and 2 cores for 30 million rows. For each statement it shows
+the seconds and the peak memory of the JVM, of the largest Python worker and of this process. After
+each statement the rows of the table are counted and compared with the expected number.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ PRICE = {"extendedprice": "cast(extendedprice + 1 as decimal(12,2))"}
 
 
 def statements(warehouse: Warehouse, rows: int) -> dict[str, tuple[Callable[[], object], int]]:
-    """Name → what to run, and how many rows the table must have afterwards."""
+    """Name → the statement to run, and the number of rows that the table must have afterwards."""
     table = warehouse.table(TABLE)
     spark = warehouse.spark
-    # Half of the source's keys lie in the table; none of them was deleted before.
+    # Half of the source's keys are in the table; none of them was deleted before.
     gone = rows // 100 * 7
     source = lineitem(spark, rows // 50, seed=50).withColumn("orderkey", F.col("orderkey") * 100)
     new = rows // 50 - rows // 100
@@ -41,7 +41,7 @@ def statements(warehouse: Warehouse, rows: int) -> dict[str, tuple[Callable[[], 
 
     def compact(kind: str) -> None:
         table.compact(kind)
-        cleaner.run(warehouse.metastore)  # a second request waits for it (C24)
+        cleaner.run(warehouse.metastore)  # so that the next compaction can be requested (C24)
 
     return {
         "INSERT": (lambda: table.insert(lineitem(spark, rows)), rows),
@@ -78,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
     rows = chosen.rows // 100 * 100
-    console, found, wrong = Console(), dict[str, Any](), 0
+    console, results, wrong = Console(), dict[str, Any](), 0
     with bench_warehouse() as warehouse:
         table = warehouse.create_table(TABLE, COLUMNS)
         for name, (run, left) in statements(warehouse, rows).items():
@@ -88,24 +88,24 @@ def main(argv: list[str] | None = None) -> int:
             seconds = time.perf_counter() - started
             counted = table.count()
             wrong += counted != left
-            found[name] = {
+            results[name] = {
                 "seconds": round(seconds, 1),
                 **peak.as_json(),
                 "rows": counted,
                 "rows expected": left,
             }
-            console.print(f"{name}: {found[name]}")
+            console.print(f"{name}: {results[name]}")
             warehouse.release()
     shown = RichTable(title=f"{rows:,} rows: peak memory in MB")
-    columns = list(next(iter(found.values())))
+    columns = list(next(iter(results.values())))
     for column in ("statement", *columns):
         shown.add_column(column, justify="right")
-    for name, one in found.items():
-        shown.add_row(name, *(f"{one[column]:,}" for column in columns))
+    for name, measured in results.items():
+        shown.add_row(name, *(f"{measured[column]:,}" for column in columns))
     console.print(shown)
     save(
         chosen.out / f"{datetime.date.today().isoformat()}-memory.json",
-        {"machine": machine(), "rows": rows, "statements": found},
+        {"machine": machine(), "rows": rows, "statements": results},
     )
     return 1 if wrong else 0
 

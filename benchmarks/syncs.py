@@ -1,4 +1,4 @@
-"""How often a process asks the disk to keep what it wrote."""
+"""Counting the syncs to disk of a process."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import psutil
 
 
 def count_syncs(process: psutil.Process, work: Callable[[], None]) -> tuple[str, int | None]:
-    """How it was counted, and the fsync and fdatasync calls of the process while `work` ran.
+    """The method of counting, and the number of fsync and fdatasync calls while `work` ran.
 
-    With strace the calls themselves. Without it nothing of the kernel counts them; then the write
-    calls of /proc/PID/io stand for them, of which a durable write makes one to the log.
+    strace counts the calls themselves. Without strace, the write calls in /proc/PID/io are counted
+    instead, since the kernel has no counter of syncs: a durable write makes one write to the log.
     """
     if shutil.which("strace") is None:
         before = process.io_counters().write_count
         work()
         return "write calls of /proc/PID/io", process.io_counters().write_count - before
-    with tempfile.NamedTemporaryFile("r") as found:
+    with tempfile.NamedTemporaryFile("r") as trace:
         tracer = subprocess.Popen(
             [
                 "strace",
@@ -33,7 +33,7 @@ def count_syncs(process: psutil.Process, work: Callable[[], None]) -> tuple[str,
                 "-e",
                 "trace=fsync,fdatasync",
                 "-o",
-                found.name,
+                trace.name,
                 "-p",
                 str(process.pid),
             ],
@@ -45,7 +45,7 @@ def count_syncs(process: psutil.Process, work: Callable[[], None]) -> tuple[str,
         finally:
             tracer.send_signal(signal.SIGINT)
             tracer.wait()
-        text = Path(found.name).read_text()
+        text = Path(trace.name).read_text()
     return "strace", len(re.findall(r"(?:fdatasync|fsync)\(.*= 0$", text, re.MULTILINE))
 
 

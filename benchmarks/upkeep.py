@@ -1,7 +1,7 @@
-"""Compaction and cleaning beside the clients, as in any warehouse that is written to.
+"""Compaction and cleaning while clients write, as in any warehouse in use.
 
-Only what the metastore has to do with them: the benchmark's transactions write no files. Without it
-the directories of an hour would pile up in the metastore, as they would on disk.
+Only the metastore's part runs, since the benchmark's transactions write no files. Without it,
+directories would pile up in the metastore within an hour, as they would on disk.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from acid_platform.metastore import CompactionTask, Metastore, WriteReport
 from acid_platform.transactions import Operation
 
 MOST_DELTAS = 10
-"""As `hive.compactor.delta.num.threshold`."""
+"""The default of `hive.compactor.delta.num.threshold`."""
 
 _WORKER = "bench-1"
 _PAUSE_SECONDS = 2.0
 
 
 def keep_short(home: Path, stop: Any) -> None:
-    """Major compactions of what has more deltas, and their cleaning, until `stop` is set."""
+    """Compact entities with more than MOST_DELTAS deltas, and clean up, until `stop` is set."""
     with Metastore.connect(home) as metastore:
         while not stop.wait(_PAUSE_SECONDS):
-            for one in metastore.candidates():
-                if one.size.delta_directories > MOST_DELTAS:
-                    with suppress(AcidError):  # queued already
-                        metastore.request_compaction(one.table, one.partition, "major")
+            for candidate in metastore.candidates():
+                if candidate.size.delta_directories > MOST_DELTAS:
+                    with suppress(AcidError):  # it is already queued
+                        metastore.request_compaction(candidate.table, candidate.partition, "major")
             while task := metastore.take_compaction(_WORKER):
                 _compact(metastore, task)
             for cleaning in metastore.ready_to_clean():
-                with suppress(AcidError):  # somebody opened the table meanwhile
+                with suppress(AcidError):  # somebody has opened the table meanwhile
                     gone = [
-                        one.name
+                        directory.name
                         for entity in metastore.entities(cleaning.table)
                         if entity.partition == cleaning.partition
-                        for one in entity.directories
-                        if one.obsolete
+                        for directory in entity.directories
+                        if directory.obsolete
                     ]
                     metastore.mark_cleaned(metastore.start_cleaning(cleaning), gone=gone)
 

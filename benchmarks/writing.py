@@ -1,14 +1,14 @@
-"""Writing: INSERT beside a plain ORC write, and UPDATE, DELETE, MERGE beside rewriting the table.
+"""Writing: INSERT compared with plain ORC, and UPDATE, DELETE, MERGE with rewriting the table.
 
-`python -m benchmarks.writing` states seconds and bytes written. Each change starts from the same
-table: it is rolled back after it was measured.
+`python -m benchmarks.writing` shows seconds and bytes written. Each change is rolled back after its
+measurement, so all start from the same table.
 
-What INSERT costs over plain ORC, in CPU time of the JVM (1.5 million rows, plain = 1, medians of
-four rounds, alternating): the five columns of the row's identity 0.06, counting the rows on their
-way (P19) 0.06. The struct `row` would cost another 0.6, as Spark's writer makes objects of a
-struct's fields: so files are written flat, and their footers nest them (layout/orc_nesting.py).
-Writing through Arrow in Python workers was no way out: 1.6 times plain where Spark's nested writing
-took 1.7.
+The extra cost of INSERT over plain ORC, in CPU time of the JVM (1.5 million rows, plain = 1,
+medians of four alternating rounds): the five id columns 0.06, counting the rows while they are
+written (P19) 0.06. The struct `row` would add 0.6, since Spark's writer creates objects for the
+fields of a struct; so files are written flat, and their footers are nested
+(layout/orc_nesting.py). Writing through Arrow in Python workers did not help: it took 1.6 times
+plain ORC, Spark's nested writing 1.7.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TABLE = "bench.lineitem"
 
 
 def changes(source: DataFrame) -> dict[str, Callable[[TransactionTable], object]]:
-    """Name → the statement. `source`: 3 % of the table's rows, one in ten of them new."""
+    """Name → the statement; `source` has 3 % as many rows as the table, one in ten of them new."""
     price = {"extendedprice": "cast(extendedprice + 1 as decimal(12,2))"}
     return {
         "UPDATE 0.01 %": lambda t: t.update(price, "orderkey % 10000 = 17"),
@@ -52,7 +52,7 @@ def changes(source: DataFrame) -> dict[str, Callable[[TransactionTable], object]
 
 
 def inserts(warehouse: Warehouse, flat: DataFrame, rounds: int) -> dict[str, float]:
-    """Medians of writing all rows: as plain ORC, and as one INSERT."""
+    """Median seconds of writing all rows as plain ORC and as one INSERT."""
     target = Path(warehouse.path, "again")
     table = warehouse.table(TABLE)
 
@@ -80,13 +80,14 @@ def inserts(warehouse: Warehouse, flat: DataFrame, rounds: int) -> dict[str, flo
 def change(
     warehouse: Warehouse, run: Callable[[TransactionTable], object], rounds: int
 ) -> tuple[float, int]:
-    """Median seconds, and bytes written; nothing of it stays visible."""
+    """Median seconds and bytes written of a change, which is rolled back each time."""
+
     taken, written = [], 0
     for _ in range(rounds):
         txn = warehouse.transaction()
         table = txn.table(TABLE)
         taken.append(seconds(lambda on=table: run(on)))  # type: ignore[misc]
-        written = sum(one.bytes for one in txn.reports)
+        written = sum(report.bytes for report in txn.reports)
         txn.abort("measured")
     return median(taken), written
 
@@ -107,7 +108,7 @@ def main(argv: list[str] | None = None) -> int:
         table.insert(flat)
         insert = inserts(warehouse, flat, chosen.rounds)
         rewrite = insert["plain ORC"]
-        size = sum(one.stat().st_size for one in Path(warehouse.path, "flat").glob("*.orc"))
+        size = sum(file.stat().st_size for file in Path(warehouse.path, "flat").glob("*.orc"))
         ratio = insert["INSERT"] / rewrite
         console.print(f"plain ORC {rewrite:.2f} s, INSERT {insert['INSERT']:.2f} s: {ratio:.2f}")
         source = lineitem(spark, chosen.rows // 33, seed=50).withColumn(
@@ -118,10 +119,10 @@ def main(argv: list[str] | None = None) -> int:
         )
         for name in ("statement", "seconds", "of the rewrite", "MB written", "of the table"):
             shown.add_column(name, justify="right")
-        found = {}
+        results = {}
         for name, run in changes(source).items():
             taken, written = change(warehouse, run, chosen.rounds)
-            found[name] = {"seconds": taken, "bytes": written}
+            results[name] = {"seconds": taken, "bytes": written}
             shown.add_row(
                 name,
                 f"{taken:.2f}",
@@ -140,7 +141,7 @@ def main(argv: list[str] | None = None) -> int:
             "insert": insert,
             "insert over plain ORC": ratio,
             "table bytes": size,
-            "changes": found,
+            "changes": results,
         },
     )
     return 0

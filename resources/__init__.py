@@ -1,4 +1,4 @@
-"""Dagster resources of this project."""
+"""The Dagster resources of this project."""
 
 from resources.spark import SparkResource
 from resources.warehouse import WarehouseResource

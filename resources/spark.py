@@ -1,4 +1,4 @@
-"""Spark as a Dagster resource: dagster-pyspark's lazy session, checked before it is trusted."""
+"""Spark as a Dagster resource: dagster-pyspark's lazy session, checked before it is used."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 class SparkResource(LazyPySparkResource):
     """The Spark session of the process, started at first use and never stopped.
 
-    Steps of one run, and runs of one process, share it. Fields that are not set fall back to
-    ACID_SPARK_MASTER, ACID_SPARK_REMOTE and ACID_SPARK_MEMORY. The session is checked each time it
-    is taken: interpreter, UTC and the settings that results depend on (P12, P17).
+    All steps and runs of a process share it. Fields that are not set default to ACID_SPARK_MASTER,
+    ACID_SPARK_REMOTE and ACID_SPARK_MEMORY. The session is checked when it starts: interpreter,
+    UTC and the settings that results depend on (P12, P17).
     """
 
     spark_config: dict[str, Any] = Field(
         default_factory=dict, description="Spark settings, as dagster-pyspark takes them."
     )
-    master: str | None = Field(default=None, description="As in local[2].")
+    master: str | None = Field(default=None, description="Spark master, such as local[2].")
     remote: str | None = Field(
-        default=None, description="Address of a Spark Connect server, instead of a JVM of our own."
+        default=None, description="Address of a Spark Connect server to use instead of a local JVM."
     )
-    memory: str | None = Field(default=None, description="Of the driver's JVM, as in 2g.")
+    memory: str | None = Field(default=None, description="Heap of the driver's JVM, such as 2g.")
     conf: dict[str, str] = Field(
-        default_factory=dict, description="More Spark settings; they go before all others."
+        default_factory=dict, description="More Spark settings; they override all others."
     )
 
     def _init_session(self) -> None:
@@ -41,7 +41,7 @@ class SparkResource(LazyPySparkResource):
             self._spark_session = self._start()
 
     def _start(self) -> SparkSession:
-        """Raises JavaMissing, SparkMisconfigured."""
+        """Start and check the session. Raises JavaMissing, SparkMisconfigured."""
         session.prepare_environment()
         remote = self.remote or os.environ.get("ACID_SPARK_REMOTE")
         if remote:
@@ -58,5 +58,5 @@ class SparkResource(LazyPySparkResource):
 
 
 def _text(value: Any) -> str:
-    """As spark-submit takes it."""
+    """The value as spark-submit takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -17,25 +17,25 @@ DEFAULT_PATH = "var/warehouse"
 
 
 class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """Opens the warehouse that steps, jobs and sensors work on.
+    """Opens the warehouse that steps, jobs and sensors use.
 
-    The environment is looked at when a warehouse is opened, so that definitions load without it.
+    Environment variables are read when the warehouse is opened, so definitions load without them.
     """
 
     path: str | None = Field(
         default=None,
-        description=f"Directory or URI; by default ACID_WAREHOUSE, else {DEFAULT_PATH}.",
+        description=f"Directory or URI; default: ACID_WAREHOUSE, else {DEFAULT_PATH}.",
     )
     metastore: str | None = Field(
         default=None,
-        description="Directory of the metastore; by default ACID_METASTORE, else inside a local"
+        description="Directory of the metastore; default: ACID_METASTORE, else inside a local"
         " warehouse.",
     )
 
     def open(self, run_id: str = "", spark: SparkSession | None = None) -> Warehouse:
-        """A handle whose transactions and leases carry the run id; the caller closes it.
+        """Open a handle whose transactions and leases carry the run id; the caller closes it.
 
-        Without `spark`, Spark is started only by what needs it. Raises WarehouseNotWritable,
+        Without `spark`, Spark starts only when an operation needs it. Raises WarehouseNotWritable,
         MetastoreUnavailable.
         """
         where = self.path or os.environ.get("ACID_WAREHOUSE") or DEFAULT_PATH

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
@@ -26,6 +27,7 @@ from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.durability import publish
 from acid_platform.storage.files import Files
+from acid_platform.storage.orc import acid_columns
 from acid_platform.storage.orc_writer import acid_schema
 from acid_platform.storage.recorded import recorded_file
 from acid_platform.storage.rewrite import rewrite_bucket
@@ -217,3 +219,10 @@ class AcidTable:
             ],
         )
         return plan
+
+
+def read_keys(file: orc.ORCFile, path: str, with_current: bool = False) -> tuple[np.ndarray, ...]:
+    """originalTransaction, bucket, rowId [, currentTransaction] of all rows, int64 arrays (n,)."""
+    columns = acid_columns(file, path)[1 : 5 if with_current else 4]
+    table = file.read(columns=columns)
+    return tuple(table.column(name).to_numpy().astype(np.int64, copy=False) for name in columns)

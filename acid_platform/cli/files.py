@@ -107,7 +107,7 @@ def _live_rows(session: Session, record: TableRecord, below: str) -> Iterator[di
 
 def _contents(record: TableRecord, below: str) -> Iterator[Any]:
     from acid_platform.layout.names import is_hidden
-    from acid_platform.storage import orc
+    from acid_platform.storage import orc_inspect
 
     files, where = _existing(record, below)
     paths = [where]
@@ -121,7 +121,7 @@ def _contents(record: TableRecord, below: str) -> Iterator[Any]:
         with files.system.open_input_file(path) as stream:
             is_orc = bytes(stream.read(3)) == b"ORC"
         if is_orc:
-            yield from orc.events(files, path)
+            yield from orc_inspect.events(files, path)
         else:
             yield files.read(path).decode("utf-8", "replace")
 
@@ -135,7 +135,7 @@ def orcdump(session: Session, file: str, meta: bool) -> None:
 
     FILE is a path or URI, or a path in a table as `acid ls` shows it.
     """
-    from acid_platform.storage import orc
+    from acid_platform.storage import orc_inspect
     from acid_platform.storage.files import Files
 
     files, path = Files.of(file if "://" in file else str(Path(file).absolute()))
@@ -148,7 +148,7 @@ def orcdump(session: Session, file: str, meta: bool) -> None:
                 pass
     if not files.exists(path) or files.is_directory(path):
         raise click.BadParameter(f"{file} is not a file", param_hint="FILE")
-    for event in [orc.metadata(files, path)] if meta else orc.events(files, path):
+    for event in [orc_inspect.metadata(files, path)] if meta else orc_inspect.events(files, path):
         session.say_json(event)
 
 

@@ -1,4 +1,4 @@
-"""The Initiator's decision, the Worker's plan and the Cleaner's rule, all pure."""
+"""The Initiator's decision, the Worker's plan and the Cleaner's plan: pure functions of values."""
 
 from acid_platform.compaction.cleaner import (
     CleaningKind,

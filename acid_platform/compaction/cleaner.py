@@ -1,10 +1,10 @@
-"""What the Cleaner may remove of one entity, and what has to stay (C44 to C55).
+"""What the Cleaner may remove from one entity, and what has to stay.
 
-The directory must have been selected with the Cleaner's lists (S17, C45) and `cleaning=True`. No
-transaction is valid in them that an open snapshot does not see: after a compaction because the
-metastore waited for everybody who opened before its commit (C41), for aborted transactions because
-the lists stop below the lowest id that an open snapshot excludes. Then whatever shadows a directory
-is seen by every present and future reader.
+The directory must be selected with the Cleaner's lists (S17, C45) and `cleaning=True`. Every
+transaction that is valid in these lists is visible to all open snapshots: after a compaction the
+metastore waits for everybody who opened before its commit (C41), and for aborted transactions the
+lists stop below the lowest id that an open snapshot excludes. So whatever shadows a directory is
+visible to every present and future reader.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ NO_CLEANUP = "NO_CLEANUP"
 
 
 class CleaningKind(Enum):
-    """What a cleaning follows on."""
+    """What gave rise to a cleaning."""
 
     AFTER_COMPACTION = "after compaction"
     """C44 to C49."""
     ABORTED = "aborted transactions"
     """C50 to C53."""
     DYNAMIC_ABORT = "aborted dynamic partitions"
-    """C55: each partition is searched, and only aborted directories go."""
+    """C55: every partition is searched, and only aborted directories are removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +57,29 @@ class CleaningPlan:
     removals: tuple[Removal, ...]
     kept: tuple[Kept, ...]
     undeletable_aborted_write_ids: tuple[int, ...]
-    """Aborted, and a directory that stays may hold rows of them: never forget these (C53, P4)."""
+    """Aborted write ids whose rows a directory that stays may hold: never forget them (C53, P4)."""
     removed_aborted_write_ids: tuple[int, ...]
-    """Aborted, at or below the highest write id, and no file of them is left here (C49).
+    """Aborted write ids up to the highest one of which no file is left here (C49).
 
-    An abort that spans partitions may be forgotten when this holds in each of them.
+    An abort that spans partitions may be forgotten once this holds in each of them.
     """
 
     @property
     def done(self) -> bool:
-        """Nothing obsolete is left: the row is marked cleaned. Else it stays ready (C47).
+        """Whether nothing obsolete is left: the queue row becomes cleaned, else stays ready (C47).
 
-        What only a later compaction made obsolete is left to that one's cleaning (C45), which
-        comes after this row has gone (C39).
+        Directories that only a later compaction made obsolete are left to that compaction's
+        cleaning (C45), which comes after this row is gone (C39).
         """
-        return not self.removals and all(one.rule != "C46" for one in self.kept)
+        return not self.removals and all(kept.rule != "C46" for kept in self.kept)
 
     def __str__(self) -> str:
         lines = [f"cleaning of {self.location}"]
-        lines += [f"  remove {one.path} ({one.rule}: {one.reason})" for one in self.removals]
-        lines += [f"  keep   {one.path} ({one.rule}: {one.reason})" for one in self.kept]
+        lines += [
+            f"  remove {removal.path} ({removal.rule}: {removal.reason})"
+            for removal in self.removals
+        ]
+        lines += [f"  keep   {kept.path} ({kept.rule}: {kept.reason})" for kept in self.kept]
         if self.undeletable_aborted_write_ids:
             ids = ", ".join(map(str, self.undeletable_aborted_write_ids))
             lines.append(f"  aborted write ids still in files: {ids}")
@@ -84,7 +87,7 @@ class CleaningPlan:
 
 
 def no_cleanup(properties: Mapping[str, str]) -> bool:
-    """Whether the table or partition asks to keep its files (C44); key and value in any case."""
+    """Whether the properties of a table or partition forbid cleaning (C44), in any letter case."""
     return any(
         key.upper() == NO_CLEANUP and value.lower() == "true" for key, value in properties.items()
     )
@@ -97,22 +100,24 @@ def plan_cleaning(
     highest_write_id: int,
     temporary: Mapping[str, TxnState | None] | None = None,
 ) -> CleaningPlan:
-    """What may go: obsolete and aborted directories, and work left by ended transactions (C46).
+    """What to remove: obsolete and aborted directories, and leftovers of ended transactions (C46).
 
     `write_ids` is the list that `directory` was selected with. `temporary` maps `_tmp_` directories
-    to the state of their owner, None if the metastore does not know it; list first and ask then, so
-    that an owner which began in between counts as open. A directory that holds an open write id,
-    or one above the highest write id, stays whatever shadows it.
+    to the state of the owning transaction, None if the metastore does not know it; list the
+    directories before asking for states, so that an owner that begins in between counts as open. A
+    directory with an open write id, or one above `highest_write_id`, always stays.
     """
     removals: list[Removal] = []
     kept: list[Kept] = []
-    for one in directory.obsolete:
-        why = _must_stay(one.path, kind, write_ids, highest_write_id)
+    for obsolete in directory.obsolete:
+        why = _must_stay(obsolete.path, kind, write_ids, highest_write_id)
         if why is None:
-            removals.append(Removal(one.path, one.rule, one.reason))
+            removals.append(Removal(obsolete.path, obsolete.rule, obsolete.reason))
         else:
-            kept.append(Kept(one.path, why[0], why[1]))
-    removals += [Removal(one.path, one.rule, one.reason) for one in directory.aborted]
+            kept.append(Kept(obsolete.path, why[0], why[1]))
+    removals += [
+        Removal(removable.path, removable.rule, removable.reason) for removable in directory.aborted
+    ]
     for path, state in sorted((temporary or {}).items()):
         _judge_temporary(path, state, removals, kept)
     undeletable = _undeletable(directory, kept, write_ids)
@@ -120,7 +125,7 @@ def plan_cleaning(
         Kept(path, "C53", f"holds aborted write ids {', '.join(map(str, ids))} among others")
         for path, ids in undeletable.items()
     ]
-    stuck = {one for ids in undeletable.values() for one in ids}
+    stuck = {write_id for ids in undeletable.values() for write_id in ids}
     return CleaningPlan(
         directory.location,
         tuple(removals),
@@ -133,28 +138,28 @@ def plan_cleaning(
 def _must_stay(
     path: str, kind: CleaningKind, write_ids: ValidWriteIdList, highest: int
 ) -> tuple[str, str] | None:
-    """The rule and reason that keep an obsolete path, if any."""
+    """The rule and the reason for keeping an obsolete path; None if it may go."""
     if kind is CleaningKind.DYNAMIC_ABORT:
-        return "C55", "obsolete, but only aborted directories go after a dynamic partition abort"
+        return "C55", "obsolete, but after a dynamic partition abort only aborted directories go"
     name = parse_directory(path)
     if isinstance(name, BaseName) and name.write_id > highest:
-        return "C45", f"above the highest write id {highest}: a later cleaning's"
+        return "C45", f"above the highest write id {highest}: left to a later cleaning"
     if isinstance(name, DeltaName):
         opened = write_ids.open_between(name.low, name.high)
         if opened:
             return "C46", f"write id {opened[0]} is open"
         if name.high > highest:
-            return "C45", f"reaches above the highest write id {highest}: a later cleaning's"
+            return "C45", f"reaches above the highest write id {highest}: left to a later cleaning"
     return None
 
 
 def _judge_temporary(
     path: str, state: TxnState | None, removals: list[Removal], kept: list[Kept]
 ) -> None:
-    """P19: what an unfinished publication left goes when its owner has ended."""
+    """P19: leftovers of an unfinished publication go once the owning transaction has ended."""
     owner = temporary_owner(path.rpartition("/")[2])
     if owner is None:
-        kept.append(Kept(path, "P19", "the name tells no owning transaction"))
+        kept.append(Kept(path, "P19", "the name does not contain a transaction id"))
     elif state is TxnState.OPEN:
         kept.append(Kept(path, "P19", f"transaction {owner} is open"))
     elif state is None:
@@ -166,16 +171,18 @@ def _judge_temporary(
 def _undeletable(
     directory: AcidDirectory, kept: Iterable[Kept], write_ids: ValidWriteIdList
 ) -> dict[str, tuple[int, ...]]:
-    """Aborted write ids by the directory that stays and may hold rows of them (C53).
+    """The aborted write ids whose rows each directory that stays may hold, by path (C53).
 
-    A compactor leaves the rows of aborted write ids out; a streaming batch, or a hive3 delta that
-    nothing marks as compacted, may still hold them.
+    A compactor drops rows of aborted write ids; a streaming batch, or a hive3 delta that is not
+    marked as compacted, may still hold them.
     """
     staying: dict[str, DeltaName] = {
-        one.directory: one.name for one in directory.deltas if not one.compacted
+        delta.directory: delta.name for delta in directory.deltas if not delta.compacted
     }
-    names = [(one.path, one.name) for one in directory.invisible]
-    names += [(one.path, name) for one in kept if (name := parse_directory(one.path)) is not None]
+    names = [(hidden.path, hidden.name) for hidden in directory.invisible]
+    names += [
+        (entry.path, name) for entry in kept if (name := parse_directory(entry.path)) is not None
+    ]
     for path, name in names:
         if isinstance(name, DeltaName) and not name.visibility:
             staying[path] = name
@@ -186,15 +193,15 @@ def _undeletable(
 def _forgettable(
     removals: Iterable[Removal], write_ids: ValidWriteIdList, highest: int, stuck: set[int]
 ) -> tuple[int, ...]:
-    """C49: all aborted ids up to the highest; while some are stuck only those really removed."""
+    """C49: all aborted ids up to the highest; if some are stuck, only those whose files went."""
     below = write_ids.aborted_between(0, highest)
     if not stuck:
         return below
     removed: set[int] = set()
-    for one in removals:
-        name = parse_directory(one.path)
+    for removal in removals:
+        name = parse_directory(removal.path)
         if isinstance(name, BaseName):
             removed.add(name.write_id)
         elif isinstance(name, DeltaName) and not name.visibility:
             removed.update(write_ids.aborted_between(name.low, name.high))
-    return tuple(one for one in below if one in removed and one not in stuck)
+    return tuple(write_id for write_id in below if write_id in removed and write_id not in stuck)

@@ -1,7 +1,7 @@
-"""What a compaction costs and what it saves: told before it runs, compared with what it did after.
+"""The cost and savings of a compaction: forecast before it runs, compared with the result after.
 
-Reading is counted in bytes: those of the files, and `OPEN_BYTES` for each file that a reader opens.
-Rows are those that writers reported (P8); files and bytes are those of the plan.
+The cost of a read is in bytes: the bytes of the files plus `OPEN_BYTES` per file. Row counts are
+those that writers reported (P8); files and bytes come from the plan.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.states import CompactionKind
 
 OPEN_BYTES = 4 << 20
-"""Opening a file takes as long as reading so much (`spark.sql.files.openCostInBytes`)."""
+"""Opening a file takes as long as reading this many bytes (`spark.sql.files.openCostInBytes`)."""
 
 ORIGINALS = "original files"
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Rows (or delete events), bytes and files of something."""
+    """A number of rows (or delete events), bytes and files."""
 
     rows: int = 0
     bytes: int = 0
@@ -32,13 +32,13 @@ class Amount:
 
     @property
     def scan_bytes(self) -> int:
-        """What a scan of it costs, in bytes."""
+        """The cost of a scan, in bytes."""
         return self.bytes + OPEN_BYTES * self.files
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A directory that is read or made."""
+    """A directory that the compaction reads or writes, and its size."""
 
     directory: str
     amount: Amount
@@ -47,43 +47,43 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Inputs, expected outputs, and when the work pays back."""
+    """Inputs and expected outputs of a compaction, and after how many scans it pays back."""
 
     inputs: tuple[Share, ...]
     outputs: tuple[Share, ...]
 
     @property
     def read(self) -> Amount:
-        return sum((one.amount for one in self.inputs), Amount())
+        return sum((share.amount for share in self.inputs), Amount())
 
     @property
     def written(self) -> Amount:
-        return sum((one.amount for one in self.outputs), Amount())
+        return sum((share.amount for share in self.outputs), Amount())
 
     @property
     def saving(self) -> int:
-        """Bytes by which each later scan gets cheaper; may be negative."""
+        """Bytes that each later scan saves; may be negative."""
         return self.read.scan_bytes - self.written.scan_bytes
 
     @property
     def cost(self) -> int:
-        """Bytes read and written: the merge, and the validation that reads both sides again."""
+        """Bytes read and written: by the merge, and by the validation, which reads both again."""
         return 2 * self.read.scan_bytes + 2 * self.written.scan_bytes
 
     @property
     def pays_back_after(self) -> int | None:
-        """After so many scans; None: never."""
+        """The number of scans after which the savings exceed the cost; None: never."""
         return math.ceil(self.cost / self.saving) if self.saving > 0 else None
 
 
 def forecast(plan: CompactionPlan, rows: Mapping[str, int]) -> Forecast:
-    """Of a plan; `rows` by the name of the directory, under "" those of original files.
+    """The forecast of a plan; `rows` maps directory names to row counts, "" to the original files.
 
     An output is expected to have the bytes of its inputs, less the share of the deleted rows.
     """
     inputs = _inputs(plan, rows)
-    data = sum((one.amount for one in inputs if not one.deletes), Amount())
-    events = sum((one.amount for one in inputs if one.deletes), Amount())
+    data = sum((share.amount for share in inputs if not share.deletes), Amount())
+    events = sum((share.amount for share in inputs if share.deletes), Amount())
     files = len(plan.inputs_by_bucket())
     if plan.kind is CompactionKind.MAJOR:
         kept = max(0, data.rows - events.rows)
@@ -108,16 +108,16 @@ def forecast(plan: CompactionPlan, rows: Mapping[str, int]) -> Forecast:
 def _inputs(plan: CompactionPlan, rows: Mapping[str, int]) -> tuple[Share, ...]:
     shares = []
     if plan.originals:
-        size = sum(one.size for one in plan.originals)
+        size = sum(file.size for file in plan.originals)
         shares.append(Share(ORIGINALS, Amount(rows.get("", 0), size, len(plan.originals))))
     bases = () if plan.base is None else (plan.base,)
-    for one in (*bases, *plan.inserts, *plan.deletes):
-        size = sum(file.size for file in one.files)
+    for source in (*bases, *plan.inserts, *plan.deletes):
+        size = sum(file.size for file in source.files)
         shares.append(
             Share(
-                one.directory,
-                Amount(rows.get(one.directory, 0), size, len(one.files)),
-                one in plan.deletes,
+                source.directory,
+                Amount(rows.get(source.directory, 0), size, len(source.files)),
+                source in plan.deletes,
             )
         )
     return tuple(shares)
@@ -125,7 +125,7 @@ def _inputs(plan: CompactionPlan, rows: Mapping[str, int]) -> tuple[Share, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One amount as it was expected and as it came out."""
+    """One forecast amount and its actual value."""
 
     what: str
     predicted: int
@@ -136,7 +136,7 @@ class Deviation:
 
 
 def against(expected: Forecast, outputs: Iterable[Amount]) -> tuple[Deviation, ...]:
-    """The forecast beside what was really written."""
+    """Compares the forecast with what was written: rows, bytes and files."""
     before, after = expected.written, sum(outputs, Amount())
     return (
         Deviation("rows", before.rows, after.rows),

@@ -1,7 +1,7 @@
-"""The Initiator's decision: which entities to compact, and how (C5 to C22).
+"""The Initiator's decision whether and how to compact an entity; a pure function.
 
-A function of values. The caller finds candidates (C1 to C4, C10), enqueues (C24) and writes the
-history row that a decision asks for (C9).
+The caller finds the candidates (C1 to C4, C10), enqueues requests (C24) and writes the history row
+that a decision asks for (C9).
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ _HOUR = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What the decision compares with; times in milliseconds. Defaults are Hive's."""
+    """The thresholds of the decision; times in milliseconds, defaults as in Hive."""
 
     delta_num: int = 10
     delta_pct: float = 0.1
     aborted_txns: int = 1000
     aborted_age_ms: int = 12 * _HOUR
-    """Negative: age does not matter."""
+    """Negative: the age is ignored."""
     aborts_by_cleaner: bool = True
     failed_compactions: int = 2
     failed_retry_ms: int = 7 * 24 * _HOUR
-    """Zero or less: never again without a request by hand."""
+    """Zero or less: never retry without a manual request."""
     compact_insert_only: bool = True
 
     @classmethod
     def for_table(
         cls, properties: Mapping[str, str], settings: Mapping[str, str | float]
     ) -> Thresholds:
-        """The warehouse's settings, with the table's `compactorthreshold.*` on top (C22).
+        """The warehouse's settings, overridden by the table's `compactorthreshold.*` (C22).
 
-        `settings` goes by Hive's names; texts are parsed as config.py says, numbers are taken as
-        parsed (times in milliseconds), and what is absent has its default. Raises SettingRefused
-        naming the property or setting whose value is not allowed.
+        `settings` has Hive's names as keys; text values are parsed as config.py says, numbers are
+        taken as they are (times in milliseconds), missing settings have their defaults. Raises
+        SettingRefused, naming the property or setting whose value is not allowed.
         """
 
         def value(name: str, own: bool = False) -> float:
@@ -80,14 +80,14 @@ def _value(name: str, properties: Mapping[str, str], settings: Mapping[str, str 
         number = float(known.parse(raw) if isinstance(raw, str) else raw)
     except SettingRefused:
         number = math.nan
-    # Nothing compares with NaN: such a threshold would be off in silence.
+    # Comparisons with NaN are false: such a threshold would silently be off.
     if not math.isfinite(number):
         raise SettingRefused(f"{source}={raw!r} is refused; allowed is {known.allowed}")
     return number
 
 
 def no_auto_compaction(properties: Mapping[str, str]) -> bool:
-    """Whether the table is left to compaction by hand (C5); key and value in any case."""
+    """Whether the properties disable automatic compaction (C5), in any letter case."""
     return any(
         key.upper() == NO_AUTO_COMPACTION and value.lower() == "true"
         for key, value in properties.items()
@@ -96,9 +96,9 @@ def no_auto_compaction(properties: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LiveDirectory:
-    """One directory with committed data, as writers and compactions reported it (P8).
+    """A directory with committed data, as its writer or compaction reported it (P8).
 
-    `name` is the directory's name, or empty for original files. `compacted` tells a hive3 base of a
+    `name` is empty for original files. `compacted` distinguishes a hive3 base written by a
     compactor from an overwrite.
     """
 
@@ -109,39 +109,39 @@ class LiveDirectory:
 
 @dataclass(frozen=True, slots=True)
 class EntitySize:
-    """What of an entity a compaction could merge now; sizes in bytes (C13)."""
+    """The data of an entity that a compaction could merge now; sizes in bytes (C13)."""
 
     base_bytes: int = 0
     original_bytes: int = 0
     delta_bytes: int = 0
     delta_directories: int = 0
-    """deltas and delete_deltas together."""
+    """The number of deltas and delete_deltas together."""
     has_base: bool = False
     has_obsolete_base: bool = False
 
     @property
     def reference_bytes(self) -> int:
-        """What the deltas are compared with: the base, without one the original files (C13)."""
+        """The size that deltas are compared with: the base, or else the original files (C13)."""
         return self.base_bytes if self.has_base else self.original_bytes
 
 
 def entity_size(
     directories: Iterable[LiveDirectory], write_ids: CompactorWriteIdList
 ) -> EntitySize:
-    """Sizes of what the compactor would select, by the selection itself (S16, C13).
+    """The size of what the compactor would select, computed by `select` itself (S16, C13).
 
-    So only whole directories at or below the compactor's high watermark count, nothing at or below
-    the base does, and nothing that a wider delta contains. `directories` are committed. Raises
+    Only whole directories at or below the compactor's high watermark count, but none at or below
+    the base and none that a wider delta contains. `directories` must be committed. Raises
     MalformedName and NotEnoughHistory as `select` does.
     """
     acid: dict[str, LiveDirectory] = {}
     original_bytes = 0
-    for one in directories:
-        if parse_directory(one.name) is None:
-            original_bytes += one.bytes
+    for directory in directories:
+        if parse_directory(directory.name) is None:
+            original_bytes += directory.bytes
         else:
-            acid[one.name] = one
-    formats = {name: "compacted" for name, one in acid.items() if one.compacted}
+            acid[directory.name] = directory
+    formats = {name: "compacted" for name, directory in acid.items() if directory.compacted}
     listing = EntityListing(write_ids.table, (), tuple(acid), formats)
     seen = select(listing, write_ids, ValidTxnList.everything())
     return EntitySize(
@@ -151,14 +151,14 @@ def entity_size(
         delta_directories=len(seen.deltas),
         has_base=seen.base is not None,
         has_obsolete_base=any(
-            isinstance(parse_directory(one.path), BaseName) for one in seen.obsolete
+            isinstance(parse_directory(removable.path), BaseName) for removable in seen.obsolete
         ),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PastCompaction:
-    """One history row of the entity, with the age of its enqueueing in milliseconds."""
+    """A history row of the entity; `age_ms` is the time since the request was enqueued."""
 
     state: CompactionState
     age_ms: int
@@ -166,7 +166,7 @@ class PastCompaction:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Everything that the decision on one entity looks at."""
+    """Everything that the decision about an entity depends on."""
 
     size: EntitySize
     no_auto: bool = False
@@ -178,20 +178,20 @@ class Candidate:
     """Newest first."""
     aborted_txns: int = 0
     oldest_abort_age_ms: int | None = None
-    """Since the start of the oldest aborted transaction that wrote here."""
+    """Time since the start of the oldest aborted transaction that wrote to the entity."""
     minor_refused: str = ""
-    """Why a minor compaction can't run here, if it can't (C19, P23)."""
+    """Why a minor compaction can't run here; empty if it can (C19, P23)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do, the rule that said so, and a sentence for logs and people."""
+    """The kind of compaction to request (None: none), the deciding rule, and the reason as text."""
 
     kind: CompactionKind | None
     rule: str
     reason: str
     did_not_initiate: bool = False
-    """The caller writes a `did not initiate` history row (C9)."""
+    """The caller must write a `did not initiate` history row (C9)."""
 
 
 def decide(candidate: Candidate, thresholds: Thresholds) -> Decision:
@@ -200,11 +200,11 @@ def decide(candidate: Candidate, thresholds: Thresholds) -> Decision:
 
 
 def _filtered(candidate: Candidate, thresholds: Thresholds) -> Decision | None:
-    """Why the candidate is dropped before any size is looked at, in Hive's order."""
+    """Why the candidate is dropped regardless of its size, if so; checks in Hive's order."""
     if candidate.no_auto:
         return Decision(None, "C5", f"table property {NO_AUTO_COMPACTION} is true")
     if candidate.queue_state in (CompactionState.INITIATED, CompactionState.WORKING):
-        return Decision(None, "C6", f"a compaction is {candidate.queue_state.text} already")
+        return Decision(None, "C6", f"a compaction is already {candidate.queue_state.text}")
     if candidate.insert_only and not thresholds.compact_insert_only:
         return Decision(None, "C7", f"insert-only table and {INSERT_ONLY} is false")
     if candidate.needs_partition and not _old_abort(candidate, thresholds):
@@ -214,13 +214,13 @@ def _filtered(candidate: Candidate, thresholds: Thresholds) -> Decision | None:
         past for past in candidate.history if past.state is not CompactionState.DID_NOT_INITIATE
     ][:wanted]
     failed = len(latest) == wanted and all(p.state is CompactionState.FAILED for p in latest)
-    # The retry opens only after the time is over, as Hive compares; <= 0 never opens it.
+    # As in Hive, a retry is allowed only after the retry time; <= 0 never allows it.
     retry = thresholds.failed_retry_ms
     if failed and not 0 < retry < min(past.age_ms for past in latest):
         return Decision(
             None,
             "C9",
-            f"the last {wanted} compactions failed; request one by hand, or"
+            f"the last {wanted} compactions failed; request a compaction yourself, or"
             f" set {FAILED_COMPACTIONS}",
             did_not_initiate=True,
         )
@@ -228,7 +228,10 @@ def _filtered(candidate: Candidate, thresholds: Thresholds) -> Decision | None:
 
 
 def check(candidate: Candidate, thresholds: Thresholds) -> Decision:
-    """The size check alone, first answer wins (C11 to C21); all comparisons are strict."""
+    """The size check alone: the first rule that applies decides (C11 to C21).
+
+    All comparisons are strict.
+    """
     size = candidate.size
     if not thresholds.aborts_by_cleaner and candidate.aborted_txns > thresholds.aborted_txns:
         return Decision(
@@ -255,7 +258,7 @@ def check(candidate: Candidate, thresholds: Thresholds) -> Decision:
             f" {thresholds.delta_pct:.1%}",
         )
     if size.delta_bytes == 0 and size.has_obsolete_base:
-        return Decision(CompactionKind.MAJOR, "C16", "no delta bytes, and an obsolete base is left")
+        return Decision(CompactionKind.MAJOR, "C16", "no delta bytes, but an obsolete base")
     count = f"{size.delta_directories} delta directories"
     if size.delta_directories <= thresholds.delta_num:
         return Decision(
@@ -277,7 +280,7 @@ def check(candidate: Candidate, thresholds: Thresholds) -> Decision:
 
 
 def _old_abort(candidate: Candidate, thresholds: Thresholds) -> bool:
-    """C2; with the Cleaner in charge of aborts the Initiator does not look (C50)."""
+    """C2: an abort is too old; the Initiator ignores aborts if the Cleaner handles them (C50)."""
     age = candidate.oldest_abort_age_ms
     return (
         not thresholds.aborts_by_cleaner

@@ -1,17 +1,17 @@
-"""What one compaction reads and makes (C29, C31, F21).
+"""What a compaction reads and writes.
 
-The plan is either explained (`str(plan)`) or executed, so that both can't drift apart. The
-directory must have been selected with the compactor's list and with transactions that take the
-compaction's own one for open: otherwise its half-made output would hide its inputs.
+The same plan is explained (`str(plan)`) and executed, so the two can't drift apart. The directory
+must be selected with the compactor's list and with a transaction list in which the compaction's own
+transaction is open: otherwise its unfinished output would hide its inputs.
 
-The executor's part of the rules:
-- A row goes into the output when its currentTransaction is not in `aborted` and is greater than
-  the `above` of its input. Delete events likewise, by their own currentTransaction. Identities
-  stay; order is (originalTransaction, bucket, rowId).
-- A base is always created, also without a row. A delta or delete_delta is created only if it has
-  rows; when a minor compaction leaves none of either kind, the inputs stay.
-- Each bucket is a k-way merge that streams a stripe per file; more inputs than
-  `hive.compactor.max.num.delta` are first merged in groups of so many (C34).
+The executor must follow these rules:
+- A row goes into the output if its currentTransaction is not in `aborted` and is greater than the
+  `above` of its input. The same holds for delete events, by their own currentTransaction. Row keys
+  stay as they are; the order is (originalTransaction, bucket, rowId).
+- A base is always created, even without rows. A delta or delete_delta is created only if it has
+  rows; if a minor compaction leaves no rows of either kind, the inputs stay.
+- Each bucket is one k-way merge. More inputs than `hive.compactor.max.num.delta` are merged in
+  stages (C34), which `storage.rewrite` does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from acid_platform.transactions import CompactorWriteIdList
 
 @dataclass(frozen=True, slots=True)
 class NothingToDo:
-    """No output is needed; `to_cleaning` says that directories wait for the Cleaner (C29)."""
+    """There is nothing to merge; `to_cleaning`: directories wait for the Cleaner (C29)."""
 
     to_cleaning: bool
     reason: str
@@ -49,14 +49,14 @@ class NothingToDo:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One data file and the directory that it was selected in; None for an original file."""
+    """A data file and the base or delta that it belongs to; None for an original file."""
 
     file: FileEntry
     source: VisibleBase | VisibleDelta | None
 
     @property
     def bucket(self) -> int:
-        """Bucket number from the file name. `select` admits no file without one."""
+        """The bucket number in the file name. Raises CompactionFailed if there is none."""
         parsed = parse_bucket_file(self.file.name)
         number = parsed.bucket if parsed else original_bucket(self.file.name)
         if number is None:
@@ -68,20 +68,20 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class BucketInputs:
-    """What the task of one bucket number reads; each in the order of the selection."""
+    """The files that the task of one bucket number reads, in the order of the selection."""
 
     bucket: int
     data: tuple[InputFile, ...]
-    """Base or originals, then deltas. A minor compaction has deltas only."""
+    """Files of the base or original files, then of the deltas; a minor compaction: only deltas."""
     deletes: tuple[InputFile, ...]
-    """delete_delta files of the same number: all that matter for a bucketed table."""
+    """delete_delta files of this bucket number; a bucketed table needs no others."""
     every_delete: tuple[InputFile, ...]
-    """Delete files of every number: in an unbucketed table each may hold any bucket."""
+    """delete_delta files of all bucket numbers: in an unbucketed table each may hold any bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Inputs and output names of one compaction; nothing is on disk yet."""
+    """The inputs and output names of a compaction; nothing is on disk yet."""
 
     location: str
     kind: CompactionKind
@@ -92,7 +92,7 @@ class CompactionPlan:
     inserts: tuple[VisibleDelta, ...]
     deletes: tuple[VisibleDelta, ...]
     low: int
-    """Lowest write id of the inputs; 0 for a major compaction, which covers all."""
+    """Lowest write id of the inputs; 0 for a major compaction, which covers everything."""
     high: int
     output_base: BaseName | None
     output_delta: DeltaName | None
@@ -109,25 +109,25 @@ class CompactionPlan:
 
     @property
     def input_bytes(self) -> int:
-        return sum(one.file.size for one in (*self._data(), *_files(self.deletes)))
+        return sum(file.file.size for file in (*self._data(), *_files(self.deletes)))
 
     @property
     def widest_merge(self) -> int:
-        """At most so many files does one task hold open; a major one may read every delete."""
+        """The most files that one bucket merges; a major compaction may read all delete files."""
         major = self.kind is CompactionKind.MAJOR
         return max(
             (
-                len(one.data) + len(one.every_delete if major else one.deletes)
-                for one in self.inputs_by_bucket().values()
+                len(inputs.data) + len(inputs.every_delete if major else inputs.deletes)
+                for inputs in self.inputs_by_bucket().values()
             ),
             default=0,
         )
 
     def inputs_by_bucket(self) -> dict[int, BucketInputs]:
-        """The inputs of each task, by bucket number from the file names, ascending.
+        """The inputs of each task by bucket number, ascending.
 
-        A major compaction has no task for a number that only delete files have: no row could
-        come of it.
+        A major compaction has no task for a bucket that has only delete files: it would have no
+        rows.
         """
         data, deletes = _by_bucket(self._data()), _by_bucket(_files(self.deletes))
         every = tuple(_files(self.deletes))
@@ -139,15 +139,15 @@ class CompactionPlan:
 
     def _data(self) -> list[InputFile]:
         bases = () if self.base is None else (self.base,)
-        return [InputFile(one, None) for one in self.originals] + _files((*bases, *self.inserts))
+        return [InputFile(file, None) for file in self.originals] + _files((*bases, *self.inserts))
 
     def __str__(self) -> str:
         lines = [
             f"{self.kind.value} compaction of {self.location} by transaction {self.txn_id}"
             f" ({self.rule}: {self.reason})",
             *(
-                f"  read   {one.file.path}  {one.file.size} bytes"
-                for one in (*self._data(), *_files(self.deletes))
+                f"  read   {file.file.path}  {file.file.size} bytes"
+                for file in (*self._data(), *_files(self.deletes))
             ),
             *(f"  write  {name}" for name in self.outputs),
             f"  {self.input_bytes} bytes in, at most {self.widest_merge} files per bucket",
@@ -168,7 +168,7 @@ def plan_compaction(
 ) -> CompactionPlan | NothingToDo:
     """What transaction `txn_id` would merge (C29, C31, P23), or why there is nothing to merge.
 
-    Raises CompactionFailed when the selection sees an output of `txn_id` itself.
+    Raises CompactionFailed if the selection contains an output of `txn_id` itself.
     """
     _refuse_own_output(directory, txn_id)
     inserts, deletes = directory.inserts, directory.delete_deltas
@@ -187,7 +187,7 @@ def plan_compaction(
     output_delta: DeltaName | None = None
     output_deletes: DeltaName | None = None
     if kind is CompactionKind.MAJOR:
-        # Write ids start at 1: the base of a converted table never written since has Hive's name.
+        # Write ids start at 1; a converted table without writes gets the base name that Hive uses.
         output_base = BaseName(high or CONVERTED_BASE, suffix)
     else:
         refusal = minor_refused(directory, layout, insert_only=insert_only)
@@ -221,19 +221,19 @@ def plan_compaction(
 
 
 def watermark(directory: AcidDirectory, write_ids: CompactorWriteIdList) -> int:
-    """The highest write id that a compaction may cover; select with it again if it is lower.
+    """The highest write id that a compaction may cover; if it is lower, select again with it.
 
-    A streaming batch whose later transactions are open reaches above the watermark and can't be
-    merged yet. Whoever reads a directory that ends within the batch, and sees none of its later
-    write ids, leaves the batch out whole: so an output ends before it begins.
+    A streaming batch with open transactions reaches above the high watermark and can't be merged
+    yet. A reader of a directory that ends inside the batch would skip the whole batch if it sees no
+    later write id of it, so the output must end before the batch begins.
     """
     high = write_ids.high_watermark
     begins = [
-        one.name.low
-        for one in directory.invisible
-        if isinstance(one.name, DeltaName)
-        and not one.name.visibility
-        and one.name.low <= high < one.name.high
+        hidden.name.low
+        for hidden in directory.invisible
+        if isinstance(hidden.name, DeltaName)
+        and not hidden.name.visibility
+        and hidden.name.low <= high < hidden.name.high
     ]
     covered = 0 if directory.base is None else directory.base.name.write_id
     return max(0, covered, min(begins) - 1) if begins else high
@@ -242,9 +242,9 @@ def watermark(directory: AcidDirectory, write_ids: CompactorWriteIdList) -> int:
 def minor_refused(
     directory: AcidDirectory, layout: Layout, *, insert_only: bool = False
 ) -> NothingToDo | None:
-    """Why no minor compaction can run here, if so; a major one can (C19, C27).
+    """Why only a major compaction can run here; None if a minor one can, too (C19, C27).
 
-    The Initiator asks too, and chooses MAJOR then.
+    The Initiator calls this as well and then chooses MAJOR.
     """
     raw = [delta.directory for delta in directory.deltas if delta.raw]
     if raw and not insert_only:
@@ -252,7 +252,7 @@ def minor_refused(
             False, f"{raw[0]} holds files without ACID columns; request a major compaction", "C27"
         )
     if layout is Layout.HIVE3 and directory.inserts and directory.delete_deltas:
-        # Between two renames a reader would miss the rows, or the deletes, of the other kind.
+        # Between two renames a reader would miss either the rows or the deletes.
         return NothingToDo(
             False,
             "layout hive3 publishes by one rename, but there are deltas and delete_deltas;"
@@ -263,7 +263,7 @@ def minor_refused(
 
 
 def _enough(directory: AcidDirectory, kind: CompactionKind) -> bool:
-    """C29. A pair of one delta and one delete_delta is what a minor compaction would make."""
+    """C29: a minor compaction would turn one delta and one delete_delta into the same pair."""
     count = len(directory.deltas)
     if kind is CompactionKind.MAJOR:
         return bool(directory.originals) or count + (directory.base is not None) > 1
@@ -272,9 +272,9 @@ def _enough(directory: AcidDirectory, kind: CompactionKind) -> bool:
 
 
 def _name_taken(directory: AcidDirectory, plan: CompactionPlan) -> NothingToDo | None:
-    """P23: without `_v` an output may have the name of an aborted overwrite, say."""
-    removable = [one.path for one in (*directory.obsolete, *directory.aborted)]
-    for path in (*removable, *(one.path for one in directory.invisible)):
+    """P23: without `_v` an output name may be taken, for example by an aborted overwrite."""
+    removable = [path.path for path in (*directory.obsolete, *directory.aborted)]
+    for path in (*removable, *(hidden.path for hidden in directory.invisible)):
         if parse_directory(path) in plan.outputs:
             return NothingToDo(
                 path in removable,
@@ -293,20 +293,20 @@ def _describe(directory: AcidDirectory) -> str:
 
 
 def _refuse_own_output(directory: AcidDirectory, txn_id: int) -> None:
-    for one in directory.sources:
-        if one.name.visibility == txn_id:
+    for source in directory.sources:
+        if source.name.visibility == txn_id:
             raise CompactionFailed(
-                f"{directory.location}/{one.directory} is an output of compaction transaction"
-                f" {txn_id} itself, and hides its inputs; select with that transaction open"
+                f"{directory.location}/{source.directory} is an output of compaction transaction"
+                f" {txn_id} itself and hides its inputs; select with that transaction open"
             )
 
 
 def _files(sources: Iterable[VisibleBase | VisibleDelta]) -> list[InputFile]:
-    return [InputFile(one, source) for source in sources for one in source.files]
+    return [InputFile(file, source) for source in sources for file in source.files]
 
 
 def _by_bucket(files: Iterable[InputFile]) -> defaultdict[int, list[InputFile]]:
     grouped: defaultdict[int, list[InputFile]] = defaultdict(list)
-    for one in files:
-        grouped[one.bucket].append(one)
+    for file in files:
+        grouped[file.bucket].append(file)
     return grouped

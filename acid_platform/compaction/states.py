@@ -1,4 +1,4 @@
-"""Kinds, states and layouts of compactions (P23); states of erasures."""
+"""Kinds, states and layouts (P23) of compactions, and states of erasures."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LAYOUT_PROPERTY = "acid.layout"
 
 
 class CompactionKind(Enum):
-    """What to make of an entity's deltas; rebalance is not built (P1)."""
+    """Kind of a compaction; Hive's rebalance is not supported (P1)."""
 
     MAJOR = "major"
     MINOR = "minor"
 
 
 class CompactionState(Enum):
-    """State of a row of the queue or of the history; the letters are Hive's."""
+    """State of a row of the compaction queue or history; the letters are Hive's."""
 
     INITIATED = "i"
     WORKING = "w"
@@ -36,17 +36,17 @@ class CompactionState(Enum):
 
 
 class ErasureState(Enum):
-    """What became of a request to erase rows."""
+    """State of a request to erase rows."""
 
     REQUESTED = "requested"
     WAITING = "waiting"
-    """It was tried, and files still hold such rows."""
+    """An erasure ran, but files still hold rows to erase."""
     ERASED = "erased"
     WITHDRAWN = "withdrawn"
 
     @property
     def open(self) -> bool:
-        """Something is left to do."""
+        """Whether rows are left to erase."""
         return self in (ErasureState.REQUESTED, ErasureState.WAITING)
 
 
@@ -56,7 +56,7 @@ class Layout(Enum):
     HIVE4 = "hive4"
     """`_v<txn>` keeps an output invisible until its compaction commits."""
     HIVE3 = "hive3"
-    """No suffix, `_metadata_acid` says compacted; visible with the one rename that publishes it."""
+    """No suffix; `_metadata_acid` marks the output as compacted. The rename makes it visible."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Layout:

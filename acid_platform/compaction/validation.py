@@ -1,7 +1,7 @@
-"""Whether a compaction kept what it had to keep: profiles of rows, and their differences.
+"""Whether a compaction kept its rows: profiles of rows, and the differences between profiles.
 
-A profile is a sum over rows, so that tasks profile their buckets apart and the order of rows does
-not matter. Sums are taken modulo 2^64.
+A profile is a sum over rows modulo 2^64, so tasks can profile their buckets separately and the
+order of rows does not matter.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is compared of one set of rows: before (inputs, deletes applied) and after (output).
+    """What is compared between the inputs of a compaction (with deletes applied) and its output.
 
-    `row_id_checksum` sums a 64-bit hash of (originalTransaction, bucket, rowId) over the rows,
-    `column_checksums` one of each value. `delete_events` and their checksum count
-    for a minor compaction, which keeps them. `disordered` counts files that lack the key index,
-    which is only written where keys ascend. Which hash is taken is the caller's choice; it must be
-    the same on both sides.
+    `row_id_checksum` is the sum of a 64-bit hash of (originalTransaction, bucket, rowId) over the
+    rows, `column_checksums` the sum of a hash of each value. `delete_events` and their checksum
+    matter for a minor compaction, which keeps delete events. `disordered` counts files without a
+    key index, which is only written if the keys ascend. The caller chooses the hash; it must be the
+    same on both sides.
     """
 
     rows: int = 0
@@ -35,7 +35,7 @@ class Profile:
 
 
 class Invariant(Enum):
-    """What a compaction has to keep, as people read it."""
+    """What a compaction has to keep; the values are shown to users."""
 
     ROWS = "rows"
     ROW_IDS = "row ids"
@@ -46,7 +46,7 @@ class Invariant(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number on both sides of a compaction; None where a side lacks the column."""
+    """A number before and after a compaction; None if that side lacks the column."""
 
     invariant: Invariant
     what: str
@@ -59,26 +59,26 @@ class Measure:
 
     def __str__(self) -> str:
         expected, actual = (
-            "absent" if one is None else str(one) for one in (self.expected, self.actual)
+            "absent" if value is None else str(value) for value in (self.expected, self.actual)
         )
         return f"{self.what}: expected {expected}, got {actual}"
 
 
 def combine(profiles: Iterable[Profile]) -> Profile:
-    """The profile of all rows together."""
+    """The sum of several profiles."""
     totals: Counter[str] = Counter()
     checksums: Counter[str] = Counter()
     nulls: Counter[str] = Counter()
-    for one in profiles:
+    for profile in profiles:
         totals.update(
-            rows=one.rows,
-            row_ids=one.row_id_checksum,
-            events=one.delete_events,
-            event_ids=one.delete_event_checksum,
-            disordered=one.disordered,
+            rows=profile.rows,
+            row_ids=profile.row_id_checksum,
+            events=profile.delete_events,
+            event_ids=profile.delete_event_checksum,
+            disordered=profile.disordered,
         )
-        checksums.update(one.column_checksums)
-        nulls.update(one.null_counts)
+        checksums.update(profile.column_checksums)
+        nulls.update(profile.null_counts)
     return Profile(
         rows=totals["rows"],
         row_id_checksum=totals["row_ids"] & _MASK,
@@ -91,9 +91,9 @@ def combine(profiles: Iterable[Profile]) -> Profile:
 
 
 def measures(expected: Profile, actual: Profile) -> tuple[Measure, ...]:
-    """Everything that is compared, by name, columns in order of their names."""
+    """All measures of two profiles; columns are sorted by name."""
     events = Invariant.DELETE_EVENTS
-    found = [
+    compared = [
         Measure(Invariant.ROWS, "rows", expected.rows, actual.rows),
         Measure(Invariant.ROW_IDS, "row ids", expected.row_id_checksum, actual.row_id_checksum),
         Measure(events, "delete events", expected.delete_events, actual.delete_events),
@@ -106,15 +106,15 @@ def measures(expected: Profile, actual: Profile) -> tuple[Measure, ...]:
         ("checksum", expected.column_checksums, actual.column_checksums),
         ("null count", expected.null_counts, actual.null_counts),
     ):
-        found += [
+        compared += [
             Measure(
                 Invariant.VALUES, f"{title} of column {name}", before.get(name), after.get(name)
             )
             for name in sorted({*before, *after})
         ]
-    return tuple(found)
+    return tuple(compared)
 
 
 def compare(expected: Profile, actual: Profile) -> tuple[Measure, ...]:
-    """What a compaction changed; empty for a right one."""
-    return tuple(one for one in measures(expected, actual) if not one.kept)
+    """The measures that a compaction changed; empty if it is correct."""
+    return tuple(measure for measure in measures(expected, actual) if not measure.kept)

@@ -38,9 +38,11 @@ from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
 from acid_platform.storage.fractions import refuse_finer
 from acid_platform.storage.keys import has_key_index
-from acid_platform.storage.orc import finish_plain_file, orc_schema
+from acid_platform.storage.merge import Input
+from acid_platform.storage.orc import finish_plain_file
+from acid_platform.storage.orc_rows import orc_schema
 from acid_platform.storage.recorded import recorded_file
-from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket, written_values
+from acid_platform.storage.rewrite import Rewrite, rewrite_bucket, written_values
 from acid_platform.transactions import CompactorWriteIdList
 
 PLAIN_FILE_BYTES = 256 << 20

@@ -1,7 +1,8 @@
-"""Hive's bucket hash on Arrow arrays (F11): which bucket a row belongs to.
+"""Hive's bucket hash on Arrow arrays: which bucket a row belongs to.
 
-Version 2 is Murmur3 with quirks of Hive's own, version 1 Java's hashCode; a table's property
-`bucketing_version` says which, 1 where it is absent. Neither is Spark's `hash` or `bucketBy`.
+Version 2 is Murmur3 with Hive's own quirks, version 1 is Java's hashCode. The table property
+`bucketing_version` selects the version; the default is 1. Both differ from Spark's `hash` and
+`bucketBy`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Hash = Callable[[pa.Array, HiveType], np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Bucketing:
-    """CLUSTERED BY (columns) INTO `count` BUCKETS; `version` is the property bucketing_version."""
+    """CLUSTERED BY (`columns`) INTO `count` BUCKETS, with bucketing_version `version`."""
 
     columns: tuple[str, ...]
     count: int
@@ -45,16 +46,16 @@ class Bucketing:
 def bucket_ids(
     columns: Sequence[pa.Array], types: Sequence[HiveType], buckets: int, version: int
 ) -> np.ndarray:
-    """Bucket number of each row, int32 (n,), by its bucket columns in CLUSTERED BY order.
+    """The bucket number of each row, int32 (n,); `columns` are in CLUSTERED BY order.
 
     A NULL hashes to 0. Raises InvalidDefinition for a type that can't be hashed as Hive does, for
-    another version than 1 and 2, and for fewer than one bucket; WrongType when an array does not
-    hold its type.
+    versions other than 1 and 2, and for fewer than one bucket; WrongType if an array does not hold
+    values of its type.
     """
     if buckets < 1 or not columns:
         raise InvalidDefinition(
-            f"{len(columns)} bucket columns into {buckets} buckets: at least"
-            " one of each is needed in CLUSTERED BY (…) INTO n BUCKETS"
+            f"{len(columns)} bucket columns into {buckets} buckets: CLUSTERED BY (…) INTO n BUCKETS"
+            " needs at least one column and one bucket"
         )
     hashes = bucket_hashes(columns, types, version)
     return (hashes & 0x7FFFFFFF) % np.int32(buckets)
@@ -65,24 +66,24 @@ def bucket_hashes(
 ) -> np.ndarray:
     """The combined hash of each row, int32 (n,). Raises as `bucket_ids`."""
     if version not in (1, 2):
-        raise InvalidDefinition(f"bucketing_version={version} is unknown; it is 1 or 2")
-    for one in types:
-        refuse_unhashable(one)
-    one_hash = _hash2 if version == 2 else _hash1
+        raise InvalidDefinition(f"bucketing_version={version} is unknown; use 1 or 2")
+    for kind in types:
+        refuse_unhashable(kind)
+    hash_column = _hash2 if version == 2 else _hash1
     combined: np.ndarray = np.zeros(len(columns[0]), np.int32)
     for array, kind in zip(columns, types, strict=True):
-        combined = combined * np.int32(31) + one_hash(_array(array), kind)
+        combined = combined * np.int32(31) + hash_column(_array(array), kind)
     return combined
 
 
 def refuse_unhashable(kind: HiveType) -> None:
-    """Raises InvalidDefinition for a type that may not be a bucket column."""
+    """Raises InvalidDefinition for a type that can't be a bucket column."""
     known = (*_FLOATS, *_WHOLE, *_TEXT, "boolean", "date", "array", "map", "struct")
-    for one in kind.walk():
-        if one.kind not in known:
+    for part in kind.walk():
+        if part.kind not in known:
             raise InvalidDefinition(
-                f"{one} can't be in a bucket column: Hive hashes its own serialised form of it;"
-                " cluster by another column"
+                f"{part} can't be part of a bucket column, because Hive hashes its own serialised"
+                " form of it; cluster by another column"
             )
 
 
@@ -91,7 +92,7 @@ def _array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _hash2(array: pa.Array, kind: HiveType) -> np.ndarray:
-    """Version 2; what it does not define itself is version 1's."""
+    """Version 2; types that it does not define hash as in version 1."""
     name = kind.kind
     if name in ("smallint", "int", "bigint"):
         target, big_endian = _WHOLE[name]
@@ -100,7 +101,7 @@ def _hash2(array: pa.Array, kind: HiveType) -> np.ndarray:
         return _nulled(_fixed(_numbers(array, pa.int32()).astype(">i4")), array)
     if name in _FLOATS:
         _, _, target, big_endian = _FLOATS[name]
-        # Hive's quirk: the bits, taken as an integer, are converted to a float once more.
+        # Hive's quirk: the bits, as an integer, are converted to a float once more.
         return _nulled(_fixed(_bits(array, name).astype(target).astype(big_endian)), array)
     if name in _TEXT:
         return _nulled(_murmur_of_bytes(*_bytes(array, name == "char")), array)
@@ -121,7 +122,7 @@ def _hash1(array: pa.Array, kind: HiveType) -> np.ndarray:
 
 
 def _common(array: pa.Array, kind: HiveType, child_hash: Hash) -> np.ndarray:
-    """What both versions hash alike."""
+    """The types that both versions hash alike."""
     match kind.kind:
         case "boolean":
             return _nulled(_numbers(array, pa.bool_()).astype(np.int32), array)
@@ -130,7 +131,7 @@ def _common(array: pa.Array, kind: HiveType, child_hash: Hash) -> np.ndarray:
         case "struct":
             total: np.ndarray = np.zeros(len(array), np.int32)
             for i, (_, child) in enumerate(kind.children):
-                # struct_field takes slices and NULLs of the parent into account, field does not.
+                # Unlike field(), struct_field respects slices and NULLs of the parent.
                 field = _array(pc.struct_field(array, [i]))
                 total = total * np.int32(31) + child_hash(field, child)
             return _nulled(total, array)
@@ -141,7 +142,7 @@ def _common(array: pa.Array, kind: HiveType, child_hash: Hash) -> np.ndarray:
             pairs = _pairs(array)
             entries = pairs.flatten()
             (_, key), (_, value) = kind.children
-            # Also in version 2 the value of a map is hashed as in version 1.
+            # Version 2 also hashes the values of a map as version 1 does.
             mixed = child_hash(pc.struct_field(entries, [0]), key) ^ _hash1(
                 pc.struct_field(entries, [1]), value
             )
@@ -161,22 +162,22 @@ def _nulled(hashes: np.ndarray, array: pa.Array) -> np.ndarray:
 
 
 def _numbers(array: pa.Array, target: pa.DataType) -> np.ndarray:
-    """Values as NumPy numbers of exactly that width, any number where NULL. Raises WrongType."""
+    """Values as NumPy numbers of type `target`, (n,); any number for NULL. Raises WrongType."""
     try:
         if pa.types.is_date(array.type):
             array = array.cast(pa.date32()).cast(pa.int32())
-        found: np.ndarray = (
+        numbers: np.ndarray = (
             array.cast(target)
             .fill_null(False if pa.types.is_boolean(target) else 0)
             .to_numpy(zero_copy_only=False)
         )
     except pa.ArrowInvalid as error:
-        raise WrongType(f"a bucket column holds a value that is no {target}: {error}") from error
-    return found
+        raise WrongType(f"a bucket column holds a value that is not {target}: {error}") from error
+    return numbers
 
 
 def _bits(array: pa.Array, name: str) -> np.ndarray:
-    """IEEE bits as a signed integer; every NaN is Java's canonical one."""
+    """IEEE bits as a signed integer; every NaN becomes Java's canonical NaN."""
     target, integer, _, _ = _FLOATS[name]
     values = _numbers(array, target).copy()
     values[np.isnan(values)] = np.nan
@@ -197,7 +198,7 @@ def _lengths(array: pa.Array) -> np.ndarray:
 
 
 def _rolled(elements: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """r = 31 r + element over each run of `lengths` elements."""
+    """r = 31 r + element for each list; `lengths` are the lengths of the lists."""
     total = np.zeros(len(lengths), np.int32)
     starts = np.cumsum(lengths) - lengths
     rows = np.flatnonzero(lengths)
@@ -217,18 +218,18 @@ def _summed(elements: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def _bytes(array: pa.Array, stripped: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All bytes uint8 (m,), and start and length of each value int64 (n,)."""
+    """All bytes, uint8 (m,); the start and the length of each value, int64 (n,)."""
     try:
         if stripped:
             array = pc.utf8_rtrim(array.cast(pa.large_string()), " ")
         binary = array.cast(pa.large_binary())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise WrongType(f"a bucket column is no text: {error}") from error
+        raise WrongType(f"a bucket column is not text: {error}") from error
     _, offsets, data = binary.buffers()
     edges = np.frombuffer(offsets, np.int64)[binary.offset : binary.offset + len(binary) + 1]
     content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     lengths = np.diff(edges)
-    if binary.null_count:  # what lies below a NULL may be anything
+    if binary.null_count:  # the bytes below a NULL are undefined
         lengths = np.where(pc.is_null(binary).to_numpy(zero_copy_only=False), 0, lengths)
     return content, edges[:-1], lengths
 
@@ -236,7 +237,7 @@ def _bytes(array: pa.Array, stripped: bool) -> tuple[np.ndarray, np.ndarray, np.
 def _polynomial(
     content: np.ndarray, starts: np.ndarray, lengths: np.ndarray, start: int
 ) -> np.ndarray:
-    """r = 31 r + signed byte."""
+    """r = 31 r + signed byte, from `start`, for each value."""
     total = np.full(len(starts), start, np.int32)
     signed = content.view(np.int8)
     rows = np.flatnonzero(lengths)
@@ -249,7 +250,7 @@ def _polynomial(
 
 
 def _fixed(big_endian: np.ndarray) -> np.ndarray:
-    """Murmur of values of 2, 4 or 8 bytes each."""
+    """Murmur3 of values of 2, 4 or 8 bytes each."""
     count, width = len(big_endian), big_endian.dtype.itemsize
     hashes = np.full(count, SEED, np.uint32)
     content = big_endian.tobytes()

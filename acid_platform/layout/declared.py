@@ -1,4 +1,4 @@
-"""Names that become parts of paths: what may be declared (P31)."""
+"""Which names may be declared, given that they become parts of paths (P31)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from acid_platform.errors import InvalidDefinition
 
 
 def refuse_path_trouble(what: str, name: str) -> None:
-    """`what` says whose name it is. Raises InvalidDefinition for `/`, `.`, `..`, control
-    characters, blanks at an end, and more bytes than a file system takes."""
+    """Raises InvalidDefinition if the name can't be part of a path; `what` says whose name it is.
+
+    That holds for `/`, `.`, `..`, control characters, leading or trailing blanks, and names longer
+    than a file system allows.
+    """
     trouble = ""
     if name != name.strip() or name in ("", ".", ".."):
-        trouble = "is empty, a dot, or begins or ends with a blank"
+        trouble = "is empty or a dot, or begins or ends with a blank"
     elif "/" in name or "\\" in name:
-        trouble = "holds a separator of paths"
-    elif any(unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp") for one in name):
-        trouble = "holds a control character"
+        trouble = "contains a path separator"
+    elif any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name):
+        trouble = "contains a control character"
     elif len(name.encode()) > 240:
-        trouble = "has more than 240 bytes"
+        trouble = "is longer than 240 bytes"
     if trouble:
         raise InvalidDefinition(
-            f"{what} {name!r} {trouble}, and can't be part of a path; take another name"
+            f"{what} {name!r} {trouble}, so it can't be part of a path; choose another name"
         )

@@ -1,4 +1,4 @@
-"""Formats of insert-only tables, out of table properties (F17)."""
+"""File formats of insert-only tables, from their table properties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acid_platform.layout.types import LOCAL_ZONE, Column
 
 PROPERTY = "acid.format"
 FORMATS = ("orc", "parquet", "json", "csv", "text", "avro")
-"""`text` is Hive's delimited text: fields end with \\x01 and NULL is \\N, unless the table's
+"""`text` is Hive's delimited text: fields are separated by \\x01 and NULL is \\N, unless the table
 properties `field.delim` and `serialization.null.format` say otherwise."""
 
 _FLAT = ("csv", "text")
@@ -19,15 +19,15 @@ _FLAT = ("csv", "text")
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """How the data files of a table are stored. Full ACID tables are always ORC."""
+    """The format of a table's data files; full ACID tables always use ORC."""
 
     name: str = "orc"
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """`delimiter` and `null` of csv and text."""
+    """The `delimiter` and the `null` text of csv and text files."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> FileFormat:
-        """Raises InvalidDefinition for a format that is not known."""
+        """The format in the table's properties. Raises InvalidDefinition for an unknown format."""
         name = properties.get(PROPERTY, "orc").lower()
         if name not in FORMATS:
             raise InvalidDefinition(f"{PROPERTY}={name!r} is unknown; use {', '.join(FORMATS)}")
@@ -39,7 +39,7 @@ class FileFormat:
 
     @property
     def by_position(self) -> bool:
-        """Whether a file knows its columns by their place, not by their name."""
+        """Whether columns of a file are identified by position, not by name."""
         return self.name in _FLAT
 
     def refuse(self, columns: tuple[Column, ...]) -> None:
@@ -47,12 +47,12 @@ class FileFormat:
         for column in columns:
             if self.name in _FLAT and (column.type.nested or column.type.kind == "binary"):
                 raise InvalidDefinition(
-                    f"column {column} does not fit into {self.name} files; use orc or parquet"
+                    f"{self.name} files can't store column {column}; use orc or parquet"
                 )
-            if self.name != "orc" and any(one.kind == LOCAL_ZONE for one in column.type.walk()):
+            if self.name != "orc" and any(part.kind == LOCAL_ZONE for part in column.type.walk()):
                 raise InvalidDefinition(
-                    f"column {column}: {self.name} files do not tell an instant from a timestamp;"
-                    " use orc"
+                    f"column {column}: {self.name} files can't distinguish an instant from a"
+                    " timestamp; use orc"
                 )
 
 
@@ -60,5 +60,5 @@ ORC = FileFormat()
 
 
 def is_insert_only(properties: Mapping[str, str]) -> bool:
-    """Whether rows are only ever appended or overwritten (F5)."""
+    """Whether the table is insert-only: its rows are only appended or overwritten."""
     return properties.get("transactional_properties", "default").lower() == "insert_only"

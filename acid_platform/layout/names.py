@@ -1,6 +1,6 @@
-"""Names of ACID directories and data files: parsing and formatting (F1, F2).
+"""Names of ACID directories and data files: parsing and formatting.
 
-Ids are compared as integers, never as text; any number of digits is read, seven are written.
+Ids are integers: any number of digits is accepted, at least seven are written.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ TEMPORARY_PREFIX = "_tmp_"
 FLUSH_LENGTH_SUFFIX = "_flush_length"
 
 CONVERTED_BASE = -(1 << 63)
-"""Write id of the first compacted base of a converted table without deltas: always valid."""
+"""Write id of the first compacted base of a converted table without deltas; always valid."""
 
-# ASCII: without it \d takes the digits of every script.
+# Without ASCII, \d matches the digits of every script.
+
 _BASE = re.compile(r"base_(-?\d+)(?:_v(\d+))?", re.ASCII)
 _DELTA = re.compile(r"(delete_)?delta_(\d+)_(\d+)(?:_(\d+))?(?:_v(\d+))?", re.ASCII)
 _BUCKET = re.compile(r"bucket_(\d+)(?:_(\d+))?", re.ASCII)
@@ -33,7 +34,7 @@ class BaseName:
 
     write_id: int
     visibility: int = 0
-    """Transaction that compacted it; 0 = visible to all."""
+    """Transaction id of the compaction that wrote it; 0: visible to everyone."""
 
     def __str__(self) -> str:
         return f"base_{self.write_id:07d}" + _suffix(self.visibility)
@@ -63,19 +64,20 @@ def _suffix(visibility: int) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a path component, relative to the table root, is ignored by every reader."""
+    """Whether readers ignore a path component below the table root."""
     return name.startswith(("_", "."))
 
 
 def claims_to_be_acid(name: str) -> bool:
+    """Whether the name starts like that of an ACID directory; it may still be malformed."""
     return name.startswith(("base_", "delta_", "delete_delta_"))
 
 
 def parse_directory(name: str, where: str = "") -> AcidName | None:
-    """The ACID directory that `name` denotes, or None for any other directory.
+    """Parses the name of an ACID directory; None for any other name.
 
-    Raises MalformedName when the name starts like one but does not follow the grammar; `where` is
-    the path for that text.
+    Raises MalformedName if the name starts like an ACID directory but is not well-formed; `where`
+    is the path to name in the error.
     """
     if not claims_to_be_acid(name):
         return None
@@ -105,6 +107,7 @@ class BucketFile:
 
 
 def parse_bucket_file(name: str) -> BucketFile | None:
+    """Parses `bucket_NNNNN[_attempt]`; None for any other name."""
     match = _BUCKET.fullmatch(name)
     if not match:
         return None
@@ -112,17 +115,17 @@ def parse_bucket_file(name: str) -> BucketFile | None:
 
 
 def original_bucket(name: str) -> int | None:
-    """Bucket number of an original file (`000000_0`, `000000_0_copy_1`), else None."""
+    """The bucket number of an original file (`000000_0`, `000000_0_copy_1`); None for others."""
     match = _ORIGINAL.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def temporary_name(txn_id: int, token: str) -> str:
-    """`_tmp_<txn>_<token>`: where a transaction builds files before they are published (P19)."""
+    """`_tmp_<txn>_<token>`: where a transaction writes files before it publishes them (P19)."""
     return f"{TEMPORARY_PREFIX}{txn_id:07d}_{token}"
 
 
 def temporary_owner(name: str) -> int | None:
-    """The transaction that owns a temporary directory, or None if it is not one of ours."""
+    """The id of the transaction that owns a temporary directory; None for other names."""
     match = _TEMPORARY.fullmatch(name)
     return int(match[1]) if match else None

@@ -1,12 +1,12 @@
-"""A flat ORC file as an ACID one: the same stripes, the values below the struct `row`.
+"""Turning a flat ORC file into an ACID file: the same stripes, with the values in a struct `row`.
 
-Spark's writer makes objects of every field of a struct and none of plain columns: flat, an INSERT
-takes two thirds of the CPU time (benchmarks/writing.py). A struct without a NULL has no data of its
-own, so only the numbers of columns change, which stand in the footers; and its row index is that of
-the root, which counts the same rows.
+Spark's writer creates an object for every field of a struct, but none for top-level columns. An
+INSERT that writes flat files takes two thirds of the CPU time (benchmarks/writing.py). A struct
+without NULLs stores no data, so only the column numbers in the footers change; its row index equals
+that of the root, which counts the same rows.
 
-Columns of the flat file: 0 the root, 1 to 5 the row's identity, from 6 on the values. Of the nested
-one: 6 is `row`, and each value has the next number.
+Columns of the flat file: 0 is the root, 1 to 5 are the ids, the values follow from 6 on. In the
+nested file 6 is `row`, and the number of each value is one higher.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _ROW = 6
 _STRUCT = 12
 _NAMES = 3
 
-# Of the footer
+# Fields of the message Footer
 _CONTENT_LENGTH, _STRIPES, _STATISTICS = 2, 3, 7
-# Of a stripe's entry in it
+# Fields of its StripeInformation
 _OFFSET, _INDEX, _DATA, _FOOTER = 1, 2, 3, 4
-# Of a stripe's own footer, and of a stream in it
+# Fields of StripeFooter and of its Stream
 _STREAMS, _ENCODINGS = 1, 2
 _STREAM_KIND, _COLUMN, _LENGTH = 1, 2, 3
 _ROW_INDEX, _INDEXES = 6, (6, 7, 8)
-"""Streams before the data: row indexes and two kinds of bloom filters."""
+"""Stream kinds that precede the data: row indexes and two kinds of bloom filters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """Where a stripe lies: bytes of the file."""
+    """The offset of a stripe and the lengths of its parts, in bytes; `raw` is its footer entry."""
 
     offset: int
     index: int
@@ -52,18 +52,21 @@ class Stripe:
         return self.footer_at + self.footer
 
     def moved(self, offset: int, index: int, footer: int) -> bytes:
-        """Its entry in the footer, elsewhere and with other lengths."""
+        """The footer entry for the stripe at another offset and with other lengths."""
         changed = {_OFFSET: offset, _INDEX: index, _FOOTER: footer}
         return b"".join(
-            number(one.number, changed[one.number]) if one.number in changed else one.raw
-            for one in fields(self.raw)
+            number(field.number, changed[field.number]) if field.number in changed else field.raw
+            for field in fields(self.raw)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class NestedStripe:
-    """What becomes of a stripe: its bytes up to `cut`, those from `again` to `until` once more as
-    the row index of `row`, the others up to its footer, and the new `footer`, uncompressed."""
+    """How to assemble a nested stripe from the bytes of the flat one.
+
+    First the bytes up to `cut`; then those from `again` to `until` once more, as the row index of
+    `row`; then the rest up to the footer; finally the new `footer`, which is uncompressed.
+    """
 
     cut: int
     again: int
@@ -72,38 +75,44 @@ class NestedStripe:
 
 
 def stripes_of(footer: bytes) -> list[Stripe]:
-    """The stripes of a file, in their order. Raises KeyError for an entry without a place."""
-    found = []
-    for one in fields(footer):
-        if one.number == _STRIPES:
-            said = {each.number: each.value for each in fields(one.payload)}
-            found.append(
-                Stripe(said[_OFFSET], said.get(_INDEX, 0), said[_DATA], said[_FOOTER], one.payload)
+    """The stripes of a file, in order. Raises KeyError for an entry without an offset."""
+    stripes = []
+    for field in fields(footer):
+        if field.number == _STRIPES:
+            values = {each.number: each.value for each in fields(field.payload)}
+            stripes.append(
+                Stripe(
+                    values[_OFFSET],
+                    values.get(_INDEX, 0),
+                    values[_DATA],
+                    values[_FOOTER],
+                    field.payload,
+                )
             )
-    return found
+    return stripes
 
 
 def nested_stripe(stripe: Stripe, footer: bytes) -> NestedStripe:
-    """`footer`: the stripe's own, decompressed."""
+    """How to assemble the nested stripe; `footer` is the stripe's footer, decompressed."""
     streams: list[bytes] = []
     encodings: list[bytes] = []
     rest: list[bytes] = []
     at = cut = stripe.offset
     again = until = slot = 0
-    for one in fields(footer):
-        if one.number == _STREAMS:
-            said = {each.number: each.value for each in fields(one.payload)}
-            kind, column, length = (said.get(key, 0) for key in (_STREAM_KIND, _COLUMN, _LENGTH))
-            streams.append(_stream(one.payload, column))
+    for field in fields(footer):
+        if field.number == _STREAMS:
+            values = {each.number: each.value for each in fields(field.payload)}
+            kind, column, length = (values.get(key, 0) for key in (_STREAM_KIND, _COLUMN, _LENGTH))
+            streams.append(_stream(field.payload, column))
             if kind == _ROW_INDEX and column == 0:
                 again, until = at, at + length
             at += length
             if kind in _INDEXES and column < _ROW:
                 cut, slot = at, len(streams)
-        elif one.number == _ENCODINGS:
-            encodings.append(one.raw)
+        elif field.number == _ENCODINGS:
+            encodings.append(field.raw)
         else:
-            rest.append(one.raw)
+            rest.append(field.raw)
     if until > again:
         index = (
             number(_STREAM_KIND, _ROW_INDEX)
@@ -116,39 +125,44 @@ def nested_stripe(stripe: Stripe, footer: bytes) -> NestedStripe:
 
 
 def nested_metadata(metadata: bytes) -> bytes:
-    """The statistics of all stripes, decompressed."""
+    """The Metadata message (stripe statistics) of the nested file; both are decompressed."""
     return b"".join(
-        delimited(one.number, b"".join(_with_row([each.raw for each in fields(one.payload)])))
-        for one in fields(metadata)
+        delimited(field.number, b"".join(_with_row([each.raw for each in fields(field.payload)])))
+        for field in fields(metadata)
     )
 
 
 def nested_footer(
     footer: bytes, entries: Sequence[bytes], grown: int, columns: Sequence[str]
 ) -> bytes:
-    """The file's footer. `entries` are the moved stripes, which are `grown` bytes longer together;
-    `columns` name the values. Raises ValueError when the file has others."""
-    found = list(fields(footer))
+    """The Footer message of the nested file.
+
+    `entries` are the entries of the moved stripes, which together are `grown` bytes longer;
+    `columns` names the values. Raises ValueError if the file has another number of columns.
+    """
+    footer_fields = list(fields(footer))
     renewed = {
         _STRIPES: iter(entries),
-        TYPES: _types([one.payload for one in found if one.number == TYPES], columns),
-        _STATISTICS: iter(_with_row([one.payload for one in found if one.number == _STATISTICS])),
+        TYPES: _types([field.payload for field in footer_fields if field.number == TYPES], columns),
+        _STATISTICS: iter(
+            _with_row([field.payload for field in footer_fields if field.number == _STATISTICS])
+        ),
     }
     parts = []
-    for one in found:
-        if one.number in renewed:
-            parts.append(delimited(one.number, next(renewed[one.number])))
-        elif one.number == _CONTENT_LENGTH:
-            parts.append(number(_CONTENT_LENGTH, one.value + grown))
+    for field in footer_fields:
+        if field.number in renewed:
+            parts.append(delimited(field.number, next(renewed[field.number])))
+        elif field.number == _CONTENT_LENGTH:
+            parts.append(number(_CONTENT_LENGTH, field.value + grown))
         else:
-            parts.append(one.raw)
-    # One more of each than before; a message keeps their order wherever they stand.
+            parts.append(field.raw)
+    # One more of each than before. Only the order among equal fields matters in a message.
     parts += [delimited(key, left) for key, rest in renewed.items() for left in rest]
     return b"".join(parts)
 
 
 def _with_row(of_columns: list[bytes]) -> list[bytes]:
-    """The struct counts what the root counts."""
+    """The statistics with those of `row`, which equal the root's."""
     return [*of_columns[:_ROW], of_columns[0], *of_columns[_ROW:]]
 
 
@@ -160,24 +174,24 @@ def _stream(payload: bytes, column: int) -> bytes:
     return delimited(
         _STREAMS,
         b"".join(
-            number(_COLUMN, _shifted(column)) if one.number == _COLUMN else one.raw
-            for one in fields(payload)
+            number(_COLUMN, _shifted(column)) if field.number == _COLUMN else field.raw
+            for field in fields(payload)
         ),
     )
 
 
 def _types(types: Sequence[bytes], columns: Sequence[str]) -> Iterator[bytes]:
-    values = [_shifted(one) for one in unpacked(types[0], SUBTYPES)[_ROW - 1 :]]
+    values = [_shifted(column) for column in unpacked(types[0], SUBTYPES)[_ROW - 1 :]]
     if len(values) != len(columns):
-        raise ValueError(f"{len(values)} values for {len(columns)} columns")
+        raise ValueError(f"the file has {len(values)} values for {len(columns)} columns")
     yield _struct(range(1, _ROW + 1), ACID_COLUMNS)
     yield from types[1:_ROW]
     yield _struct(values, columns)
-    for one in types[_ROW:]:
-        below = unpacked(one, SUBTYPES)
+    for value_type in types[_ROW:]:
+        below = unpacked(value_type, SUBTYPES)
         yield b"".join(
             [
-                *(each.raw for each in fields(one) if each.number != SUBTYPES),
+                *(each.raw for each in fields(value_type) if each.number != SUBTYPES),
                 packed(SUBTYPES, map(_shifted, below)) if below else b"",
             ]
         )

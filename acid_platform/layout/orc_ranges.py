@@ -1,8 +1,8 @@
-"""The ranges of columns out of the statistics of an ORC footer: what a reader may rest pruning on.
+"""Column ranges from the statistics of an ORC footer, on which a reader may rely for pruning.
 
-Only bounds that hold whoever wrote the file: whole numbers, decimals, days, and texts that are not
-padded. Floating point numbers are left out, as writers disagree about NaN; timestamps, as old ones
-kept them in the zone of their machine; CHAR, as its padding differs.
+Only types whose bounds are reliable whoever wrote the file: whole numbers, decimals, dates, string
+and varchar. Not floating point, since writers disagree about NaN; not timestamps, since old writers
+used the machine's time zone; not CHAR, since padding differs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from acid_platform.layout.protobuf import fields, unpacked
 from acid_platform.snapshot.ranges import ColumnRange, RangeKind, text_range
 
 MOST_COLUMNS = 64
-"""Columns of a table that have ranges, from the first on: records stay small."""
+"""Only this many first columns of a table have ranges, to keep the records small."""
 
 _NAMES, _ROWS, _STATISTICS = 3, 6, 7
 _COUNT, _INTEGERS, _TEXTS, _DECIMALS, _DATES = 1, 2, 4, 6, 7
@@ -25,9 +25,10 @@ _INTEGER_KINDS, _DECIMAL_KIND, _DATE_KIND, _TEXT_KINDS = (1, 2, 3, 4), 14, 15, (
 
 
 def column_ranges(footer: bytes, acid: bool) -> dict[str, ColumnRange]:
-    """By name in lower case. `acid`: of the columns inside of `row`, of a file of insert events.
+    """The ranges of the columns by their name in lower case.
 
-    What the footer does not tell, or tells in a way that can't be understood, is absent.
+    With `acid`, the columns are the fields of `row` of a file of insert events. Columns without
+    usable statistics are left out; if the footer can't be parsed, all are.
     """
     try:
         return dict(_ranges(footer, acid))
@@ -37,20 +38,20 @@ def column_ranges(footer: bytes, acid: bool) -> dict[str, ColumnRange]:
 
 def _ranges(footer: bytes, acid: bool) -> Iterator[tuple[str, ColumnRange]]:
     types, statistics, rows = [], [], 0
-    for one in fields(footer):
-        if one.number == TYPES:
-            types.append(one.payload)
-        elif one.number == _STATISTICS:
-            statistics.append(one.payload)
-        elif one.number == _ROWS:
-            rows = one.value
+    for field in fields(footer):
+        if field.number == TYPES:
+            types.append(field.payload)
+        elif field.number == _STATISTICS:
+            statistics.append(field.payload)
+        elif field.number == _ROWS:
+            rows = field.value
     if len(statistics) != len(types):
         return
     root = unpacked(types[0], SUBTYPES)[-1] if acid else 0
-    names = [one.payload.decode() for one in fields(types[root]) if one.number == _NAMES]
+    names = [field.payload.decode() for field in fields(types[root]) if field.number == _NAMES]
     columns = unpacked(types[root], SUBTYPES)
     for name, column in [*zip(names, columns, strict=True)][:MOST_COLUMNS]:
-        kind = next((one.value for one in fields(types[column]) if one.number == KIND), 0)
+        kind = next((field.value for field in fields(types[column]) if field.number == KIND), 0)
         known = _range(statistics[column], kind, rows)
         if known is not None:
             yield name.lower(), known
@@ -59,11 +60,11 @@ def _ranges(footer: bytes, acid: bool) -> Iterator[tuple[str, ColumnRange]]:
 def _range(statistics: bytes, kind: int, rows: int) -> ColumnRange | None:
     count: int | None = None
     parts: dict[int, bytes] = {}
-    for one in fields(statistics):
-        if one.number == _COUNT:
-            count = one.value
-        elif one.payload:
-            parts[one.number] = one.payload
+    for field in fields(statistics):
+        if field.number == _COUNT:
+            count = field.value
+        elif field.payload:
+            parts[field.number] = field.payload
     if count is None or count > rows:
         return None
     nulls = rows - count
@@ -88,13 +89,15 @@ def _range(statistics: bytes, kind: int, rows: int) -> ColumnRange | None:
 
 
 def _numbers(message: bytes) -> tuple[int | None, int | None]:
-    found = {one.number: one.value >> 1 ^ -(one.value & 1) for one in fields(message)}
-    return found.get(_LOW), found.get(_HIGH)
+    numbers = {field.number: field.value >> 1 ^ -(field.value & 1) for field in fields(message)}
+    return numbers.get(_LOW), numbers.get(_HIGH)
 
 
 def _texts(message: bytes) -> tuple[str, str] | None:
-    """None where the writer cut them, or left one out."""
-    found = {
-        one.number: one.payload.decode() for one in fields(message) if one.number in (_LOW, _HIGH)
+    """The lowest and the highest text; None if the writer truncated or omitted one."""
+    texts = {
+        field.number: field.payload.decode()
+        for field in fields(message)
+        if field.number in (_LOW, _HIGH)
     }
-    return (found[_LOW], found[_HIGH]) if len(found) == 2 else None
+    return (texts[_LOW], texts[_HIGH]) if len(texts) == 2 else None

@@ -1,9 +1,9 @@
-"""ORC's encodings of numbers, bits and decimals, a NumPy array at a time.
+"""ORC's run length encodings of integers, bytes, bits and decimals, on whole NumPy arrays.
 
-ORC specification v1, "Run Length Encoding": integers in version 2 (direct, delta and fixed delta;
-short repeats and patches are never needed to be right), bytes and bits. Runs have their full length
-throughout a stripe, so that a row group may begin inside one: its position is that of the run, and
-how many values to skip.
+ORC specification v1, "Run Length Encoding". Integers use version 2 with the direct, delta and fixed
+delta encodings; short repeat and patched base are optional for a writer. All runs of a stripe but
+the last have full length, so a row group may begin inside a run: its position is the start of the
+run and the number of values to skip.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from acid_platform.layout.protobuf import varint
 _VALUES = 512
 _BYTES = 128
 _RUNS_AT_ONCE = 64
-"""So many runs are looked at together: what is computed of them stays in the processor's cache."""
+"""Runs that are encoded together: few enough for the processor's cache."""
 
 _WIDTHS = (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64)
-"""Bits of a value: those that end at bytes, which pack fast and lose little once deflated."""
+"""Bit widths in use: whole bytes and their divisors pack fast, and lose little once deflated."""
 _CODES = {1: 0, 2: 1, 4: 3, 8: 7, 16: 15, 24: 23, 32: 27, 40: 28, 48: 29, 56: 30, 64: 31}
 _LARGEST = np.array([(1 << width) - 1 for width in _WIDTHS], np.uint64)
 _DIRECT, _DELTA = 0x40, 0xC0
 _SAFE = 1 << 62
-"""Differences of values below it fit 64 bits."""
+"""Differences of values below this bound fit 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,17 @@ class Runs:
 
     content: bytes
     starts: tuple[int, ...]
-    """Byte at which each run begins, and the end."""
+    """The byte at which each run begins, and the end."""
     length: int
 
     def seek(self, index: int) -> tuple[int, int]:
-        """Where the value `index` is found: the byte of its run, and the values before it there."""
+        """The position of value `index`: the byte of its run, and the values to skip in the run."""
         run, skipped = divmod(index, self.length)
         return self.starts[run], skipped
 
 
 def integers(values: np.ndarray, signed: bool = True) -> Runs:
-    """int64 (n,) → RLE version 2. Unsigned streams hold lengths and the like, none below 0."""
+    """Encodes int64 (n,) in RLE version 2; values of unsigned streams must not be negative."""
     parts: list[bytes] = []
     sizes = [0]
     for rows in _matrices(values):
@@ -57,7 +57,7 @@ def integers(values: np.ndarray, signed: bool = True) -> Runs:
 
 
 def _matrices(values: np.ndarray) -> Iterator[np.ndarray]:
-    """The values, a row for each run."""
+    """The values as matrices int64 (k, n) with one run per row."""
     whole = len(values) // _VALUES * _VALUES
     for at in range(0, whole, _VALUES * _RUNS_AT_ONCE):
         yield values[at : min(at + _VALUES * _RUNS_AT_ONCE, whole)].reshape(-1, _VALUES)
@@ -66,9 +66,9 @@ def _matrices(values: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _runs(rows: np.ndarray, signed: bool) -> tuple[list[bytes], list[int]]:
-    """Each row of int64 (k, n) as whatever takes least of direct, delta and fixed delta.
+    """Encodes each row of int64 (k, n) as direct, delta or fixed delta, whichever is smallest.
 
-    Answers their bytes, in pieces, and how many bytes each row takes.
+    Returns the encoded bytes, in pieces, and the number of bytes of each row.
     """
     count = rows.shape[1]
     low, high = rows.min(axis=1), rows.max(axis=1)
@@ -88,18 +88,18 @@ def _runs(rows: np.ndarray, signed: bool) -> tuple[list[bytes], list[int]]:
     if delta.all():
         return _deltas(rows, steps, wide, signed)
     plain, rest = (
-        iter(_whole(*found))
-        for found in (
+        iter(_whole(*encoded))
+        for encoded in (
             _direct(rows[~delta], direct[~delta], signed),
             _deltas(rows[delta], steps[delta], wide[delta], signed),
         )
     )
-    mixed = [next(rest if one else plain) for one in delta.tolist()]
+    mixed = [next(rest if is_delta else plain) for is_delta in delta.tolist()]
     return mixed, list(map(len, mixed))
 
 
 def _whole(parts: list[bytes], sizes: list[int]) -> Iterator[bytes]:
-    """The bytes of each row."""
+    """The bytes of each row, of which `sizes` are the lengths."""
     content, at = b"".join(parts), 0
     for size in sizes:
         yield content[at : at + size]
@@ -107,41 +107,41 @@ def _whole(parts: list[bytes], sizes: list[int]) -> Iterator[bytes]:
 
 
 def _direct(rows: np.ndarray, widths: np.ndarray, signed: bool) -> tuple[list[bytes], list[int]]:
-    """`widths` (k,) count in _WIDTHS."""
+    """Direct encoding of each row; `widths` (k,) are indexes into _WIDTHS."""
     coded = zigzag(rows) if signed else rows.view(np.uint64)
     if len(set(widths.tolist())) == 1:
         packed = _headed(_DIRECT, rows.shape[1], coded, int(widths[0]))
         return [packed.tobytes()], [packed.shape[1]] * len(rows)
-    found = _by_width(_DIRECT, rows.shape[1], coded, widths)
-    return found, list(map(len, found))
+    encoded = _by_width(_DIRECT, rows.shape[1], coded, widths)
+    return encoded, list(map(len, encoded))
 
 
 def _by_width(encoding: int, count: int, values: np.ndarray, widths: np.ndarray) -> list[bytes]:
-    found = [b""] * len(values)
+    encoded = [b""] * len(values)
     for width in set(widths.tolist()):
         chosen = np.flatnonzero(widths == width)
         for index, packed in zip(
             chosen.tolist(), _headed(encoding, count, values[chosen], width), strict=True
         ):
-            found[index] = packed.tobytes()
-    return found
+            encoded[index] = packed.tobytes()
+    return encoded
 
 
 def _deltas(
     rows: np.ndarray, steps: np.ndarray, widths: np.ndarray, signed: bool
 ) -> tuple[list[bytes], list[int]]:
-    """Rows that never fall or always do; a width of -1: by the same step throughout."""
+    """Delta encoding of monotonic rows; a width of -1 means a constant step."""
     count = rows.shape[1]
     firsts, seconds = rows[:, 0].tolist(), steps[:, 0].tolist()
     if (widths < 0).all() and len(set(firsts)) == len(set(seconds)) == 1:
-        one = _fixed(count) + _based(firsts[0], seconds[0], signed)
-        return [one * len(rows)], [len(one)] * len(rows)
+        run = _fixed(count) + _based(firsts[0], seconds[0], signed)
+        return [run * len(rows)], [len(run)] * len(rows)
     packed = _by_width(_DELTA, count, np.abs(steps[:, 1:]).view(np.uint64), widths)
-    found = [
+    encoded = [
         each[:2] + _based(first, second, signed) + each[2:]
         for each, first, second in zip(packed, firsts, seconds, strict=True)
     ]
-    return found, list(map(len, found))
+    return encoded, list(map(len, encoded))
 
 
 def _fixed(count: int) -> bytes:
@@ -153,7 +153,7 @@ def _based(first: int, step: int, signed: bool) -> bytes:
 
 
 def _headed(encoding: int, count: int, values: np.ndarray, width: int) -> np.ndarray:
-    """uint64 (k, n) → bytes (k, 2 + m): each row behind its head, which says `count` values."""
+    """uint64 (k, n) → bytes (k, 2 + m): each row packed, after its header for `count` values."""
     if width < 0:
         return np.broadcast_to(np.frombuffer(_fixed(count), np.uint8), (len(values), 2))
     packed = _pack(values, _WIDTHS[width])
@@ -169,13 +169,13 @@ def _zigzag(value: int) -> int:
 
 
 def zigzag(values: np.ndarray) -> np.ndarray:
-    """int64 → uint64, small for what is near 0."""
-    found: np.ndarray = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    return found
+    """Zigzag encoding, int64 → uint64: numbers near 0 become small."""
+    encoded: np.ndarray = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    return encoded
 
 
 def _pack(values: np.ndarray, width: int) -> np.ndarray:
-    """uint64 (k, n) → bytes (k, m), each value in `width` bits, the highest first."""
+    """uint64 (k, n) → bytes (k, m): each value in `width` bits, highest bit first."""
     if width in (8, 16, 32, 64):
         return values.astype(f">u{width // 8}").view(np.uint8).reshape(len(values), -1)
     if width > 8:
@@ -192,7 +192,7 @@ def _pack(values: np.ndarray, width: int) -> np.ndarray:
 
 
 def octets(values: np.ndarray) -> Runs:
-    """uint8 (n,) → ORC's RLE of bytes: blocks of 128, as a run where all are the same."""
+    """Encodes uint8 (n,) in ORC's byte RLE: blocks of 128, a run if all bytes are equal."""
     parts: list[bytes] = []
     starts = [0]
     for at in range(0, len(values), _BYTES):
@@ -208,19 +208,20 @@ def octets(values: np.ndarray) -> Runs:
 
 
 def bits(values: np.ndarray) -> Runs:
-    """bool (n,) → eight to a byte, the first in the highest bit; seek bytes, then count bits."""
+    """Encodes bool (n,), eight values to a byte, the first in the highest bit; see `seek_bit`."""
     return octets(np.packbits(values))
 
 
 def seek_bit(runs: Runs, index: int) -> tuple[int, int, int]:
-    """Where the bit `index` is found: run, bytes to skip in it, bits to skip in that byte."""
+    """The position of bit `index`: its run, the bytes to skip in it, the bits to skip then."""
     return *runs.seek(index // 8), index % 8
 
 
 def varints(low: np.ndarray, high: np.ndarray | None = None) -> tuple[bytes, np.ndarray]:
-    """Two's complement numbers as zigzag varints, and the byte at which each ends, int64 (n,).
+    """Encodes numbers as zigzag varints; also returns the byte at which each ends, int64 (n,).
 
-    `low` int64 (n,): the values; or with `high` int64 (n,) their lower and upper 64 bits.
+    `low`, int64 (n,), holds the values; with `high`, int64 (n,), the two are the lower and upper 64
+    bits of 128-bit values.
     """
     groups = _groups_of_7(low, high)
     longest = len(groups)
@@ -235,7 +236,7 @@ def varints(low: np.ndarray, high: np.ndarray | None = None) -> tuple[bytes, np.
 
 
 def _groups_of_7(low: np.ndarray, high: np.ndarray | None) -> list[np.ndarray]:
-    """The bits of the zigzag values, lowest first; as many groups as the largest needs."""
+    """The zigzag values in groups of 7 bits, lowest first; as many as the largest value needs."""
     if high is None:
         values = zigzag(low)
         bits_needed = int(values.max(initial=0)).bit_length()

@@ -1,8 +1,8 @@
-"""Column statistics as ORC's footers and row indexes hold them.
+"""Column statistics in the form of ORC's footers and row indexes.
 
-What a reader may skip rests on them, so they err on the wide side: a group with a NaN is said to
-reach from minus to plus infinity, zero is said to have both signs, and the bounds of timestamps
-that only older readers take, in whatever zone they are in, are a day apart from the true ones.
+Readers skip data by them, so bounds may only be too wide. With a NaN they are minus and plus
+infinity; a bound of zero gets the sign that includes both zeros; and the local timestamp bounds,
+which only older readers use, are a day wider than the true ones, for any time zone.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ _LARGEST_DECIMAL = 10**38
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of some values of one column. `low`, `high` and `total`, where its type has them and there is
-    a value: numbers, the unscaled ones of decimals, nanoseconds since 1970, days, or bytes; the
-    total of text and binary is its length, that of booleans how many are true."""
+    """Statistics of some values of a column.
+
+    `low`, `high` and `total` are None if the type lacks them or there is no value. They are
+    numbers, unscaled decimals, nanoseconds or days since 1970, or bytes; the total of text and
+    binary is their length, that of booleans the number of true values.
+    """
 
     count: int = 0
-    """Values that are not NULL."""
+    """The number of values that are not NULL."""
     has_null: bool = False
     low: Any = None
     high: Any = None
@@ -37,14 +40,15 @@ class Statistics:
 
     @classmethod
     def together(cls, parts: Iterable[Statistics]) -> Statistics:
-        found = list(parts)
+        """The statistics of the values of all parts."""
+        merged = list(parts)
         lows, highs, totals = (
-            [value for one in found if (value := getattr(one, name)) is not None]
+            [value for part in merged if (value := getattr(part, name)) is not None]
             for name in ("low", "high", "total")
         )
         return cls(
-            sum(one.count for one in found),
-            any(one.has_null for one in found),
+            sum(part.count for part in merged),
+            any(part.has_null for part in merged),
             min(lows, default=None),
             max(highs, default=None),
             sum(totals[1:], totals[0]) if totals else None,
@@ -52,18 +56,18 @@ class Statistics:
 
 
 def message(of: Statistics, kind: HiveType) -> bytes:
-    """ORC's ColumnStatistics of a column of this type."""
+    """ORC's ColumnStatistics message for a column of this type."""
     body = b""
     if kind.kind == "decimal":
         body = delimited(6, _decimals(of, kind.sizes[1]))
     elif kind.kind in _SAID:
-        field, said = _SAID[kind.kind]
-        body = delimited(field, said(of))
+        field, write = _SAID[kind.kind]
+        body = delimited(field, write(of))
     return number(_COUNT, of.count) + body + number(_HAS_NULL, int(of.has_null))
 
 
 def float_bounds(low: float, high: float) -> tuple[float, float]:
-    """The bounds that are safe to tell of floating point numbers from `low` to `high`."""
+    """Safe bounds for floating point numbers from `low` to `high`."""
     if math.isnan(low) or math.isnan(high):
         return -math.inf, math.inf
     return (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
@@ -124,7 +128,7 @@ def _instants(of: Statistics) -> bytes:
     if of.low is None:
         return b""
     (first, first_rest), (last, last_rest) = (
-        divmod(one, _NANOS_OF_MILLI) for one in (of.low, of.high)
+        divmod(nanoseconds, _NANOS_OF_MILLI) for nanoseconds in (of.low, of.high)
     )
     return (
         _signed(1, first - _DAY)

@@ -1,12 +1,12 @@
-"""The tail of a finished ORC file: user metadata added, column types declared (F8).
+"""Editing the tail of a finished ORC file: adding user metadata and declaring column types.
 
-An ORC footer is a protobuf message, so appending serialised `UserMetadataItem`s (field 5) behind
-it, as one more uncompressed chunk, gives a valid longer footer; the postscript is rewritten with
-the new length. Spark's and Arrow's writers have no option for these keys.
+An ORC footer is a protobuf message, so appending serialised `UserMetadataItem`s (field 5) to it as
+one more chunk gives a valid longer footer; the postscript gets the new length. The writers of Spark
+and Arrow have no option for such metadata.
 
-Nor do they write CHAR and VARCHAR, and Spark no TIMESTAMP WITH LOCAL TIME ZONE. Their values are
-stored exactly as those of STRING, and of TIMESTAMP in UTC (P17); only the footer tells them apart,
-so a file gets them by a new footer.
+Nor can they write CHAR and VARCHAR, and Spark can't write TIMESTAMP WITH LOCAL TIME ZONE. Values of
+these types are stored like STRING, and like TIMESTAMP in UTC (P17); only the footer distinguishes
+them, so a new footer is enough.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from acid_platform.layout.protobuf import delimited, unpacked
 from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
 
 TAIL_BYTES = 1 << 14
-"""Enough of a file's end: the postscript is at most 255 bytes."""
+"""Bytes to read from the end of a file, more than the postscript's 255."""
 
 _MAGIC = b"ORC"
 _DEFAULT_BLOCK = 1 << 18
 _ZLIB = 1
 
-# Fields of the messages that are touched here.
+# Field numbers of the messages that are edited here.
 _TAIL_FOOTER = 2
 TYPES, _USER_METADATA, _CALENDAR = 4, 5, 11
 _PROLEPTIC = 2
@@ -36,7 +36,7 @@ _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
 
 _DECLARED = {"varchar": 16, "char": 17, LOCAL_ZONE: 18}
 _WRITTEN = {7: ("varchar", "char"), 9: (LOCAL_ZONE,), 18: (LOCAL_ZONE,)}
-"""ORC's numbers of STRING, TIMESTAMP and TIMESTAMP_INSTANT, and what each may be declared as."""
+"""ORC's kinds STRING, TIMESTAMP and TIMESTAMP_INSTANT, and the types each may be declared as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class NewTail:
 
 @dataclass(frozen=True, slots=True)
 class Postscript:
-    """The end of an ORC file, which tells how to read what lies before it."""
+    """The PostScript message at the end of an ORC file, which describes the parts before it."""
 
     fields: tuple[protobuf.Field, ...]
     size: int
-    """Bytes, with the one that tells how many they are."""
+    """Length in bytes, including the final length byte."""
 
     @classmethod
     def of(cls, tail: bytes, path: str) -> Postscript:
-        """Of a file whose last bytes are `tail`. Raises CorruptFile."""
+        """Parses the postscript of a file whose last bytes are `tail`. Raises CorruptFile."""
         length = tail[-1] if tail else 0
         content = tail[-1 - length : -1]
         if length < 4 or len(content) < length or not content.endswith(_MAGIC):
@@ -68,11 +68,11 @@ class Postscript:
             raise CorruptFile(f"{path} has an unreadable ORC postscript: {error}") from error
 
     def _value(self, number: int) -> int:
-        return next((one.value for one in self.fields if one.number == number), 0)
+        return next((field.value for field in self.fields if field.number == number), 0)
 
     @property
     def compression(self) -> int:
-        """ORC's number of the codec; 0: none."""
+        """ORC's codec number; 0: uncompressed."""
         return self._value(_COMPRESSION)
 
     @property
@@ -81,31 +81,33 @@ class Postscript:
 
     @property
     def metadata_length(self) -> int:
-        """Of the statistics of the stripes, which lie before the footer."""
+        """Length of the stripe statistics, which precede the footer."""
         return self._value(_METADATA_LENGTH)
 
     def chunks(self, content: bytes) -> bytes:
-        """Content in the file's codec: chunks with their lengths, deflated or as they are."""
+        """The content in the file's codec: chunks with headers, deflated or stored."""
         if not self.compression:
             return content
         block = self._value(_BLOCK_SIZE) or _DEFAULT_BLOCK
         parts = (content[at : at + block] for at in range(0, len(content), block))
-        return b"".join(_chunk(one, self.compression) for one in parts)
+        return b"".join(_chunk(part, self.compression) for part in parts)
 
     def renewed(self, footer: int, metadata: int | None = None) -> bytes:
-        """The last bytes of a file whose footer and metadata have these lengths."""
+        """The postscript bytes of a file whose footer and metadata have these lengths."""
         lengths = {_FOOTER_LENGTH: footer}
         if metadata is not None:
             lengths[_METADATA_LENGTH] = metadata
         content = b"".join(
-            protobuf.number(one.number, lengths[one.number]) if one.number in lengths else one.raw
-            for one in self.fields
+            protobuf.number(field.number, lengths[field.number])
+            if field.number in lengths
+            else field.raw
+            for field in self.fields
         )
         return content + bytes([len(content)])
 
 
 def _chunk(content: bytes, compression: int) -> bytes:
-    """The lowest bit of a chunk's length says that it is stored as it is."""
+    """A chunk with its header, whose lowest bit says that the chunk is stored uncompressed."""
     if compression == _ZLIB:
         deflater = zlib.compressobj(wbits=-zlib.MAX_WBITS)
         small = deflater.compress(content) + deflater.flush()
@@ -115,52 +117,56 @@ def _chunk(content: bytes, compression: int) -> bytes:
 
 
 def footer_of(file_tail: bytes) -> bytes:
-    """ORC's message Footer out of the decompressed tail of a file, its message FileTail."""
-    return next(one.payload for one in protobuf.fields(file_tail) if one.number == _TAIL_FOOTER)
+    """The Footer message in a decompressed FileTail message."""
+    return next(
+        field.payload for field in protobuf.fields(file_tail) if field.number == _TAIL_FOOTER
+    )
 
 
 def is_proleptic(footer: bytes) -> bool:
-    """Whether days before 15 October 1582 are Gregorian ones too; else they are Julian."""
+    """Whether the footer says that days before 15 October 1582 are Gregorian, not Julian."""
     return any(
-        one.number == _CALENDAR and one.value == _PROLEPTIC for one in protobuf.fields(footer)
+        field.number == _CALENDAR and field.value == _PROLEPTIC for field in protobuf.fields(footer)
     )
 
 
 def has_declared(columns: Sequence[Column]) -> bool:
-    """Whether a type of theirs has to be declared in the footer."""
-    return any(one.kind in _DECLARED for column in columns for one in column.type.walk())
+    """Whether a column has a type that must be declared in the footer."""
+    return any(part.kind in _DECLARED for column in columns for part in column.type.walk())
 
 
 def declared_footer(footer: bytes, columns: Sequence[Column], acid: bool, path: str) -> bytes:
-    """The footer of a file of these columns, with their CHAR, VARCHAR and instants declared.
+    """The footer with CHAR, VARCHAR and TIMESTAMP WITH LOCAL TIME ZONE columns declared.
 
-    `acid`: the columns are those of the struct `row`. Raises CorruptFile when the file does not
-    have the columns.
+    With `acid`, the columns are the fields of the struct `row`. Raises CorruptFile if the file does
+    not have these columns.
     """
     try:
-        found = list(protobuf.fields(footer))
-        types = [one.payload for one in found if one.number == TYPES]
+        footer_fields = list(protobuf.fields(footer))
+        types = [field.payload for field in footer_fields if field.number == TYPES]
         row = unpacked(types[0], SUBTYPES)[-1] if acid else 0
         wanted: dict[int, HiveType] = {}
         for number, column in zip(unpacked(types[row], SUBTYPES), columns, strict=True):
             wanted.update(_leaves(types, number, column.type))
     except (IndexError, ValueError) as error:
         raise CorruptFile(
-            f"{path} does not have the columns that were written: {error}; run the statement again"
+            f"{path} does not have the expected columns: {error}; run the statement again"
         ) from error
     numbers = iter(range(len(types)))
     return b"".join(
         delimited(TYPES, _declaration(wanted[number]))
-        if one.number == TYPES and (number := next(numbers)) in wanted
-        else one.raw
-        for one in found
+        if field.number == TYPES and (number := next(numbers)) in wanted
+        else field.raw
+        for field in footer_fields
     )
 
 
 def _leaves(types: Sequence[bytes], number: int, hive: HiveType) -> Iterator[tuple[int, HiveType]]:
-    """The column numbers at and below `number` whose types have to be declared."""
+    """The numbers of the columns at and below `number` whose types must be declared."""
     if hive.kind in _DECLARED:
-        kind = next((one.value for one in protobuf.fields(types[number]) if one.number == KIND), 0)
+        kind = next(
+            (field.value for field in protobuf.fields(types[number]) if field.number == KIND), 0
+        )
         if hive.kind not in _WRITTEN.get(kind, ()):
             raise ValueError(f"column {number} of kind {kind} can't be declared as {hive}")
         yield number, hive
@@ -175,7 +181,7 @@ def _declaration(hive: HiveType) -> bytes:
 
 
 def user_metadata_fields(items: Mapping[str, bytes]) -> bytes:
-    """To be appended to a footer."""
+    """User metadata as serialised fields, to append to a footer."""
     return b"".join(
         delimited(_USER_METADATA, delimited(1, key.encode()) + delimited(2, value))
         for key, value in items.items()
@@ -187,9 +193,10 @@ def with_user_metadata(
 ) -> NewTail:
     """The change that adds `items` to the file whose last bytes are `tail`.
 
-    With `footer`, decompressed, this one replaces the file's. `path` is for the error text. Raises
-    CorruptFile when the tail is not an ORC postscript.
+    `footer`, decompressed, replaces the file's footer. `path` is named in errors. Raises
+    CorruptFile if the tail does not end in an ORC postscript.
     """
+
     old = Postscript.of(tail, path)
     extra = old.chunks((footer or b"") + user_metadata_fields(items))
     kept = 0 if footer is not None else old.footer_length

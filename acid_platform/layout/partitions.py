@@ -1,4 +1,4 @@
-"""Partition directory names and values: escaping and parsing (F4)."""
+"""Names and values of partition directories: escaping and parsing."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """The inverse; a bad sequence stays as it is."""
+    """The inverse of `escape`; a malformed sequence stays as it is."""
     return _SEQUENCE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def partition_name(values: Mapping[str, str | None]) -> str:
     """`month=3/day=4`; NULL and the empty string become the default partition.
 
-    `values` are in partition column order; keys are written in lower case.
+    `values` maps partition columns, in order, to their texts; keys are written in lower case.
     """
     return "/".join(
         f"{escape(key.lower())}={escape(value) if value else DEFAULT_PARTITION}"
@@ -39,7 +39,7 @@ def partition_name(values: Mapping[str, str | None]) -> str:
 
 
 def partition_segment(segment: str) -> tuple[str, str | None] | None:
-    """One directory name → (column, value or None for NULL); None if it is not a partition."""
+    """Parses a directory name into (column, value or None for NULL); None if it is no partition."""
     key, equals, value = segment.partition("=")
     if not equals or not key:
         return None
@@ -48,13 +48,13 @@ def partition_segment(segment: str) -> tuple[str, str | None] | None:
 
 
 def parse_partition(name: str, columns: Sequence[str]) -> tuple[str | None, ...] | None:
-    """Values of `month=3/day=4` in the order of `columns`, or None if the columns differ."""
+    """The values of `month=3/day=4` in the order of `columns`; None if the columns differ."""
     pairs = [partition_segment(segment) for segment in name.split("/")]
-    found = [pair for pair in pairs if pair is not None]
-    keys = [key for key, _ in found]
-    if len(found) < len(pairs) or keys != [column.lower() for column in columns]:
+    parsed = [pair for pair in pairs if pair is not None]
+    keys = [key for key, _ in parsed]
+    if len(parsed) < len(pairs) or keys != [column.lower() for column in columns]:
         return None
-    return tuple(value for _, value in found)
+    return tuple(value for _, value in parsed)
 
 
 def partition_values(
@@ -63,10 +63,10 @@ def partition_values(
     table: str,
     known: Collection[str] = (),
 ) -> dict[str, str | None]:
-    """`"month=3"` or `{"month": 3}` → values by column, in order. Raises NoSuchPartition.
+    """The values of `"month=3"` or `{"month": 3}` by column, in order.
 
-    A name that is `known` stands for itself, also where another engine wrote it in another way
-    than `as_written`.
+    A name in `known` is taken as it is, even if another engine spelled its values in another way
+    than `as_written`. Raises NoSuchPartition.
     """
     names = [column.name for column in columns]
     given: dict[str, Any] = {}
@@ -80,15 +80,15 @@ def partition_values(
     if names and set(given) == set(names):
         return {column.name: as_written(given[column.name], column, table) for column in columns}
     wanted = "/".join(f"{name}=…" for name in names) or "none: it is not partitioned"
-    raise NoSuchPartition(f"{partition!r} is no partition of {table}; its form is {wanted}")
+    raise NoSuchPartition(f"{partition!r} is not a partition of {table}; use the form {wanted}")
 
 
 def as_written(value: Any, column: Column, table: str) -> str | None:
-    """The text that Spark writes into the directory name, so that a value has one directory.
+    """The text that Spark writes into the directory name, so that each value has one directory.
 
-    `03` of an int column is `3`, `1.5` of a decimal(10,2) is `1.50`, `2024-1-5` of a date is
-    `2024-01-05`. Raises NoSuchPartition for what is no value of the column's type, or would be
-    rounded to one.
+    An int `03` becomes `3`, a decimal(10,2) `1.5` becomes `1.50`, a date `2024-1-5` becomes
+    `2024-01-05`. Raises NoSuchPartition if the text is not a value of the column's type, or would
+    be rounded.
     """
     if value is None or value == "":
         return None
@@ -101,7 +101,8 @@ def as_written(value: Any, column: Column, table: str) -> str | None:
         return _decimal(value, *column.type.sizes) if kind == "decimal" else str(value)
     except (ValueError, ArithmeticError) as error:
         raise NoSuchPartition(
-            f"{column.name}={value!r} is no partition of {table}: {column.name} is {column.type}"
+            f"{column.name}={value!r} is not a partition of {table}: {column.name} has the type"
+            f" {column.type}"
         ) from error
 
 
@@ -143,7 +144,7 @@ def _boolean(value: Any) -> str:
 
 
 def _floating(value: Any) -> str:
-    """Java and Python write such numbers alike; others have to be given as Java writes them."""
+    """Java and Python print small whole numbers alike; others must be given as Java prints them."""
     number = float(value)
     return repr(number) if number.is_integer() and abs(number) < 1e7 else str(value)
 

@@ -1,4 +1,4 @@
-"""Fields of Protocol Buffers messages, as ORC's footers are made of."""
+"""Reading and writing the fields of Protocol Buffers messages, for ORC's footers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message: a varint's `value`, or the `payload` of what has a length."""
+    """A field of a message: a varint's `value`, or the `payload` of a length-delimited field."""
 
     number: int
     value: int
     payload: bytes
     raw: bytes
-    """With its key."""
+    """The encoded field, including its key."""
 
 
 def varint(value: int) -> bytes:
@@ -27,7 +27,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at `at`, and where it ends. Raises IndexError."""
+    """The number at byte `at`, and the byte after it. Raises IndexError if the data ends first."""
     shift = value = 0
     while True:
         byte = data[at]
@@ -39,7 +39,10 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fields(message: bytes) -> Iterator[Field]:
-    """Raises IndexError, ValueError."""
+    """The fields of a message in order.
+
+    Raises IndexError for a truncated message, ValueError for a wire type that ORC does not use.
+    """
     at = 0
     while at < len(message):
         start = at
@@ -69,10 +72,10 @@ def packed(field: int, values: Iterable[int]) -> bytes:
 
 
 def unpacked(message: bytes, field: int) -> list[int]:
-    """The numbers of a repeated field that is packed."""
-    content = b"".join(one.payload for one in fields(message) if one.number == field)
-    found, at = [], 0
+    """The numbers of a packed repeated field."""
+    content = b"".join(part.payload for part in fields(message) if part.number == field)
+    numbers, at = [], 0
     while at < len(content):
         value, at = read_varint(content, at)
-        found.append(value)
-    return found
+        numbers.append(value)
+    return numbers

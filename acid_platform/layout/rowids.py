@@ -1,4 +1,4 @@
-"""Row identity: the bucket property and its codec (F10)."""
+"""The bucket property of row keys and its encoding (Hive's BucketCodec)."""
 
 from __future__ import annotations
 
@@ -9,32 +9,37 @@ from acid_platform.errors import CorruptFile, InvalidDefinition
 MAX_BUCKET = 4095
 MAX_STATEMENT = 4095
 ROW_ID_MASK = (1 << 33) - 1
-"""The low 33 bits of Spark's monotonically_increasing_id count the rows of one task."""
+"""The low 33 bits of Spark's monotonically_increasing_id number the rows of one task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Decoded bucket property."""
+    """A decoded bucket property: bucket number and statement number."""
 
     number: int
     statement: int = 0
 
     @property
     def property(self) -> int:
-        """Raises InvalidDefinition when a part does not fit its 12 bits."""
+        """The encoded property. Raises InvalidDefinition if a number does not fit 12 bits."""
         if not (0 <= self.number <= MAX_BUCKET and 0 <= self.statement <= MAX_STATEMENT):
             raise InvalidDefinition(
-                f"bucket {self.number}, statement {self.statement}: both must be 0 to 4095;"
-                " repartition to at most 4096 writers, commit after 4096 statements"
+                f"bucket {self.number}, statement {self.statement}: both must be 0 to 4095; use at"
+                " most 4096 partitions per write and 4096 statements per transaction"
             )
         return (1 << 29) | (self.number << 16) | self.statement
 
 
 def decode_bucket(prop: int) -> Bucket:
-    """Both codec versions; version 0 (Hive < 3) is the bare bucket number. Raises CorruptFile."""
+    """Decodes a property of either version; version 0 (before Hive 3) is the bare bucket number.
+
+    Raises CorruptFile.
+    """
     version = (prop >> 29) & 7
     if version == 0:
         return Bucket(prop)
     if version == 1:
         return Bucket((prop & 0x0FFF0000) >> 16, prop & 0x0FFF)
-    raise CorruptFile(f"bucket property {prop} has codec version {version}; 0 and 1 are known")
+    raise CorruptFile(
+        f"bucket property {prop} has the unknown codec version {version}; restore the file"
+    )

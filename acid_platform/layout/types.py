@@ -1,4 +1,4 @@
-"""Hive column types as values: parsing and printing in Hive's form."""
+"""Hive column types: parsing and printing in Hive's notation."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _SYNONYMS = {"integer": "int", "numeric": "decimal", "dec": "decimal"}
 LOCAL_ZONE = "timestamp with local time zone"
 TIMESTAMPS = ("timestamp", LOCAL_ZONE)
 LIMITED = ("char", "varchar")
-"""Text of at most so many characters."""
+"""Text types with a maximum length."""
 UNNAMED = ("char", LOCAL_ZONE)
-"""Types of partition columns that are read but not written: how Hive names their directories."""
+"""Partition column types that are read but not written, because Hive's directory names for their
+values are not reproduced."""
 _LONGEST = {"char": 255, "varchar": 65535}
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w]*|`[^`]+`|\d+|[<>(),:])")
@@ -26,9 +27,9 @@ _TOKEN = re.compile(r"\s*([A-Za-z_][\w]*|`[^`]+`|\d+|[<>(),:])")
 
 @dataclass(frozen=True, slots=True)
 class HiveType:
-    """One type: `kind` as Hive spells it, sizes of decimal, char and varchar, and child types.
+    """A type: `kind` as Hive spells it, sizes of decimal, char and varchar, and child types.
 
-    Children are named: `element` of an array, `key` and `value` of a map, fields of a struct.
+    Children have names: `element` in an array, `key` and `value` in a map, field names in a struct.
     """
 
     kind: str
@@ -40,7 +41,7 @@ class HiveType:
         return bool(self.children)
 
     def walk(self) -> Iterator[HiveType]:
-        """This type and all below it."""
+        """This type and all types nested in it, in the order of ORC's column numbers."""
         yield self
         for _, child in self.children:
             yield from child.walk()
@@ -86,7 +87,7 @@ class _Parser:
     def next(self) -> str:
         token = self.peek()
         if not token:
-            raise self.error("ends too early")
+            raise self.error("unexpected end")
         self.at += 1
         return token
 

@@ -1,4 +1,4 @@
-"""Dagster ops, jobs, sensors, schedules and checks; what a project's assets import."""
+"""Dagster ops, jobs, sensors and checks, and what the assets of a project import."""
 
 from acid_platform.orchestration.automation import upstream_changed
 from acid_platform.orchestration.checks import (

@@ -1,6 +1,6 @@
-"""What ops, sensors and checks need of the project's resources, whatever class provides it.
+"""The interfaces of the resources that ops, sensors and checks use.
 
-The composition root binds them to the keys `warehouse` and `spark`.
+The definitions bind resources to the keys `warehouse` and `spark`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class WarehouseAccess(Protocol):
     """The resource `warehouse`."""
 
     def open(self, run_id: str = "", spark: Any = None) -> Warehouse:
-        """A handle that the caller closes; its transactions carry the run id."""
+        """Open a handle, which the caller closes; its transactions carry the run id."""
         ...
 
 
@@ -23,5 +23,5 @@ class SparkAccess(Protocol):
 
     @property
     def spark_session(self) -> Any:
-        """The process's one SparkSession, started at first use."""
+        """The SparkSession of the process, started at first use."""
         ...

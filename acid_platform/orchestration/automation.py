@@ -1,4 +1,4 @@
-"""When Dagster should materialize a table again."""
+"""Conditions under which Dagster materializes a table again."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import dagster as dg
 
 
 def upstream_changed() -> dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]:
-    """As AutomationCondition.eager, but only where an upstream's data version has changed.
+    """AutomationCondition.eager, but only if the data version of an upstream has changed.
 
-    The data version of a table is its committed write id: a materialization that wrote nothing
-    keeps it, so that nothing downstream is computed again.
+    The data version of a table is its committed write id. A materialization that writes nothing
+    keeps it, so nothing downstream is recomputed.
     """
     changed = dg.AutomationCondition.any_deps_match(dg.AutomationCondition.data_version_changed())
     return (

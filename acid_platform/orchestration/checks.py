@@ -1,7 +1,7 @@
-"""Data quality by Great Expectations, on Spark frames and on one-row profiles.
+"""Data quality checks with Great Expectations, on Spark frames and on one-row profiles.
 
-Great Expectations takes seconds to import: only functions that evaluate do so. An expectation that
-can't be evaluated is an error, never a failed check.
+Importing Great Expectations takes seconds, so only the functions that evaluate import it. An
+expectation that can't be evaluated is an error, not a failed check.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
@@ -21,9 +21,10 @@ from acid_platform.orchestration.metadata import asset_key
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One expectation by its class name in Great Expectations, and the asset check it becomes.
+    """An expectation and the asset check that it becomes.
 
-    `blocking`: a failure stops the transaction or the downstream assets; else it only warns.
+    `kind` is the class name in Great Expectations, `arguments` are those of the class. A failure
+    aborts the transaction or stops downstream assets if `blocking`, otherwise it only warns.
     """
 
     name: str
@@ -34,9 +35,9 @@ class Expectation:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns of the data that its arguments name."""
-        one = (self.arguments.get(name) for name in ("column", "column_A", "column_B"))
-        return frozenset(filter(None, (*one, *self.arguments.get("column_list", ()))))
+        """The columns that its arguments name."""
+        single = (self.arguments.get(name) for name in ("column", "column_A", "column_B"))
+        return frozenset(filter(None, (*single, *self.arguments.get("column_list", ()))))
 
     def spec(self, key: dg.AssetKey) -> dg.AssetCheckSpec:
         return dg.AssetCheckSpec(
@@ -44,7 +45,7 @@ class Expectation:
         )
 
 
-_FOUND = (
+_OBSERVED = (
     "observed_value",
     "unexpected_count",
     "unexpected_percent",
@@ -52,22 +53,22 @@ _FOUND = (
     "unexpected_rows",
     "profile",
 )
-"""Details of a Finding that come from the data; the others are the expectation's arguments."""
+"""Details of a Finding that come from the data; the others are arguments of the expectation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one expectation says about the data."""
+    """The result of one expectation on the data."""
 
     name: str
     passed: bool
     blocking: bool = True
     details: Mapping[str, Any] = field(default_factory=dict)
     docs: str = ""
-    """A page in Markdown about all expectations that were evaluated together (`data_docs`)."""
+    """A Markdown page about all expectations that were evaluated together (see `data_docs`)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "passed", bool(self.passed))  # pandas and numpy have their own
+        object.__setattr__(self, "passed", bool(self.passed))  # it may be a numpy.bool
 
     @property
     def blocks(self) -> bool:
@@ -92,7 +93,7 @@ class Finding:
         }
         if samples := self.samples:
             metadata["unexpected rows"] = dg.MetadataValue.table(
-                [dg.TableRecord(one) for one in samples]
+                [dg.TableRecord(sample) for sample in samples]
             )
         if self.docs:
             metadata["data docs"] = dg.MetadataValue.md(self.docs)
@@ -100,20 +101,19 @@ class Finding:
 
     @property
     def samples(self) -> list[dict[str, str]]:
-        """Some rows that failed: the asset's key columns and the column looked at, or its values
-        alone where the asset has no key."""
+        """Some failing rows: the checked column and the asset's key columns, if it has a key."""
         column = str(self.details.get("column", "value"))
         rows = self.details.get("unexpected_rows") or self.details.get("partial_unexpected_list")
         return [
-            {name: str(value) for name, value in one.items()}
-            if isinstance(one, Mapping)
-            else {column: str(one)}
-            for one in rows or ()
+            {name: str(value) for name, value in row.items()}
+            if isinstance(row, Mapping)
+            else {column: str(row)}
+            for row in rows or ()
         ]
 
     @property
     def kind(self) -> str:
-        """The expectation's class name, if Great Expectations found it."""
+        """The class name of the expectation, if Great Expectations evaluated it."""
         return str(self.details.get("expectation", ""))
 
     @property
@@ -121,35 +121,35 @@ class Finding:
         return ", ".join(
             f"{name}={value!r}"
             for name, value in self.details.items()
-            if name not in _FOUND and name != "expectation"
+            if name not in _OBSERVED and name != "expectation"
         )
 
     @property
     def observed(self) -> str:
-        """What was found in the data, as far as it is known: little of what passed."""
-        told = []
+        """What was observed in the data; if the check passed, little is known."""
+        observations = []
         if (count := self.details.get("unexpected_count")) is not None:
             share = self.details.get("unexpected_percent")
-            told.append(f"{count:,} unexpected" + (f" ({share:.3g} %)" if share else ""))
+            observations.append(f"{count:,} unexpected" + (f" ({share:.3g} %)" if share else ""))
         if (value := self.details.get("observed_value")) is not None:
-            told.append(f"observed {value}")
-        return ", ".join(told)
+            observations.append(f"observed {value}")
+        return ", ".join(observations)
 
     def __str__(self) -> str:
-        told = "passed" if self.passed else "FAILED"
-        return f"{self.name} {told}" + (f" {dict(self.details)}" if self.details else "")
+        result = "passed" if self.passed else "FAILED"
+        return f"{self.name} {result}" + (f" {dict(self.details)}" if self.details else "")
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not have: numpy's numbers, and anything else as its text."""
+    """A value that JSON lacks: numpy numbers as Python's, anything else as text."""
     return value.item() if hasattr(value, "item") else str(value)
 
 
 def data_docs(findings: Sequence[Finding]) -> str:
-    """What Data Docs of Great Expectations show, as one page in Markdown.
+    """The content of Great Expectations' Data Docs as a Markdown page.
 
-    It is metadata of the run, so that a browser shows it wherever Dagster's pages are read: a link
-    to a file on the machine of the run would open nowhere else.
+    The page becomes metadata of the run, so every reader of Dagster's pages sees it. A link to a
+    file would only open on the machine of the run.
     """
     failed = [finding for finding in findings if not finding.passed]
     lines = [
@@ -188,22 +188,24 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    """A value of the data must neither end its cell nor become markup."""
+    """The text with markup escaped, so that a data value can't end its cell."""
     return re.sub(r"([\\|<>`\[\]])", r"\\\1", " ".join(text.split()))
 
 
 def evaluate(
     frame: Any, expectations: Sequence[Expectation], key: Sequence[str] = ()
 ) -> list[Finding]:
-    """A finding for each expectation, in their order, over a Spark or pandas frame.
+    """Evaluate expectations on a Spark or pandas frame; returns a finding for each, in order.
 
-    The data is looked at once for all; those that fail are looked at again for the counts and
-    examples that explain why, with the columns of `key`. Raises CheckErrored when one can't be
+    The first pass over the data evaluates all of them. A second pass collects counts and examples
+    for those that fail, with the columns of `key`. Raises CheckErrored if an expectation can't be
     evaluated.
     """
     validator = _Validator(frame)
     results = validator.run(expectations, {"result_format": "BOOLEAN_ONLY"})
-    failed = [one for one in expectations if not results[one.name]["success"]]
+    failed = [
+        expectation for expectation in expectations if not results[expectation.name]["success"]
+    ]
     if failed:
         results |= validator.run(
             failed,
@@ -214,12 +216,12 @@ def evaluate(
         )
     findings = [
         Finding(
-            one.name,
-            bool(results[one.name]["success"]),
-            one.blocking,
-            _details(one, results[one.name]),
+            expectation.name,
+            bool(results[expectation.name]["success"]),
+            expectation.blocking,
+            _details(expectation, results[expectation.name]),
         )
-        for one in expectations
+        for expectation in expectations
     ]
     page = data_docs(findings)
     return [replace(finding, docs=page) for finding in findings]
@@ -228,7 +230,10 @@ def evaluate(
 def evaluate_profile(
     frame: Any, aggregates: Mapping[str, str], expectations: Sequence[Expectation]
 ) -> list[Finding]:
-    """As `evaluate`, on the single row of SQL aggregates: one Spark job for all of them."""
+    """`evaluate` on a single row of SQL aggregates, which one Spark job computes.
+
+    `aggregates` maps column names to SQL expressions.
+    """
     import pandas as pd
 
     profile = (
@@ -237,7 +242,9 @@ def evaluate_profile(
         .asDict()
     )
     findings = evaluate(pd.DataFrame([profile]), expectations)
-    return [replace(one, details={**one.details, "profile": profile}) for one in findings]
+    return [
+        replace(finding, details={**finding.details, "profile": profile}) for finding in findings
+    ]
 
 
 def table_checks(
@@ -246,23 +253,25 @@ def table_checks(
     expectations: Sequence[Expectation],
     columns: Sequence[str] | None = None,
 ) -> dg.AssetChecksDefinition:
-    """The checks of a whole table, as one op that reads the columns at one snapshot.
+    """Checks of a whole table, as one op that reads `columns` (None: all) at one snapshot.
 
-    A run may select some of them, so that each can be executed from its own page. Raises
-    InvalidDefinition for an expectation about a column that is not among `columns`.
+    A run may select some of the checks, so each can be executed from its own page. Raises
+    InvalidDefinition if an expectation names a column that is not among `columns`.
     """
     key = asset_key(table)
     if columns is not None:
         require_columns(expectations, columns, f"the checks {name} of {table}")
 
-    @dg.multi_asset_check(name=name, specs=[one.spec(key) for one in expectations], can_subset=True)
+    @dg.multi_asset_check(
+        name=name, specs=[expectation.spec(key) for expectation in expectations], can_subset=True
+    )
     def checks(
         context: dg.AssetCheckExecutionContext,
         warehouse: dg.ResourceParam[WarehouseAccess],
         spark: dg.ResourceParam[SparkAccess],
     ) -> Iterator[dg.AssetCheckResult]:
         selected = {check.name for check in context.selected_asset_check_keys}
-        wanted = [one for one in expectations if one.name in selected]
+        wanted = [expectation for expectation in expectations if expectation.name in selected]
         with warehouse.open(context.run.run_id, spark.spark_session) as opened:
             frame = opened.table(table).read(columns)
             for finding in evaluate(frame, wanted):
@@ -274,13 +283,15 @@ def table_checks(
 def require_columns(
     expectations: Sequence[Expectation], columns: Iterable[str], owner: str
 ) -> None:
-    """When a module is loaded: no run has to start for a misspelt column.
+    """Raises InvalidDefinition if an expectation names an unknown column.
 
-    Raises InvalidDefinition.
+    It is called when a module is loaded, so a misspelt column is found before a run starts.
     """
     known = {column.lower() for column in columns}
     for expectation in expectations:
-        if unknown := sorted(one for one in expectation.columns if one.lower() not in known):
+        if unknown := sorted(
+            column for column in expectation.columns if column.lower() not in known
+        ):
             raise InvalidDefinition(
                 f"{owner}: the expectation {expectation.name} names the column"
                 f" {', '.join(map(repr, unknown))}; the columns are {', '.join(sorted(known))}"
@@ -288,10 +299,10 @@ def require_columns(
 
 
 class _Validator:
-    """Great Expectations over one frame."""
+    """Great Expectations on one frame."""
 
     def __init__(self, frame: Any) -> None:
-        os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read when GX is imported
+        os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # must be set before the import
         import great_expectations as gx
         import pandas as pd
 
@@ -309,7 +320,7 @@ class _Validator:
     def run(
         self, expectations: Sequence[Expectation], detail: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """Results by the name of the expectation: they do not come back in order."""
+        """Results by the name of the expectation, since GX does not keep their order."""
         import great_expectations as gx
 
         name = str(detail["result_format"]).lower()
@@ -317,8 +328,10 @@ class _Validator:
             gx.ExpectationSuite(
                 name=name,
                 expectations=[
-                    getattr(gx.expectations, one.kind)(**one.arguments, meta={"check": one.name})
-                    for one in expectations
+                    getattr(gx.expectations, expectation.kind)(
+                        **expectation.arguments, meta={"check": expectation.name}
+                    )
+                    for expectation in expectations
                 ],
             )
         )
@@ -333,38 +346,40 @@ class _Validator:
         done = checkpoint.run(batch_parameters={"dataframe": self.frame})
         results = {}
         for report in done.run_results.values():
-            for one in report.results:
-                config: Any = one.expectation_config
+            for result in report.results:
+                config: Any = result.expectation_config
                 check = config.meta["check"]
-                if message := errored(one.exception_info):
+                if message := errored(result.exception_info):
                     raise CheckErrored(
-                        f"expectation {check!r} could not be evaluated: {message}; correct the"
-                        " expectation or the columns that it names"
+                        f"expectation {check!r} could not be evaluated: {message}; correct its"
+                        " arguments or the columns that it names"
                     )
-                results[check] = {"success": one.success, **(one.result or {})}
+                results[check] = {"success": result.success, **(result.result or {})}
         return results
 
 
 def errored(info: Mapping[str, Any] | None) -> str | None:
-    """The message of an expectation that raised, in either shape of `exception_info`: flat, or one
-    such dict per metric."""
+    """The message of an expectation that raised an error; None if it did not.
+
+    GX's `exception_info` is either flat or has such a dict for each metric.
+    """
     if not info:
         return None
     shapes = [info] if "raised_exception" in info else list(info.values())
-    for one in shapes:
-        if isinstance(one, Mapping) and one.get("raised_exception"):
-            return str(one.get("exception_message") or "no message")
+    for shape in shapes:
+        if isinstance(shape, Mapping) and shape.get("raised_exception"):
+            return str(shape.get("exception_message") or "no message")
     return None
 
 
 def _details(expectation: Expectation, result: Mapping[str, Any]) -> dict[str, Any]:
-    told = {
+    details = {
         key: value
         for key, value in result.items()
         if key
         in ("observed_value", "unexpected_count", "unexpected_percent", "partial_unexpected_list")
     }
     rows = result.get("partial_unexpected_index_list", ())
-    if rows and isinstance(rows[0], Mapping):  # without key columns they are mere positions
-        told["unexpected_rows"] = rows
-    return {"expectation": expectation.kind, **expectation.arguments, **told}
+    if rows and isinstance(rows[0], Mapping):  # without key columns they are only positions
+        details["unexpected_rows"] = rows
+    return {"expectation": expectation.kind, **expectation.arguments, **details}

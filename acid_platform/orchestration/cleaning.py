@@ -1,4 +1,4 @@
-"""The Cleaner as a Dagster job: file deletes only, no JVM (C37 to C55)."""
+"""The Cleaner as a Dagster job; it only deletes files and needs no JVM (C37 to C55)."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 from collections import defaultdict
@@ -11,17 +11,17 @@ from acid_platform.services import cleaner
 from acid_platform.services.cleaner import Cleaned
 
 
-@dg.op(description="Removes what no open snapshot can need; logs each path with its rule.")
+@dg.op(description="Removes what no open snapshot needs; logs each path with the rule.")
 def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseAccess]) -> None:
     with warehouse.open(context.run_id) as opened:
         done = cleaner.run(opened.metastore)
     by_table: defaultdict[str, list[Cleaned]] = defaultdict(list)
-    for one in done:
-        by_table[one.task.table].append(one)
-        for line in one.removed:
+    for cleaned in done:
+        by_table[cleaned.task.table].append(cleaned)
+        for line in cleaned.removed:
             context.log.info(f"removed {line}")
     for table, cleanings in by_table.items():
-        removed = [line for one in cleanings for line in one.removed]
+        removed = [line for cleaned in cleanings for line in cleaned.removed]
         context.log_event(
             dg.AssetObservation(
                 asset_key(table),
@@ -34,17 +34,20 @@ def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseA
                 },
             )
         )
-    failed = [one for one in done if one.error]
+    failed = [cleaned for cleaned in done if cleaned.error]
     if failed:
         raise dg.Failure(
-            "; ".join(f"{one.task.table} {one.task.partition or ''}: {one.error}" for one in failed)
-            + "; each is tried again after its retry time, see SHOW COMPACTIONS"
+            "; ".join(
+                f"{cleaned.task.table} {cleaned.task.partition or ''}: {cleaned.error}"
+                for cleaned in failed
+            )
+            + "; each will be retried after its retry time, see SHOW COMPACTIONS"
         )
 
 
 @dg.job(
     executor_def=dg.in_process_executor,
-    description="Removes obsolete and aborted directories that nobody reads.",
+    description="Removes obsolete and aborted directories that no snapshot reads.",
 )
 def cleaning_job() -> None:
     clean()

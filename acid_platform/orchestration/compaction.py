@@ -1,9 +1,9 @@
-"""The Worker as a Dagster job: queued → plan → merge → validate → publish, per task of one table.
+"""The Worker as a Dagster job: queued → plan → merge → validate → publish, per task of a table.
 
-A run works off the whole queue of its table, since a run costs a process and a JVM; each task is
-mapped, so that the run's page shows which partition is where. Steps of one task follow each other
-(priorities), so that one compaction transaction is open at a time. A failure at any step fails the
-task in the metastore and aborts its transaction (C32); the other tasks go on.
+A run costs a process and a JVM, so it handles the whole queue of its table. Each task is mapped, so
+the run's page shows the progress of each partition. Priorities make the steps of a task follow each
+other, so only one compaction transaction is open at a time. A failure at any step fails the task in
+the metastore and aborts its transaction (C32); the other tasks continue.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 
 POOL = "acid_compaction"
 IN_MEMORY = "in_memory"
-"""Resource key of the IO manager: an attempt holds an open transaction, so it can't be stored."""
+"""Resource key of an IO manager that keeps values in memory: an Attempt holds an open transaction,
+which can't be stored."""
 
 _OUT = dg.Out(is_required=False, io_manager_key=IN_MEMORY)
 TABLE_TAG = "acid/table"
 
 
 class QueueConfig(dg.Config):
-    """Which part of the compaction queue a run works off."""
+    """Which part of the compaction queue a run handles."""
 
     table: str
     """`db.table`."""
@@ -46,7 +47,7 @@ class QueueConfig(dg.Config):
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A task that waited when the run began; another Worker may take it first."""
+    """A task that was queued when the run began; another Worker may take it first."""
 
     id: int
     table: str
@@ -55,7 +56,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One task that this run has taken, the handle that it lives on, and the table before it."""
+    """A task that this run has taken, its warehouse handle, and the table's size before it."""
 
     warehouse: Warehouse
     run: CompactionRun
@@ -63,12 +64,12 @@ class Attempt:
 
 
 def worker_prefix(run_id: str) -> str:
-    """Worker ids of a run begin with it, so that what a dead run held can be revoked (C25)."""
+    """The prefix of a run's worker ids, by which the tasks of a dead run are revoked (C25)."""
     return f"{socket.gethostname()}-{run_id[:8]}"
 
 
 @dg.op(
-    out=dg.DynamicOut(io_manager_key=IN_MEMORY), description="The tasks of the table that wait now."
+    out=dg.DynamicOut(io_manager_key=IN_MEMORY), description="Lists the queued tasks of the table."
 )
 def queued(
     context: dg.OpExecutionContext,
@@ -81,9 +82,9 @@ def queued(
         waiting = [task for task in initiated(opened) if task.table == table]
     if not waiting:
         context.log.warning(
-            f"nothing is compacted: no compaction of {table} waits in the queue; ask for one by"
-            f" `acid compact {table} major`, or switch on initiator_sensor, which asks where deltas"
-            " pass their thresholds"
+            f"there is nothing to compact: the queue has no compaction of {table}; request one with"
+            f" `acid compact {table} major`, or turn on initiator_sensor, which requests"
+            " compactions when deltas exceed their thresholds"
         )
     for task in waiting:
         where = re.sub(r"\W", "_", task.partition or "table")
@@ -91,7 +92,7 @@ def queued(
 
 
 def initiated(warehouse: Warehouse) -> list[Queued]:
-    """Every task that waits for a Worker, in the order of the queue."""
+    """All tasks that wait for a Worker, in queue order."""
     return [
         Queued(
             row["compactionid"],
@@ -106,7 +107,7 @@ def initiated(warehouse: Warehouse) -> list[Queued]:
 @dg.op(
     out=_OUT,
     tags={"dagster/priority": "1"},
-    description="Takes the next task, opens its transaction, chooses inputs and output names.",
+    description="Takes the next task, opens its transaction, and chooses inputs and outputs.",
 )
 def plan(
     context: dg.OpExecutionContext,
@@ -118,7 +119,7 @@ def plan(
     worker = f"{worker_prefix(context.run_id)}-{worker_id().rpartition('-')[2]}"
     run = CompactionRun.take(opened, worker, task.table)
     if run is None:
-        context.log.info(f"task {task.id} is another Worker's already")
+        context.log.info(f"another Worker has already taken task {task.id}")
         opened.close()
         return
     before = TableStats.of(
@@ -151,7 +152,7 @@ def plan(
     out=_OUT,
     pool=POOL,
     tags={"dagster/priority": "2"},
-    description="Spark tasks build the output where no reader sees it.",
+    description="Writes the output with Spark tasks, where no reader sees it.",
 )
 def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Output[Attempt]]:
     try:
@@ -163,8 +164,8 @@ def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Outpu
     yield dg.Output(
         attempt,
         metadata={
-            "rows": sum(one.rows for one in staged.outputs),
-            "bytes": sum(one.bytes for one in staged.outputs),
+            "rows": sum(output.rows for output in staged.outputs),
+            "bytes": sum(output.bytes for output in staged.outputs),
         },
     )
 
@@ -172,47 +173,47 @@ def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Outpu
 @dg.op(
     out=dg.Out(io_manager_key=IN_MEMORY),
     tags={"dagster/priority": "3"},
-    description="Great Expectations: the output holds what the inputs held.",
+    description="Checks with Great Expectations that the output holds what the inputs held.",
 )
 def validate(context: dg.OpExecutionContext, attempt: Attempt) -> dg.Output[Attempt]:
     task = attempt.run.task
     with _failing(context, attempt):
         staged = attempt.run.staged
         assert staged, "merge comes first"
-        found = measures(staged.expected, staged.actual)
-        findings = evaluate(measure_frame(found), invariants(), ("measure",))
-        told: dict[str, dg.MetadataValue] = {
+        compared = measures(staged.expected, staged.actual)
+        findings = evaluate(measure_frame(compared), invariants(), ("measure",))
+        metadata: dict[str, dg.MetadataValue] = {
             "invariants": dg.MetadataValue.table(
                 [
-                    dg.TableRecord({"expectation": one.name, "passed": one.passed})
-                    for one in findings
+                    dg.TableRecord({"expectation": finding.name, "passed": finding.passed})
+                    for finding in findings
                 ]
             ),
             "measures": dg.MetadataValue.table(
                 [
                     dg.TableRecord(
                         {
-                            "invariant": one.invariant.value,
-                            "measure": one.what,
-                            "before": _told(one.expected),
-                            "after": _told(one.actual),
+                            "invariant": measure.invariant.value,
+                            "measure": measure.what,
+                            "before": _shown(measure.expected),
+                            "after": _shown(measure.actual),
                         }
                     )
-                    for one in found
+                    for measure in compared
                 ]
             ),
             "data docs": dg.MetadataValue.md(findings[0].docs),
         }
-        if any(one.blocks for one in findings):
+        if any(finding.blocks for finding in findings):
             differing = "; ".join(map(str, attempt.run.differences()))
             raise dg.Failure(
                 f"compaction {task.id} of {job_entity(task)} would change the data: {differing};"
                 " its inputs were kept",
-                metadata=told,
+                metadata=metadata,
                 allow_retries=False,
             )
-    context.log.info(f"all {len(found)} measures are equal")
-    return dg.Output(attempt, metadata=told)
+    context.log.info(f"all {len(compared)} measures are equal")
+    return dg.Output(attempt, metadata=metadata)
 
 
 @dg.op(
@@ -227,7 +228,7 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
         attempt.warehouse.metastore.entities(task.table), task.table, task.partition
     )
     attempt.warehouse.close()
-    # Not a materialization: the layout has changed, the data has not.
+    # Not a materialization: the layout has changed, but not the data.
     context.log_event(
         dg.AssetObservation(
             asset_key(task.table),
@@ -236,7 +237,7 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
                 "kind": task.kind.value,
                 "partition": task.partition or "(unpartitioned)",
                 "job": job_name(task),
-                "outputs": ", ".join(one.directory for one in outputs),
+                "outputs": ", ".join(output.directory for output in outputs),
                 "rows": after.rows,
                 **attempt.before.metadata("before: "),
                 **after.metadata("after: "),
@@ -247,57 +248,61 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
 
 @dg.job(
     executor_def=dg.in_process_executor,
-    description="Compacts what waits in the queue of one table (C26 to C36).",
+    description="Runs the queued compactions of a table (C26 to C36).",
 )
 def compaction_job() -> None:
     queued().map(lambda task: publish(validate(merge(plan(task)))))
 
 
 def invariants() -> list[Expectation]:
-    """One for each invariant, over a `measure_frame`."""
+    """An expectation for each invariant, to evaluate on a `measure_frame`."""
     return [
         Expectation(
-            f"compaction_keeps_{one.value.replace(' ', '_')}",
+            f"compaction_keeps_{invariant.value.replace(' ', '_')}",
             "ExpectColumnPairValuesToBeEqual",
-            dict(zip(("column_A", "column_B"), _sides(one), strict=True)),
-            f"What the output holds is what the inputs held: {one.value}.",
+            dict(zip(("column_A", "column_B"), _sides(invariant), strict=True)),
+            f"The output holds the same {invariant.value} as the inputs.",
         )
-        for one in Invariant
+        for invariant in Invariant
     ]
 
 
-def _sides(one: Invariant) -> tuple[str, str]:
-    return f"{one.value} before", f"{one.value} after"
+def _sides(invariant: Invariant) -> tuple[str, str]:
+    return f"{invariant.value} before", f"{invariant.value} after"
 
 
-def measure_frame(found: Sequence[Measure]) -> "pd.DataFrame":
-    """A measure in each row, in the columns of its invariant; those of the others are empty.
+def measure_frame(compared: Sequence[Measure]) -> "pd.DataFrame":
+    """A pandas frame with a measure per row, in the columns of its invariant; others are NULL.
 
-    Numbers are texts, since a checksum has 64 bits.
+    Numbers become texts, since a checksum has 64 bits.
     """
     import pandas as pd
 
     return pd.DataFrame(
         [
             {
-                "measure": one.what,
+                "measure": measure.what,
                 **dict.fromkeys(name for other in Invariant for name in _sides(other)),
                 **dict(
-                    zip(_sides(one.invariant), map(_told, (one.expected, one.actual)), strict=True)
+                    zip(
+                        _sides(measure.invariant),
+                        map(_shown, (measure.expected, measure.actual)),
+                        strict=True,
+                    )
                 ),
             }
-            for one in found
+            for measure in compared
         ]
     )
 
 
-def _told(value: int | None) -> str:
+def _shown(value: int | None) -> str:
     return "absent" if value is None else str(value)
 
 
 @contextmanager
 def _failing(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[None]:
-    """Any failure inside fails the task and aborts its transaction (C32); also a cancellation."""
+    """On an error or cancellation, fails the task and aborts its transaction (C32)."""
     try:
         yield
     except BaseException as error:

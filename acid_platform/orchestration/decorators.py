@@ -43,24 +43,24 @@ def acid_asset(
     op_tags: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> Callable[[Body], dg.AssetsDefinition]:
-    """The decorated function fills `table`; the asset of table `db.t` is `db/t`.
+    """Makes the decorated function an asset that fills `table`; the key of table `db.t` is `db/t`.
 
-    It returns a Spark or pandas DataFrame, a pyarrow Table or a list of dicts, which `write_mode`
-    puts into the table (see AcidOut); or it takes the parameter `txn` and writes by itself. Its
-    other parameters are `context`, `config`, resources, and upstream tables, which come at the
-    transaction's snapshot as what they are annotated with (see TableInput).
+    The function returns a Spark or pandas DataFrame, a pyarrow Table or a list of dicts, which is
+    written according to `write_mode` (see AcidOut); or it takes the parameter `txn` and writes
+    itself. Its other parameters are `context`, `config`, resources, and upstream tables, which are
+    read at the transaction's snapshot and passed as the annotated type (see TableInput).
 
-    One transaction per run, so one for a range of partitions where `backfill_policy` is
-    single_run. It commits only if every blocking expectation holds on what it would commit;
-    otherwise it is aborted, the table is untouched and the step fails with the checks' results. A
-    Transient error, such as a WriteConflict, makes Dagster try the step again as `retry_policy`
-    says, with a fresh snapshot; None: never. `spec` are arguments of dg.AssetSpec.
+    Each run is one transaction, also for a range of partitions if `backfill_policy` is single_run.
+    It commits only if all blocking expectations hold for the rows that it would commit; otherwise
+    it is aborted, the table stays as it was, and the step fails with the results of the checks.
+    After a Transient error, such as a WriteConflict, Dagster retries the step with a new snapshot,
+    as `retry_policy` says (None: never). `spec` are arguments of dg.AssetSpec.
 
-    Expectations can be executed without the body, on the rows that are committed (of all
-    partitions, unless the run names some). `checks` can where `recheck` finds them there: a
-    function of the context and the Table that returns a Finding for each.
+    Expectations can also be executed without the function, on the committed rows, of all partitions
+    unless the run names some. So can `checks`, if `recheck` evaluates them: a function of the
+    context and the Table that returns a Finding for each.
 
-    Raises InvalidDefinition, when the module is loaded, for what can't be honoured.
+    Raises InvalidDefinition, when the module is loaded, if the arguments contradict each other.
     """
     out = AcidOut(
         table, write_mode, key, partition_expr, expectations, checks, schema_mode, recheck, spec
@@ -95,15 +95,19 @@ def acid_multi_asset(
     pool: str | None = None,
     op_tags: Mapping[str, Any] | None = None,
 ) -> Callable[[Body], dg.AssetsDefinition]:
-    """As acid_asset for several tables, which commit together or not at all.
+    """`acid_asset` for several tables, which commit together or not at all.
 
-    The decorated function returns a mapping from table name to rows, one entry for each table that
-    it does not write by itself. With `can_subset` a run may materialize some of them: entries of
-    the others are not written.
+    The decorated function returns a mapping from table name to rows, with an entry for each table
+    that it does not write itself. With `can_subset` a run may materialize some of the tables:
+    entries of the others are not written. Raises InvalidDefinition.
     """
-    twice = {one.name for one in outs if [other.name for other in outs].count(one.name) > 1}
+    twice = {out.name for out in outs if [other.name for other in outs].count(out.name) > 1}
     if twice or not outs:
-        raise InvalidDefinition(f"outs needs each table once; twice: {', '.join(twice) or 'none'}")
+        raise InvalidDefinition(
+            f"outs must name each table once, but names {', '.join(twice)} twice"
+            if twice
+            else "outs is empty; name at least one table"
+        )
 
     def decorate(body: Body) -> dg.AssetsDefinition:
         return _asset(
@@ -134,17 +138,17 @@ def _asset(
 ) -> dg.AssetsDefinition:
     parameters = _Parameters.of(body, ins, outs[0].declaration.database)
     planned = [
-        Planned(one, one.partitioning(partitions_def, parameters.txn), parameters.txn)
-        for one in outs
+        Planned(out, out.partitioning(partitions_def, parameters.txn), parameters.txn)
+        for out in outs
     ]
-    deps = [one.dep for one in parameters.tables.values()]
-    told = inspect.getdoc(body)
+    deps = [table_input.dep for table_input in parameters.tables.values()]
+    description = inspect.getdoc(body)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy, which the user chose
         return dg.multi_asset(
-            specs=[one.asset_spec(deps, told) for one in outs],
+            specs=[out.asset_spec(deps, description) for out in outs],
             name=name,
-            check_specs=[spec for one in outs for spec in one.check_specs()],
+            check_specs=[spec for out in outs for spec in out.check_specs()],
             partitions_def=partitions_def,
             backfill_policy=backfill_policy,
             **options,
@@ -153,46 +157,54 @@ def _asset(
 
 @dataclass(frozen=True, slots=True)
 class _Parameters:
-    """What the body asks for."""
+    """The parameters of the body, by what they need."""
 
     context: bool
     txn: bool
     passed: Mapping[str, inspect.Parameter]
-    """Resources and config: Dagster provides them under the same names."""
+    """Resources and config, which Dagster provides under the same names."""
     tables: Mapping[str, TableInput]
     hints: Mapping[str, object]
 
     @classmethod
     def of(cls, body: Body, ins: Inputs | None, database: str) -> _Parameters:
         hints = {
-            name: _hint(body, name, one.annotation)
-            for name, one in inspect.signature(body).parameters.items()
+            name: _hint(body, name, parameter.annotation)
+            for name, parameter in inspect.signature(body).parameters.items()
         }
-        # Dagster wants the resolved annotation, whatever the body's module postpones.
-        every = {
-            name: one.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-            for name, one in inspect.signature(body).parameters.items()
+        # Dagster needs resolved annotations, even if the body's module postpones them.
+        parameters = {
+            name: parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, parameter in inspect.signature(body).parameters.items()
         }
-        own = {name: one for name, one in every.items() if name not in ("context", "txn")}
+        own = {
+            name: parameter
+            for name, parameter in parameters.items()
+            if name not in ("context", "txn")
+        }
         passed = {
-            name: one for name, one in own.items() if name == "config" or _is_resource(hints[name])
+            name: parameter
+            for name, parameter in own.items()
+            if name == "config" or _is_resource(hints[name])
         }
         tables = inputs_of(
             [name for name in own if name not in passed], ins, database, body.__name__
         )
-        return cls("context" in every, "txn" in every, passed, tables, hints)
+        return cls("context" in parameters, "txn" in parameters, passed, tables, hints)
 
 
 def _hint(body: Body, name: str, annotation: object) -> object:
-    """The annotation, resolved; None for one that exists only for type checkers, as DataFrame may
-    where a module does not import pyspark."""
+    """The resolved annotation; None if its name exists only for type checkers.
+
+    That is often so for DataFrame, since assets should not import pyspark at load time.
+    """
     if not isinstance(annotation, str):
         return annotation
-    one = types.SimpleNamespace(__annotations__={name: annotation})
+    annotated = types.SimpleNamespace(__annotations__={name: annotation})
     try:
-        return get_type_hints(one, globalns=getattr(body, "__globals__", {}), include_extras=True)[
-            name
-        ]
+        return get_type_hints(
+            annotated, globalns=getattr(body, "__globals__", {}), include_extras=True
+        )[name]
     except NameError:
         return None
 
@@ -210,7 +222,7 @@ def _step(
     planned: Sequence[Planned],
     retry_policy: dg.RetryPolicy | None,
 ) -> Callable[..., Iterator[Result]]:
-    """The function that Dagster runs; its signature asks for what the body and we need."""
+    """The function that Dagster runs; its signature has the resources that the body and we need."""
 
     def compute(context: dg.AssetExecutionContext, **given: Any) -> Iterator[Result]:
         warehouse: WarehouseAccess = given["warehouse"]
@@ -222,8 +234,8 @@ def _step(
                 arguments["context"] = context
             if parameters.txn:
                 arguments["txn"] = txn
-            for name, one in parameters.tables.items():
-                arguments[name] = one.load(context, txn, parameters.hints.get(name))
+            for name, table_input in parameters.tables.items():
+                arguments[name] = table_input.load(context, txn, parameters.hints.get(name))
             return body(**arguments)
 
         with retried(context, retry_policy):

@@ -1,7 +1,7 @@
-"""Sensors that look after runs: what an ended one left open, and who ended without a word.
+"""Sensors that clean up after ended runs, and fail runs whose process died silently.
 
-The metastore decides who is alive, by heartbeats (P2, P7); Dagster's status of a run is only news.
-Both are brought together here. Shipped STOPPED; none needs a JVM.
+The metastore decides by heartbeats which transactions are alive (P2, P7); Dagster's run status is
+only a hint. These sensors reconcile the two. They are shipped STOPPED and need no JVM.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
@@ -21,7 +21,7 @@ from acid_platform.warehouse import Warehouse
 
 @dg.run_failure_sensor(
     minimum_interval_seconds=5,
-    description="Aborts what a failed run left open, and frees the compactions it had taken.",
+    description="Aborts the open transactions of a failed run, and requeues its compactions.",
 )
 def abort_failed_runs(
     context: dg.RunFailureSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
@@ -32,7 +32,7 @@ def abort_failed_runs(
 @dg.run_status_sensor(
     run_status=dg.DagsterRunStatus.CANCELED,
     minimum_interval_seconds=5,
-    description="Aborts what a canceled run left open, and frees the compactions it had taken.",
+    description="Aborts the open transactions of a canceled run, and requeues its compactions.",
 )
 def abort_canceled_runs(
     context: dg.RunStatusSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
@@ -47,15 +47,15 @@ def _abort(context: dg.RunStatusSensorContext, warehouse: WarehouseAccess) -> dg
     if not ended:
         return dg.SkipReason(f"run {run.run_id} left nothing open")
     context.log.info(ended)
-    context.instance.report_engine_event(ended, run)  # so that the run's page tells it
+    context.instance.report_engine_event(ended, run)  # shown on the run's page
     return None
 
 
 def abort_run(warehouse: Warehouse, run_id: str, reason: str) -> str:
-    """Ends what a run holds in the metastore; answers what it ended, or nothing.
+    """End what a run holds in the metastore; returns what was ended, as text, or ''.
 
-    Safe while the run's process still lives: its commit fails then (P2). Compactions that it had
-    taken are initiated again (C25).
+    This is safe even if the run's process is still alive: its commit then fails (P2). Compactions
+    that the run had taken are initiated again (C25).
     """
     metastore = warehouse.metastore
     revoked = metastore.revoke_workers(worker_prefix(run_id))
@@ -64,84 +64,83 @@ def abort_run(warehouse: Warehouse, run_id: str, reason: str) -> str:
         for row in metastore.transactions()
         if row["run_id"] == run_id and row["state"] == "OPEN"
     ]
-    told = [f"compactions {revoked} are initiated again"] if revoked else []
+    ended = [f"compactions {revoked} are initiated again"] if revoked else []
     if left:
-        told.append(f"{metastore.abort_transactions(left, reason)} transactions: {left}")
-    return "; ".join(told)
+        ended.append(f"{metastore.abort_transactions(left, reason)} transactions: {left}")
+    return "; ".join(ended)
 
 
-# --- runs that are lost --------------------------------------------------------------------------
+# --- lost runs -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
-    """A run of which the reaper has aborted the last transaction."""
+class SilentRun:
+    """A run whose last transaction the reaper has aborted."""
 
     run_id: str
     txn_id: int
     at: int
-    """When, in milliseconds UTC."""
+    """Time of the abort, in milliseconds UTC."""
     reason: str
 
 
 @dg.sensor(
     minimum_interval_seconds=15,
-    description="Fails runs that count as going on, but whose process has fallen silent.",
+    description="Fails runs that are marked as started, but whose process has gone silent.",
 )
 def fail_lost_runs(
     context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
 ) -> dg.SkipReason:
-    """Nobody else tells Dagster of a run whose process died with its code server: it would keep
-    its place in its pool for ever.
+    """Fail runs whose process died together with its code server.
 
-    Its transaction was reaped, it has no other, and nothing was heard of it since. A living
-    process learns of the abort by its next heartbeat and tells the run (materialize); it gets
-    twice that time.
+    Nobody else would tell Dagster, and the run would keep its slot in its pool forever. A run is
+    lost if its last transaction was reaped, it has no other, and it has logged nothing since. A
+    living process learns of the abort with its next heartbeat and logs it; it gets twice that time.
     """
     runs = {
-        one.run_id: one
-        for one in context.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
+        run.run_id: run
+        for run in context.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
     }
     if not runs:
-        return dg.SkipReason("no run is going on")
+        return dg.SkipReason("no run is in progress")
     with warehouse.open() as opened:
         patience = 2 * Settings.of(opened.metastore.settings()).heartbeat_interval
         silent = list(silent_runs(opened.metastore, runs))
     now = SystemClock().now_ms()
     lost = [
-        one
-        for one in silent
-        if now - one.at > patience and _last_word(context.instance, one.run_id) < one.at
+        run
+        for run in silent
+        if now - run.at > patience and _last_event(context.instance, run.run_id) < run.at
     ]
-    for one in lost:
-        told = (
-            f"transaction {one.txn_id} of this run was aborted, {one.reason}, and nothing was"
-            " heard of the run since: its process has ended, or hangs; launch it again"
+    for run in lost:
+        reason = (
+            f"transaction {run.txn_id} of this run was aborted, {run.reason}, and the run has"
+            " logged nothing since: its process has ended or hangs; launch the run again"
         )
-        context.log.info(f"run {one.run_id}: {told}")
-        context.instance.report_run_failed(runs[one.run_id], told)
+        context.log.info(f"run {run.run_id}: {reason}")
+        context.instance.report_run_failed(runs[run.run_id], reason)
     if lost:
-        return dg.SkipReason(f"failed: {', '.join(one.run_id for one in lost)}")
-    return dg.SkipReason(f"{len(runs)} runs are going on, none of them is lost")
+        return dg.SkipReason(f"failed: {', '.join(run.run_id for run in lost)}")
+    return dg.SkipReason(f"{len(runs)} runs are in progress, none of them is lost")
 
 
-def silent_runs(metastore: Metastore, run_ids: Collection[str]) -> Iterator[Silent]:
-    """Those of the runs whose last transaction was reaped (P2) within `acid.outcome.retention`."""
+def silent_runs(metastore: Metastore, run_ids: Collection[str]) -> Iterator[SilentRun]:
+    """The runs whose last transaction was reaped (P2), within `acid.outcome.retention`."""
     alive = {row["run_id"] for row in metastore.transactions() if row["state"] == "OPEN"}
     mute = set(run_ids) - alive
     if not mute:
         return
-    listed = ", ".join(f"'{one}'" for one in sorted(mute))
+    listed = ", ".join(f"'{run_id}'" for run_id in sorted(mute))
     _, rows = metastore.query(
         f"SELECT run_id, txn_id, ended, reason FROM txns WHERE run_id IN ({listed})"
         " QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY ended DESC, txn_id DESC) = 1"
     )
     for run_id, txn_id, ended, reason in rows:
         if reason.startswith(NO_HEARTBEAT):
-            yield Silent(run_id, txn_id, ended, reason)
+            yield SilentRun(run_id, txn_id, ended, reason)
 
 
-def _last_word(instance: dg.DagsterInstance, run_id: str) -> float:
-    """When something was last heard of a run, in milliseconds UTC."""
+def _last_event(instance: dg.DagsterInstance, run_id: str) -> float:
+    """The time of a run's last event, in milliseconds UTC."""
     last = instance.get_records_for_run(run_id, limit=1, ascending=False).records
-    return max((one.timestamp for one in last), default=0.0) * 1000
+    return max((record.timestamp for record in last), default=0.0) * 1000

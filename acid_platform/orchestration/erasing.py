@@ -1,8 +1,8 @@
 """Erasure requests as a Dagster job: delete → compact → clean and prove.
 
-A run that found an old snapshot in use fails and says who has it; launch it again when that one
-has ended: it goes on where it had to wait. `erasure_sensor` does so for recorded requests. Spark
-starts only for a step that needs it.
+A run fails if an old snapshot still needs the rows, and names the snapshot's holder. Launch it
+again when that transaction has ended: it continues where it had to stop. `erasure_sensor` does so
+for recorded requests. Spark starts only for the steps that need it.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
@@ -18,32 +18,32 @@ from acid_platform.services.erasure import ErasureRequest
 from acid_platform.services.worker import Outcome
 
 REQUEST_TAG = "acid/erasure"
-"""On a run: the id of the recorded request that it works on, and answers."""
+"""Run tag: the id of the recorded request that the run works on and answers."""
 
 _OUT = dg.Out(io_manager_key=IN_MEMORY)
 
 
 class ErasureConfig(dg.Config):
-    """Which rows are erased."""
+    """Which rows to erase."""
 
     table: str
     """`db.table`."""
     where: str
     """A SQL predicate, such as `person_id = 42`."""
     partition: str | None = None
-    """Such as `month=3`; else the whole table."""
+    """A partition such as `month=3`; None: the whole table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the steps so far have done."""
+    """The results of the steps so far."""
 
     request: ErasureRequest
     deleted: int
     outcomes: tuple[Outcome, ...] = ()
 
 
-@dg.op(out=_OUT, description="Deletes the rows that are visible, in one transaction.")
+@dg.op(out=_OUT, description="Deletes the visible rows in one transaction.")
 def delete_rows(
     context: dg.OpExecutionContext,
     config: ErasureConfig,
@@ -64,7 +64,7 @@ def delete_rows(
 @dg.op(
     out=_OUT,
     pool=POOL,
-    description="Major compactions of the partitions whose files still hold such rows.",
+    description="Runs major compactions of the partitions whose files still hold the rows.",
 )
 def compact_files(
     context: dg.OpExecutionContext,
@@ -78,12 +78,12 @@ def compact_files(
         return deleted
     with warehouse.open(context.run_id, spark.spark_session) as opened:
         outcomes = erasure.compact(opened, deleted.request)
-    for one in outcomes:
-        context.log.info(f"compaction {one.task.id}: {one.state}: {one.reason}")
+    for outcome in outcomes:
+        context.log.info(f"compaction {outcome.task.id}: {outcome.state}: {outcome.reason}")
     return Progress(deleted.request, deleted.deleted, outcomes)
 
 
-@dg.op(description="Runs the Cleaner, then reads every file of the table.")
+@dg.op(description="Runs the Cleaner, then searches every file of the table for the rows.")
 def clean_and_prove(
     context: dg.OpExecutionContext,
     rewritten: Progress,
@@ -105,7 +105,7 @@ def clean_and_prove(
         metadata["what holds them"] = dg.MetadataValue.md(
             "\n".join(f"- {line}" for line in result.reasons())
         )
-    # The asset's page and the run tell it; no materialization: nothing downstream has to start.
+    # An observation, not a materialization: nothing downstream has to start.
     context.log_event(dg.AssetObservation(asset_key(result.request.table), metadata=metadata))
     if not result.erased:
         raise dg.Failure(str(result), metadata=metadata, allow_retries=False)
@@ -114,7 +114,7 @@ def clean_and_prove(
 
 @dg.job(
     executor_def=dg.in_process_executor,
-    description="Deletes rows for good: when it succeeds, no file holds them any more.",
+    description="Erases rows: once it succeeds, no file holds them any more.",
 )
 def erase() -> None:
     clean_and_prove(compact_files(delete_rows()))

@@ -1,4 +1,4 @@
-"""Upstream tables as arguments of an asset's body, all at the snapshot of its transaction."""
+"""Upstream tables as arguments of an asset's body, read at the snapshot of its transaction."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from acid_platform.orchestration.partitions import PartitionExpr
 from acid_platform.transaction import Transaction, TransactionTable
 
 Upstream = str | dg.AssetKey | dg.AssetsDefinition
-"""A table `db.t`, the key of its asset, or the asset."""
+"""The name `db.t` of a table, the key of its asset, or the asset."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableInput:
-    """An upstream table: some of its columns, and the rows where a predicate holds.
+    """An upstream table, restricted to some columns and to the rows that satisfy `where`.
 
-    Where both assets are partitioned and the upstream has a partition_expr, only the upstream
-    partitions that Dagster maps to the run's are read.
+    If both assets are partitioned and the upstream has a partition_expr, only the upstream
+    partitions that Dagster maps to those of the run are read.
     """
 
     upstream: Upstream
@@ -47,13 +47,16 @@ class TableInput:
         return dg.AssetDep(self.key, partition_mapping=self.partition_mapping)
 
     def load(self, context: dg.AssetExecutionContext, txn: Transaction, kind: object) -> Any:
-        """A Spark DataFrame, or what the argument's annotation asks for: pandas.DataFrame,
-        pyarrow.Table, or TransactionTable to read from."""
+        """The rows as the type `kind` that the parameter is annotated with.
+
+        That may be pandas.DataFrame, pyarrow.Table, or TransactionTable to read from; anything else
+        gives a Spark DataFrame.
+        """
         table = txn.table(self.table)
         if kind is TransactionTable:
             return table
-        parts = [one for one in (self.where, self._mapped(context, table)) if one]
-        where = " AND ".join(f"({one})" for one in parts) or None
+        parts = [condition for condition in (self.where, self._mapped(context, table)) if condition]
+        where = " AND ".join(f"({condition})" for condition in parts) or None
         if kind is pa.Table:
             return table.to_arrow(self.columns, where)
         if kind is pd.DataFrame:
@@ -61,7 +64,7 @@ class TableInput:
         return table.read(self.columns, where)
 
     def _mapped(self, context: dg.AssetExecutionContext, table: TransactionTable) -> str | None:
-        """The predicate for the partitions that Dagster maps to the run's."""
+        """SQL for the partitions that Dagster maps to those of the run; None if there is none."""
         upstream = context.job_def.asset_layer.get(self.key)
         text = upstream.metadata.get("partition_expr")
         if (
@@ -86,14 +89,17 @@ def inputs_of(
     database: str,
     body: str,
 ) -> dict[str, TableInput]:
-    """The upstream table of each parameter: as `ins` says, else the table of its name in the same
-    database. Raises InvalidDefinition."""
+    """The upstream table of each parameter: from `ins`, else the table of that name in `database`.
+
+    Raises InvalidDefinition if `ins` names an unknown parameter.
+    """
     named = dict(given or {})
     if unknown := set(named) - set(names):
         raise InvalidDefinition(
-            f"{body} has no parameter {', '.join(sorted(unknown))} that ins names"
+            f"ins names {', '.join(sorted(unknown))}, but {body} has no such parameter"
         )
-    found = {name: named.get(name, f"{database}.{name}") for name in names}
+    upstreams = {name: named.get(name, f"{database}.{name}") for name in names}
     return {
-        name: one if isinstance(one, TableInput) else TableInput(one) for name, one in found.items()
+        name: upstream if isinstance(upstream, TableInput) else TableInput(upstream)
+        for name, upstream in upstreams.items()
     }

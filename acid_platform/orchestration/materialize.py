@@ -1,7 +1,7 @@
-"""A materialization is a transaction: write, check that snapshot, commit or abort (decision 4).
+"""Materializing assets in a transaction: write, check the transaction's snapshot, commit or abort.
 
-An IO manager would store before the checks run, and could not put several statements or tables into
-one commit.
+An IO manager would not do: it stores rows before the checks run, and can't put several statements
+or tables into one commit.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ Result: TypeAlias = dg.AssetCheckResult | dg.MaterializeResult[None]
 RETRY = dg.RetryPolicy(
     max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
 )
-"""Of Transient errors, such as a WriteConflict: the step begins again with a fresh snapshot."""
+"""Retries after Transient errors such as a WriteConflict; each retry has a new snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One table of an asset with its partitioning, as the decorator has checked them."""
+    """A table of an asset and its partitioning, as checked by the decorator."""
 
     out: AcidOut
     partitioning: PartitionExpr | None
     driven: bool = False
-    """The body takes the transaction, so that it may write by itself and return nothing."""
+    """Whether the body takes the transaction, so that it may write itself and return nothing."""
 
     def scope(self, context: dg.AssetExecutionContext) -> Scope | None:
-        """The partitions that this run replaces; None: the asset's partitions say nothing."""
+        """The partitions that the run replaces; None if there is no partition_expr."""
         return self.partitioning.scope(context.partition_keys) if self.partitioning else None
 
 
 @dataclass(slots=True)
 class _Written:
-    """What the transaction has done to one table, and what was found there."""
+    """What the transaction wrote to a table, and the findings of its checks."""
 
     planned: Planned
     scope: Scope | None
@@ -61,11 +61,13 @@ class _Written:
     results: tuple[dg.AssetCheckResult, ...] = ()
     uncommitted: Uncommitted | None = None
 
-    def tell(self, selected: frozenset[dg.AssetCheckKey]) -> None:
-        """Makes the check results, of which one that can't be told has to stop the commit."""
+    def set_results(self, selected: frozenset[dg.AssetCheckKey]) -> None:
+        """Build the results of the selected checks; an error here still stops the commit."""
         key = self.planned.out.asset_key
         self.results = tuple(
-            one.result(key) for one in self.findings if dg.AssetCheckKey(key, one.name) in selected
+            finding.result(key)
+            for finding in self.findings
+            if dg.AssetCheckKey(key, finding.name) in selected
         )
 
 
@@ -76,16 +78,16 @@ def materialize(
     produce: Callable[[Transaction], object],
     retry_policy: dg.RetryPolicy | None = RETRY,
 ) -> Iterator[Result]:
-    """Check results, then a materialization for each table whose transaction was committed.
+    """Run the body in a transaction; yields check results, then a materialization for each table.
 
-    Nothing is committed unless every blocking check has passed on the transaction's own snapshot;
-    otherwise it is aborted, the check results are kept, and the step fails with dg.Failure. The
-    data version is the committed write id. Transient errors become dg.RetryRequested, but for
-    OutcomeUnknown, after which a person has to look.
+    The transaction commits only if all blocking checks pass on its own snapshot; otherwise it is
+    aborted, the check results are yielded, and dg.Failure is raised. The data version is the
+    committed write id. Transient errors become dg.RetryRequested, except OutcomeUnknown, which a
+    person has to resolve.
 
-    A run that selects checks without their table has them evaluated on the rows that are committed.
+    Checks that the run selects without their table are evaluated on the committed rows.
     """
-    wanted = [one for one in planned if one.out.asset_key in context.selected_asset_keys]
+    wanted = [plan for plan in planned if plan.out.asset_key in context.selected_asset_keys]
     if wanted:
         yield from _in_one_transaction(context, warehouse, planned, wanted, produce, retry_policy)
     for plan in planned:
@@ -96,28 +98,30 @@ def materialize(
 def _checked_alone(
     context: dg.AssetExecutionContext, warehouse: Warehouse, plan: Planned
 ) -> Iterator[dg.AssetCheckResult]:
-    """Raises InvalidDefinition, CheckErrored."""
+    """Evaluate selected checks on the committed rows. Raises InvalidDefinition, CheckErrored."""
     out = plan.out
-    chosen = {one for one in context.selected_asset_check_keys if one.asset_key == out.asset_key}
+    chosen = {key for key in context.selected_asset_check_keys if key.asset_key == out.asset_key}
     if not chosen:
         return
     chosen_names = {check.name for check in chosen}
-    # A click on *Execute* names no partition: the whole table then.
+    # The button *Execute* names no partition: check the whole table.
     scope = plan.scope(context) if _has_partitions(context) else None
     done = _Written(plan, scope)
-    expectations = [one for one in out.expectations if one.name in chosen_names]
+    expectations = [
+        expectation for expectation in out.expectations if expectation.name in chosen_names
+    ]
     if expectations:
         frame = warehouse.table(out.name).read(where=scope.where if scope else None)
         done.findings.extend(evaluate(frame, expectations, out.key))
-    if found_by_body := sorted(chosen_names & {one.name for one in out.checks}):
+    if body_checks := sorted(chosen_names & {check.name for check in out.checks}):
         if out.recheck is None:
             raise InvalidDefinition(
-                f"{', '.join(found_by_body)} of {out.name} is found by the body that writes the"
-                " table: materialize the asset, or say by recheck= how it is found without it"
+                f"only the body of {out.name} evaluates {', '.join(body_checks)}; materialize the"
+                " asset, or give it a function recheck= that evaluates its checks"
             )
         done.findings.extend(out.recheck(context, warehouse.table(out.name)))
-        _require_findings(out, done.findings, found_by_body)
-    done.tell(frozenset(chosen))
+        _require_findings(out, done.findings, body_checks)
+    done.set_results(frozenset(chosen))
     yield from done.results
 
 
@@ -126,11 +130,11 @@ def _has_partitions(context: dg.AssetExecutionContext) -> bool:
 
 
 def _require_findings(out: AcidOut, findings: Sequence[Finding], names: Sequence[str]) -> None:
-    """Raises CheckErrored."""
+    """Raises CheckErrored if a check has no finding."""
     if missing := sorted(set(names) - {finding.name for finding in findings}):
         raise CheckErrored(
-            f"recheck of {out.name} has to return a Finding for each of its checks, and returned"
-            f" none for {', '.join(missing)}"
+            f"recheck of {out.name} must return a Finding for each of its checks, but returned none"
+            f" for {', '.join(missing)}"
         )
 
 
@@ -162,14 +166,16 @@ def _in_one_transaction(
                 written.append(done)
                 _take(warehouse, txn, done, produced.get(plan.out.name))
                 _check(txn, done)
-                done.tell(selected)
+                done.set_results(selected)
             if broken := [
-                (done.planned.out.name, one)
+                (done.planned.out.name, finding)
                 for done in written
-                for one in done.findings
-                if one.blocks
+                for finding in done.findings
+                if finding.blocks
             ]:
-                raise ChecksFailed(" and ".join(f"{one.name} of {table}" for table, one in broken))
+                raise ChecksFailed(
+                    " and ".join(f"{finding.name} of {table}" for table, finding in broken)
+                )
             for done in written:
                 done.uncommitted = Uncommitted.of(
                     warehouse, txn, done.planned.out.name, context.run.run_id
@@ -178,7 +184,7 @@ def _in_one_transaction(
         for done in written:
             yield from done.results
         raise dg.Failure(
-            f"nothing was written: transaction {txn.id} was aborted, as it did not pass {failed};"
+            f"nothing was written: transaction {txn.id} was aborted because it failed {failed};"
             " look at the checks of this run, then materialize again",
             metadata={
                 "transaction": txn.id,
@@ -198,24 +204,25 @@ def _in_one_transaction(
 
 
 class ChecksFailed(Exception):
-    """Names the blocking checks that did not pass: also the reason of the transaction's abort."""
+    """The text names the blocking checks that failed; it is also the reason of the abort."""
 
 
 def _by_table(produced: object, planned: Sequence[Planned]) -> Mapping[str, Any]:
-    """What the body returned, for each table. Raises InvalidDefinition."""
-    names = {one.out.name for one in planned}
+    """What the body returned, by table. Raises InvalidDefinition."""
+    names = {plan.out.name for plan in planned}
     if len(names) == 1:
         by_table: Mapping[str, Any] = dict.fromkeys(names, produced)
     elif produced is None or isinstance(produced, Mapping):
-        by_table = {table_name(name): one for name, one in (produced or {}).items()}
+        by_table = {table_name(name): rows for name, rows in (produced or {}).items()}
     else:
         raise InvalidDefinition(
-            f"the body returned {type(produced).__name__}; it fills {', '.join(sorted(names))}, so"
-            " it has to return a mapping from table name to rows"
+            f"the body returned {type(produced).__name__}, but it fills {', '.join(sorted(names))};"
+            " return a mapping from table name to rows"
         )
     if unknown := set(by_table) - names:
         raise InvalidDefinition(
-            f"the body returned rows for {', '.join(sorted(unknown))}, which is none of its tables"
+            f"the body returned rows for {', '.join(sorted(unknown))}, which is not one of its"
+            f" tables: {', '.join(sorted(names))}"
         )
     return by_table
 
@@ -223,42 +230,45 @@ def _by_table(produced: object, planned: Sequence[Planned]) -> Mapping[str, Any]
 def _refuse_unselected(
     txn: Transaction, planned: Sequence[Planned], wanted: Sequence[Planned]
 ) -> None:
-    """Nobody would check what a body wrote into tables that the run leaves out."""
-    left_out = {one.out.name for one in planned} - {one.out.name for one in wanted}
-    if written := sorted(left_out & {one.table for one in txn.reports}):
+    """Raises InvalidDefinition if the body wrote tables that the run does not check or select."""
+    left_out = {plan.out.name for plan in planned} - {plan.out.name for plan in wanted}
+    if written := sorted(left_out & {report.table for report in txn.reports}):
         raise InvalidDefinition(
-            f"the body wrote {', '.join(written)}, which this run does not materialize: look at"
-            " context.selected_asset_keys, or leave can_subset out"
+            f"the body wrote {', '.join(written)}, which this run does not materialize; write only"
+            " the tables in context.selected_asset_keys, or leave can_subset out"
         )
 
 
 def _take(warehouse: Warehouse, txn: Transaction, done: _Written, given: Any) -> None:
-    """Writes rows that the body returned, or keeps the findings that it returned instead."""
+    """Write the rows that the body returned, or keep the findings that it returned instead.
+
+    Raises InvalidDefinition if it returned nothing that can be understood.
+    """
     out, driven = done.planned.out, done.planned.driven
     if given is None and not driven:
         raise InvalidDefinition(
-            f"the body returned nothing for {out.name}: return rows (an empty list for none), or"
-            " take the parameter txn and write"
+            f"the body returned nothing for {out.name}; return rows (an empty list for none), or"
+            " take the parameter txn and write to it"
         )
     if driven and isinstance(given, Sequence) and not given:
         raise InvalidDefinition(
-            f"the body took txn and returned an empty list for {out.name}, which may mean no rows"
-            " or no findings: return None, or a frame without rows"
+            f"the body took txn and returned an empty list for {out.name}, which could mean no rows"
+            " or no findings; return None, or a frame without rows"
         )
-    if isinstance(given, Sequence) and given and all(isinstance(one, Finding) for one in given):
+    if isinstance(given, Sequence) and given and all(isinstance(item, Finding) for item in given):
         done.findings.extend(given)
     elif given is not None:
         write(warehouse, txn, out, given, done.scope)
 
 
 def _check(txn: Transaction, done: _Written) -> None:
-    """Evaluates the expectations on what would be committed. Raises CheckErrored."""
+    """Evaluate the expectations on what would be committed. Raises CheckErrored."""
     out = done.planned.out
-    named = {one.name for one in done.findings}
-    if named != {one.name for one in out.checks}:
+    named = {finding.name for finding in done.findings}
+    if named != {check.name for check in out.checks}:
         raise CheckErrored(
-            f"the body of {out.name} has to return a Finding for each of its checks"
-            f" {sorted(one.name for one in out.checks)}, and returned {sorted(named)}"
+            f"the body of {out.name} must return a Finding for each of its checks"
+            f" {sorted(check.name for check in out.checks)}, but returned {sorted(named)}"
         )
     if out.expectations:
         frame = txn.table(out.name).read(where=done.scope.where if done.scope else None)
@@ -267,8 +277,10 @@ def _check(txn: Transaction, done: _Written) -> None:
 
 @contextmanager
 def retried(context: dg.AssetExecutionContext, policy: dg.RetryPolicy | None) -> Iterator[None]:
-    """Transient errors of the block become dg.RetryRequested while the policy allows another
-    attempt; OutcomeUnknown never does. Nothing may be committed when the block raises."""
+    """Transient errors of the block become dg.RetryRequested while the policy allows a retry.
+
+    OutcomeUnknown never does. The block must not have committed anything when it raises.
+    """
     try:
         yield
     except OutcomeUnknown:
@@ -278,8 +290,8 @@ def retried(context: dg.AssetExecutionContext, policy: dg.RetryPolicy | None) ->
         if policy is None or attempt > policy.max_retries:
             raise
         context.log.warning(
-            f"nothing was committed ({type(error).__name__}: {error}); attempt {attempt} of"
-            f" {policy.max_retries} begins again with a fresh snapshot"
+            f"nothing was committed ({type(error).__name__}: {error}); retry {attempt} of"
+            f" {policy.max_retries} starts with a new snapshot"
         )
         seconds = max(0, policy.calculate_delay(attempt))
         raise dg.RetryRequested(policy.max_retries, seconds) from error
@@ -296,8 +308,8 @@ def _result(
     try:
         committed = ours.committed(warehouse)
     except AcidError as error:
-        # The step has done its work: if it failed now, the rows would be appended once more.
-        context.log.warning(f"the table as it is now can't be told: {error}")
+        # The commit is done: failing now would make a retry append the rows once more.
+        context.log.warning(f"can't read the table's current statistics: {error}")
         return dg.MaterializeResult(asset_key=key, metadata=ours.metadata(), data_version=version)
     for partition_key, rows in committed.rows_by_key(done.scope).items():
         context.add_asset_metadata(

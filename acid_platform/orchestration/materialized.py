@@ -1,4 +1,4 @@
-"""What a committed transaction did to one table, from the metastore's counts: no file is read."""
+"""What a committed transaction did to a table, from the metastore's counts; reads no file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from acid_platform.transaction import Transaction
 from acid_platform.warehouse import Warehouse
 
 MOST_PARTITIONS = 100
-"""More written partitions than this are not listed in a materialization."""
+"""The most written partitions that a materialization lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Rows that changed between two write ids; of an overwrite all rows before were deleted."""
+    """Rows changed between two write ids; an overwrite deletes all rows that it replaces."""
 
     inserted: int
     updated: int
@@ -28,29 +28,31 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Uncommitted:
-    """What a transaction has done to a table, looked at under its locks just before the commit."""
+    """What a transaction has done to a table, determined under its locks just before the commit."""
 
     table: str
     transaction: int
     run_id: str
     previous: int
-    """Write id of the table before."""
+    """The table's highest write id before the transaction."""
     write_id: int
     counts: dict[str, int]
     reports: tuple[WriteReport, ...]
     replaced: int | None
-    """Rows that its overwrites hide; None if they were never counted (adopted files, P24)."""
+    """Rows that its overwrites replace; None if they were never counted (adopted files, P24)."""
 
     @classmethod
     def of(cls, warehouse: Warehouse, txn: Transaction, table: str, run_id: str) -> Uncommitted:
-        reports = tuple(one for one in txn.reports if one.table == table)
+        reports = tuple(report for report in txn.reports if report.table == table)
         entities = warehouse.metastore.entities(table)
         previous = TableStats.of(entities, table).write_id
         hidden = [
-            TableStats.of(entities, table, one)
-            for one in {one.partition for one in reports if one.overwrite}
+            TableStats.of(entities, table, partition)
+            for partition in {report.partition for report in reports if report.overwrite}
         ]
-        replaced = sum(one.rows for one in hidden) if all(one.counted for one in hidden) else None
+        replaced = (
+            sum(stats.rows for stats in hidden) if all(stats.counted for stats in hidden) else None
+        )
         return cls(
             table,
             txn.id,
@@ -74,22 +76,22 @@ class Uncommitted:
         )
 
     def metadata(self) -> dict[str, dg.MetadataValue]:
-        """Ids, rows by operation, the difference to the write id before."""
-        told: dict[str, dg.MetadataValue] = {
+        """Ids, rows by operation, and the difference to the previous write id."""
+        metadata: dict[str, dg.MetadataValue] = {
             "write id": dg.MetadataValue.int(self.write_id),
             "previous write id": dg.MetadataValue.int(self.previous),
             "transaction": dg.MetadataValue.int(self.transaction),
             "run id": dg.MetadataValue.dagster_run(self.run_id),
             "written directories": dg.MetadataValue.int(len(self.reports)),
-            "written bytes": dg.MetadataValue.int(sum(one.bytes for one in self.reports)),
+            "written bytes": dg.MetadataValue.int(sum(report.bytes for report in self.reports)),
             **{f"rows {name}": dg.MetadataValue.int(rows) for name, rows in self.counts.items()},
         }
         if change := self.difference:
-            told["difference to the previous write id"] = dg.MetadataValue.md(
+            metadata["difference to the previous write id"] = dg.MetadataValue.md(
                 f"{change.inserted:,} inserted, {change.updated:,} updated,"
                 f" {change.deleted:,} deleted"
             )
-        return told
+        return metadata
 
     def committed(self, warehouse: Warehouse) -> Materialized:
         return Materialized(
@@ -101,17 +103,17 @@ class Uncommitted:
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """The same after its commit, with the table as it is now."""
+    """What a transaction did to a table, and the table after its commit."""
 
     written: Uncommitted
     record: TableRecord
     entities: Sequence[EntityState]
 
     def rows_by_key(self, scope: Scope | None) -> dict[str, int]:
-        """Rows in the table of each partition key of the run."""
+        """The table's rows for each partition key of the run."""
         if scope is None:
             return {}
-        names = [one.partition for one in self.entities if one.partition]
+        names = [entity.partition for entity in self.entities if entity.partition]
         return {
             key: sum(self._stats(name).rows for name in scope.of_key(key, names))
             for key in scope.values
@@ -120,13 +122,13 @@ class Materialized:
     def metadata(self) -> dict[str, dg.MetadataValue]:
         """What the transaction did, and the table's directories and schema."""
         now = TableStats.of(self.entities, self.written.table)
-        told = table_metadata(self.record, now) | self.written.metadata()
+        metadata = table_metadata(self.record, now) | self.written.metadata()
         if partitions := self._partitions():
-            told["partitions written"] = dg.MetadataValue.table(partitions)
-        return told
+            metadata["partitions written"] = dg.MetadataValue.table(partitions)
+        return metadata
 
     def _partitions(self) -> list[dg.TableRecord]:
-        names = sorted({one.partition for one in self.written.reports if one.partition})
+        names = sorted({report.partition for report in self.written.reports if report.partition})
         return [
             dg.TableRecord(
                 {

@@ -1,4 +1,4 @@
-"""Tables as Dagster shows them: asset keys, schema, and what the metastore knows of their files."""
+"""Tables in Dagster: asset keys, schemas, and what the metastore knows about their files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ STORAGE_KIND = "hive acid (orc)"
 
 
 def asset_key(table: str) -> dg.AssetKey:
-    """The asset of table `db.t` is `db/t`; a name without a database is in `default`."""
+    """The asset key of table `db.t`, `db/t`; a name without a database is in `default`."""
     return dg.AssetKey(table_name(table).split("."))
 
 
 @dataclass(frozen=True, slots=True)
 class TableDeclaration:
-    """A table that an asset owns. Columns are written as in Warehouse.create_table; None: those of
-    the first rows that are written."""
+    """A table that an asset owns.
+
+    `columns` is written as in Warehouse.create_table; None: the columns of the first rows.
+    """
 
     name: str
-    """`db.t`, in any case; without a database it is in `default`."""
+    """`db.t`, in any letter case; `default` is the database if there is none."""
     columns: str | None = None
     partitioned_by: tuple[str, ...] = ()
     properties: Mapping[str, str] | None = None
@@ -43,25 +45,25 @@ class TableDeclaration:
 
     @property
     def metadata(self) -> dict[str, object]:
-        """What is known of the table before its first materialization."""
-        known: dict[str, object] = {
+        """Metadata that is known before the first materialization."""
+        metadata: dict[str, object] = {
             "dagster/table_name": self.name,
             "dagster/storage_kind": STORAGE_KIND,
         }
         if self.columns is not None:
             own, keys = (
-                [(one.name, str(one.type)) for one in parse_columns(text)] if text else []
+                [(column.name, str(column.type)) for column in parse_columns(text)] if text else []
                 for text in (self.columns, ", ".join(self.partitioned_by))
             )
-            known["dagster/column_schema"] = _schema(own, keys)
-        return known
+            metadata["dagster/column_schema"] = _schema(own, keys)
+        return metadata
 
 
 @dataclass(frozen=True, slots=True)
 class TableStats:
-    """Live directories of a table by the metastore's count: no file is listed (P8).
+    """Size of a table's live directories, from the metastore's counts; lists no files (P8).
 
-    `rows` are the live rows: what data directories hold less the delete events beside them.
+    `rows` is the number of live rows: rows in data directories minus delete events.
     """
 
     rows: int = 0
@@ -72,7 +74,7 @@ class TableStats:
     deltas: int = 0
     delete_deltas: int = 0
     write_id: int = 0
-    """The highest that any of them holds."""
+    """The highest write id of any live directory."""
     counted: bool = True
     """Whether all rows were counted when they were written; adopted files were not (P24)."""
 
@@ -84,23 +86,30 @@ class TableStats:
     def of(
         cls, entities: Iterable[EntityState], table: str, partition: str | None = None
     ) -> TableStats:
-        """Of a table, or of one partition of it."""
+        """The statistics of a table, or of a partition of it."""
         chosen = [
-            one for one in entities if one.table == table and partition in (None, one.partition)
+            entity
+            for entity in entities
+            if entity.table == table and partition in (None, entity.partition)
         ]
         live = [
-            directory for one in chosen for directory in one.directories if not directory.obsolete
+            directory
+            for entity in chosen
+            for directory in entity.directories
+            if not directory.obsolete
         ]
         return cls(
-            rows=sum(-one.rows if one.deletes else one.rows for one in live),
-            bytes=sum(one.bytes for one in live),
-            files=sum(one.files for one in live),
-            partitions=sum(1 for one in chosen if one.partition and one.directories),
-            bases=sum(one.base for one in live),
-            deltas=sum(not one.base and not one.deletes for one in live),
-            delete_deltas=sum(one.deletes for one in live),
-            write_id=max((one.high for one in live), default=0),
-            counted=not any(one.bytes and not one.rows for one in live),
+            rows=sum(
+                -directory.rows if directory.deletes else directory.rows for directory in live
+            ),
+            bytes=sum(directory.bytes for directory in live),
+            files=sum(directory.files for directory in live),
+            partitions=sum(1 for entity in chosen if entity.partition and entity.directories),
+            bases=sum(directory.base for directory in live),
+            deltas=sum(not directory.base and not directory.deletes for directory in live),
+            delete_deltas=sum(directory.deletes for directory in live),
+            write_id=max((directory.high for directory in live), default=0),
+            counted=not any(directory.bytes and not directory.rows for directory in live),
         )
 
     def metadata(self, prefix: str = "") -> dict[str, dg.MetadataValue]:
@@ -115,7 +124,7 @@ class TableStats:
 
 
 def table_metadata(record: TableRecord, stats: TableStats) -> dict[str, dg.MetadataValue]:
-    """What each materialization says of its table; keys with `dagster/` are Dagster's own."""
+    """Metadata of a table for its materializations; keys with `dagster/` are Dagster's own."""
     return {
         "dagster/table_name": dg.MetadataValue.text(record.name),
         "dagster/storage_kind": dg.MetadataValue.text(STORAGE_KIND),

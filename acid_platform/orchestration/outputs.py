@@ -1,4 +1,4 @@
-"""What an asset writes: its table, how rows go into it, and what has to hold before they count."""
+"""The outputs of an asset: the table, how rows are written, and the checks they must pass."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Recheck = Callable[[dg.AssetExecutionContext, Table], Sequence[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class AcidOut:
-    """One table of an asset. Raises InvalidDefinition when it can't be honoured.
+    """A table of an asset. Raises InvalidDefinition for arguments that contradict each other.
 
-    `write_mode` says what the returned rows do: `overwrite` replaces the table, or of a partitioned
-    asset exactly the partitions of the run; `append` adds; `upsert` is a MERGE by `key`;
-    `delete+insert` deletes the rows that have one of the rows' keys, then inserts. `partition_expr`
-    maps the asset's partitions to the table's. `expectations` are evaluated on what the transaction
-    would commit, in the run's partitions; `checks` are those that the body evaluates itself and
-    returns as Findings. `schema_mode="add"` adds columns that the table lacks.
+    `write_mode` says how returned rows are written: `overwrite` replaces the table, or exactly the
+    run's partitions if the asset is partitioned; `append` adds the rows; `upsert` is a MERGE by
+    `key`; `delete+insert` deletes all rows with a key of the new rows, then inserts those.
+    `partition_expr` maps the asset's partitions to the table's. `expectations` are evaluated on
+    what the transaction would commit, in the run's partitions; `checks` are evaluated by the body,
+    which returns Findings. `schema_mode="add"` adds columns that the table lacks.
     """
 
     table: TableDeclaration | str
@@ -40,49 +40,49 @@ class AcidOut:
     checks: Sequence[Expectation] = ()
     schema_mode: SchemaMode = "error"
     recheck: Recheck | None = None
-    """Finds the `checks` on the committed rows, when they are executed without the body."""
+    """Evaluates the `checks` on the committed rows, for a run that selects only checks."""
     spec: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of dg.AssetSpec: description, deps, group_name, code_version, …"""
 
     def __post_init__(self) -> None:
         self._refuse(
             self.write_mode not in get_args(WriteMode),
-            f"write_mode {self.write_mode!r}; choose one of {', '.join(get_args(WriteMode))}",
+            f"write_mode is {self.write_mode!r}; choose one of {', '.join(get_args(WriteMode))}",
         )
         self._refuse(
             self.schema_mode not in get_args(SchemaMode),
-            f"schema_mode {self.schema_mode!r}; choose error or add",
+            f"schema_mode is {self.schema_mode!r}; choose error or add",
         )
-        self._refuse(isinstance(self.key, str), f"key has to be a list: [{self.key!r}]")
+        self._refuse(isinstance(self.key, str), f"key must be a list: [{self.key!r}]")
         by_key = self.write_mode in ("upsert", "delete+insert")
         self._refuse(by_key and not self.key, f"write_mode {self.write_mode} needs key=[…]")
         self._refuse(not by_key and bool(self.key), f"write_mode {self.write_mode} uses no key")
-        names = [one.name for one in (*self.expectations, *self.checks)]
+        names = [expectation.name for expectation in (*self.expectations, *self.checks)]
         twice = {name for name in names if names.count(name) > 1}
-        self._refuse(bool(twice), f"two checks are called {', '.join(sorted(twice))}")
+        self._refuse(bool(twice), f"two checks have the name {', '.join(sorted(twice))}")
         self._refuse(
             self.recheck is not None and not self.checks,
-            "recheck finds the checks= of the body, and there are none",
+            "recheck evaluates the checks= of the body, but there are none",
         )
         if self.declaration.columns is not None:
-            declared = {one.name for one in parse_columns(self.declaration.columns)}
+            declared = {column.name for column in parse_columns(self.declaration.columns)}
             self._check_key(declared)
             if self.schema_mode == "error":
-                partition = {one.name for one in self.partition_columns}
+                partition = {column.name for column in self.partition_columns}
                 require_columns(
                     self.expectations, declared | partition, f"asset of {self.declaration.name}"
                 )
 
     def _check_key(self, columns: set[str]) -> None:
-        partition = {one.name for one in self.partition_columns}
-        key = {one.lower() for one in self.key}
+        partition = {column.name for column in self.partition_columns}
+        key = {name.lower() for name in self.key}
         unknown = key - columns - partition
         self._refuse(bool(unknown), f"key column {', '.join(sorted(unknown))} is not in the table")
         left = partition - key
         self._refuse(
             self.write_mode == "upsert" and bool(left),
-            "an upsert can't move a row to another partition: put"
-            f" {', '.join(sorted(left))} into the key, or use delete+insert",
+            "an upsert can't move a row to another partition; add"
+            f" {', '.join(sorted(left))} to the key, or use delete+insert",
         )
 
     def _refuse(self, wrong: bool, why: str) -> None:
@@ -91,7 +91,7 @@ class AcidOut:
 
     @property
     def declaration(self) -> TableDeclaration:
-        """A name alone is a table whose columns are those of the first rows."""
+        """The declaration; a mere name declares a table with the columns of the first rows."""
         return (
             self.table if isinstance(self.table, TableDeclaration) else TableDeclaration(self.table)
         )
@@ -112,7 +112,10 @@ class AcidOut:
     def partitioning(
         self, definition: dg.PartitionsDefinition[str] | None, drives_itself: bool
     ) -> PartitionExpr | None:
-        """Raises InvalidDefinition when the asset's partitions don't map to the table's."""
+        """How the asset's partition keys map to the table's partitions; None if they do not.
+
+        Raises InvalidDefinition.
+        """
         if definition is None:
             self._refuse(
                 self.partition_expr is not None,
@@ -122,8 +125,8 @@ class AcidOut:
         if self.partition_expr is None:
             self._refuse(
                 self.write_mode == "overwrite" and not drives_itself,
-                "it is partitioned, so say by partition_expr which partition of the table a run"
-                " replaces, as in partition_expr='day', or let the body take txn",
+                "it is partitioned, so partition_expr must say which partition of the table a run"
+                " replaces, e.g. partition_expr='day'; or let the body take txn",
             )
             return None
         return PartitionExpr.parse(
@@ -144,4 +147,6 @@ class AcidOut:
         )
 
     def check_specs(self) -> list[dg.AssetCheckSpec]:
-        return [one.spec(self.asset_key) for one in (*self.expectations, *self.checks)]
+        return [
+            expectation.spec(self.asset_key) for expectation in (*self.expectations, *self.checks)
+        ]

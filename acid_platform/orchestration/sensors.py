@@ -1,7 +1,7 @@
-"""Sensors of the services: the Initiator's and the Cleaner's ticks, recorded erasure requests.
+"""Sensors of the services: Initiator, Cleaner and recorded erasure requests.
 
-All sensors are shipped STOPPED, so that a fresh `make dev` shows them and they start no work
-unasked. None needs a JVM. Each skip says why.
+All sensors are shipped STOPPED, so a fresh `make dev` shows them, but they start no work unasked.
+None needs a JVM. Each skip gives its reason.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
@@ -26,7 +26,7 @@ from acid_platform.services import initiator
 
 TASKS_TAG = "acid/compactions"
 MOST_ATTEMPTS = 3
-"""Runs for one and the same set of waiting tasks; then a person has to look."""
+"""Runs for the same set of queued tasks; after these a person has to look."""
 
 _UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -40,12 +40,12 @@ _UNFINISHED = [
 @dg.sensor(
     job=compaction_job,
     minimum_interval_seconds=30,
-    description="Asks for a compaction where a table's deltas pass its thresholds (C1 to C24).",
+    description="Requests a compaction when a table's deltas exceed its thresholds (C1 to C24).",
 )
 def initiator_sensor(
     context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
 ) -> dg.SensorResult:
-    """One cycle of the Initiator, then a run per table for what waits in the queue."""
+    """One cycle of the Initiator, then a run for each table with queued tasks."""
     with warehouse.open() as opened:
         if not Settings.of(opened.metastore.settings()).flag("hive.compactor.initiator.on"):
             return dg.SensorResult(skip_reason="hive.compactor.initiator.on is false")
@@ -54,9 +54,9 @@ def initiator_sensor(
         except LeaseHeld as error:
             return dg.SensorResult(skip_reason=str(error))
         waiting = initiated(opened)
-    for one in decisions:
-        asks = one.decision.kind or one.decision.did_not_initiate
-        (context.log.info if asks else context.log.debug)(str(one))
+    for decision in decisions:
+        asks = decision.decision.kind or decision.decision.did_not_initiate
+        (context.log.info if asks else context.log.debug)(str(decision))
     tables = sorted({task.table for task in waiting})
     requests, reasons = [], []
     for table in tables:
@@ -68,21 +68,21 @@ def initiator_sensor(
             reasons.append(verdict)
     if requests:
         return dg.SensorResult(run_requests=requests)
-    looked = f"{len(decisions)} entities looked at, nothing waits"
-    return dg.SensorResult(skip_reason="; ".join(reasons) or looked)
+    nothing = f"checked {len(decisions)} entities, the queue is empty"
+    return dg.SensorResult(skip_reason="; ".join(reasons) or nothing)
 
 
 def _request(instance: dg.DagsterInstance, table: str, ids: str) -> dg.RunRequest | str:
-    """A run for the waiting tasks of a table, or why there is none."""
+    """A run for the queued tasks of a table, or why there is none."""
     tags = {TABLE_TAG: table}
     if _running(instance, compaction_job.name, tags):
-        return f"a run is compacting {table} already"
+        return f"a run is already compacting {table}"
     tags |= {TASKS_TAG: ids}
     earlier = instance.get_runs_count(dg.RunsFilter(job_name=compaction_job.name, tags=tags))
     if earlier >= MOST_ATTEMPTS:
         return (
-            f"{earlier} runs have not taken tasks {ids} of {table}: look at them, then launch"
-            f" {compaction_job.name} by hand"
+            f"{earlier} runs have not taken tasks {ids} of {table}; look at the runs, then launch"
+            f" {compaction_job.name} yourself"
         )
     return dg.RunRequest(
         run_key=f"{table}:{ids}:{earlier + 1}",
@@ -94,14 +94,14 @@ def _request(instance: dg.DagsterInstance, table: str, ids: str) -> dg.RunReques
 @dg.sensor(
     job=cleaning_job,
     minimum_interval_seconds=5,
-    description="Launches the Cleaner when the metastore reports something removable (C37 to C55).",
+    description="Launches the Cleaner when there is something to remove (C37 to C55).",
 )
 def cleaner_sensor(
     context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
 ) -> dg.SensorResult:
-    """What has to wait is told with the transactions that it waits for."""
+    """Launches the Cleaner, or reports which transactions a cleaning waits for."""
     if _running(context.instance, cleaning_job.name, {}):
-        return dg.SensorResult(skip_reason="the Cleaner is at work")
+        return dg.SensorResult(skip_reason="the Cleaner is running")
     with warehouse.open() as opened:
         if not Settings.of(opened.metastore.settings()).flag("hive.compactor.cleaner.on"):
             return dg.SensorResult(skip_reason="hive.compactor.cleaner.on is false")
@@ -110,25 +110,25 @@ def cleaner_sensor(
     if ready:
         return dg.SensorResult(run_requests=[dg.RunRequest()])
     waits = [
-        f"{one.table} {one.partition or ''} waits: {one.reason}"
-        + "".join(f", transaction {held.txn} of {held.user}" for held in one.holders)
-        for one in blocked
+        f"{cleaning.table} {cleaning.partition or ''} waits: {cleaning.reason}"
+        + "".join(f", transaction {held.txn} of {held.user}" for held in cleaning.holders)
+        for cleaning in blocked
     ]
-    return dg.SensorResult(skip_reason="; ".join(waits) or "nothing is removable")
+    return dg.SensorResult(skip_reason="; ".join(waits) or "there is nothing to remove")
 
 
 @dg.sensor(
     job=erase,
     minimum_interval_seconds=30,
-    description="Launches `erase` for each recorded request that nothing is in the way of.",
+    description="Launches `erase` for each recorded request that waits for no transaction.",
 )
 def erasure_sensor(
     context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
 ) -> dg.SensorResult:
-    """A request that had to wait is tried again when those that it waited for have ended."""
+    """Launches a run for each request whose blocking transactions have ended."""
     with warehouse.open() as opened:
-        tasks = [one for one in opened.metastore.erasures() if one.state.open]
-        states = opened.metastore.txn_states({txn for one in tasks for txn in one.waits_for})
+        tasks = [task for task in opened.metastore.erasures() if task.state.open]
+        states = opened.metastore.txn_states({txn for task in tasks for txn in task.waits_for})
     requests, reasons = [], []
     for task in tasks:
         held = [txn for txn in task.waits_for if states.get(txn) == "o"]
@@ -139,22 +139,22 @@ def erasure_sensor(
             reasons.append(f"request {task.id} of {task.table}: {verdict}")
     if requests:
         return dg.SensorResult(run_requests=requests)
-    return dg.SensorResult(skip_reason="; ".join(reasons) or "nobody asks to erase anything")
+    return dg.SensorResult(skip_reason="; ".join(reasons) or "there are no erasure requests")
 
 
 def _erasure(instance: dg.DagsterInstance, task: ErasureTask) -> dg.RunRequest | str:
     """A run for a recorded request, or why there is none."""
     tags = {REQUEST_TAG: str(task.id)}
     if _running(instance, erase.name, tags):
-        return "a run is at it already"
+        return "a run is already working on it"
     asked = datetime.fromtimestamp(task.requested / 1000, UTC)
     earlier = instance.get_runs_count(
         dg.RunsFilter(job_name=erase.name, tags=tags, created_after=asked)
     )
     if earlier - task.waits >= MOST_ATTEMPTS:
         return (
-            f"{earlier} runs have not erased it, {task.answer or 'and could not say why'}: look"
-            f" at them, then launch one of them again by hand"
+            f"{earlier} runs have not erased it, {task.answer or 'for an unknown reason'}; look at"
+            " the runs, then launch one of them again"
         )
     return dg.RunRequest(
         run_key=f"{task.id}:{task.requested}:{earlier + 1}",

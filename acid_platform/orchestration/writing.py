@@ -1,4 +1,4 @@
-"""Rows into a table inside an open transaction, in one of the write modes."""
+"""Writing rows into a table inside an open transaction, in one of the write modes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def write(
     warehouse: Warehouse, txn: Transaction, out: AcidOut, rows: Rows, scope: Scope | None
 ) -> None:
-    """Writes what the body returned; with a scope, nothing outside of the run's partitions.
+    """Write the rows that the body returned; with a scope, only into the run's partitions.
 
     Raises UnknownColumn, WrongType, SourceRowsAmbiguous, InvalidDefinition.
     """
@@ -29,13 +29,17 @@ def write(
     if out.write_mode == "overwrite" and scope and scope.single:
         table.overwrite(rows, partition=scope.single)
         return
-    frame = _placed(warehouse, table, out, rows, scope)
+    frame = _with_partition_columns(warehouse, table, out, rows, scope)
     _MODES[out.write_mode](table, frame, out, scope)
-    written = {one.partition for one in txn.reports if one.table == out.name and one.partition}
-    if scope and (stray := sorted(one for one in written if not scope.holds(one))):
+    written = {
+        report.partition for report in txn.reports if report.table == out.name and report.partition
+    }
+    if scope and (
+        stray := sorted(partition for partition in written if not scope.holds(partition))
+    ):
         raise WrongType(
-            f"rows for {out.name} belong to {', '.join(stray)}, this run replaces"
-            f" {scope.where}; return rows of the run's partitions only"
+            f"rows for {out.name} belong to {', '.join(stray)}, but this run replaces"
+            f" {scope.where}; return only rows of the run's partitions"
         )
     if out.write_mode == "overwrite":
         for name in table.partitions():
@@ -44,20 +48,20 @@ def write(
 
 
 def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -> None:
-    """Makes the table if it is not there; without declared columns, with those of the rows."""
+    """Create the table if it does not exist, with the declared columns or those of the rows."""
     declared = out.declaration
     columns = declared.columns
     if columns is None:
         if rows is None or out.name in warehouse.tables():
             return
-        keys = {one.name for one in out.partition_columns}
-        own = [one for one in columns_of_rows(rows) if one.name not in keys]
+        keys = {column.name for column in out.partition_columns}
+        own = [column for column in columns_of_rows(rows) if column.name not in keys]
         if not own:
             raise InvalidDefinition(
-                f"{out.name} is not there and the rows have no columns: declare it by"
+                f"{out.name} does not exist and the rows have no columns; declare it as"
                 " TableDeclaration(name, columns)"
             )
-        columns = ", ".join(f"`{one.name}` {one.type}" for one in own)
+        columns = ", ".join(f"`{column.name}` {column.type}" for column in own)
     warehouse.create_table(
         declared.name,
         columns,
@@ -68,23 +72,25 @@ def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -
 
 
 def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
-    """Columns that the table lacks are added, or named in an error."""
-    known = {one.name for one in table.all_columns}
+    """Add columns that the table lacks, or raise UnknownColumn."""
+    known = {column.name for column in table.all_columns}
     new = [name for name in column_names(rows) if name.lower() not in known]
     if not new:
         return
     if out.schema_mode == "error":
         raise UnknownColumn(
             f"{out.name} has no column {', '.join(map(repr, new))}; its columns are"
-            f" {', '.join(sorted(known))}: leave it out of the rows, or say schema_mode='add'"
+            f" {', '.join(sorted(known))}; leave it out of the rows, or set schema_mode='add'"
         )
-    table.add_columns(", ".join(f"`{one.name}` {one.type}" for one in columns_of_rows(rows, new)))
+    table.add_columns(
+        ", ".join(f"`{column.name}` {column.type}" for column in columns_of_rows(rows, new))
+    )
 
 
-def _placed(
+def _with_partition_columns(
     warehouse: Warehouse, table: TransactionTable, out: AcidOut, rows: Rows, scope: Scope | None
 ) -> DataFrame:
-    """The rows as a frame, with the partition columns that the run alone decides."""
+    """The rows as a frame, with the partition columns whose values the run determines."""
     frame = as_frame(warehouse.spark, rows, table.all_columns, out.name)
     if scope is None:
         return frame
@@ -93,10 +99,10 @@ def _placed(
     for name in next(iter(scope.values.values())):
         if name not in have and name not in constants:
             raise UnknownColumn(
-                f"{out.name}: this run writes several partitions, so its rows need the column"
+                f"{out.name}: this run writes several partitions; return rows with the column"
                 f" {name!r}"
             )
-    kinds = {one.name: one.type for one in table.all_columns}
+    kinds = {column.name: column.type for column in table.all_columns}
     added = [
         f"CAST({literal(value, True)} AS {kinds[name]}) AS `{name}`"
         for name, value in constants.items()
@@ -116,7 +122,7 @@ def _overwrite(
 
 
 def _upsert(table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scope | None) -> None:
-    key = [one.lower() for one in out.key]
+    key = [name.lower() for name in out.key]
     kept = _with_keys(frame, key, out.name)
     twice = kept.groupBy(*key).agg({"*": "count"}).filter("`count(1)` > 1").head()
     if twice is not None:
@@ -125,7 +131,7 @@ def _upsert(table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scop
             f"upsert into {out.name}: several rows have the key {values}; make the rows unique in"
             f" {', '.join(key)}"
         )
-    fixed = {*key, *(one.name for one in table.partition_columns)}
+    fixed = {*key, *(column.name for column in table.partition_columns)}
     names = [name.lower() for name in frame.columns if name.lower() not in fixed]
     table.merge(
         kept,
@@ -141,7 +147,7 @@ def _delete_insert(
     key = list(
         dict.fromkeys(
             [
-                *(one.lower() for one in out.key),
+                *(name.lower() for name in out.key),
                 *(next(iter(scope.values.values())) if scope else ()),
             ]
         )

@@ -1,4 +1,4 @@
-"""`to_arrow`: a table at a snapshot as a pyarrow Table, without a JVM."""
+"""`to_arrow`: reads a table at a snapshot into a pyarrow Table, without a JVM."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from acid_platform.errors import UnknownColumn
 from acid_platform.reading.arrow_predicates import arrow_predicate
 from acid_platform.reading.file_pruning import pruned
+from acid_platform.reading.known_columns import require_columns
 from acid_platform.reading.selection import TableLayout, select_entities
 from acid_platform.snapshot.directory import AcidDirectory
 from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
@@ -28,20 +28,17 @@ def arrow_scan(
     where: str | None = None,
     row_id: bool = False,
 ) -> ArrowScan:
-    """The scan that `to_arrow` runs: same rows as `read`, in the order of the files.
+    """The scan that `to_arrow` runs: the same rows as `read`, in file order.
 
-    Raises UnknownColumn, InvalidExpression, UnsupportedStatement (a predicate that only Spark
-    evaluates), NotEnoughHistory, MalformedName, UnsupportedLayout, CorruptFile.
+    `columns` None: all columns. Raises UnknownColumn, InvalidExpression, UnsupportedStatement (a
+    predicate that only Spark can evaluate), NotEnoughHistory, MalformedName, UnsupportedLayout,
+    CorruptFile.
     """
-    known = (*table.columns, *table.partition_columns)
-    names = [column.name for column in known]
+    all_columns = (*table.columns, *table.partition_columns)
+    names = [column.name for column in all_columns]
     wanted = tuple(names if columns is None else (name.lower() for name in columns))
-    for name in wanted:
-        if name not in names:
-            raise UnknownColumn(
-                f"{table.name} has no column {name!r}; its columns are {', '.join(names)}"
-            )
-    predicate = arrow_predicate(where, known, table.name) if where is not None else None
+    require_columns(wanted, all_columns, table.name)
+    predicate = arrow_predicate(where, all_columns, table.name) if where is not None else None
     selected = select_entities(table, write_ids, txns, where)
 
     def entity(item: tuple[str, AcidDirectory]) -> EntityRead:
@@ -51,7 +48,7 @@ def arrow_scan(
             directory,
             write_ids,
             table.name,
-            lambda found: pruned(found, where, table.columns),
+            lambda candidates: pruned(candidates, where, table.columns),
         )
         values = {
             column.name: pa.scalar(partition_value(text, column.type), arrow_type(column.type))

@@ -1,7 +1,7 @@
-"""Which files of a snapshot can hold a row that a predicate accepts: by recorded ranges (P26).
+"""Which files of a snapshot can hold a row that a predicate accepts, by recorded ranges (P26).
 
-Only what is certain prunes: comparisons of a column with a literal of its own kind, and what AND,
-OR, IN, BETWEEN and IS NULL make of them. Everything else may hold. Starts no Spark.
+A file is pruned only by comparisons of a column with a literal of its own kind, and by AND, OR, IN,
+BETWEEN and IS NULL of them. Any other expression keeps the file. Needs no Spark.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _KINDS: dict[RangeKind, tuple[str, ...]] = {
     RangeKind.DATE: ("date",),
     RangeKind.TEXT: ("string", "varchar"),
 }
-"""The declared types as which a file's values are compared like those of its own type."""
-_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
+"""Declared types under which a file's values compare as under the type of its range."""
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.GT: exp.LT,
     exp.LTE: exp.GTE,
@@ -41,42 +41,46 @@ Bound = int | Decimal | str
 
 
 def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column]) -> EntitySources:
-    """Without the insert files in which no row satisfies `where`; `columns` are the table's."""
-    if where is None or not any(one.ranges for one in sources.inserts):
+    """The sources without insert files in which no row can satisfy `where`.
+
+    `columns` are the table's. Raises InvalidExpression.
+    """
+    if where is None or not any(source.ranges for source in sources.inserts):
         return sources
     node = parse(where)
     kinds = {column.name: column.type.kind for column in columns}
     return replace(
         sources,
         inserts=tuple(
-            one for one in sources.inserts if _may_hold(node, _Ranges(one.ranges, kinds))
+            source for source in sources.inserts if _may_hold(node, _Ranges(source.ranges, kinds))
         ),
     )
 
 
 class _Ranges:
-    """The ranges of one file, for columns whose declared type compares as the file's does."""
+    """The column ranges of one file, and the declared kinds of the columns."""
 
     def __init__(self, known: Mapping[str, ColumnRange], kinds: Mapping[str, str]) -> None:
         self._known, self._kinds = known, kinds
 
     def any(self, node: exp.Expr) -> ColumnRange | None:
-        """Of a column, whatever its type: its NULLs are known."""
-        # `s.a` is a field of a struct, whatever columns there are.
+        """The range of a column; only its NULLs are comparable whatever the declared type."""
+        # `s.a` is a field of a struct, even if there is a column `a`.
         if not isinstance(node, exp.Column) or node.table or (node.name.lower() not in self._kinds):
             return None
         return self._known.get(node.name.lower())
 
     def comparable(self, node: exp.Expr) -> ColumnRange | None:
-        found = self.any(node)
-        if found is None or not found.values:
-            return found
+        """The range of a column whose declared type compares as the type of the range does."""
+        known = self.any(node)
+        if known is None or not known.values:
+            return known
         kind = self._kinds[node.name.lower()]
-        return found if kind in _KINDS.get(found.kind, ()) else None
+        return known if kind in _KINDS.get(known.kind, ()) else None
 
 
 def _may_hold(node: exp.Expr, ranges: _Ranges) -> bool:
-    """Whether some row of the file may make the expression true."""
+    """Whether the expression may be true for some row of the file."""
     match node:
         case exp.Paren():
             return _may_hold(node.this, ranges)
@@ -85,7 +89,7 @@ def _may_hold(node: exp.Expr, ranges: _Ranges) -> bool:
         case exp.Or():
             return _may_hold(node.left, ranges) or _may_hold(node.right, ranges)
         case exp.In() if node.expressions and not node.args.get("query"):
-            return any(_compared(exp.EQ, node.this, one, ranges) for one in node.expressions)
+            return any(_compared(exp.EQ, node.this, member, ranges) for member in node.expressions)
         case exp.Between():
             return _compared(exp.GTE, node.this, node.args["low"], ranges) and _compared(
                 exp.LTE, node.this, node.args["high"], ranges
@@ -101,7 +105,7 @@ def _may_hold(node: exp.Expr, ranges: _Ranges) -> bool:
         case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             if isinstance(node.left, exp.Column):
                 return _compared(type(node), node.left, node.right, ranges)
-            return _compared(_TURNED[type(node)], node.right, node.left, ranges)
+            return _compared(_MIRRORED[type(node)], node.right, node.left, ranges)
     return True
 
 
@@ -109,7 +113,7 @@ def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges:
     known = ranges.comparable(column)
     if known is None:
         return True
-    if not known.values:  # NULL compares with nothing
+    if not known.values:  # no comparison with NULL is true
         return False
     value = _literal(literal, known.kind)
     if value is None:
@@ -127,12 +131,12 @@ def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges:
     return below_high and known.high != value
 
 
-def _at_most(one: Bound, other: Bound) -> bool:
-    return one <= other  # type: ignore[operator]
+def _at_most(low: Bound, high: Bound) -> bool:
+    return low <= high  # type: ignore[operator]
 
 
 def _literal(node: exp.Expr, kind: RangeKind) -> Bound | None:
-    """The literal as a bound of this kind; None if it is no literal of it."""
+    """The literal as a bound of this kind; None if it is not a literal of this kind."""
     sign = ""
     while isinstance(node, exp.Neg | exp.Paren):
         if isinstance(node, exp.Neg):

@@ -1,6 +1,6 @@
-"""Names that are no columns, found from the table's record: before a lock is taken or Spark starts.
+"""Finding unknown columns from the table's record, before a lock is taken or Spark starts.
 
-Whatever this module can't tell is left to Spark, which knows every name.
+Names that this module can't judge are left to Spark.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import suppress
 from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression, UnknownColumn
+from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.types import Column
 from acid_platform.reading.predicates import parse
 
@@ -29,8 +30,7 @@ _WORDS = {
     "session_user",
     "user",
     "now",
-    "row__id",
-    "input__file__name",
+    *VIRTUAL_COLUMNS,
     "_metadata",
 }
 _UNITS = {
@@ -51,7 +51,7 @@ _UNITS = {
 
 
 def require_columns(names: Iterable[str], columns: Sequence[Column], table: str) -> None:
-    """Raises UnknownColumn for the first name that the table does not have, in whatever case."""
+    """Raises UnknownColumn for the first name that the table lacks; ignores letter case."""
     known = {column.name for column in columns}
     for name in names:
         if name.lower() not in known:
@@ -59,13 +59,13 @@ def require_columns(names: Iterable[str], columns: Sequence[Column], table: str)
 
 
 def require_names(text: str, columns: Sequence[Column], table: str) -> None:
-    """Of a SQL expression over the rows of one table. Raises UnknownColumn."""
-    with suppress(InvalidExpression):  # Spark may know better
+    """Checks the names in a SQL expression over the rows of one table. Raises UnknownColumn."""
+    with suppress(InvalidExpression):  # Spark may be able to parse it
         require_columns(plain_names(parse(text)), columns, table)
 
 
 def plain_names(tree: exp.Expr) -> list[str]:
-    """The names without a qualifier that have to be columns; none where that can't be told."""
+    """The unqualified names that must be columns; empty if the expression is too complex."""
     if tree.find(exp.Select, exp.Lambda, exp.Star):
         return []
     return [
@@ -76,12 +76,13 @@ def plain_names(tree: exp.Expr) -> list[str]:
 
 
 def is_word(column: exp.Column) -> bool:
-    """Whether the name has a meaning of its own in SQL: CURRENT_DATE, or the unit in a call."""
+    """Whether the name is a word of SQL, such as CURRENT_DATE or the unit in a function call."""
     name = column.name.lower()
     return name in _WORDS or (name in _UNITS and isinstance(column.parent, exp.Func))
 
 
 def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownColumn:
+    """The error for a name that is not a column; it suggests a similar one."""
     known = [column.name for column in columns]
     near = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""

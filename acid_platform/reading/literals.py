@@ -1,7 +1,7 @@
-"""What the literals of a predicate mean, and which numbers Spark compares without rounding one.
+"""The values of literals in a predicate, and which numbers Spark compares without rounding.
 
-Exact, or an error: no context of Python's `decimal` rounds them, and no text is taken that Spark
-would read in another way.
+Values are exact or an error: Python's `decimal` never rounds them, and texts that Spark would parse
+differently are refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from acid_platform.errors import InvalidExpression
 from acid_platform.layout.types import HiveType
 
 MOST_DIGITS = 38
-"""Of Spark's decimals."""
+"""The precision of Spark's widest decimal."""
 _INTEGRAL_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -29,14 +29,14 @@ _TIMESTAMP = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """How many digits a number may have, as in decimal(whole + scale, scale)."""
+    """The digits before and after the point of a decimal(whole + scale, scale)."""
 
     whole: int
     scale: int
 
 
 def digits_of_type(hive: HiveType) -> Digits | None:
-    """Of a column of whole numbers or decimals; None for any other type."""
+    """The digits of a type of whole numbers or decimals; None for any other type."""
     if hive.kind == "decimal":
         precision, scale = hive.sizes
         return Digits(precision - scale, scale)
@@ -45,7 +45,7 @@ def digits_of_type(hive: HiveType) -> Digits | None:
 
 
 def digits_of_value(value: Decimal) -> Digits:
-    """Of a literal, without the zeros at its end: they change no comparison."""
+    """The digits of a literal without its trailing zeros, which change no comparison."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits)).rstrip("0") if exponent < 0 else ""
@@ -54,41 +54,44 @@ def digits_of_value(value: Decimal) -> Digits:
 
 
 def compared_exactly(numbers: Iterable[Digits]) -> bool:
-    """Whether Spark's common type of decimals holds all of them; it rounds to fit 38 digits else.
+    """Whether Spark's common decimal type holds all these numbers; otherwise it rounds.
 
-    Where the whole digits leave no room, `d = 1.5` is true for a 2 of a decimal(38,0).
+    For example, `d = 1.5` is true for the value 2 of a decimal(38,0).
     """
     known = list(numbers)
     return (
-        max((one.whole for one in known), default=0) + max((one.scale for one in known), default=0)
+        max((digits.whole for digits in known), default=0)
+        + max((digits.scale for digits in known), default=0)
         <= MOST_DIGITS
     )
 
 
 def beyond_bigint(value: int | Decimal) -> bool:
-    """Whether Spark decides a comparison with a whole number by the literal alone, even of NULL."""
+    """Whether a bigint can't hold the literal: then Spark decides by it alone, even for NULL."""
     return not -(1 << 63) <= value <= (1 << 63) - 1
 
 
 def number(text: str) -> int | Decimal | float:
-    """A number without quotes: whole, decimal, or a double (it has an exponent).
+    """The value of an unquoted number: int, Decimal, or float if it has an exponent.
 
-    Raises InvalidExpression where Spark has no such number.
+    Raises InvalidExpression if Spark has no such number.
     """
     if "e" in text.lower():
         value = float(text)
         if not math.isfinite(value):
-            raise InvalidExpression(f"{text} is beyond the range of a double; write a smaller one")
+            raise InvalidExpression(
+                f"{text} is beyond the range of a double; write a smaller number"
+            )
         return value
     try:
         exact = Decimal(text)
     except InvalidOperation as error:
-        raise InvalidExpression(f"{text!r} is no number") from error
+        raise InvalidExpression(f"{text!r} is not a number") from error
     digits = digits_of_value(exact)
     _, all_digits, _ = exact.as_tuple()
     if max(len(all_digits), digits.scale) > MOST_DIGITS:
         raise InvalidExpression(
-            f"{text} has more than the {MOST_DIGITS} digits of a decimal; write a shorter one"
+            f"{text} has more than the {MOST_DIGITS} digits of a decimal; write a shorter number"
         )
     return exact if "." in text else int(exact)
 
@@ -99,7 +102,10 @@ def negated(value: int | Decimal | float) -> int | Decimal | float:
 
 
 def whole_number(text: str, shown: str) -> int:
-    """A string literal beside a whole number. Raises InvalidExpression, as all below."""
+    """Parses a string literal that is compared with a whole number.
+
+    `shown` is the comparison as SQL, for errors. Raises InvalidExpression, as all functions below.
+    """
     stripped = text.strip(" ")
     if not _WHOLE.fullmatch(stripped):
         raise _refused(text, "whole number", shown)
@@ -131,13 +137,15 @@ def timestamp(text: str, shown: str) -> datetime.datetime:
     try:
         if not _TIMESTAMP.fullmatch(stripped):
             raise ValueError(text)
-        found = datetime.datetime.fromisoformat(stripped)
+        moment = datetime.datetime.fromisoformat(stripped)
     except ValueError:
         raise _refused(text, "timestamp (YYYY-MM-DD HH:MM:SS)", shown) from None
-    if found.tzinfo is not None:  # P17: wall clock is UTC
-        return found.astimezone(datetime.UTC).replace(tzinfo=None)
-    return found
+    if moment.tzinfo is not None:  # P17: timestamps without a zone are in UTC
+        return moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    return moment
 
 
 def _refused(text: str, kind: str, shown: str) -> InvalidExpression:
-    return InvalidExpression(f"{shown}: {text!r} is no {kind}; write it as the column's type")
+    return InvalidExpression(
+        f"{shown}: {text!r} is not a {kind}; write a literal of the column's type"
+    )

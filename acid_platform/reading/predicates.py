@@ -1,7 +1,7 @@
-"""What a predicate tells before Spark sees a row: its columns, and which partitions can match.
+"""What a predicate tells without Spark: its columns, and which partitions can match.
 
-Parsed with sqlglot. Pruning is conservative: whatever this module does not understand keeps the
-partition, so it can only save work, never change a result.
+Predicates are parsed with sqlglot. Pruning is conservative: an expression that this module does not
+understand keeps the partition, so pruning never changes a result.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from sqlglot.errors import SqlglotError
 
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.partitions import partition_segment
+from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.reading import literals
 from acid_platform.storage.arrow_types import partition_value
 
 _UNKNOWN = object()
 _BARE = (*INTEGRAL, "float", "double", "decimal", "boolean")
-"""Kinds whose literals have no quotes."""
+"""Kinds whose literals are written without quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A whole number or a decimal, and the digits of its type."""
+    """An exact number and the digits of its type."""
 
     value: Decimal
     digits: literals.Digits
@@ -42,25 +43,25 @@ class _Number:
 
 
 def parse(text: str) -> exp.Expr:
-    """Raises InvalidExpression."""
+    """Parses a SQL condition, in Spark's dialect. Raises InvalidExpression."""
     try:
         parsed = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
     except SqlglotError as error:
         raise InvalidExpression(
-            f"{text!r} is not a SQL condition{_where(error)}; write it as after WHERE"
+            f"{text!r} is not a SQL condition{_where(error)}; write it as you would after WHERE"
         ) from error
     return parsed
 
 
 def _where(error: SqlglotError) -> str:
-    """The word at which the parser gave up; its own text names Python classes."""
-    for one in getattr(error, "errors", ()):
-        return f": it can't be read from {one['highlight']!r} on"
-    return ": a quote or a comment does not end"
+    """Where the parser gave up; sqlglot's own error text names Python classes."""
+    for problem in getattr(error, "errors", ()):
+        return f": it can't be parsed from {problem['highlight']!r} on"
+    return ": a quote or a comment is not closed"
 
 
 def columns_of(text: str) -> frozenset[str] | None:
-    """Lower-case names of the columns that an expression may read; None: can't tell, so all."""
+    """Lower-case names of the columns that an expression may read; None if it may read all."""
     parsed = parse(text)
     if parsed.find(exp.Star, exp.Select, exp.Lambda):
         return None
@@ -72,7 +73,7 @@ def columns_of(text: str) -> frozenset[str] | None:
 def partition_condition(name: str, columns: Sequence[Column]) -> str:
     """`month=3/day=__HIVE_DEFAULT_PARTITION__` → `` `month` = 3 AND `day` IS NULL ``.
 
-    The name may leave out columns at its end.
+    The name may omit trailing columns.
     """
     terms = []
     for segment, column in zip(name.split("/"), columns, strict=False):
@@ -80,7 +81,7 @@ def partition_condition(name: str, columns: Sequence[Column]) -> str:
         if value is None:
             terms.append(f"`{column.name}` IS NULL")
             continue
-        quoted = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        quoted = sql_string(value)
         prefix = {"date": "DATE ", "timestamp": "TIMESTAMP "}.get(column.type.kind, "")
         terms.append(
             f"`{column.name}` = " + (value if column.type.kind in _BARE else f"{prefix}{quoted}")
@@ -89,12 +90,17 @@ def partition_condition(name: str, columns: Sequence[Column]) -> str:
 
 
 def typed(value: str | None, column: Column) -> object:
-    """A partition value as it compares in SQL: NULL where the text is no value of the type."""
+    """A partition value as SQL compares it; NULL if the text is no value of the column's type."""
+
     if column.type.kind not in (*INTEGRAL, "decimal", "date", "string"):
         return _UNKNOWN
-    found = partition_value(value, column.type)
+    typed_value = partition_value(value, column.type)
     digits = literals.digits_of_type(column.type)
-    return found if found is None or digits is None else _Number(Decimal(found), digits)
+    return (
+        typed_value
+        if typed_value is None or digits is None
+        else _Number(Decimal(typed_value), digits)
+    )
 
 
 def may_match(where: str | None, columns: Sequence[Column], values: Sequence[str | None]) -> bool:
@@ -106,7 +112,7 @@ def may_match(where: str | None, columns: Sequence[Column], values: Sequence[str
 
 
 def _truth(node: exp.Expr, row: Mapping[str, object]) -> bool | None:
-    """True, False (also for SQL's NULL: such a row is not selected), or None for unknown."""
+    """Whether the condition holds for a partition's rows; False also for NULL, None for unknown."""
     match node:
         case exp.Paren():
             return _truth(node.this, row)
@@ -153,8 +159,8 @@ def _compare(kind: type, left: exp.Expr, right: exp.Expr, row: Mapping[str, obje
     if a is _UNKNOWN or b is _UNKNOWN:
         return None
     if a is None or b is None:
-        # Spark takes `id < 1e20`, written out, for true, before it sees that an id is NULL.
-        beyond = any(isinstance(one, _Number) and one.beyond_bigint for one in (a, b))
+        # Spark decides `id < 100000000000000000000` by the literal before it sees a NULL id.
+        beyond = any(isinstance(side, _Number) and side.beyond_bigint for side in (a, b))
         return None if beyond else False
     if isinstance(a, datetime.date) and isinstance(b, str):
         b = _date(b)
@@ -170,13 +176,13 @@ def _compare(kind: type, left: exp.Expr, right: exp.Expr, row: Mapping[str, obje
 def _one_of(node: exp.In, row: Mapping[str, object]) -> bool | None:
     numbers = [
         value
-        for one in (node.this, *node.expressions)
-        if isinstance(value := _value(one, row), _Number)
+        for term in (node.this, *node.expressions)
+        if isinstance(value := _value(term, row), _Number)
     ]
-    if not literals.compared_exactly(one.digits for one in numbers):
-        return None  # Spark compares all of them in one common type
-    found = [_compare(exp.EQ, node.this, one, row) for one in node.expressions]
-    return True if True in found else None if None in found else False
+    if not literals.compared_exactly(number.digits for number in numbers):
+        return None  # Spark casts all of them to one common type, which may round
+    comparisons = [_compare(exp.EQ, node.this, member, row) for member in node.expressions]
+    return True if True in comparisons else None if None in comparisons else False
 
 
 def _date(text: str) -> object:
@@ -187,7 +193,7 @@ def _date(text: str) -> object:
 
 
 def _number(text: str) -> object:
-    """A literal; of a double unknown, since Spark compares it with a whole number as a double."""
+    """The number in a literal; unknown for a double, with which Spark compares after a cast."""
     try:
         value = literals.number(text)
     except InvalidExpression:

@@ -1,7 +1,7 @@
-"""Which files of a table's directory hold rows that a predicate accepts, whoever could see them.
+"""Finding the files in a table's directory that hold rows a predicate accepts, visible or not.
 
-A reader looks at what its snapshot sees; this looks at everything that lies there: obsolete and
-aborted directories, deleted rows, `_tmp_` directories, dropped partitions. Without a JVM.
+Unlike a reader, which follows its snapshot, the search covers everything on disk: obsolete and
+aborted directories, deleted rows, `_tmp_` directories, dropped partitions. Needs no JVM.
 """
 
 from __future__ import annotations
@@ -34,22 +34,23 @@ _WITHOUT_ROWS = (names.VERSION_FILE, names.METADATA_FILE, "_SUCCESS")
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file with rows that match, or one that can't be judged."""
+    """A file with matching rows, or a file that could not be searched."""
 
     path: str
-    """Below the table's directory."""
+    """Relative to the table's directory."""
     partition: str
-    """Of the directory that it lies in; '' at the table's root."""
+    """The partition whose directory it is in; '' if it is in none."""
     rows: int = 0
     error: str = ""
-    """Why nobody can say what it holds."""
+    """Why the file could not be searched."""
     writer: int | None = None
-    """The open transaction that is still writing it: not read."""
+    """The open transaction that is still writing the file, which therefore was not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """`found`: without the files that hold no matching row. `files`: how many were read."""
+    """Result of a search: the number of `files` read, and the files `found`, without those that
+    have no matching row."""
 
     files: int
     found: tuple[FoundFile, ...]
@@ -58,18 +59,18 @@ class Searched:
 def search_files(
     table: TableLayout, where: str, open_txns: Callable[[Sequence[int]], set[int]]
 ) -> Searched:
-    """Reads every file below the table's directory that its partition does not rule out.
+    """Search every file below the table's directory, except in partitions that can't match.
 
-    Every file of the last listing was read, also those that came meanwhile. `open_txns` says which
-    of some transactions are open: their `_tmp_` directories are told, not read. Raises
+    The search repeats until a listing has no new files. `open_txns` returns those of the given
+    transactions that are open: files in their `_tmp_` directories are reported, not read. Raises
     InvalidExpression, UnknownColumn, UnsupportedStatement.
     """
-    look = _Look(
+    search = _Search(
         table, where, arrow_predicate(where, (*table.columns, *table.partition_columns), table.name)
     )
     judged: dict[str, FoundFile] = {}
     while True:
-        listed = list(look.files())
+        listed = list(search.files())
         owners = {path: owner for path, _ in listed if (owner := _owner(path)) is not None}
         writing = open_txns(sorted(set(owners.values()))) if owners else set()
         fresh = [
@@ -80,29 +81,30 @@ def search_files(
         if not fresh:
             break
         with ThreadPoolExecutor(_THREADS) as pool:
-            judged |= {one.path: one for one in pool.map(look.judge, *zip(*fresh, strict=True))}
+            results = pool.map(search.judge, *zip(*fresh, strict=True))
+            judged |= {file.path: file for file in results}
     present = [judged[path] for path, _ in listed if path in judged]
     unread = [
-        FoundFile(path, look.partition(path), writer=owners[path])
+        FoundFile(path, search.partition(path), writer=owners[path])
         for path, _ in listed
         if path not in judged
     ]
-    found = [one for one in present if one.rows or one.error]
-    return Searched(len(present), (*found, *unread))
+    matching = [file for file in present if file.rows or file.error]
+    return Searched(len(present), (*matching, *unread))
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Search:
     table: TableLayout
     where: str
     predicate: ArrowPredicate
 
     def files(self) -> Iterator[tuple[str, int]]:
-        """Path and size of each file that can hold rows of the predicate, in order."""
+        """Path and size of each file whose partition may match the predicate, sorted by path."""
         selector = fs.FileSelector(self.table.path, allow_not_found=True, recursive=True)
         start = len(self.table.path) + 1
         for info in sorted(
-            self.table.files.system.get_file_info(selector), key=lambda one: str(one.path)
+            self.table.files.system.get_file_info(selector), key=lambda info: str(info.path)
         ):
             path = info.path[start:]
             if info.type == fs.FileType.File and info.size and not _without_rows(info.base_name):
@@ -110,15 +112,15 @@ class _Look:
                 if None in values.values() or may_match(
                     self.where,
                     self.table.partition_columns,
-                    [text for one in values.values() if one for text in one],
+                    [text for value in values.values() if value for text in value],
                 ):
                     yield path, info.size
 
     def partition(self, path: str) -> str:
-        """The partition directory that a path lies in; '' if it does not name every column."""
+        """The partition in a path; '' if the path does not name every partition column."""
         depth = len(self.table.partition_columns)
         parts = path.split("/")[:-1]
-        keys = [pair[0] for one in parts[:depth] if (pair := partition_segment(one))]
+        keys = [pair[0] for part in parts[:depth] if (pair := partition_segment(part))]
         return "/".join(parts[:depth]) if depth and keys == self._keys() else ""
 
     def judge(self, path: str, size: int) -> FoundFile:
@@ -126,7 +128,7 @@ class _Look:
             return FoundFile(path, self.partition(path), self._rows(path, size))
         except AcidError as error:
             if not self.table.files.exists(f"{self.table.path}/{path}"):
-                return FoundFile(path, "")  # cleaned away meanwhile
+                return FoundFile(path, "")  # the Cleaner removed it meanwhile
             return FoundFile(path, self.partition(path), error=str(error))
 
     def _rows(self, path: str, size: int) -> int:
@@ -144,9 +146,8 @@ class _Look:
         unknown = self.predicate.columns & set(self._keys()) - set(values)
         if unknown:
             raise UnsupportedLayout(
-                f"{full} lies in no partition, so that its"
-                f" {', '.join(sorted(unknown))} is unknown; move it out of the"
-                " table"
+                f"{full} is not in a partition directory, so its {', '.join(sorted(unknown))} is"
+                " unknown; move it out of the table"
             )
         everything = EntityRead(EntitySources("", (source,), ()), NO_DELETES, values)
         return ArrowScan(
@@ -160,7 +161,10 @@ class _Look:
         ).count(threads=1)
 
     def _deletes_alone(self, path: str) -> bool:
-        """Delete events name rows and hold no values. Raises UnsupportedLayout when some do."""
+        """Whether the file holds delete events, which have no values.
+
+        Raises UnsupportedLayout if they do.
+        """
         with reading(path):
             file = open_orc(self.table.files, path)
             operation, *_, row = acid_columns(file, path)
@@ -172,8 +176,8 @@ class _Look:
                 for index in range(file.nstripes)
             ):
                 raise UnsupportedLayout(
-                    f"{path} holds delete events with values, which no writer"
-                    " of ACID version 2 makes; restore the file"
+                    f"{path} holds delete events with values, which no writer of ACID version 2"
+                    " writes; restore the file"
                 )
         return True
 
@@ -181,19 +185,19 @@ class _Look:
         return [column.name for column in self.table.partition_columns]
 
     def _values(self, path: str) -> dict[str, tuple[str | None] | None]:
-        """The partition values in a path, each in a tuple; None where it tells none."""
-        found = dict(pair for one in path.split("/")[:-1] if (pair := partition_segment(one)))
-        return {name: (found[name],) if name in found else None for name in self._keys()}
+        """The partition values in a path, each in a tuple; None if the path lacks the column."""
+        by_column = dict(pair for part in path.split("/")[:-1] if (pair := partition_segment(part)))
+        return {name: (by_column[name],) if name in by_column else None for name in self._keys()}
 
 
 def _owner(path: str) -> int | None:
-    """The transaction whose `_tmp_` directory a path lies in."""
+    """The transaction whose `_tmp_` directory contains the path; None if there is none."""
     owners: Iterable[int | None] = map(names.temporary_owner, path.split("/")[:-1])
-    return next((one for one in owners if one is not None), None)
+    return next((owner for owner in owners if owner is not None), None)
 
 
 def _without_rows(name: str) -> bool:
-    """Markers, side files, and the checksums that Hadoop puts beside local files."""
+    """Whether it is a marker, a side file, or a checksum file that Hadoop writes next to a file."""
     return (
         name in _WITHOUT_ROWS
         or name.endswith(names.FLUSH_LENGTH_SUFFIX)

@@ -1,8 +1,8 @@
-"""What a read looks at: partitions pruned, then the directories of each selected (P26).
+"""What a read covers: prunes partitions, then selects the directories of each (P26).
 
-Which files there are is what the metastore recorded for the snapshot. Order matters: both lists
-are taken before the files are asked for, so that a compaction which ends meanwhile is invisible
-and its inputs are still there.
+The files are those that the metastore recorded for the snapshot. Both lists must be taken before
+the files are requested: then a compaction that ends in between is invisible, and its inputs are
+still there.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from acid_platform.storage.files import Files
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 
 Listings = Callable[[Sequence[str]], list[EntityListing]]
-"""The files of some partitions of one table, in their order; '' is the unpartitioned table."""
+"""Returns the files of the given partitions, in order; '' is an unpartitioned table."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """What a scan needs to know of a table. `partitions`: name → floor write ids (P22)."""
+    """What a scan needs to know about a table; `partitions` maps names to floor write ids (P22)."""
 
     name: str
     files: Files
@@ -37,26 +37,30 @@ class TableLayout:
     partition_columns: tuple[Column, ...]
     partitions: Mapping[str, tuple[int, ...]]
     listings: Listings
-    """What may be read: the files that commits recorded (P26)."""
+    """Where to get the files that commits recorded (P26)."""
     floor: int = 0
     insert_only: bool = False
-    """Files in the table's own format, without ACID columns (F17)."""
+    """Whether files are in the table's own format, without ACID columns."""
     format: FileFormat = ORC
     buckets: Bucketing | None = None
 
     def values(self, partition: str) -> tuple[str | None, ...]:
-        """Raises CorruptFile when a registered partition does not have the table's columns."""
+        """The values of a partition's columns, in order.
+
+        Raises CorruptFile if the partition does not have the table's partition columns.
+        """
         if not self.partition_columns:
             return ()
         values = parse_partition(partition, [column.name for column in self.partition_columns])
         if values is None:
             raise CorruptFile(
-                f"{self.path}/{partition} does not have the partition columns of {self.name}"
+                f"{self.path}/{partition} does not have the partition columns of {self.name}; move"
+                " it away, or drop the partition"
             )
         return values
 
     def place(self, partition: str) -> str:
-        """The path of a partition's directory, or of the table's."""
+        """The path of a partition's directory; the table's path for ''."""
         return f"{self.path}/{partition}".rstrip("/")
 
 
@@ -67,11 +71,10 @@ def select_entities(
     where: str | None = None,
     only: str | None = None,
 ) -> dict[str, AcidDirectory]:
-    """What the snapshot sees of each partition that `where` leaves; '' if unpartitioned.
+    """What the snapshot sees of each partition that may match `where`; '' if unpartitioned.
 
-    `only` is the name of the one partition to look at.
-
-    Raises NotEnoughHistory, MalformedName, UnsupportedLayout, CorruptFile.
+    `only` restricts it to one partition. Raises InvalidExpression, NotEnoughHistory, MalformedName,
+    UnsupportedLayout, CorruptFile.
     """
     names = [
         name
@@ -94,10 +97,11 @@ def select_entities(
 def select_compactable(
     table: TableLayout, write_ids: CompactorWriteIdList, txns: ValidTxnList, partition: str
 ) -> tuple[AcidDirectory, CompactorWriteIdList]:
-    """What a compaction of the partition may merge, and the list that says so (C28).
+    """What a compaction of the partition may merge, and the write id list that it uses (C28).
 
-    Raises what `select_entities` raises.
+    Raises as `select_entities`.
     """
+
     while True:
         seen = select_entities(table, write_ids, txns, only=partition)[partition]
         high = watermark(seen, write_ids)

@@ -1,4 +1,4 @@
-"""Which directories a snapshot sees, and which are obsolete (F12)."""
+"""Which directories and files of an entity a snapshot sees, and which are obsolete."""
 
 from acid_platform.snapshot.directory import (
     AcidDirectory,

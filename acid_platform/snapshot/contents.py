@@ -1,7 +1,7 @@
 """Which files of a selected directory hold rows, and which layouts are refused.
 
-Names are taken from the listing and never built: an attempt suffix may differ or be absent between
-a delta and its delete_delta (F23).
+File names are taken from the listing, never constructed: the attempt suffix of a delta and of its
+delete_delta may differ, or be absent from either.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Contents:
 
     files: tuple[FileEntry, ...]
     raw: bool
-    """Files without ACID columns (`000000_0`): LOAD DATA, or an insert-only table."""
+    """Whether the files are named like `000000_0`: LOAD DATA, or an insert-only table."""
     zero_length: tuple[str, ...]
-    """Bucket files of no bytes: not valid ORC, taken as absent."""
+    """Empty bucket files, which are not valid ORC; treated as absent."""
     side_files: tuple[FileEntry, ...] = ()
-    """`_flush_length` files: they say how much of their data file counts (F9)."""
+    """`_flush_length` files, which hold the committed length of their data file."""
 
 
 def data_files(
@@ -38,17 +38,17 @@ def data_files(
 ) -> Contents:
     """The data files among `files`, all of which lie below `directory`.
 
-    Hidden files and nested ACID directories (a rename onto an existing directory nests it, trap 7)
-    are ignored. `insert_only`: a file of any name is a data file, at any depth. Raises
-    UnsupportedLayout for a file of unknown kind, whose rows would be missing in silence;
-    CorruptFile for two attempts of one bucket, for a mixture of bucket files and files without
-    ACID columns, and for a side file without its data file.
+    Hidden files are ignored, and so are nested ACID directories, which a rename onto an existing
+    directory leaves behind. `insert_only`: a file of any name, at any depth, is a data file. Raises
+    UnsupportedLayout for a file of unknown kind, whose rows would otherwise silently be missing;
+    CorruptFile for two attempts of the same bucket, for a mixture of bucket files and files
+    without ACID columns, and for a side file without its data file.
     """
     sides: dict[str, FileEntry] = {}
     buckets: dict[int, FileEntry] = {}
     plain: list[FileEntry] = []
     empty: list[str] = []
-    for entry in sorted(files, key=lambda one: one.path):
+    for entry in sorted(files, key=lambda entry: entry.path):
         *parents, name = entry.path.removeprefix(f"{directory}/").split("/")
         if is_hidden(name) or any(is_hidden(p) or claims_to_be_acid(p) for p in parents):
             continue
@@ -69,7 +69,7 @@ def data_files(
             if other is not entry:
                 raise CorruptFile(
                     f"{location}: {other.path} and {entry.path} are two attempts of one bucket;"
-                    " remove the one that its writer did not commit"
+                    " remove the file that its writer did not commit"
                 )
         elif original_bucket(name) is not None:
             plain.append(entry)
@@ -80,16 +80,16 @@ def data_files(
             )
     if buckets and plain:
         raise CorruptFile(
-            f"{location}/{directory} mixes bucket files and files without ACID columns, such as"
-            f" {plain[0].path}; only one kind may be there: restore the directory"
+            f"{location}/{directory} mixes bucket files with files without ACID columns, such as"
+            f" {plain[0].path}; restore the directory"
         )
     data = {entry.path for entry in buckets.values()}
     for path, side in sides.items():
-        # A writer makes both files, the side file with a first value of 0: nothing committed.
+        # A writer creates the side file with a first value of 0: nothing is committed yet.
         if path not in data and side.size > 8:
             raise CorruptFile(
-                f"{location}/{side.path} tells of rows in {path.rpartition('/')[2]}, which is"
-                " missing or empty; restore that file"
+                f"{location}/{side.path} records committed rows of {path.rpartition('/')[2]}, which"
+                " is missing or empty; restore that file"
             )
     return Contents(
         tuple(plain or buckets.values()),

@@ -1,8 +1,8 @@
-"""Which base, deltas and original files of one entity a snapshot sees, and what may go.
+"""Which base, deltas and original files of an entity a snapshot sees, and what may be removed.
 
-The selection (F12) is that of Hive's AcidUtils.getAcidState. It serves readers, the compactor
-(through a `CompactorWriteIdList`) and the Cleaner (through the list of S17) alike. Order of work
-for all of them: take both lists first, list the directory after.
+The algorithm is that of Hive's AcidUtils.getAcidState. Readers, the compactor (with a
+`CompactorWriteIdList`) and the Cleaner (with the list of S17) all use it. Each of them must take
+both lists before it lists the directory.
 """
 
 from __future__ import annotations
@@ -26,52 +26,44 @@ from acid_platform.snapshot.contents import Contents, data_files
 from acid_platform.snapshot.listing import EntityListing, FileEntry
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 
-
-@dataclass(frozen=True, slots=True)
-class VisibleBase:
-    """The base that the snapshot reads; `directory` is its name as found on disk."""
-
-    name: BaseName
-    directory: str
-    files: tuple[FileEntry, ...]
-    test_rows: bool = False
-    """Some write id at or below the base is invalid: test each row by currentTransaction."""
-    above: int = -1
-    """Always -1: nothing lies below a base. Here so that bases and deltas are read alike."""
-    raw: bool = False
-    """Files are not named `bucket_N`: LOAD DATA OVERWRITE, or an insert-only table."""
-    compacted: bool = False
-    """Made by a compactor, so that rows of aborted write ids are not in it."""
-    versioned: bool = False
-    """Holds a version file: an ACID writer made it, not LOAD DATA."""
-    side_files: tuple[FileEntry, ...] = ()
-    """`_flush_length` files of a streaming writer, one per data file that has one."""
+_Name = TypeVar("_Name", BaseName, DeltaName, AcidName)
 
 
 @dataclass(frozen=True, slots=True)
-class VisibleDelta:
-    """A delta or delete_delta that the snapshot reads."""
-
-    name: DeltaName
+class _Visible(Generic[_Name]):
+    name: _Name
     directory: str
+    """The directory's name as found on disk."""
     files: tuple[FileEntry, ...]
     test_rows: bool = False
-    """The range is not ALL valid: test each row or event by its own currentTransaction (S15)."""
+    """Whether each row or event must be tested by its own currentTransaction (S15), because a write
+    id in the directory's range is invalid."""
     above: int = -1
-    """Drop insert rows with currentTransaction <= above: an earlier directory holds them too."""
+    """Drop inserted rows with currentTransaction <= above, which an earlier directory also holds;
+    always -1 for a base."""
     raw: bool = False
-    """Files are not named `bucket_N`: LOAD DATA, or an insert-only table."""
+    """Whether files are not named `bucket_N`: LOAD DATA, or an insert-only table."""
     compacted: bool = False
-    """Made by a compactor, so that rows and events of aborted write ids are not in it."""
+    """Whether a compactor wrote it, so that it has no rows or events of aborted write ids."""
     versioned: bool = False
-    """Holds a version file: an ACID writer made it, not LOAD DATA."""
+    """Whether it has a version file, so that an ACID writer wrote it, not LOAD DATA."""
     side_files: tuple[FileEntry, ...] = ()
-    """`_flush_length` files of a streaming writer, one per data file that has one."""
+    """`_flush_length` files of a streaming writer, at most one per data file."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleBase(_Visible[BaseName]):
+    """The base that a snapshot reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleDelta(_Visible[DeltaName]):
+    """A delta or delete_delta that a snapshot reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removable:
-    """A directory or original file that this snapshot does not need any more, and why (C46)."""
+    """A directory or original file that this snapshot no longer needs, and why (C46)."""
 
     path: str
     reason: str
@@ -80,7 +72,7 @@ class Removable:
 
 @dataclass(frozen=True, slots=True)
 class Invisible:
-    """A directory that is neither read nor removable: a later or older snapshot may need it."""
+    """A directory that is neither read nor removable: another snapshot may need it."""
 
     path: str
     name: AcidName
@@ -89,10 +81,10 @@ class Invisible:
 
 @dataclass(frozen=True, slots=True)
 class AcidDirectory:
-    """One entity as one snapshot sees it; every ACID directory is in exactly one of the lists.
+    """An entity as a snapshot sees it; every ACID directory is in exactly one of the lists.
 
     `deltas` are in the order of the algorithm, delete_deltas before deltas of the same range.
-    `originals` are in the order that fixes their row ids, and empty when there is a base.
+    `originals` are in the order that determines their row ids, and empty if there is a base.
     """
 
     location: str
@@ -103,24 +95,24 @@ class AcidDirectory:
     aborted: tuple[Removable, ...]
     invisible: tuple[Invisible, ...] = ()
     zero_length: tuple[str, ...] = ()
-    """Bucket files without a byte in what is read: taken as absent, worth a warning."""
+    """Empty bucket files in the directories that are read: treated as absent, worth a warning."""
     insert_only: bool = False
-    """Selected as an insert-only table: its files are plain files in the table's format."""
+    """Whether the table is insert-only, so that its files are plain files in the table's format."""
 
     @property
     def sources(self) -> tuple[VisibleBase | VisibleDelta, ...]:
-        """All ACID directories that are read: the base, then the deltas."""
+        """The ACID directories that are read: the base, then the deltas."""
         return self.deltas if self.base is None else (self.base, *self.deltas)
 
     @property
     def names(self) -> frozenset[str]:
-        """Of all ACID directories that were looked at, whether they are read or not."""
+        """The names of all listed ACID directories and obsolete files, whether read or not."""
         return frozenset(
             {
-                *(one.directory for one in self.sources),
-                *(one.path for one in self.obsolete),
-                *(one.path for one in self.aborted),
-                *(one.path for one in self.invisible),
+                *(source.directory for source in self.sources),
+                *(removable.path for removable in self.obsolete),
+                *(removable.path for removable in self.aborted),
+                *(hidden.path for hidden in self.invisible),
             }
         )
 
@@ -142,25 +134,27 @@ def select(
     cleaning: bool = False,
     insert_only: bool = False,
 ) -> AcidDirectory:
-    """What a snapshot of `write_ids` and `txns` sees of one entity (F12).
+    """What a snapshot of `write_ids` and `txns` sees of an entity.
 
-    The result does not depend on the order of the listing. A transaction passes a list that sees
-    its own write id. `floor` is the write id that dropped an earlier partition of this name: what
-    lies at or below it is obsolete for every snapshot that sees the drop (P22). `cleaning`: the
-    Cleaner reads no rows, and its list stops below the base of a later compaction that waits for
-    cleaning too (C39), so that missing history is no error. `insert_only`: files may have any name
-    and lie in sub-directories; a directory counts as a whole (F17).
+    The result does not depend on the order of the listing. A transaction passes a list that
+    includes its own write id.
 
-    Raises MalformedName, UnsupportedLayout and CorruptFile for files that can't be read rightly,
-    and NotEnoughHistory when compacted bases are all newer than the snapshot (not if `cleaning`).
+    `floor` is the write id that dropped an earlier partition of this name: everything at or below
+    it is obsolete for snapshots that see the drop (P22). With `cleaning`, missing history is no
+    error: the Cleaner reads no rows, and its list may end below the base of a later compaction that
+    also waits for cleaning (C39). With `insert_only`, files may have any name and lie in
+    sub-directories, and a directory is visible as a whole or not at all.
+
+    Raises MalformedName; UnsupportedLayout and CorruptFile for files that can't be read correctly;
+    NotEnoughHistory if all compacted bases are newer than the snapshot (unless `cleaning`).
     """
-    found = _children(listing)
+    children = _children(listing)
     work = _Selection(
         listing, write_ids, txns, highest_floor(write_ids, floor), cleaning, insert_only
     )
-    base = work.choose_base(found.bases)
-    originals = work.choose_originals(found.originals, base)
-    deltas = work.choose_deltas(found.deltas, base)
+    base = work.choose_base(children.bases)
+    originals = work.choose_originals(children.originals, base)
+    deltas = work.choose_deltas(children.deltas, base)
     return AcidDirectory(
         listing.location,
         base,
@@ -175,16 +169,14 @@ def select(
 
 
 def highest_floor(write_ids: ValidWriteIdList, *floors: int) -> int:
-    """Of the floors of a partition and its table the highest that the snapshot sees (P22).
+    """The highest floor of a partition and its table that the snapshot sees (P22).
 
-    One of forgotten write ids is aborted in an older list, and covers them there too (P4).
+    A floor of a forgotten write id is aborted in an older list, and counts there as well (P4).
     """
     return max(
-        (one for one in floors if write_ids.is_valid(one) or write_ids.is_aborted(one)), default=0
+        (floor for floor in floors if write_ids.is_valid(floor) or write_ids.is_aborted(floor)),
+        default=0,
     )
-
-
-_Name = TypeVar("_Name", BaseName, DeltaName, AcidName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +194,7 @@ class _Children:
 
 
 def _children(listing: EntityListing) -> _Children:
-    """Parses the direct children, by name; hidden ones are left out. Raises MalformedName."""
+    """The direct children by kind, without hidden ones. Raises MalformedName."""
     inside: dict[str, list[FileEntry]] = defaultdict(list)
     originals: list[FileEntry] = []
     for entry in listing.files:
@@ -211,8 +203,8 @@ def _children(listing: EntityListing) -> _Children:
             inside[child].append(entry)
         elif claims_to_be_acid(child):
             raise MalformedName(
-                f"{listing.location}/{child} is a file with the name of an ACID directory; move it"
-                " out of the table"
+                f"{listing.location}/{child} is a file, but has the name of an ACID directory; move"
+                " it out of the table"
             )
         elif not is_hidden(child):
             originals.append(entry)
@@ -227,8 +219,8 @@ def _children(listing: EntityListing) -> _Children:
         elif isinstance(name, DeltaName):
             deltas.append(_Directory(child, name, tuple(inside[child])))
         else:
-            originals += [one for one in inside[child] if not _hidden_below(one.path)]
-    full = sorted((one for one in originals if one.size > 0), key=lambda one: one.path)
+            originals += [entry for entry in inside[child] if not _hidden_below(entry.path)]
+    full = sorted((entry for entry in originals if entry.size > 0), key=lambda entry: entry.path)
     return _Children(tuple(bases), tuple(deltas), tuple(full))
 
 
@@ -238,7 +230,7 @@ def _hidden_below(path: str) -> bool:
 
 @dataclass(slots=True)
 class _Selection:
-    """One run of the algorithm; collects what is not selected, and why."""
+    """A run of the algorithm; collects what is not selected, and why."""
 
     listing: EntityListing
     write_ids: ValidWriteIdList
@@ -252,48 +244,48 @@ class _Selection:
     zero_length: list[str] = field(default_factory=list)
 
     def choose_base(self, bases: Iterable[_Directory[BaseName]]) -> VisibleBase | None:
-        """The usable base of the highest write id; a compacted one wins over an overwrite.
+        """The usable base with the highest write id; a compacted base wins over an overwrite.
 
-        A compacted base needs every write id up to its own resolved (S12), an overwrite only its
-        own committed. Each base is judged alone, so that the order does not matter.
+        A compacted base is usable if every write id up to its own is resolved (S12), an overwrite
+        if its own write id is committed. Each base is judged alone, so their order does not matter.
         """
         usable: list[_Directory[BaseName]] = []
         history: list[_Directory[BaseName]] = []
-        for one in bases:
-            write_id = one.name.write_id
-            if not self._compaction_visible(one):
+        for base in bases:
+            write_id = base.name.write_id
+            if not self._compaction_visible(base):
                 continue
-            if write_id < 0 or self._compacted(one):
+            if write_id < 0 or self._compacted(base):
                 if self.write_ids.is_valid_base(write_id):
-                    usable.append(one)
+                    usable.append(base)
                 else:
-                    history.append(one)
-                    self._hide(one, f"merges write ids that {self.write_ids} does not see")
+                    history.append(base)
+                    self._hide(base, f"merges write ids that {self.write_ids} does not see")
             elif self.write_ids.is_aborted(write_id):
-                self._abort(one, f"write id {write_id} aborted", "C46")
+                self._abort(base, f"write id {write_id} aborted", "C46")
             elif self.write_ids.is_valid(write_id):
-                usable.append(one)
+                usable.append(base)
             else:
-                if one.path in self.listing.adopted:
-                    history.append(one)
-                self._hide(one, f"write id {write_id} is open or above the high watermark")
+                if base.path in self.listing.adopted:
+                    history.append(base)
+                self._hide(base, f"write id {write_id} is open or above the high watermark")
         above_floor: list[_Directory[BaseName]] = []
-        for one in usable:
-            if self.floor and one.name.write_id <= self.floor:
-                self._cover(one, self._dropped(), "P22")
+        for base in usable:
+            if self.floor and base.name.write_id <= self.floor:
+                self._cover(base, self._dropped(), "P22")
             else:
-                above_floor.append(one)
+                above_floor.append(base)
         if not above_floor:
-            self._require_history([one for one in history if one.name.write_id > self.floor])
+            self._require_history([base for base in history if base.name.write_id > self.floor])
             return None
-        # Of two finished compactions of one range the later attempt is read, as for deltas (F12).
+        # If two compactions of the same range finished, the later is read, as for deltas (S44).
         *losers, best = sorted(
             above_floor,
-            key=lambda one: (
-                one.name.write_id,
-                self._compacted(one),
-                one.name.visibility,
-                one.path,
+            key=lambda base: (
+                base.name.write_id,
+                self._compacted(base),
+                base.name.visibility,
+                base.path,
             ),
         )
         for loser in losers:
@@ -315,61 +307,62 @@ class _Selection:
     def choose_originals(
         self, files: tuple[FileEntry, ...], base: VisibleBase | None
     ) -> tuple[FileEntry, ...]:
-        """Files from before the conversion count only without a base (write id 0).
+        """The original files (write id 0), which are read only if there is no base.
 
-        A file whose name gives no bucket can't have row ids: it is refused where it would be read,
-        and left alone, not offered for removal, where a base stands for the originals.
+        A file without a bucket number in its name can't have row ids. If it would be read it is
+        refused; if a base replaces the originals it is left alone, not offered for removal.
         """
         used = base is None and not self.floor
         reason = f"original file, older than {base.directory}" if base else self._dropped()
-        for one in files:
-            if self.insert_only or original_bucket(one.name) is not None:
+        for file in files:
+            if self.insert_only or original_bucket(file.name) is not None:
                 if not used:
-                    self.obsolete.append(Removable(one.path, reason, "C46" if base else "P22"))
+                    self.obsolete.append(Removable(file.path, reason, "C46" if base else "P22"))
             elif used:
                 raise UnsupportedLayout(
-                    f"{self.listing.location}/{one.path} is no original file (NNNNNN_N[_copy_K]),"
-                    " so its rows can have no identity; rename it or move it out of the table"
+                    f"{self.listing.location}/{file.path} is not named like an original file"
+                    " (NNNNNN_N[_copy_K]), so its rows can't have row ids; rename it or move it out"
+                    " of the table"
                 )
         return files if used else ()
 
     def choose_deltas(
         self, directories: Iterable[_Directory[DeltaName]], base: VisibleBase | None
     ) -> tuple[VisibleDelta, ...]:
-        """Deltas above the base, widest first, without those that a wider one contains."""
+        """The deltas above the base, widest first, without deltas that a wider one contains."""
         selected: list[VisibleDelta] = []
         current = max(base.name.write_id if base else 0, self.floor)
         below = current
         cover, rule = (f"within {base.directory}", "C46") if base else (self._dropped(), "P22")
         last_statement: int | None = None
-        for one in self._visible_deltas(directories):
-            name = one.name
+        for delta in self._visible_deltas(directories):
+            name = delta.name
             if name.high > current:
                 if self.write_ids.range_valid(current + 1, name.high) is RangeResponse.NONE:
-                    self._hide(one, f"adds no visible write id above {current}")
+                    self._hide(delta, f"adds no visible write id above {current}")
                     continue
                 below, current, last_statement = current, name.high, name.statement
-                cover, rule = f"within {one.path}", "C46"
+                cover, rule = f"within {delta.path}", "C46"
             elif not (
-                # Other statements of one transaction, or the twin of the other kind.
+                # Another statement of the same transaction, or the delta's delete_delta.
                 (name.high == current and last_statement is not None)
                 or (selected and _same_work(name, selected[-1].name))
             ):
-                self._cover(one, cover, rule)
+                self._cover(delta, cover, rule)
                 continue
-            # Rows at or below `below` are in the base or an earlier delta too (F13).
+            # The base or an earlier delta also holds the rows at or below `below` (S35, S48).
             straddles = name.low <= below and not name.deletes
-            selected.append(self._delta(one, below if straddles else -1))
+            selected.append(self._delta(delta, below if straddles else -1))
         return tuple(selected)
 
     def _visible_deltas(
         self, directories: Iterable[_Directory[DeltaName]]
     ) -> list[_Directory[DeltaName]]:
-        """Committed as far as the lists say, in the order of the algorithm."""
+        """The deltas with a visible write id, in the order of the algorithm."""
         visible: list[_Directory[DeltaName]] = []
-        for one in directories:
-            name = one.name
-            if not self._compaction_visible(one):
+        for delta in directories:
+            name = delta.name
+            if not self._compaction_visible(delta):
                 continue
             if self.write_ids.range_aborted(name.low, name.high) is RangeResponse.ALL:
                 ids = (
@@ -377,89 +370,93 @@ class _Selection:
                     if name.low == name.high
                     else (f"all write ids {name.low} to {name.high}")
                 )
-                self._abort(one, f"{ids} aborted", "C46")
+                self._abort(delta, f"{ids} aborted", "C46")
             elif self.write_ids.range_valid(name.low, name.high) is RangeResponse.NONE:
-                self._hide(one, "holds no visible write id")
+                self._hide(delta, "holds no visible write id")
             else:
-                visible.append(one)
+                visible.append(delta)
         return sorted(
             visible,
-            key=lambda one: (
-                one.name.low,
-                -one.name.high,
-                -1 if one.name.statement is None else one.name.statement,
-                -one.name.visibility,
-                one.path,
+            key=lambda delta: (
+                delta.name.low,
+                -delta.name.high,
+                -1 if delta.name.statement is None else delta.name.statement,
+                -delta.name.visibility,
+                delta.path,
             ),
         )
 
-    def _delta(self, one: _Directory[DeltaName], above: int) -> VisibleDelta:
-        name = one.name
+    def _delta(self, delta: _Directory[DeltaName], above: int) -> VisibleDelta:
+        name = delta.name
         if self.insert_only:
-            self._require_whole(one)
-        contents = self._contents(one)
+            self._require_whole(delta)
+        contents = self._contents(delta)
         if contents.raw and name.deletes:
             raise CorruptFile(
-                f"{self.listing.location}/{contents.files[0].path}: a delete_delta may hold only"
-                " bucket files; restore the directory or abort its writer"
+                f"{self.listing.location}/{contents.files[0].path} is in a delete_delta, which may"
+                " hold only bucket files; restore the directory or abort its writer"
             )
         partly = self.write_ids.range_valid(name.low, name.high) is not RangeResponse.ALL
         return VisibleDelta(
             name,
-            one.path,
+            delta.path,
             contents.files,
             partly,
             above,
             contents.raw,
-            self._compacted(one),
-            self._versioned(one),
+            self._compacted(delta),
+            self._versioned(delta),
             contents.side_files,
         )
 
-    def _require_whole(self, one: _Directory[DeltaName]) -> None:
-        """Rows of an insert-only table carry no write id, so no part of a delta can be hidden."""
-        name = one.name
+    def _require_whole(self, delta: _Directory[DeltaName]) -> None:
+        """Raises unless the whole delta is visible: insert-only rows have no write ids to test."""
+
+        name = delta.name
         if name.deletes:
             raise UnsupportedLayout(
-                f"{self.listing.location}/{one.path}: an insert-only table has no delete_delta;"
-                " move it out of the table"
+                f"{self.listing.location}/{delta.path} is a delete_delta, but the table is"
+                " insert-only; move it out of the table"
             )
         top = self.write_ids.high_watermark
         if not self.cleaning and (name.high > top or self.write_ids.open_between(name.low, top)):
             raise NotEnoughHistory(
-                f"{self.listing.location}/{one.path} merges write ids that {self.write_ids} does"
+                f"{self.listing.location}/{delta.path} merges write ids that {self.write_ids} does"
                 " not see; read a newer snapshot"
             )
 
-    def _contents(self, one: _Directory[_Name]) -> Contents:
-        contents = data_files(self.listing.location, one.path, one.files, self.insert_only)
+    def _contents(self, directory: _Directory[_Name]) -> Contents:
+        contents = data_files(
+            self.listing.location, directory.path, directory.files, self.insert_only
+        )
         self.zero_length += contents.zero_length
         return contents
 
-    def _compacted(self, one: _Directory[_Name]) -> bool:
+    def _compacted(self, directory: _Directory[_Name]) -> bool:
         formats = self.listing.data_formats
-        return one.name.visibility > 0 or formats.get(one.path) == "compacted"
+        return directory.name.visibility > 0 or formats.get(directory.path) == "compacted"
 
-    def _versioned(self, one: _Directory[_Name]) -> bool:
-        return one.path in self.listing.versioned
+    def _versioned(self, directory: _Directory[_Name]) -> bool:
+        return directory.path in self.listing.versioned
 
-    def _compaction_visible(self, one: _Directory[_Name]) -> bool:
-        """S18: a compactor's directory exists only for who sees the compaction's transaction."""
-        txn = one.name.visibility
+    def _compaction_visible(self, directory: _Directory[_Name]) -> bool:
+        """S18: a compactor's directory is visible only if its transaction is."""
+        txn = directory.name.visibility
         if txn == 0 or self.txns.is_valid(txn):
             return True
         if self.txns.is_aborted(txn):
-            self._abort(one, f"compaction transaction {txn} aborted", "S18")
+            self._abort(directory, f"compaction transaction {txn} aborted", "S18")
         else:
-            self._hide(one, f"compaction transaction {txn} is not committed for this snapshot")
+            self._hide(
+                directory, f"compaction transaction {txn} is not committed for this snapshot"
+            )
         return False
 
     def _require_history(self, unusable: list[_Directory[BaseName]]) -> None:
-        """Without a usable base a visible compacted one says that older inputs may be gone (P13).
-        So does any base of a table that was adopted with it.
+        """Raises NotEnoughHistory if compacted or adopted bases exist, but none is usable (P13).
 
-        Any of them counts, also behind an unusable overwrite base of a lower write id: missing
-        rows are worse than an error.
+        The inputs of such a base may be gone, even if an overwrite of a lower write id is unusable
+        too: an error is better than missing rows.
         """
         if unusable and not self.cleaning:
             raise NotEnoughHistory(
@@ -470,21 +467,21 @@ class _Selection:
     def _dropped(self) -> str:
         return f"dropped with the partition at write id {self.floor}"
 
-    def _cover(self, one: _Directory[_Name], reason: str, rule: str) -> None:
-        self.obsolete.append(Removable(one.path, reason, rule))
+    def _cover(self, directory: _Directory[_Name], reason: str, rule: str) -> None:
+        self.obsolete.append(Removable(directory.path, reason, rule))
 
-    def _abort(self, one: _Directory[_Name], reason: str, rule: str) -> None:
-        self.aborted.append(Removable(one.path, reason, rule))
+    def _abort(self, directory: _Directory[_Name], reason: str, rule: str) -> None:
+        self.aborted.append(Removable(directory.path, reason, rule))
 
-    def _hide(self, one: _Directory[_Name], reason: str) -> None:
-        self.invisible.append(Invisible(one.path, one.name, reason))
+    def _hide(self, directory: _Directory[_Name], reason: str) -> None:
+        self.invisible.append(Invisible(directory.path, directory.name, reason))
 
 
-def _same_work(name: DeltaName, other: DeltaName) -> bool:
-    """One statement's, or one compaction's, pair of delta and delete_delta."""
-    return (name.low, name.high, name.statement, name.visibility) == (
-        other.low,
-        other.high,
-        other.statement,
-        other.visibility,
+def _same_work(first: DeltaName, second: DeltaName) -> bool:
+    """Whether both are the delta and delete_delta of one statement or one compaction."""
+    return (first.low, first.high, first.statement, first.visibility) == (
+        second.low,
+        second.high,
+        second.statement,
+        second.visibility,
     )

@@ -1,7 +1,7 @@
-"""The files of one entity directory: the input of every selection.
+"""The files of an entity, which `select` takes as input.
 
-An entity is an unpartitioned table or one partition. A reader gets the files that commits recorded
-(P26); the Cleaner and fsck list the directory. Plain values: nothing here lists files.
+An entity is an unpartitioned table or a partition. Readers use the files that commits recorded
+(P26); the Cleaner and fsck list the directory. These are values only: nothing here lists files.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ NO_RANGES: Mapping[str, ColumnRange] = {}
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a reader must know of a file before it reads it. `positional`: all columns are named
-    `_colN`. `rows` -1: nobody has counted them."""
+    """What a reader must know about a file before it reads it.
+
+    `positional`: all columns are named `_colN`. `rows` is -1 if nobody has counted them.
+    """
 
     rows: int
     acid: bool
@@ -27,36 +29,36 @@ class Footer:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file; `path` is relative to its directory and "/"-separated, `size` in bytes.
+    """A file; `path` is relative to its directory and "/"-separated, `size` is in bytes.
 
-    A recorded file has its `footer` and the `ranges` of its columns, so that a reader need not
-    look into it. `footer` None: nobody has looked yet.
+    A recorded file has its `footer` and the `ranges` of its columns, so a reader need not open it.
+    `footer` is None if nobody has read it yet.
     """
 
     path: str
     size: int
     footer: Footer | None = None
     length: int | None = None
-    """Only so many bytes were committed by a streaming writer (F9); None: all."""
+    """The number of bytes that a streaming writer committed; None: the whole file."""
     ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
-    """What is known of the values of each column, by its name in lower case."""
+    """The known bounds of the values of each column, by its name in lower case."""
 
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
 
     def below(self, directory: str) -> FileEntry:
-        """The same file with a path relative to the parent of its directory."""
+        """The file with its path relative to the parent of `directory`."""
         return replace(self, path=f"{directory}/{self.path}") if directory else self
 
 
 @dataclass(frozen=True, slots=True)
 class EntityListing:
-    """The files of one entity, in any order, and its direct sub-directories.
+    """The files of an entity, in any order, and its direct sub-directories.
 
-    `directories` names empty directories too: an empty base means that everything before it is
-    gone (F3). `data_formats` maps a direct child to the `dataFormat` of its
-    `_metadata_acid`; `versioned` names those with a version file.
+    `directories` includes empty directories: an empty base replaces everything before it.
+    `data_formats` maps a direct child to the `dataFormat` in its `_metadata_acid`; `versioned`
+    names the direct children with a version file.
     """
 
     location: str
@@ -65,17 +67,17 @@ class EntityListing:
     data_formats: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     versioned: frozenset[str] = frozenset()
     adopted: frozenset[str] = frozenset()
-    """Direct children that were there when the table was adopted: what a base among them replaced
-    may be gone, and nobody knows."""
+    """Direct children that existed when the table was adopted. What a base among them replaced may
+    be gone."""
 
     def joined(self, others: Iterable[EntityListing]) -> EntityListing:
-        """With what other listings of the same entity have."""
-        every = (self, *others)
+        """The union of this listing and others of the same entity."""
+        listings = (self, *others)
         return EntityListing(
             self.location,
-            tuple(file for one in every for file in one.files),
-            tuple(sorted({name for one in every for name in one.directories})),
-            {name: kind for one in every for name, kind in one.data_formats.items()},
-            frozenset().union(*(one.versioned for one in every)),
-            frozenset().union(*(one.adopted for one in every)),
+            tuple(file for listing in listings for file in listing.files),
+            tuple(sorted({name for listing in listings for name in listing.directories})),
+            {name: kind for listing in listings for name, kind in listing.data_formats.items()},
+            frozenset().union(*(listing.versioned for listing in listings)),
+            frozenset().union(*(listing.adopted for listing in listings)),
         )

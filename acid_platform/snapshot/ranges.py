@@ -1,6 +1,6 @@
-"""What a file's statistics tell of the values of a column. Pure.
+"""Bounds of the values of a column, from a file's statistics.
 
-Statistics may err on the wide side only: a bound that isn't sure is absent.
+A range may be too wide, never too narrow: an uncertain bound is left out.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from decimal import Decimal
 from enum import Enum
 
 MOST_TEXT = 32
-"""Characters of a recorded bound: longer texts are cut where that is still a bound."""
+"""Longest recorded bound in characters; a longer text is cut if the result is still a bound."""
 
 
 class RangeKind(Enum):
-    """How the bounds of a column are to be understood."""
+    """The type of the bounds of a column."""
 
     INTEGER = "i"
     DECIMAL = "d"
-    """Bounds are texts such as `-1.50`, as JSON has no exact decimals."""
+    """Bounds are exact decimals, which the JSON form stores as texts such as `-1.50`."""
     DATE = "t"
     """Days since 1970."""
     TEXT = "s"
@@ -28,9 +28,9 @@ class RangeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnRange:
-    """`low` <= each value that is not NULL <= `high`; None: not known, or there is no value.
+    """Every value that is not NULL lies in `low`..`high`; None: unknown, or there is no value.
 
-    `nulls` counts the NULLs of the file's rows; `values` says whether any row is not NULL.
+    `nulls` is the number of NULLs in the file; `values` tells whether any row is not NULL.
     """
 
     kind: RangeKind
@@ -41,8 +41,10 @@ class ColumnRange:
 
 
 def text_range(low: str, high: str, nulls: int) -> ColumnRange:
-    """Of texts, whose order is that of their characters. A long `low` is cut, which is still a
-    bound; a long `high` is left out."""
+    """The range of texts, which are ordered by code points.
+
+    A long `low` is cut, which still leaves a bound; a long `high` is left out.
+    """
     return ColumnRange(
         RangeKind.TEXT, low[:MOST_TEXT], high if len(high) <= MOST_TEXT else None, nulls
     )

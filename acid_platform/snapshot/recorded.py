@@ -1,7 +1,7 @@
-"""The files that a commit published in one directory, as they are recorded (P26). Pure.
+"""The record of the files that a commit published in a directory (P26).
 
-The text form travels with a commit, lies in the journal and in the metastore's tables, and is given
-to readers as it is: the metastore itself never looks into it but to check it once.
+The text form is part of a commit, of the journal and of the metastore's tables, and readers get it
+unchanged. The metastore parses it only once, to check it.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_a
 class Contents:
     """The data files of one base, delta or delete_delta, or the original files of an entity.
 
-    Paths are relative to the directory; of original files, to the entity. Text form: a JSON list of
-    `[path, size, rows, flags, length, ranges]`, where flags add 1 for a file with ACID columns and
-    2 for columns without names; trailing defaults (1, null, {}) are left out.
+    Paths are relative to the directory, those of original files to the entity. The text form is a
+    JSON list of `[path, size, rows, flags, length, ranges]`. Flag 1 is set for a file with ACID
+    columns, flag 2 for a file without column names; trailing defaults (1, null, {}) are left out.
     """
 
     files: tuple[FileEntry, ...] = ()
 
     @property
     def rows(self) -> int:
-        return sum(max(one.footer.rows, 0) for one in self.files if one.footer)
+        return sum(max(file.footer.rows, 0) for file in self.files if file.footer)
 
     @property
     def bytes(self) -> int:
-        return sum(one.size for one in self.files)
+        return sum(file.size for file in self.files)
 
     def __str__(self) -> str:
-        return _ENCODE([_packed(one) for one in self.files])
+        return _ENCODE([_packed(file) for file in self.files])
 
     @classmethod
     def parse(cls, text: str) -> Contents:
-        """Raises CorruptFile when the text is no such form."""
+        """Parses the text form. Raises CorruptFile."""
         try:
-            return cls(tuple(_unpacked(*one) for one in json.loads(text)))
+            return cls(tuple(_unpacked(*packed) for packed in json.loads(text)))
         except (ValueError, TypeError, ArithmeticError) as error:
             raise CorruptFile(
-                f"a record of files can't be read: {error!r} in {text[:200]!r};"
+                f"can't parse a record of files: {error!r} in {text[:200]!r};"
                 " restore the metastore from a backup"
             ) from error
 
@@ -60,11 +60,17 @@ NOTHING = Contents()
 def _packed(entry: FileEntry) -> list[Any]:
     footer = entry.footer
     if footer is None:
-        raise ValueError(f"{entry.path} was not looked into")
+        raise ValueError(f"{entry.path} can't be recorded without its footer")
     flags = _ACID * footer.acid + _POSITIONAL * footer.positional
     ranges = {
-        name: [one.kind.value, _plain(one.low), _plain(one.high), one.nulls, int(one.values)]
-        for name, one in entry.ranges.items()
+        name: [
+            known.kind.value,
+            _plain(known.low),
+            _plain(known.high),
+            known.nulls,
+            int(known.values),
+        ]
+        for name, known in entry.ranges.items()
     }
     whole: list[Any] = [entry.path, entry.size, footer.rows, flags, entry.length, ranges]
     defaults: tuple[Any, ...] = ({}, None, _ACID)
@@ -89,12 +95,16 @@ def _unpacked(
 ) -> FileEntry:
     footer = Footer(rows, bool(flags & _ACID), bool(flags & _POSITIONAL))
     return FileEntry(
-        path, size, footer, length, {name: _range(*one) for name, one in (ranges or {}).items()}
+        path,
+        size,
+        footer,
+        length,
+        {name: _range(*packed) for name, packed in (ranges or {}).items()},
     )
 
 
 def _range(kind: str, low: Any, high: Any, nulls: int, values: int) -> ColumnRange:
     known = RangeKind(kind)
     if known is RangeKind.DECIMAL:
-        low, high = (None if one is None else Decimal(one) for one in (low, high))
+        low, high = (None if bound is None else Decimal(bound) for bound in (low, high))
     return ColumnRange(known, low, high, nulls, bool(values))

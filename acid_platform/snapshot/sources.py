@@ -1,14 +1,14 @@
-"""The files of one entity as a reader opens them: which kind, which rows, which row ids. Pure.
+"""The files of an entity as a reader opens them: their kind, their rows and their row ids.
 
-Names alone don't tell everything: whether files of LOAD DATA have ACID columns and how many rows
-original files hold stands in their footers, and how much of a streaming file counts in its side
-file. A caller asks `missing_footers` and `side_files`, looks, and gets its sources:
+File names are not enough: only footers tell whether files of LOAD DATA have ACID columns and how
+many rows original files hold, and only the side file tells how much of a streaming file is
+committed. So a caller reads what `missing_footers` and `side_files` ask for:
 
     footers = {}
     while paths := missing_footers(directory, footers):
-        footers |= {path: <look into location/path> for path in paths}
+        footers |= {path: <footer of location/path> for path in paths}
     lengths = {path: <last value of the side file> for path, side in side_files(directory)}
-    found = entity_sources(directory, footers, lengths)
+    sources = entity_sources(directory, footers, lengths)
 
 `storage.sources.resolve` does exactly this. All paths in these mappings are relative to the entity.
 """
@@ -37,64 +37,64 @@ class SourceKind(Enum):
     """How the rows of a file are stored."""
 
     ACID = "acid"
-    """ORC with the six columns; each row carries its identity."""
+    """ORC with the six ACID columns; each row stores its key."""
     RAW = "raw"
-    """ORC without them (original file, LOAD DATA): identity by position (F15)."""
+    """ORC without them (original file, LOAD DATA); row keys follow from the position."""
     PLAIN = "plain"
-    """A file of an insert-only table, in the table's format: rows have no identity."""
+    """A file of an insert-only table, in the table's format; rows have no keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file that a snapshot reads, with the tests that its rows need.
+    """A file that a snapshot reads, with the tests that its rows need.
 
-    RAW and PLAIN rows all have `write_id`. The row at position `i` of a RAW file is
-    (`write_id`, `bucket`, `first_row_id` + i), its operation 0 and its currentTransaction
-    `write_id`. Neither kind needs `test_rows` or `above`.
+    All rows of RAW and PLAIN files have `write_id`; neither kind needs `test_rows` or `above`. The
+    row at position `i` of a RAW file has the key (`write_id`, `bucket`, `first_row_id` + i), the
+    operation 0 and the currentTransaction `write_id`.
     """
 
     path: str
-    """Inside the file system: the entity's location and the path below it."""
+    """Absolute path within the file system."""
     kind: SourceKind
     size: int
     directory: str
     """Name of the base or delta; empty for an original file."""
     low: int
     high: int
-    """Write ids that rows of the file may have been inserted with: 0 to N for a base."""
+    """The rows were inserted with write ids in low..high, which is 0..N for a base."""
     number: int | None = None
-    """The one bucket number of all its rows, where that is sure."""
+    """The bucket number of all rows; None if rows of several buckets may be in the file."""
     test_rows: bool = False
     """Keep only rows (or events) whose currentTransaction is valid (S15)."""
     above: int = -1
     """Keep only rows with currentTransaction > above (F13)."""
     length: int | None = None
-    """Only so many bytes count, an ORC tail ends there (F9); None: the whole file."""
+    """Committed length in bytes, at which an ORC tail ends; None: the whole file."""
     write_id: int = 0
     bucket: int = 0
     """Bucket property of the rows of a RAW file."""
     first_row_id: int = 0
     rows: int | None = None
-    """Rows of a RAW file; of another one where they are recorded."""
+    """The row count of a RAW file; of other files only if it is recorded."""
     positional: bool = False
-    """Columns of a RAW file are matched by position: its names are `_col0`, `_col1`, …"""
+    """Whether columns of a RAW file match by position: its names are `_col0`, `_col1`, …"""
     ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
-    """Of the values of its columns, where they are recorded."""
+    """Bounds of the values of each column, as far as they are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntitySources:
-    """All files of one entity that a snapshot reads, in the order of the selection."""
+    """All files of an entity that a snapshot reads, in the order of the selection."""
 
     location: str
     inserts: tuple[Source, ...]
     deletes: tuple[Source, ...]
-    """Files of delete deltas, always ACID. An event counts when its own currentTransaction is
-    valid, whatever `test_rows` says."""
+    """Files of delete deltas, always ACID. An event counts if its own currentTransaction is valid,
+    whatever `test_rows` says."""
 
 
 def side_files(directory: AcidDirectory) -> tuple[tuple[str, FileEntry], ...]:
-    """(data file, its `_flush_length` file) in what is read: to be looked into."""
+    """(path of a data file, its `_flush_length` file) for the side files that have to be read."""
     return tuple(
         (side.path.removesuffix(FLUSH_LENGTH_SUFFIX), side)
         for source in directory.sources
@@ -103,19 +103,20 @@ def side_files(directory: AcidDirectory) -> tuple[tuple[str, FileEntry], ...]:
 
 
 def flush_length(content: bytes) -> int:
-    """The last complete 8-byte big-endian value of a side file; 0 when it has none.
+    """The committed length in a side file: its last complete 8-byte big-endian value.
 
-    Zero: nothing of the file was committed yet, so that it is not read (F9).
+    0 if there is none: nothing of the data file was committed yet, so it is not read.
     """
     whole = len(content) // 8 * 8
     return int.from_bytes(content[whole - 8 : whole], "big") if whole else 0
 
 
 def missing_footers(directory: AcidDirectory, known: Mapping[str, Footer]) -> tuple[str, ...]:
-    """Files whose footer decides something and is neither recorded nor among `known`.
+    """Paths of the files whose footer is needed but neither recorded nor in `known`.
 
-    One per directory that LOAD DATA may have made; every file of those that it did make, and every
-    original file. Empty for insert-only tables, and for directories of an ACID writer.
+    These are one file of each directory that LOAD DATA may have made, all files of a directory that
+    it did make, and all original files. None are needed for insert-only tables or for directories
+    of an ACID writer.
     """
     if directory.insert_only:
         return ()
@@ -137,13 +138,13 @@ def _footer(entry: FileEntry, footers: Mapping[str, Footer]) -> Footer | None:
 def entity_sources(
     directory: AcidDirectory, footers: Mapping[str, Footer], lengths: Mapping[str, int]
 ) -> EntitySources:
-    """The files that `directory` selects, as sources.
+    """The files of `directory` as sources; files with flush length 0 are left out.
 
-    `footers`: all that `missing_footers` asked for; `lengths`: by data file, the flush length of
-    each of `side_files`. Files of flush length 0 are left out. Raises CorruptFile for a directory
-    that mixes files with and without ACID columns, files without them where no LOAD DATA can have
-    put them, an original file with them, a file shorter than its flush length, and deltas of an
-    insert-only table that overlap.
+    `footers` has all that `missing_footers` asks for; `lengths` maps the data file of each of
+    `side_files` to its flush length. Raises CorruptFile for a directory that mixes files with and
+    without ACID columns, for files without them in a place that LOAD DATA can't write to, for an
+    original file with them, for a file shorter than its flush length, and for overlapping deltas
+    of an insert-only table.
     """
     inserts = [*_originals(directory, footers)]
     for source in _inserts(directory):
@@ -154,7 +155,7 @@ def entity_sources(
         else:
             inserts += _acid(directory, source, lengths)
     deletes = [
-        one for source in directory.delete_deltas for one in _acid(directory, source, lengths)
+        file for source in directory.delete_deltas for file in _acid(directory, source, lengths)
     ]
     return EntitySources(directory.location, tuple(inserts), tuple(deletes))
 
@@ -174,10 +175,10 @@ def _inserts(directory: AcidDirectory) -> Iterator[VisibleBase | VisibleDelta]:
 
 
 def _undecided(source: VisibleBase | VisibleDelta) -> bool:
-    """Whether a footer must tell if the files have ACID columns.
+    """Whether only a footer can tell if the files have ACID columns.
 
-    Names like `000000_0` always leave it open; `bucket_N` only where no ACID writer has put its
-    version file or a side file, and LOAD DATA may have been at work.
+    Files named `000000_0` may lack them; so may `bucket_N` if LOAD DATA may have put it there, and
+    there is no version file or side file of an ACID writer.
     """
     if not source.files or source.side_files:
         return False
@@ -185,7 +186,7 @@ def _undecided(source: VisibleBase | VisibleDelta) -> bool:
 
 
 def _may_be_loaded(source: VisibleBase | VisibleDelta) -> bool:
-    """LOAD DATA makes `delta_N_N_S` and overwrite bases, nothing else (F15)."""
+    """Whether LOAD DATA can have made the directory: it makes `delta_N_N_S` and overwrite bases."""
     if source.compacted:
         return False
     name = source.name
@@ -206,7 +207,7 @@ def _acid(
     directory: AcidDirectory, source: VisibleBase | VisibleDelta, lengths: Mapping[str, int]
 ) -> Iterator[Source]:
     low, high = _span(source)
-    # Compactions by query may have put rows of several buckets into one file (trap 21).
+    # Hive's query-based compaction may have put rows of several buckets into one file.
     one_bucket = isinstance(source.name, DeltaName) and low == high and not source.compacted
     for entry in source.files:
         path = f"{directory.location}/{entry.path}"
@@ -215,8 +216,8 @@ def _acid(
             continue
         if length is not None and length > entry.size:
             raise CorruptFile(
-                f"{path} has {entry.size} bytes, but {length} were committed by its"
-                f" {FLUSH_LENGTH_SUFFIX} file; restore the file"
+                f"{path} has {entry.size} bytes, but its {FLUSH_LENGTH_SUFFIX} file records"
+                f" {length} committed bytes; restore the file"
             )
         yield Source(
             path,
@@ -238,8 +239,8 @@ def _plain(directory: AcidDirectory, source: VisibleBase | VisibleDelta) -> Iter
     low, high = _span(source)
     if source.above >= 0:
         raise CorruptFile(
-            f"{directory.location}/{source.directory} holds rows that a base or delta before it"
-            " holds too, and rows of an insert-only table can't be told apart; remove one of them"
+            f"{directory.location}/{source.directory} holds rows that an earlier base or delta also"
+            " holds, and rows of an insert-only table have no keys to tell; remove one of the two"
         )
     for entry in source.files:
         yield Source(
@@ -296,7 +297,7 @@ def _numbered(
     write_id: int,
     statement: int,
 ) -> Iterator[Source]:
-    """Row ids run on over the files of one bucket number, in text order of their whole path."""
+    """RAW sources; rowIds count on across the files of a bucket, which are sorted by path."""
     rows: dict[int, int] = {}
     for entry in files:
         path = f"{directory.location}/{entry.path}"
@@ -304,7 +305,7 @@ def _numbered(
         footer = _known(entry, footers)
         if number is None or footer.acid:
             raise CorruptFile(
-                f"{path} has ACID columns but lies where files without them are; restore"
+                f"{path} has ACID columns, but is among files without them; restore"
                 f" {directory.location}/{where or 'and its base and deltas'}"
             )
         first = rows.get(number, 0)

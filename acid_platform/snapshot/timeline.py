@@ -1,4 +1,4 @@
-"""Every directory of an entity with its size, and whether the snapshot reads it. Pure."""
+"""All directories of an entity with their sizes, and whether the snapshot reads them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Kind(Enum):
 
 
 class Sight(Enum):
-    """What the snapshot makes of a directory."""
+    """How a snapshot treats a directory."""
 
     READ = "read"
     OBSOLETE = "obsolete"
@@ -29,7 +29,7 @@ class Sight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryLine:
-    """One directory, or one original file. A base covers all write ids from 1 (`low` is 1)."""
+    """A directory or an original file; a base covers all write ids from 1, so its `low` is 1."""
 
     partition: str
     directory: str
@@ -45,34 +45,38 @@ class DirectoryLine:
 def timeline(
     listing: EntityListing, seen: AcidDirectory, partition: str = ""
 ) -> tuple[DirectoryLine, ...]:
-    """In the order of write ids, a base last among equals. Hidden files are not counted."""
+    """The directories by their highest write id, a base after deltas; hidden files do not count."""
     sizes: dict[str, list[int]] = {}
     for entry in listing.files:
         sizes.setdefault(entry.path.partition("/")[0], []).append(entry.size)
         sizes.setdefault(entry.path, []).append(entry.size)
     lines = []
-    for path, sight, reason in _judged(seen):
+    for path, sight, reason in _with_sight(seen):
         kind, low, high = _span(parse_directory(path))
-        found = sizes.get(path, [])
+        file_sizes = sizes.get(path, [])
         if kind is Kind.ORIGINAL:
-            found = found[:1]
+            file_sizes = file_sizes[:1]
         lines.append(
-            DirectoryLine(partition, path, kind, low, high, sum(found), len(found), sight, reason)
+            DirectoryLine(
+                partition, path, kind, low, high, sum(file_sizes), len(file_sizes), sight, reason
+            )
         )
     return tuple(
-        sorted(lines, key=lambda one: (one.high, one.kind is Kind.BASE, one.low, one.directory))
+        sorted(
+            lines, key=lambda line: (line.high, line.kind is Kind.BASE, line.low, line.directory)
+        )
     )
 
 
-def _judged(seen: AcidDirectory) -> Iterator[tuple[str, Sight, str]]:
+def _with_sight(seen: AcidDirectory) -> Iterator[tuple[str, Sight, str]]:
     for source in seen.sources:
         yield source.directory, Sight.READ, ""
     for entry in seen.originals:
         yield entry.path, Sight.READ, "original file"
-    for one in seen.obsolete:
-        yield one.path, Sight.OBSOLETE, one.reason
-    for one in seen.aborted:
-        yield one.path, Sight.ABORTED, one.reason
+    for removable in seen.obsolete:
+        yield removable.path, Sight.OBSOLETE, removable.reason
+    for removable in seen.aborted:
+        yield removable.path, Sight.ABORTED, removable.reason
     for hidden in seen.invisible:
         yield hidden.path, Sight.INVISIBLE, hidden.reason
 

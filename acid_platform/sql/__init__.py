@@ -1,4 +1,4 @@
-"""Hive's SQL over the tables of a warehouse: parsed by sqlglot, queries run by Spark."""
+"""Hive SQL over the tables of a warehouse: sqlglot parses it, Spark runs the queries."""
 
 from acid_platform.sql.answers import Done
 from acid_platform.sql.session import Answer, SqlSession

@@ -1,4 +1,4 @@
-"""What a statement that returns no rows answers."""
+"""The result of a statement that returns no rows."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from html import escape
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`message` is what `acid sql` prints; `rows` were inserted, changed or deleted."""
+    """`message` is what `acid sql` prints; `rows` is the number of changed rows, if any."""
 
     statement: str
     message: str = "OK"
     rows: int | None = None
     ids: tuple[int, ...] = ()
-    """Of the compactions that were queued."""
+    """Ids of the compactions that were queued."""
 
     @classmethod
     def changed(cls, statement: str, rows: int) -> Done:
-        """As Hive's shell says it: `3 rows affected`."""
+        """A result with Hive's message, such as `3 rows affected`."""
         number = "No rows" if not rows else "1 row" if rows == 1 else f"{rows} rows"
         return cls(statement, f"{number} affected", rows)
 

@@ -1,4 +1,4 @@
-"""Tables and views by the names that a statement uses."""
+"""Looking up the tables and views that a statement names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acid_platform.metastore.records import TableRecord, ViewRecord
 
 
 class Declared(Protocol):
-    """Whose tables and views are meant: those of now, or those that a snapshot sees (P28)."""
+    """A source of tables and views: the metastore's current ones, or a snapshot's (P28)."""
 
     def table(self, name: str) -> TableRecord: ...
 
@@ -21,9 +21,9 @@ class Declared(Protocol):
 
 
 class Catalog:
-    """For one statement: what it has asked for once stays as it was.
+    """The tables and views for one statement; each is looked up once.
 
-    Without `seen` the declarations are those of now.
+    `seen` are the declarations of a snapshot; None: the current ones.
     """
 
     def __init__(self, metastore: Metastore, database: str, seen: Declared | None = None) -> None:
@@ -37,22 +37,22 @@ class Catalog:
 
     @cached_property
     def views(self) -> dict[str, ViewRecord]:
-        return {one.name: one for one in self._seen.views()}
+        return {view.name: view for view in self._seen.views()}
 
     def view_query(self, full: str) -> str | None:
         view = self.views.get(full)
         return view.query if view else None
 
     def record(self, name: str) -> TableRecord:
-        """Of a table that is read. Raises NoSuchTable, with the nearest name there is."""
+        """The record of a table to read. Raises NoSuchTable, which suggests a similar name."""
         full = self.full(name)
         if full not in self._records:
             try:
                 self._records[full] = self._seen.table(full)
             except NoSuchTable as error:
-                known = [*(one.name for one in self._metastore.tables()), *self.views]
+                known = [*(table.name for table in self._metastore.tables()), *self.views]
                 if full in known:
-                    raise  # it came after the snapshot
+                    raise  # it was created after the snapshot
                 near = _nearest(full, known)
                 hint = (
                     f"did you mean {near}?" if near else "SHOW DATABASES and SHOW TABLES list them"
@@ -61,11 +61,11 @@ class Catalog:
         return self._records[full]
 
     def target(self, name: str) -> TableRecord:
-        """Of a table that is changed. Raises NoSuchTable, UnsupportedStatement for a view."""
+        """The record of a table to change. Raises NoSuchTable, UnsupportedStatement for a view."""
         full = self.full(name)
         if full in self.views:
             raise UnsupportedStatement(
-                f"{full} is a view, which can only be read; name the table behind it"
+                f"{full} is a view, which can only be read; name the table that it reads"
             )
         return self.record(name)
 
@@ -74,7 +74,7 @@ class Catalog:
         return tuple(name for name, _ in (*record.columns, *record.partition_columns))
 
     def require_database(self, name: str) -> str:
-        """Raises InvalidDefinition, with the nearest name there is."""
+        """Raises InvalidDefinition, which suggests a similar name, if there is no such database."""
         known = self._metastore.databases()
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
@@ -84,12 +84,15 @@ class Catalog:
 
 
 def _nearest(full: str, known: Iterable[str]) -> str | None:
-    """The table with the most similar name; of several, the one in the same database."""
+    """The table with the most similar name, preferably in the same database."""
     database, _, table = full.partition(".")
     names = sorted(known)
-    similar = difflib.get_close_matches(table, [one.partition(".")[2] for one in names])
+    similar = difflib.get_close_matches(table, [name.partition(".")[2] for name in names])
     ranked = sorted(
-        (one for one in names if one.partition(".")[2] in similar),
-        key=lambda one: (similar.index(one.partition(".")[2]), not one.startswith(f"{database}.")),
+        (name for name in names if name.partition(".")[2] in similar),
+        key=lambda name: (
+            similar.index(name.partition(".")[2]),
+            not name.startswith(f"{database}."),
+        ),
     )
     return ranked[0] if ranked else None

@@ -1,4 +1,4 @@
-"""Statements that change rows, on the verbs of a transaction's table."""
+"""Running statements that change rows, with the methods of a transaction's table."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 
 def target_of(statement: Change, catalog: Catalog) -> TableRecord:
-    """Raises NoSuchTable, UnsupportedStatement for a view."""
+    """The table that a statement changes. Raises NoSuchTable, UnsupportedStatement for a view."""
     return catalog.target(statement.table)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes of one statement inside a transaction."""
+    """Runs a change inside a transaction."""
 
     warehouse: Warehouse
     catalog: Catalog
     txn: Transaction
 
     def run(self, statement: Change) -> Done:
-        """Raises what the verbs of Table raise."""
+        """Runs the statement. Raises what the methods of Table raise."""
         record = target_of(statement, self.catalog)
         match statement:
             case Insert():
@@ -77,14 +77,14 @@ class Changes:
         from acid_platform.engine.input_rows import positioned
 
         own, keys = columns_of_record(record)
-        fixed, names = _places(statement, record)
+        fixed, names = _target_columns(statement, record)
         query = statement.source
         if isinstance(query, exp.Values):
             kinds = {column.name: column.type.kind for column in (*own, *keys)}
             query = _rows(query, [(name, kinds.get(name, "string")) for name in names], record.name)
         frame = reading.run(self.warehouse, self.catalog, query, self.txn.scans)
         if isinstance(statement.source, exp.Values):
-            frame = frame.coalesce(1)  # a few rows: one file, in the order given
+            frame = frame.coalesce(1)  # a few rows: one file, in the given order
         target = self.txn.table(record.name)
         if statement.overwrite and fixed and len(fixed) == len(keys):
             return target.overwrite(positioned(frame, names, own, record.name, {}), fixed)
@@ -115,11 +115,11 @@ class Changes:
         bound = bind(
             whole,
             reading.placeholder(),
-            lambda one: columns if one == target else self.catalog.columns(one),
+            lambda name: columns if name == target else self.catalog.columns(name),
             self.catalog.current_database,
         )
-        (own,) = [one for one in bound.sources if one.table == target]
-        others = [one for one in bound.sources if one.table != target]
+        (own,) = [source for source in bound.sources if source.table == target]
+        others = [source for source in bound.sources if source.table != target]
         return Condition(
             bound.text,
             own.placeholder,
@@ -136,15 +136,17 @@ class Changes:
         counts = self.txn.table(record.name).merge(
             source,
             text(statement.on),
-            clauses=[_clause(one, record, text) for one in statement.whens],
+            clauses=[_clause(when, record, text) for when in statement.whens],
             aliases=(statement.alias, statement.source_alias),
         )
         rows = counts.updated + counts.deleted + counts.inserted
         return Done.changed("MERGE", rows)
 
 
-def _places(statement: Insert, record: TableRecord) -> tuple[dict[str, str | None], list[str]]:
-    """Fixed partition values, and the columns that the query's columns go to, in order."""
+def _target_columns(
+    statement: Insert, record: TableRecord
+) -> tuple[dict[str, str | None], list[str]]:
+    """The fixed partition values, and the table's columns for the query's columns, in order."""
     keys = [name for name, _ in record.partition_columns]
     columns = [name for name, _ in record.columns]
     spec = statement.partition
@@ -152,8 +154,8 @@ def _places(statement: Insert, record: TableRecord) -> tuple[dict[str, str | Non
     dynamic = [key for key in keys if key not in fixed]
     if spec and (spec.dynamic != tuple(dynamic)):
         raise NoSuchPartition(
-            f"PARTITION of {record.name} names each of {', '.join(keys)}: fixed values first,"
-            f" then the others in this order"
+            f"PARTITION of {record.name} must name {', '.join(keys)}: columns with fixed values"
+            " first, then the others in this order"
         )
     names = list(statement.columns or columns)
     own, partition_columns = columns_of_record(record)
@@ -168,19 +170,19 @@ def _places(statement: Insert, record: TableRecord) -> tuple[dict[str, str | Non
 
 
 def _rows(values: exp.Values, places: list[tuple[str, str]], table: str) -> exp.Query:
-    """VALUES as a query; text for a number, date or timestamp is read as one, or is an error."""
+    """VALUES as a query; texts for numbers, dates and timestamps are cast, or are an error."""
     rows = []
     for row in values.expressions:
         given = list(row.expressions) if isinstance(row, exp.Tuple) else [row]
         if len(given) != len(places):
             raise WrongType(
-                f"INSERT into {table}: a row of VALUES has {len(given)} values, and {len(places)}"
-                f" are needed: {', '.join(name for name, _ in places)}"
+                f"INSERT into {table}: a row of VALUES has {len(given)} values, but needs"
+                f" {len(places)}: {', '.join(name for name, _ in places)}"
             )
         rows.append(
             exp.Tuple(
                 expressions=[
-                    _read_as(value, kind) for value, (_, kind) in zip(given, places, strict=True)
+                    _cast_text(value, kind) for value, (_, kind) in zip(given, places, strict=True)
                 ]
             )
         )
@@ -188,12 +190,12 @@ def _rows(values: exp.Values, places: list[tuple[str, str]], table: str) -> exp.
     return exp.select("*").from_(exp.Values(expressions=rows, alias=alias))
 
 
-_READ = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")
+_CAST = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")
 
 
-def _read_as(value: exp.Expr, kind: str) -> exp.Expr:
+def _cast_text(value: exp.Expr, kind: str) -> exp.Expr:
     text = isinstance(value, exp.Literal) and value.is_string
-    return exp.cast(value.copy(), kind, dialect="spark") if text and kind in _READ else value.copy()
+    return exp.cast(value.copy(), kind, dialect="spark") if text and kind in _CAST else value.copy()
 
 
 def _clause(when: When, record: TableRecord, text: Callable[[exp.Expr], str]) -> MergeClause:
@@ -208,8 +210,8 @@ def _clause(when: When, record: TableRecord, text: Callable[[exp.Expr], str]) ->
     names = when.columns or every
     if len(names) != len(when.values):
         raise InvalidExpression(
-            f"MERGE INSERT into {record.name}: {len(when.values)} values, and {len(names)} are"
-            f" needed: {', '.join(names)}"
+            f"MERGE INSERT into {record.name} has {len(when.values)} values, but needs"
+            f" {len(names)}: {', '.join(names)}"
         )
     values: Mapping[str, str] = {
         name: text(value) for name, value in zip(names, when.values, strict=True)
@@ -218,7 +220,7 @@ def _clause(when: When, record: TableRecord, text: Callable[[exp.Expr], str]) ->
 
 
 def _bare(node: exp.Expr, alias: str, table: str) -> str:
-    """Spark SQL over the table's columns without a qualifier."""
+    """The expression in Spark SQL, with unqualified columns of the table."""
     copy = exp.Paren(this=node.copy())
     for column, rest in _qualified(copy, alias, table):
         last, *qualifiers = reversed(rest)
@@ -228,7 +230,7 @@ def _bare(node: exp.Expr, alias: str, table: str) -> str:
 
 
 def _aliased(node: exp.Expr, alias: str, table: str) -> exp.Expr:
-    """A copy in which `db.t.c` is `alias.c`."""
+    """A copy in which `db.t.c` is written `alias.c`."""
     copy = exp.Paren(this=node.copy())
     for column, rest in _qualified(copy, None, table):
         last, *qualifiers = reversed([alias, *rest])
@@ -240,7 +242,7 @@ def _aliased(node: exp.Expr, alias: str, table: str) -> exp.Expr:
 def _qualified(
     node: exp.Expr, alias: str | None, table: str
 ) -> Iterable[tuple[exp.Column, list[str]]]:
-    """Columns under the table's alias or full name, with the parts behind it."""
+    """Columns qualified by the table's alias or full name, with the parts after the qualifier."""
     full = table.split(".")
     for column in list(node.find_all(exp.Column)):
         parts = [part.name for part in column.parts]

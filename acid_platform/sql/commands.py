@@ -1,4 +1,4 @@
-"""Statements that are recognised by their words: what is no query and changes no rows. Pure."""
+"""Statements that are recognised by regular expressions: neither queries nor changes of rows."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _LIKE = r"(?: (?:like )?(?:'(?P<like>[^']*)'|\"(?P<like2>[^\"]*)\"))?"
 _SPECS = r"(?P<specs>partition ?\(.+\))"
 _ALTER = rf"alter table {_NAME}"
 
-Found = re.Match[str]
+Match = re.Match[str]
 
 
 def command(plain: str) -> Statement | None:
-    """The statement of a text without comments, or None if it is not one of these.
+    """The statement in a text without comments; None if it is not one of these statements.
 
-    Raises InvalidExpression for a part that can't be read.
+    Raises InvalidExpression for a part that can't be parsed.
     """
     for pattern, build in _COMMANDS:
         if match := pattern.fullmatch(plain):
@@ -59,22 +59,22 @@ def unquoted(name: str) -> str:
 
 
 def partition_specs(text: str) -> tuple[PartitionSpec, ...]:
-    """`PARTITION (a=1) PARTITION (a=2)`, with or without commas. Raises InvalidExpression."""
+    """Parses `PARTITION (a=1) PARTITION (a=2)`, also with commas. Raises InvalidExpression."""
     inner = re.split(r"\)[ ,]*partition ?\(", text.strip()[:-1], flags=re.IGNORECASE)
     first = inner[0].partition("(")[2]
-    return tuple(partition_spec(_arguments(one, text)) for one in (first, *inner[1:]))
+    return tuple(partition_spec(_arguments(spec, text)) for spec in (first, *inner[1:]))
 
 
 def partition_spec(parts: list[exp.Expr]) -> PartitionSpec:
-    """`key=literal` or `key` each. Raises InvalidExpression."""
+    """The spec of parts that are `key=literal` or `key`. Raises InvalidExpression."""
     fixed: dict[str, str | None] = {}
     dynamic: list[str] = []
     for part in parts:
         if isinstance(part, exp.EQ) and isinstance(part.this, exp.Column):
             if dynamic:
                 raise InvalidExpression(
-                    f"PARTITION: {part.sql('hive')} comes after"
-                    f" {dynamic[-1]}; fixed values go first"
+                    f"PARTITION: {part.sql('hive')} comes after {dynamic[-1]}; write fixed values"
+                    " first"
                 )
             fixed[part.this.name.lower()] = _value(part.expression)
         elif isinstance(part, exp.Column | exp.Identifier):
@@ -110,41 +110,41 @@ def _arguments(inner: str, text: str) -> list[exp.Expr]:
 
 
 def properties(text: str) -> dict[str, str]:
-    """`'a'='b', 'c'='d'`. Raises InvalidExpression."""
-    found: dict[str, str] = {}
+    """Parses `'a'='b', 'c'='d'`. Raises InvalidExpression."""
+    values: dict[str, str] = {}
     for part in _arguments(text, f"TBLPROPERTIES ({text})"):
         if not isinstance(part, exp.EQ):
             raise InvalidExpression(f"TBLPROPERTIES: {part.sql('hive')!r} is not 'name'='value'")
-        found[part.this.name] = part.expression.name
-    return found
+        values[part.this.name] = part.expression.name
+    return values
 
 
-def _show(listing: Listing) -> Callable[[Found], Statement]:
-    def build(match: Found) -> Statement:
-        found = match.groupdict()
-        like = found.get("like") or found.get("like2") or ""
-        return Show(listing, unquoted(found.get("name") or ""), like)
+def _show(listing: Listing) -> Callable[[Match], Statement]:
+    def build(match: Match) -> Statement:
+        groups = match.groupdict()
+        like = groups.get("like") or groups.get("like2") or ""
+        return Show(listing, unquoted(groups.get("name") or ""), like)
 
     return build
 
 
-def _partition(match: Found) -> PartitionSpec | None:
+def _partition(match: Match) -> PartitionSpec | None:
     return partition_specs(match["specs"])[0] if match["specs"] else None
 
 
-def _set(match: Found) -> Statement:
+def _set(match: Match) -> Statement:
     value = match["value"]
     return SetValue(match["key"] or "", None if value is None else value.strip())
 
 
-def _change(match: Found) -> Statement:
+def _change(match: Match) -> Statement:
     after = "" if match["first"] else match["after"] and unquoted(match["after"])
     return ChangeColumn(
         unquoted(match["name"]), unquoted(match["old"]), f"{match['new']} {match['type']}", after
     )
 
 
-def _compact(match: Found) -> Statement:
+def _compact(match: Match) -> Statement:
     return Compact(
         unquoted(match["name"]),
         CompactionKind(match["kind"].lower()),
@@ -153,12 +153,12 @@ def _compact(match: Found) -> Statement:
     )
 
 
-def _abort(match: Found) -> Statement:
-    ids = tuple(int(one) for one in re.split("[ ,]+", match["ids"].strip()))
+def _abort(match: Match) -> Statement:
+    ids = tuple(int(number) for number in re.split("[ ,]+", match["ids"].strip()))
     return Abort(ids, match["what"].lower() == "compactions")
 
 
-_RULES: tuple[tuple[str, Callable[[Found], Statement]], ...] = (
+_RULES: tuple[tuple[str, Callable[[Match], Statement]], ...] = (
     (rf"show (?:databases|schemas){_LIKE}", _show(Listing.DATABASES)),
     (rf"show tables(?: (?:in|from) {_NAME})?{_LIKE}", _show(Listing.TABLES)),
     (rf"show partitions {_NAME}", _show(Listing.PARTITIONS)),

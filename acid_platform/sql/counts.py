@@ -1,4 +1,4 @@
-"""`SELECT count(*) FROM t`: the one query that footers answer. Pure."""
+"""Recognising `SELECT count(*) FROM t`, the only query that is answered from footers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sqlglot import exp
 
 @dataclass(frozen=True, slots=True)
 class CountedTable:
-    """The table that is counted, and the name of the result's column."""
+    """The table to count, and the name of the result's column."""
 
     table: str
     name: str
 
 
 def counted_table(tree: exp.Query) -> CountedTable | None:
-    """None for any other query, such as one with a condition, a join or a second column."""
+    """The table to count; None for any other query, e.g. with a condition or a join."""
     if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
         return None
     used = {name for name, value in tree.args.items() if value}

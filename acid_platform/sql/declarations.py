@@ -1,4 +1,4 @@
-"""CREATE TABLE and CREATE VIEW: sqlglot's trees as declarations. Pure."""
+"""Translating sqlglot's trees of CREATE TABLE and CREATE VIEW into declarations."""
 
 from __future__ import annotations
 
@@ -20,45 +20,48 @@ STORED_AS = MappingProxyType(
         "avro": "avro",
     }
 )
-"""STORED AS → the platform's format; all but ORC need insert-only tables."""
+"""STORED AS → the platform's format; formats other than ORC need insert-only tables."""
 
 
 def table_declaration(tree: exp.Create, name: str, query: exp.Query | None) -> CreateTable:
-    """Raises InvalidDefinition, UnsupportedStatement for clauses that are not built."""
+    """The declaration of a table; `query` is that of CREATE TABLE AS SELECT.
+
+    Raises InvalidDefinition, and UnsupportedStatement for clauses that are not supported.
+    """
     if tree.args.get("replace"):
         raise UnsupportedStatement(
-            "CREATE OR REPLACE TABLE is not supported; DROP TABLE, or INSERT OVERWRITE"
+            "CREATE OR REPLACE TABLE is not supported; use DROP TABLE, or INSERT OVERWRITE"
         )
     keys: tuple[str, ...] = ()
     clustered: tuple[tuple[str, ...], int] | None = None
     location: str | None = None
     properties: dict[str, str] = {}
-    for one in _properties(tree):
-        match one:
+    for clause in _properties(tree):
+        match clause:
             case exp.PartitionedByProperty():
-                keys = tuple(_column(name, key) for key in one.this.expressions)
-            case exp.ClusteredByProperty() if not one.args.get("sorted_by"):
+                keys = tuple(_column(name, key) for key in clause.this.expressions)
+            case exp.ClusteredByProperty() if not clause.args.get("sorted_by"):
                 clustered = (
-                    tuple(part.name.lower() for part in one.expressions),
-                    int(one.args["buckets"].name),
+                    tuple(part.name.lower() for part in clause.expressions),
+                    int(clause.args["buckets"].name),
                 )
-            case exp.FileFormatProperty() if one.this.name.lower() in STORED_AS:
-                stored = STORED_AS[one.this.name.lower()]
+            case exp.FileFormatProperty() if clause.this.name.lower() in STORED_AS:
+                stored = STORED_AS[clause.this.name.lower()]
                 if stored != "orc":
                     properties.setdefault(formats.PROPERTY, stored)
-            case exp.RowFormatDelimitedProperty() if set(_given(one)) <= {"fields", "null"}:
-                if one.args.get("fields"):
-                    properties["field.delim"] = one.args["fields"].name
-                if one.args.get("null"):
-                    properties["serialization.null.format"] = one.args["null"].name
+            case exp.RowFormatDelimitedProperty() if set(_given(clause)) <= {"fields", "null"}:
+                if clause.args.get("fields"):
+                    properties["field.delim"] = clause.args["fields"].name
+                if clause.args.get("null"):
+                    properties["serialization.null.format"] = clause.args["null"].name
             case exp.LocationProperty():
-                location = one.this.name
+                location = clause.this.name
             case exp.SchemaCommentProperty():
-                properties["comment"] = one.this.name
-            case _ if type(one) is exp.Property:
-                properties[one.this.name] = one.args["value"].name
+                properties["comment"] = clause.this.name
+            case _ if type(clause) is exp.Property:
+                properties[clause.this.name] = clause.args["value"].name
             case _:
-                raise _not_built("CREATE TABLE", one)
+                raise _unsupported("CREATE TABLE", clause)
     columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
     if query is not None and columns:
         raise InvalidDefinition(f"{name}: CREATE TABLE AS SELECT takes its columns from the query")
@@ -66,7 +69,7 @@ def table_declaration(tree: exp.Create, name: str, query: exp.Query | None) -> C
         raise InvalidDefinition(f"{name}: a table needs columns: CREATE TABLE {name} (id int, …)")
     return CreateTable(
         name,
-        ", ".join(_column(name, one) for one in columns),
+        ", ".join(_column(name, column) for column in columns),
         keys,
         clustered,
         properties,
@@ -77,41 +80,41 @@ def table_declaration(tree: exp.Create, name: str, query: exp.Query | None) -> C
 
 
 def view_declaration(tree: exp.Create, name: str, query: exp.Query) -> CreateView:
-    """Raises UnsupportedStatement for clauses that are not built."""
-    for one in _properties(tree):
-        raise _not_built("CREATE VIEW", one)
+    """The declaration of a view. Raises UnsupportedStatement for clauses that are not supported."""
+    for clause in _properties(tree):
+        raise _unsupported("CREATE VIEW", clause)
     columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
     return CreateView(
         name,
         query,
-        tuple(one.name.lower() for one in columns),
+        tuple(column.name.lower() for column in columns),
         bool(tree.args.get("exists")),
         bool(tree.args.get("replace")),
     )
 
 
 def _properties(tree: exp.Create) -> Iterator[exp.Expr]:
-    found = tree.args.get("properties")
-    return iter(found.expressions if found else ())
+    properties = tree.args.get("properties")
+    return iter(properties.expressions if properties else ())
 
 
 def _given(node: exp.Expr) -> Iterator[str]:
     return (name for name, value in node.args.items() if value)
 
 
-def _not_built(what: str, clause: exp.Expr) -> UnsupportedStatement:
+def _unsupported(what: str, clause: exp.Expr) -> UnsupportedStatement:
     text = clause.sql("hive") or clause.key.removesuffix("property").upper()
-    return UnsupportedStatement(f"{what} with {text} is not supported; leave that part away")
+    return UnsupportedStatement(f"{what} with {text} is not supported; leave that part out")
 
 
 def _column(table: str, node: exp.Expr) -> str:
-    """`name type`, or of a key of CREATE TABLE AS SELECT its name alone."""
+    """`name type`, or only the name for a partition column of CREATE TABLE AS SELECT."""
     if isinstance(node, exp.ColumnDef):
         if node.args.get("constraints"):
             clause = node.args["constraints"][0].sql("hive")
             raise UnsupportedStatement(
                 f"column {node.name!r} of {table} with {clause} is not supported; leave that part"
-                " away"
+                " out"
             )
         if node.kind is None:
             raise InvalidDefinition(f"column {node.name!r} of {table} needs a type")
@@ -119,5 +122,5 @@ def _column(table: str, node: exp.Expr) -> str:
     if isinstance(node, exp.Identifier):
         return f"`{node.name}`"
     raise UnsupportedStatement(
-        f"{node.sql('hive')!r} in the columns of {table} is not supported; leave that part away"
+        f"{node.sql('hive')!r} in the columns of {table} is not supported; leave that part out"
     )

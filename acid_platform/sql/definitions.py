@@ -1,4 +1,4 @@
-"""Statements that declare databases, tables, views and partitions."""
+"""Running statements that declare databases, tables, views and partitions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,11 @@ if TYPE_CHECKING:
 
 
 def define(warehouse: Warehouse, catalog: Catalog, statement: Definition) -> Done:
-    """Raises TableExists, NoSuchTable, NoSuchPartition, InvalidDefinition, LockTimeout."""
+    """Runs the statement.
+
+    Raises TableExists, NoSuchTable, NoSuchPartition, InvalidDefinition, UnsupportedStatement,
+    LockTimeout.
+    """
     metastore = warehouse.metastore
     match statement:
         case CreateDatabase():
@@ -88,7 +92,7 @@ _NAMES: dict[type, str] = {
 
 
 def name_of(statement: Definition) -> str:
-    """For messages."""
+    """The name of the statement, for messages."""
     return _NAMES[type(statement)]
 
 
@@ -131,27 +135,29 @@ def _create_table(warehouse: Warehouse, catalog: Catalog, statement: CreateTable
 def _create_from_query(
     warehouse: Warehouse, catalog: Catalog, statement: CreateTable, full: str
 ) -> Done:
-    """The table appears empty, and then its rows at once; it goes again when they can't come."""
+    """Creates the table empty, then inserts its rows at once; if that fails, drops the table."""
     from acid_platform.engine.query import columns_of
 
     if full in warehouse.tables():
         if statement.if_not_exists:
             return Done("CREATE TABLE")
-        raise TableExists(f"table {full} exists; use IF NOT EXISTS, or another name")
+        raise TableExists(f"table {full} already exists; use IF NOT EXISTS, or another name")
     assert statement.query is not None
     frame = _run(warehouse, catalog, statement.query)
-    found = {column.name: column for column in columns_of(frame)}
-    if len(found) < len(frame.columns):
-        raise InvalidDefinition(f"{full}: two columns of the query have one name; use AS")
+    by_name = {column.name: column for column in columns_of(frame)}
+    if len(by_name) < len(frame.columns):
+        raise InvalidDefinition(
+            f"{full}: two columns of the query have the same name; rename one with AS"
+        )
     keys = []
     for key in statement.keys:
         name = key.split(" ")[0].strip("`").lower()
-        if name not in found:
+        if name not in by_name:
             raise InvalidDefinition(f"{full}: the query has no column {name!r} to partition by")
-        keys.append(str(found.pop(name)) if " " not in key else key)
-    if not found:
+        keys.append(str(by_name.pop(name)) if " " not in key else key)
+    if not by_name:
         raise InvalidDefinition(f"{full}: every column of the query is a partition column")
-    columns = ", ".join(f"`{one.name}` {one.type}" for one in found.values())
+    columns = ", ".join(f"`{column.name}` {column.type}" for column in by_name.values())
     table = warehouse.create_table(
         full,
         columns,
@@ -169,7 +175,7 @@ def _create_from_query(
 
 
 def _run(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> DataFrame:
-    """At one fresh snapshot, whose declarations count (P28)."""
+    """The query's rows at a fresh snapshot, with the declarations of that snapshot (P28)."""
     with warehouse.leases.fresh(*reading.tables_of(catalog, query)) as read:
         seen = Catalog(warehouse.metastore, catalog.current_database, read)
         return reading.run(warehouse, seen, query, read.scans)
@@ -189,14 +195,14 @@ def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) 
     names = statement.columns or tuple(column.name for column in columns)
     if len(names) != len(columns):
         raise InvalidDefinition(
-            f"view {full} names {len(names)} columns, its query has {len(columns)}"
+            f"view {full} names {len(names)} columns, but its query has {len(columns)}"
         )
     if len(set(names)) < len(names):
-        raise InvalidDefinition(f"view {full}: two columns have one name; use AS")
+        raise InvalidDefinition(f"view {full}: two columns have the same name; rename one with AS")
     warehouse.metastore.create_view(
         full,
         stored_query(query, statement.columns),
-        [(name, str(one.type)) for name, one in zip(names, columns, strict=True)],
+        [(name, str(column.type)) for name, column in zip(names, columns, strict=True)],
         statement.if_not_exists,
         statement.or_replace,
     )
@@ -209,11 +215,11 @@ def _drop_table(warehouse: Warehouse, catalog: Catalog, statement: DropTable) ->
         if is_view:
             warehouse.metastore.drop_view(full)
         elif full in warehouse.tables():
-            raise UnsupportedStatement(f"{full} is a table: DROP TABLE {full}")
+            raise UnsupportedStatement(f"{full} is a table; use DROP TABLE {full}")
         elif not statement.if_exists:
             raise NoSuchTable(f"there is no view {full}; SHOW TABLES lists tables and views")
     elif is_view:
-        raise UnsupportedStatement(f"{full} is a view: DROP VIEW {full}")
+        raise UnsupportedStatement(f"{full} is a view; use DROP VIEW {full}")
     elif not statement.if_exists or full in warehouse.tables():
         warehouse.drop_table(catalog.record(full).name)
 
@@ -222,10 +228,10 @@ def _add_partitions(warehouse: Warehouse, catalog: Catalog, statement: AddPartit
     record = catalog.target(statement.table)
     names = [whole_name(spec, record) for spec in statement.partitions]
     if not statement.if_not_exists:
-        there = sorted(set(names) & set(warehouse.metastore.partitions(record.name)))
-        if there:
+        existing = sorted(set(names) & set(warehouse.metastore.partitions(record.name)))
+        if existing:
             raise TableExists(
-                f"{record.name} has partition {there[0]} already; use ADD IF NOT EXISTS"
+                f"{record.name} already has partition {existing[0]}; use ADD IF NOT EXISTS"
             )
     warehouse.metastore.add_partitions(record.name, names)
 

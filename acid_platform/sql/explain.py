@@ -1,4 +1,4 @@
-"""EXPLAIN: what a statement would lock and read, and Spark's plan. Nothing is changed."""
+"""EXPLAIN: what a statement would lock and read, and Spark's plan; changes nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 def explain(
     warehouse: Warehouse, catalog: Catalog, statement: Query | Change, scans: Scans
 ) -> pd.DataFrame:
-    """One column, `Explain`. Raises what the statement itself would raise before it runs."""
+    """The explanation, in the single column `Explain`.
+
+    Raises what the statement would raise before it runs.
+    """
     from acid_platform.engine.query import plan_text, run_query
 
     text: list[str] = []
@@ -85,16 +88,16 @@ def _locked(statement: Change) -> Locked:
         case Truncate():
             return Locked.TRUNCATE
         case MergeInto():
-            only = all(one.verb is MergeVerb.INSERT for one in statement.whens)
+            only = all(when.verb is MergeVerb.INSERT for when in statement.whens)
             return Locked.MERGE_INSERT if only else Locked.UPDATE
 
 
 def _read(table: str, read: SourceRead) -> Iterator[str]:
     scan = read.scan
-    files = sum(len(one.sources.inserts) for one in scan.entities)
+    files = sum(len(entity.sources.inserts) for entity in scan.entities)
     yield f"read {table} at {scan.write_ids}"
     if scan.partition_columns:
-        names = [one.partition for one in scan.entities]
+        names = [entity.partition for entity in scan.entities]
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         yield f"  partitions: {len(names)}" + (f" ({shown})" if names else "")
     yield f"  files: {files}, {scan.read_bytes} bytes"

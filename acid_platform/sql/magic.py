@@ -1,4 +1,4 @@
-"""`%%acid` in a notebook: a cell of Hive's SQL, each answer as an HTML table."""
+"""`%%acid` in a notebook: a cell of Hive SQL, with each result as an HTML table."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 ROWS = 1000
-"""How many rows of a query a cell shows."""
+"""The most rows of a query that a cell shows."""
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """What `%load_ext acid_platform` calls."""
+    """Registers the magic; `%load_ext acid_platform` calls it."""
     register: Any = shell.register_magic_function
     register(AcidMagic(shell.user_ns).acid, "cell", "acid")
 
 
 class AcidMagic:
-    """Cells of one notebook; a warehouse that they opened by its path stays open."""
+    """The cell magic of one notebook; a warehouse opened by its path stays open."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self._names = names
@@ -32,36 +32,41 @@ class AcidMagic:
     def acid(self, line: str, cell: str) -> None:
         """Run a cell of SQL: `%%acid`, `%%acid wh` or `%%acid path/to/warehouse`.
 
-        Without a name the variable `wh` is taken, or else the warehouse of ACID_WAREHOUSE. Each
-        answer is shown when its statement has ended; USE and START TRANSACTION last to later cells.
+        Without a name it uses the variable `wh`, or else the warehouse of ACID_WAREHOUSE. Each
+        result is shown when its statement has ended. USE and START TRANSACTION also apply to later
+        cells.
         """
         import IPython.display
 
         display: Any = IPython.display.display
         try:
             for _, answer in self.warehouse(line.strip()).session.steps(cell):
-                found = rows_of(answer, ROWS)
-                display(answer if found is None else found.listing())
-                if found is not None and found.cut:
+                rows = rows_of(answer, ROWS)
+                display(answer if rows is None else rows.listing())
+                if rows is not None and rows.cut:
                     print(f"the first {ROWS} rows")
         except AcidError as error:
             notes = getattr(error, "__notes__", ())
             raise type(error)("; ".join([str(error), *notes])) from None
 
     def warehouse(self, line: str) -> Warehouse:
-        """Raises NoSuchWarehouse for a word that is neither a variable nor a path."""
+        """The warehouse that a cell names.
+
+        Raises NoSuchWarehouse for a word that is neither a variable nor a path.
+        """
         named = self._names.get(line or "wh")
         if isinstance(named, Warehouse):
             return named
         if line.isidentifier() and line in self._names:
             raise NoSuchWarehouse(
-                f"{line} is a {type(named).__name__}, not a Warehouse; %%acid takes one, or a path"
+                f"{line} is a {type(named).__name__}, not a Warehouse; give %%acid a Warehouse or"
+                " a path"
             )
         if line not in self._opened:
             place = Location.of(line or None)
             if not place.made:
                 raise NoSuchWarehouse(
-                    f"{place.warehouse} is no warehouse yet; Warehouse.open({line!r}) makes one"
+                    f"{place.warehouse} is not a warehouse; create it with Warehouse.open({line!r})"
                 )
             self._opened[line] = Warehouse.open(place.warehouse)
         return self._opened[line]

@@ -1,4 +1,4 @@
-"""The text of one statement as a value, through sqlglot's Hive dialect. Pure."""
+"""Parsing the text of a statement, with sqlglot's Hive dialect."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ _TWO_WORDS = {
 
 
 def parse(text: str | Written) -> Statement:
-    """One statement in Hive's SQL; a semicolon at its end is allowed.
+    """Parses one statement of Hive SQL, with or without a final semicolon.
 
-    Raises UnsupportedStatement for what is not in SUPPORTED, and for none or several statements;
-    InvalidExpression for what is not SQL.
+    Raises UnsupportedStatement for a statement that is not in SUPPORTED, and if there is not
+    exactly one statement; InvalidExpression for text that is not SQL.
     """
     written = text if isinstance(text, Written) else _only(text)
-    found = command(written.plain)
-    if found is not None:
-        return found
+    known_command = command(written.plain)
+    if known_command is not None:
+        return known_command
     first = written.words[0] if written.words else ""
     if first == "EXPLAIN":
         return _explain(written)
@@ -78,16 +78,20 @@ def parse(text: str | Written) -> Statement:
         case exp.Create(kind="VIEW"):
             return _create_view(tree)
         case exp.Query() if tree.find(exp.Select):
-            return Query(_reading(tree))
+            return Query(_require_read_only(tree))
     raise unsupported(written)
 
 
 def _only(text: str) -> Written:
-    found = split(text)
-    if len(found) != 1:
-        what = "there is no statement" if not found else f"{len(found)} statements in one text"
+    statements = split(text)
+    if len(statements) != 1:
+        what = (
+            "there is no statement"
+            if not statements
+            else f"{len(statements)} statements in one text"
+        )
         raise UnsupportedStatement(f"{what}; supported: {', '.join(SUPPORTED)}")
-    return found[0]
+    return statements[0]
 
 
 def _tree(text: str) -> exp.Expr:
@@ -104,7 +108,7 @@ def _tree(text: str) -> exp.Expr:
 
 
 def unsupported(written: Written) -> UnsupportedStatement:
-    """Names the statement and what is supported."""
+    """The error that names the statement, and the supported ones."""
     words = written.words
     name = " ".join(words[:2] if words and words[0] in _TWO_WORDS else words[:1])
     if words[:2] == ("ALTER", "TABLE"):
@@ -125,17 +129,17 @@ def _explain(written: Written) -> Explain:
     return Explain(inner)
 
 
-def _reading(tree: exp.Query) -> exp.Query:
+def _require_read_only(tree: exp.Query) -> exp.Query:
     changing = tree.find(exp.Into, exp.Insert, exp.QueryTransform)
     if changing is not None:
         raise UnsupportedStatement(
-            f"a SELECT with {changing.key.upper()} does more than read; leave that part away"
+            f"a SELECT with {changing.key.upper()} does more than read; leave that part out"
         )
     return tree
 
 
 def table_name(table: exp.Expr) -> str:
-    """`db.t` or `t`, in lower case. Raises InvalidExpression for anything but a name."""
+    """`db.t` or `t`, in lower case. Raises InvalidExpression if it is not a name."""
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise InvalidExpression(f"{table.sql('hive')!r} is not the name of a table")
     return ".".join(part.name.lower() for part in table.parts)
@@ -145,7 +149,7 @@ def _leftovers(tree: exp.Expr, what: str, known: set[str]) -> None:
     for name, value in tree.args.items():
         if value and name not in known:
             raise UnsupportedStatement(
-                f"{what} with {name.strip('_').upper()} is not supported; leave that part away"
+                f"{what} with {name.strip('_').upper()} is not supported; leave that part out"
             )
 
 
@@ -157,7 +161,7 @@ def _insert(tree: exp.Insert) -> Insert:
     _leftovers(tree, what, {"this", "expression", "overwrite", "source", "with_"})
     table, columns = tree.this, ()
     if isinstance(table, exp.Schema):
-        columns = tuple(one.name.lower() for one in table.expressions)
+        columns = tuple(column.name.lower() for column in table.expressions)
         table = table.this
     source = tree.expression
     if tree.args.get("source") is not None and isinstance(tree.args["source"], exp.Table):
@@ -167,7 +171,7 @@ def _insert(tree: exp.Insert) -> Insert:
     if isinstance(source, exp.Query):
         if tree.args.get("with_"):
             source.set("with_", tree.args["with_"])
-        source = _reading(source)
+        source = _require_read_only(source)
     partition = table.args.get("partition") if isinstance(table, exp.Table) else None
     spec = partition_spec(list(partition.expressions)) if partition else None
     return Insert(table_name(table), source, columns, spec, what == "INSERT OVERWRITE")
@@ -192,24 +196,24 @@ def _where(tree: exp.Expr) -> exp.Expr | None:
 
 
 def _assignments(tree: exp.Update, what: str) -> dict[str, exp.Expr]:
-    found: dict[str, exp.Expr] = {}
-    for one in tree.expressions:
-        if not isinstance(one, exp.EQ) or not isinstance(one.this, exp.Column):
-            raise InvalidExpression(f"{what} SET {one.sql('hive')!r} is not column = value")
-        name = one.this.name.lower()
-        if name in found:
+    assignments: dict[str, exp.Expr] = {}
+    for assignment in tree.expressions:
+        if not isinstance(assignment, exp.EQ) or not isinstance(assignment.this, exp.Column):
+            raise InvalidExpression(f"{what} SET {assignment.sql('hive')!r} is not column = value")
+        name = assignment.this.name.lower()
+        if name in assignments:
             raise InvalidExpression(f"{what} SET names column {name!r} twice")
-        _no_subquery(one.expression, f"{what} SET")
-        found[name] = one.expression
-    if not found:
+        _no_subquery(assignment.expression, f"{what} SET")
+        assignments[name] = assignment.expression
+    if not assignments:
         raise InvalidExpression(f"{what} without SET assigns nothing")
-    return found
+    return assignments
 
 
 def _no_subquery(node: exp.Expr | None, where: str) -> None:
     if node is not None and node.find(exp.Query):
         raise UnsupportedStatement(
-            f"a subquery in {where} is not supported; MERGE takes its source from a query"
+            f"a subquery in {where} is not supported; use MERGE, whose source may be a query"
         )
 
 
@@ -220,13 +224,13 @@ def _merge(tree: exp.Merge) -> MergeInto:
     using = tree.args["using"]
     alias = using.alias_or_name
     if not alias:
-        raise InvalidExpression("MERGE: give the source a name: USING (SELECT …) AS s")
+        raise InvalidExpression("MERGE: give the source an alias: USING (SELECT …) AS s")
     on = tree.args["on"]
     _no_subquery(on, "MERGE ON")
     return MergeInto(
         table_name(tree.this),
         tree.this.alias_or_name.lower(),
-        _reading(exp.select("*").from_(using.copy())),
+        _require_read_only(exp.select("*").from_(using.copy())),
         alias.lower(),
         on,
         tuple(_whens(tree)),
@@ -237,8 +241,8 @@ def _whens(tree: exp.Merge) -> Iterator[When]:
     for when in tree.args["whens"].expressions:
         if when.args.get("source"):
             raise UnsupportedStatement(
-                "MERGE with WHEN NOT MATCHED BY SOURCE is not supported; use UPDATE or DELETE"
-                " beside it in one transaction"
+                "MERGE with WHEN NOT MATCHED BY SOURCE is not supported; add an UPDATE or DELETE"
+                " to the same transaction"
             )
         condition, then = when.args.get("condition"), when.args.get("then")
         _no_subquery(condition, "MERGE WHEN")
@@ -252,21 +256,24 @@ def _whens(tree: exp.Merge) -> Iterator[When]:
                 yield _when_insert(condition, then)
             case _:
                 raise InvalidExpression(
-                    f"MERGE: {when.sql('hive')!r} can't be done; matched rows take UPDATE or"
-                    " DELETE, others INSERT"
+                    f"MERGE: {when.sql('hive')!r} is not possible; use UPDATE or DELETE for matched"
+                    " rows, INSERT for the others"
                 )
 
 
 def _when_insert(condition: exp.Expr | None, then: exp.Insert) -> When:
     if isinstance(then.this, exp.Star):
         return When(MergeVerb.INSERT, condition, (), None)
-    columns = tuple(one.name.lower() for one in then.this.expressions) if then.this else ()
+    columns = tuple(column.name.lower() for column in then.this.expressions) if then.this else ()
     row = then.expression
     values = tuple(row.expressions) if isinstance(row, exp.Tuple) else (row.unnest(),)
     for value in values:
         _no_subquery(value, "MERGE INSERT VALUES")
     if columns and len(columns) != len(values):
-        raise InvalidExpression(f"MERGE INSERT: {len(columns)} columns and {len(values)} values")
+        raise InvalidExpression(
+            f"MERGE INSERT has {len(columns)} columns but {len(values)} values; give each column"
+            " one value"
+        )
     return When(MergeVerb.INSERT, condition, columns, values)
 
 
@@ -278,11 +285,11 @@ def _create_table(tree: exp.Create) -> CreateTable:
     if query is not None and not isinstance(query, exp.Query):
         raise InvalidExpression("CREATE TABLE … AS needs a SELECT")
     target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
-    return table_declaration(tree, table_name(target), query and _reading(query))
+    return table_declaration(tree, table_name(target), query and _require_read_only(query))
 
 
 def _create_view(tree: exp.Create) -> CreateView:
     if not isinstance(tree.expression, exp.Query):
         raise InvalidExpression("CREATE VIEW … AS needs a SELECT")
     target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
-    return view_declaration(tree, table_name(target), _reading(tree.expression))
+    return view_declaration(tree, table_name(target), _require_read_only(tree.expression))

@@ -1,4 +1,4 @@
-"""PARTITION (…) against a table: values as its directories have them."""
+"""Resolving PARTITION (…) against a table: values as they appear in directory names."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def fixed_values(spec: PartitionSpec, record: TableRecord) -> dict[str, str | None]:
-    """The fixed values in the table's order. Raises NoSuchPartition for unknown columns."""
+    """The fixed values, in the table's column order. Raises NoSuchPartition for unknown columns."""
     _, keys = columns_of_record(record)
     names = [key.name for key in keys]
     for name in (*spec.fixed, *spec.dynamic):
         if name not in names:
-            has = f"its partition columns are {', '.join(names)}" if names else "not partitioned"
-            raise NoSuchPartition(f"{record.name} has no partition column {name!r}; {has}")
+            known = f"its partition columns are {', '.join(names)}" if names else "not partitioned"
+            raise NoSuchPartition(f"{record.name} has no partition column {name!r}; {known}")
     return {
         key.name: as_written(spec.fixed[key.name], key, record.name)
         for key in keys
@@ -30,7 +30,7 @@ def fixed_values(spec: PartitionSpec, record: TableRecord) -> dict[str, str | No
 
 
 def whole_name(spec: PartitionSpec, record: TableRecord) -> str:
-    """`year=2013/month=3`. Raises NoSuchPartition unless each partition column has a value."""
+    """The name `year=2013/month=3`. Raises NoSuchPartition if a partition column has no value."""
     fixed = fixed_values(spec, record)
     missing = [name for name, _ in record.partition_columns if name not in fixed]
     if missing:
@@ -39,17 +39,17 @@ def whole_name(spec: PartitionSpec, record: TableRecord) -> str:
 
 
 class Partitioned(Protocol):
-    """Who knows the partitions: the metastore those of now, a transaction those of its snapshot."""
+    """A source of partitions: the metastore's current ones, or those of a snapshot."""
 
     def partitions(self, name: str) -> list[str]: ...
 
 
 def matching(seen: Partitioned, record: TableRecord, spec: PartitionSpec) -> list[str]:
-    """The partitions that a spec fits, which may leave keys out. Raises NoSuchPartition if none."""
+    """The partitions that match a spec, which may omit columns. Raises NoSuchPartition if none."""
     fixed = fixed_values(spec, record)
     _, keys = columns_of_record(record)
     names = [key.name for key in keys]
-    found = []
+    partitions = []
     for partition in sorted(seen.partitions(record.name)):
         values = dict(zip(names, parse_partition(partition, names) or (), strict=False))
         if all(
@@ -57,18 +57,18 @@ def matching(seen: Partitioned, record: TableRecord, spec: PartitionSpec) -> lis
             for key in keys
             if key.name in fixed
         ):
-            found.append(partition)
-    if not found:
+            partitions.append(partition)
+    if not partitions:
         raise NoSuchPartition(
             f"{record.name} has no partition {partition_name(fixed)}; SHOW PARTITIONS"
             f" {record.name} lists them"
         )
-    return found
+    return partitions
 
 
 def _same(text: str | None, wanted: str | None, key: Column, table: str) -> bool:
-    """Whether a directory's value is the wanted one, in whatever way another engine wrote it."""
+    """Whether a directory's value equals the wanted value, however another engine spelled it."""
     try:
         return as_written(text, key, table) == wanted
-    except NoSuchPartition:  # no value of the type
+    except NoSuchPartition:  # not a value of the column's type
         return text == wanted

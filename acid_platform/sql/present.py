@@ -1,4 +1,4 @@
-"""Answers as people read them: values as Hive prints them, in a terminal and in a notebook."""
+"""Printing results in a terminal and in a notebook, with values as Hive prints them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of an answer under names that differ.
+    """The rows of a result, under unique column names.
 
-    `cut`: there were more than the limit. `data`: rows of tables, not of a SHOW.
+    `cut`: there were more rows than the limit. `data`: the rows come from tables, not from a SHOW.
     """
 
     names: tuple[str, ...]
@@ -30,7 +30,7 @@ class Rows:
     data: bool = False
 
     def listing(self) -> Listing:
-        """Data as Hive prints it; times and sizes of a SHOW as `display` does."""
+        """The rows to print: data as Hive prints it, times and sizes of a SHOW as in `display`."""
         if not self.data:
             return show_table(self.rows, self.names)
         return show_table(
@@ -40,7 +40,10 @@ class Rows:
 
 
 def rows_of(answer: Answer, limit: int | None = None) -> Rows | None:
-    """None for a statement without rows. Raises AcidError for what fails while Spark runs."""
+    """The rows of a result; None for a statement without rows.
+
+    Raises AcidError if Spark fails while it computes them.
+    """
     from acid_platform.engine.query import fetch
     from acid_platform.sql.answers import Done
 
@@ -55,15 +58,15 @@ def rows_of(answer: Answer, limit: int | None = None) -> Rows | None:
                 for row in answer.to_dict("records")
             ),
         )
-    found = fetch(answer, None if limit is None else limit + 1)
-    cut = limit is not None and found.num_rows > limit
-    unlike = _unlike(found.column_names)
-    kept = found.slice(0, limit) if cut else found
-    return Rows(tuple(unlike), tuple(_dicts(kept, unlike)), cut, data=True)
+    table = fetch(answer, None if limit is None else limit + 1)
+    cut = limit is not None and table.num_rows > limit
+    unique = _unique(table.column_names)
+    kept = table.slice(0, limit) if cut else table
+    return Rows(tuple(unique), tuple(_dicts(kept, unique)), cut, data=True)
 
 
 def _plain(value: Any) -> Any:
-    """Hive's milliseconds of a time or duration; `display` and JSON start from them."""
+    """Times and durations as Hive's milliseconds, which `display` and JSON expect."""
     match value:
         case pd.Timestamp():
             return round(value.timestamp() * 1000)
@@ -73,7 +76,10 @@ def _plain(value: Any) -> Any:
 
 
 def hive_text(column: str, value: Any) -> Any:
-    """NULL, true and false, structs as JSON; a number of a column called `time` is no time."""
+    """The value as Hive prints it: NULL, true, false, structs as JSON.
+
+    Numbers of tables become texts if `display` would take the column for a time or size.
+    """
     match value:
         case None:
             return "NULL"
@@ -86,16 +92,16 @@ def hive_text(column: str, value: Any) -> Any:
     return value
 
 
-def _unlike(names: list[str]) -> list[str]:
-    """A query may name two columns alike: `id`, `id` → `id`, `id_2`."""
-    unlike: list[str] = []
+def _unique(names: list[str]) -> list[str]:
+    """Unique names for the columns of a query: `id`, `id` → `id`, `id_2`."""
+    unique: list[str] = []
     for name in names:
         count = 2
         chosen = name
-        while chosen in unlike:
+        while chosen in unique:
             chosen, count = f"{name}_{count}", count + 1
-        unlike.append(chosen)
-    return unlike
+        unique.append(chosen)
+    return unique
 
 
 def _dicts(table: pa.Table, names: list[str]) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,9 @@
-"""What a query needs of each table: columns, and conditions that its rows alone decide. Pure.
+"""What a query needs of each table: its columns, and the conditions to push down to its scan.
 
-Conditions go down to the scan and stay in the query too, so only such are taken as give the same
-answer twice: comparisons of the table's own columns with literals. They never pass an outer join
-to the side that it fills with NULL, nor anything but plain columns of a subquery. What is not
-understood is left out, which costs time and never changes a result.
+Pushed conditions also stay in the query, so only deterministic ones are pushed: comparisons of the
+table's own columns with literals. They never pass an outer join to the side that it fills with
+NULL, and they enter a subquery only through plain columns. Anything that is not understood is not
+pushed, which costs time but never changes a result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlglot import exp
 from acid_platform.sql.scopes import conjuncts, cte_of, members
 
 Known = Mapping[int, Collection[str]]
-"""Columns of the stored tables, by the identity of their node."""
+"""Columns of the stored tables, by the `id` of the table's node."""
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _ROWS_MATTER = ("group", "having", "distinct", "limit", "offset", "qualify", "windows", "match")
@@ -24,7 +24,7 @@ _VOLATILE = (exp.AggFunc, exp.Window, exp.Anonymous, exp.Rand, exp.Randn, exp.Uu
 
 
 def needed_columns(tree: exp.Expr, table: exp.Table, columns: Collection[str]) -> list[str] | None:
-    """Those of the table's columns that any part of the query names; None: all."""
+    """The columns of the table that the query names anywhere; None: all columns."""
     select = table.find_ancestor(exp.Select)
     if (
         select is None
@@ -35,20 +35,20 @@ def needed_columns(tree: exp.Expr, table: exp.Table, columns: Collection[str]) -
     stars = (star for star in select.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
     if any(stars):
         return None
-    named = {one.name.lower() for one in tree.find_all(exp.Identifier)}
+    named = {identifier.name.lower() for identifier in tree.find_all(exp.Identifier)}
     return [name for name in columns if name in named]
 
 
 def conditions(tree: exp.Expr, known: Known) -> dict[int, list[exp.Expr]]:
-    """By the identity of a stored table's node: conditions over its bare column names."""
-    push = _Push(known, _references(tree), {})
+    """Conditions to push to each stored table, by the `id` of its node, over bare column names."""
+    push = _PushDown(known, _references(tree), {})
     for select in tree.find_all(exp.Select):
         push.select(select)
     return push.found
 
 
 def _references(tree: exp.Expr) -> dict[int, int]:
-    """How often each CTE is read."""
+    """The number of references to each CTE, by its `id`."""
     counts: dict[int, int] = {}
     for table in tree.find_all(exp.Table):
         cte = cte_of(table)
@@ -58,22 +58,22 @@ def _references(tree: exp.Expr) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Push:
+class _PushDown:
     known: Known
     references: Mapping[int, int]
     found: dict[int, list[exp.Expr]]
 
     def select(self, select: exp.Select) -> None:
-        """The conditions of one SELECT, each to the member whose columns it compares."""
+        """Push each condition of a SELECT to the member of FROM whose columns it compares."""
         if select.find(exp.TableSample) is not None:
             return
         sides = list(members(select))
         for condition, allowed in _applied(select, sides):
             if _simple(condition):
-                self._give(condition, sides, allowed)
+                self._push(condition, sides, allowed)
 
-    def _give(self, condition: exp.Expr, sides: list[exp.Expr], allowed: Collection[int]) -> None:
-        owners = {self._owner(one, sides) for one in condition.find_all(exp.Column)}
+    def _push(self, condition: exp.Expr, sides: list[exp.Expr], allowed: Collection[int]) -> None:
+        owners = {self._owner(column, sides) for column in condition.find_all(exp.Column)}
         if len(owners) != 1:
             return
         (owner,) = owners
@@ -90,26 +90,26 @@ class _Push:
             translated = _renamed(condition, lambda column: _projected(inner, member, column))
             if translated is not None:
                 below = list(members(inner))
-                nested = any(one.args.get("joins") for one in below)
-                self._give(translated, below, () if nested else _never_filled(inner, below))
+                nested = any(member.args.get("joins") for member in below)
+                self._push(translated, below, () if nested else _never_filled(inner, below))
 
     def _owner(self, column: exp.Column, sides: list[exp.Expr]) -> int | None:
-        """Which member a column belongs to, if there is no doubt."""
+        """The index of the member that a column belongs to; None if that is ambiguous."""
         if column.args.get("db"):
             return None
         name = column.name.lower()
         if column.table:
             named = [
                 i
-                for i, one in enumerate(sides)
-                if one.alias_or_name.lower() == column.table.lower()
+                for i, side in enumerate(sides)
+                if side.alias_or_name.lower() == column.table.lower()
             ]
             return named[0] if len(named) == 1 and self._may_have(sides[named[0]], name) else None
         if len(sides) == 1:
             return 0 if self._may_have(sides[0], name) else None
-        if not all(id(one) in self.known for one in sides):
+        if not all(id(side) in self.known for side in sides):
             return None
-        having = [i for i, one in enumerate(sides) if name in self.known[id(one)]]
+        having = [i for i, side in enumerate(sides) if name in self.known[id(side)]]
         return having[0] if len(having) == 1 else None
 
     def _may_have(self, member: exp.Expr, name: str) -> bool:
@@ -117,7 +117,7 @@ class _Push:
         return columns is None or name in columns
 
     def _inside(self, member: exp.Expr) -> exp.Select | None:
-        """The SELECT behind a subquery or a CTE that is read once, if rows pass it unchanged."""
+        """The SELECT of a subquery, or of a CTE with one reference, if it passes rows unchanged."""
         inner: exp.Expr | None = None
         if isinstance(member, exp.Subquery) and not member.args.get("joins"):
             inner = member.this
@@ -129,7 +129,9 @@ class _Push:
                 and not cte.args["alias"].columns
             ):
                 inner = cte.this
-        if not isinstance(inner, exp.Select) or any(inner.args.get(one) for one in _ROWS_MATTER):
+        if not isinstance(inner, exp.Select) or any(
+            inner.args.get(clause) for clause in _ROWS_MATTER
+        ):
             return None
         if inner.find(exp.TableSample) or any(item.find(*_VOLATILE) for item in inner.expressions):
             return None
@@ -139,12 +141,12 @@ class _Push:
 def _applied(
     select: exp.Select, sides: list[exp.Expr]
 ) -> Iterator[tuple[exp.Expr, Collection[int]]]:
-    """Each condition with the members to which it may go down."""
-    if any(one.args.get("joins") for one in sides):  # in parentheses: not followed
+    """Each condition of WHERE and ON, with the members to which it may be pushed."""
+    if any(side.args.get("joins") for side in sides):  # joins in parentheses are not followed
         return
     where = select.args.get("where")
-    for one in conjuncts(where.this if where else None):
-        yield one, _never_filled(select, sides)
+    for conjunct in conjuncts(where.this if where else None):
+        yield conjunct, _never_filled(select, sides)
     filled: set[int] = set()
     for number, join in enumerate(select.args.get("joins") or (), start=_first_join(select)):
         side, kind = join.side.upper(), join.kind.upper()
@@ -155,13 +157,13 @@ def _applied(
             allowed = (earlier | {number}) - filled
         else:
             allowed = set()
-        for one in conjuncts(join.args.get("on")):
-            yield one, allowed
+        for conjunct in conjuncts(join.args.get("on")):
+            yield conjunct, allowed
         filled |= _filled_by(side, kind, number)
 
 
 def _never_filled(select: exp.Select, sides: list[exp.Expr]) -> Collection[int]:
-    """The members that no join of the SELECT fills with NULL: what WHERE may go down to."""
+    """The members that no join fills with NULL, to which WHERE may be pushed."""
     filled: set[int] = set()
     for number, join in enumerate(select.args.get("joins") or (), start=_first_join(select)):
         filled |= _filled_by(join.side.upper(), join.kind.upper(), number)
@@ -169,7 +171,7 @@ def _never_filled(select: exp.Select, sides: list[exp.Expr]) -> Collection[int]:
 
 
 def _filled_by(side: str, kind: str, number: int) -> set[int]:
-    """Members whose rows a join may replace by NULL, or hide from WHERE."""
+    """The members whose rows a join may replace by NULL, or hide from WHERE."""
     if side == "LEFT":
         return {number}
     if not side and kind in ("", "INNER", "CROSS"):
@@ -191,10 +193,12 @@ def _simple(node: exp.Expr) -> bool:
             return (
                 bool(node.expressions)
                 and not node.args.get("query")
-                and all(_operand(one) for one in (node.this, *node.expressions))
+                and all(_operand(operand) for operand in (node.this, *node.expressions))
             )
         case exp.Between():
-            return all(_operand(one) for one in (node.this, node.args["low"], node.args["high"]))
+            return all(
+                _operand(operand) for operand in (node.this, node.args["low"], node.args["high"])
+            )
         case exp.Is():
             return _operand(node.this) and isinstance(node.expression, exp.Null | exp.Boolean)
         case exp.Binary() if type(node) in _COMPARISONS:
@@ -216,7 +220,7 @@ def _operand(node: exp.Expr) -> bool:
 def _renamed(
     condition: exp.Expr, rename: Callable[[exp.Column], exp.Expr | None]
 ) -> exp.Expr | None:
-    """A copy whose columns are others, or None where one has no counterpart."""
+    """A copy with each column replaced by `rename`; None if a column has no counterpart."""
     copy = exp.Paren(this=condition.copy())
     for column in list(copy.find_all(exp.Column)):
         other = rename(column)
@@ -228,12 +232,12 @@ def _renamed(
 
 
 def _projected(inner: exp.Select, member: exp.Expr, column: exp.Column) -> exp.Expr | None:
-    """What a column of a subquery is inside it: a plain column, or nothing that may be used."""
+    """The column inside a subquery for one of its result columns; None if it is not a column."""
     name = column.name.lower()
     items = inner.expressions
     alias = member.args.get("alias")
     if alias is not None and alias.columns:
-        names = [one.name.lower() for one in alias.columns]
+        names = [column_name.name.lower() for column_name in alias.columns]
         if any(item.is_star for item in items) or names.count(name) != 1:
             return None
         item = items[names.index(name)]
@@ -246,5 +250,5 @@ def _projected(inner: exp.Select, member: exp.Expr, column: exp.Column) -> exp.E
     named = [item for item in items if item.alias_or_name.lower() == name]
     if len(named) != 1 or not isinstance(named[0].unalias(), exp.Column):
         return None
-    found: exp.Expr = named[0].unalias().copy()
-    return found
+    projected: exp.Expr = named[0].unalias().copy()
+    return projected

@@ -1,4 +1,4 @@
-"""Queries: views in their place, every table at one snapshot, run by Spark."""
+"""Running queries: views are expanded, all tables are read at one snapshot, Spark computes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.sql.counts import counted_table
 from acid_platform.sql.scopes import full_name, stored_tables
-from acid_platform.sql.sources import FILE_NAME, ROW_ID, Source, bind
+from acid_platform.sql.sources import Source, bind
 from acid_platform.sql.unknown_names import unknown_name
 from acid_platform.sql.views import expand
 
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
     from acid_platform.warehouse import Warehouse
 
 Scans = Callable[[Sequence[tuple["TableRecord", str | None]]], "list[TableScan]"]
-"""Scans of several tables at one snapshot: a transaction's, or a fresh one under a lease."""
+"""Plans scans of several tables at one snapshot, a transaction's or a lease's: takes (table,
+condition) pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A query in Spark's SQL, and what it reads of each table by its placeholder."""
+    """A query in Spark SQL, and what it reads of each table, by placeholder."""
 
     text: str
     reads: Mapping[str, SourceRead]
@@ -38,7 +40,7 @@ class Planned:
 
 
 def plan(catalog: Catalog, query: exp.Query, scans: Scans) -> Planned:
-    """Raises NoSuchTable, UnknownColumn, InvalidDefinition, SnapshotExpired."""
+    """Plans a query. Raises NoSuchTable, UnknownColumn, InvalidDefinition, SnapshotExpired."""
     whole = expand(query, catalog.current_database, catalog.view_query)
     if wrong := unknown_name(whole, catalog.columns, catalog.current_database):
         from acid_platform.engine.query import unknown_column
@@ -49,13 +51,15 @@ def plan(catalog: Catalog, query: exp.Query, scans: Scans) -> Planned:
 
 
 def tables_of(catalog: Catalog, query: exp.Query) -> list[str]:
-    """The tables that a query reads, also behind views: a lease protects them from its start.
+    """The tables that a query reads, also through views, so that a lease can protect them.
 
     Raises NoSuchTable, InvalidDefinition.
     """
     database = catalog.current_database
     whole = expand(query, database, catalog.view_query)
-    return sorted({catalog.record(full_name(one, database)).name for one in stored_tables(whole)})
+    return sorted(
+        {catalog.record(full_name(table, database)).name for table in stored_tables(whole)}
+    )
 
 
 def placeholder() -> str:
@@ -67,27 +71,33 @@ def reads_of(catalog: Catalog, sources: Sequence[Source], scans: Scans) -> dict[
 
     if not sources:
         return {}
-    found = scans([(catalog.record(one.table), one.where) for one in sources])
+    table_scans = scans([(catalog.record(source.table), source.where) for source in sources])
     return {
-        one.placeholder: SourceRead(
-            scan, one.columns, one.where, ROW_ID in one.virtual, FILE_NAME in one.virtual
+        source.placeholder: SourceRead(
+            scan,
+            source.columns,
+            source.where,
+            ROW_ID_COLUMN in source.virtual,
+            FILE_NAME_COLUMN in source.virtual,
         )
-        for one, scan in zip(sources, found, strict=True)
+        for source, scan in zip(sources, table_scans, strict=True)
     }
 
 
 def run(warehouse: Warehouse, catalog: Catalog, query: exp.Query, scans: Scans) -> DataFrame:
-    """Raises NoSuchTable, UnknownColumn, InvalidExpression."""
+    """The rows of a query. Raises NoSuchTable, UnknownColumn, InvalidExpression."""
     from acid_platform.engine.query import run_query
 
     planned = plan(catalog, query, scans)
     return run_query(warehouse.spark, planned.text, planned.reads)
 
 
-def counted(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> DataFrame | None:
-    """The answer to `SELECT count(*) FROM t`, out of footers; None for any other query."""
-    found = counted_table(query)
-    if found is None or catalog.full(found.table) in catalog.views:
+def count_from_footers(
+    warehouse: Warehouse, catalog: Catalog, query: exp.Query
+) -> DataFrame | None:
+    """The result of `SELECT count(*) FROM t`, from footers; None for any other query."""
+    counted = counted_table(query)
+    if counted is None or catalog.full(counted.table) in catalog.views:
         return None
-    rows = warehouse.leases.count(catalog.record(found.table).name)
-    return warehouse.spark.createDataFrame([(rows,)], f"`{found.name}` bigint")
+    rows = warehouse.leases.count(catalog.record(counted.table).name)
+    return warehouse.spark.createDataFrame([(rows,)], f"`{counted.name}` bigint")

@@ -1,4 +1,4 @@
-"""Where the names of a query belong: its tables, its CTEs, what stands in one FROM. Pure."""
+"""The scopes of names in a query: its tables, its CTEs, the members of a FROM clause."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from sqlglot import exp
 
 
 def stored_tables(tree: exp.Expr) -> list[exp.Table]:
-    """The names that are no CTE at their place, so that the metastore has to know them."""
+    """The tables that are not CTEs where they stand, so the metastore must know them."""
     return [
-        one
-        for one in tree.find_all(exp.Table)
-        if isinstance(one.this, exp.Identifier) and cte_of(one) is None
+        table
+        for table in tree.find_all(exp.Table)
+        if isinstance(table.this, exp.Identifier) and cte_of(table) is None
     ]
 
 
@@ -22,7 +22,10 @@ def full_name(table: exp.Table, database: str) -> str:
 
 
 def cte_of(table: exp.Table) -> exp.CTE | None:
-    """Hive: a CTE sees those before it, the body of the query sees all."""
+    """The CTE that a table name refers to, if any.
+
+    As in Hive, a CTE sees the CTEs before it, and the body of the query sees all of them.
+    """
     if table.db:
         return None
     name = table.name.lower()
@@ -32,30 +35,30 @@ def cte_of(table: exp.Table) -> exp.CTE | None:
         visible: list[exp.CTE] = []
         if isinstance(node, exp.With):
             visible = node.expressions[
-                : next(i for i, one in enumerate(node.expressions) if one is came_from)
+                : next(i for i, cte in enumerate(node.expressions) if cte is came_from)
             ]
         elif isinstance(node, exp.Query) and not isinstance(came_from, exp.With):
             visible = node.ctes
-        for one in visible:
-            if one.alias.lower() == name:
-                return one
+        for cte in visible:
+            if cte.alias.lower() == name:
+                return cte
         came_from, node = node, node.parent
     return None
 
 
 def members(select: exp.Select) -> Iterator[exp.Expr]:
-    """What stands in FROM and JOIN of this very SELECT, in order."""
-    for one in (select.args.get("from_"), *(select.args.get("joins") or ())):
-        if one is not None:
-            yield one.this
+    """The members of FROM and JOIN of this SELECT, in order."""
+    for clause in (select.args.get("from_"), *(select.args.get("joins") or ())):
+        if clause is not None:
+            yield clause.this
 
 
 def direct_tables(select: exp.Select) -> list[exp.Table]:
-    return [one for one in members(select) if isinstance(one, exp.Table)]
+    return [member for member in members(select) if isinstance(member, exp.Table)]
 
 
 def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    """The parts that AND joins."""
+    """The conditions that AND combines."""
     if condition is None:
         return []
     if isinstance(condition, exp.Paren):

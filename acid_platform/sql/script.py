@@ -1,4 +1,4 @@
-"""A script as its statements. Pure."""
+"""Splitting a script into its statements."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _PIECE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One statement as it was written."""
+    """A statement as the user wrote it."""
 
     text: str
     plain: str
-    """Without comments, on one line: what commands are recognised by."""
+    """The text without comments and on one line, by which commands are recognised."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its words in capitals, for messages."""
+        """The words of the statement in upper case."""
         return tuple(word.upper() for word in re.findall(r"[A-Za-z_]+", self.plain))
 
 
 def split(script: str) -> tuple[Written, ...]:
-    """The statements between semicolons; those in quotes and comments separate nothing."""
+    """The statements between semicolons that are not in quotes or comments."""
     return tuple(_split(script))
 
 

@@ -1,4 +1,4 @@
-"""What runs the statements of one client, and remembers what lasts from one to the next."""
+"""A SQL session: runs statements, and keeps the current database and the open transaction."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from acid_platform.warehouse import Warehouse
 
 Answer: TypeAlias = Union["DataFrame", pd.DataFrame, Done]
-"""Of a SELECT, of a SHOW, of anything else."""
+"""The result of a SELECT, of a SHOW, and of any other statement."""
 
 
 class SqlSession:
-    """The statements of one handle, one after the other: its database and its open transaction."""
+    """The SQL session of a warehouse handle: its current database and its open transaction."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
@@ -66,17 +66,17 @@ class SqlSession:
         return self._txn is not None
 
     def run(self, script: str) -> Answer:
-        """The answer to the last statement. Raises as `steps`."""
+        """Runs a script; returns the result of the last statement. Raises as `steps`."""
         return list(self.steps(script))[-1][1]
 
     def steps(self, script: str) -> Iterator[tuple[Written, Answer]]:
-        """Each statement with its answer, as they are run; the first error ends the script.
+        """Runs a script; yields each statement with its result. The first error ends the script.
 
-        Everything is parsed before anything runs. A statement that fails inside a transaction
+        The whole script is parsed before anything runs. A statement that fails inside a transaction
         rolls it back, as in Hive. Raises UnsupportedStatement, InvalidExpression and whatever the
         statements raise.
         """
-        statements = [(one, parse(one)) for one in split(script)]
+        statements = [(written, parse(written)) for written in split(script)]
         if not statements:
             raise UnsupportedStatement(f"there is no statement; supported: {', '.join(SUPPORTED)}")
         for written, statement in statements:
@@ -88,7 +88,7 @@ class SqlSession:
             yield written, answer
 
     def close(self) -> None:
-        """Roll back what is open."""
+        """Roll back the open transaction, if any."""
         with suppress(AcidError):
             self._end(Control.ROLLBACK)
 
@@ -102,7 +102,7 @@ class SqlSession:
         if isinstance(statement, Definition):
             if self._txn is not None:
                 raise UnsupportedStatement(
-                    f"{name_of(statement)} can't be part of a transaction: COMMIT before it"
+                    f"{name_of(statement)} can't be part of a transaction; COMMIT first"
                 )
             return define(warehouse, catalog, statement)
         match statement:
@@ -133,7 +133,7 @@ class SqlSession:
     def _reading(
         self, catalog: Catalog, query: exp.Query | None
     ) -> Iterator[tuple[Catalog, reading.Scans]]:
-        """Declarations and scans of one snapshot: the transaction's, or a fresh one (P28)."""
+        """Declarations and scans of one snapshot: the transaction's, or a new one (P28)."""
         if self._txn is not None:
             yield self._catalog(self._txn), self._txn.scans
             return
@@ -146,7 +146,7 @@ class SqlSession:
 
     def _select(self, catalog: Catalog, statement: Query) -> DataFrame:
         if self._txn is None:
-            counted = reading.counted(self._warehouse, catalog, statement.tree)
+            counted = reading.count_from_footers(self._warehouse, catalog, statement.tree)
             if counted is not None:
                 return counted
         with self._reading(catalog, statement.tree) as (seen, scans):
@@ -165,7 +165,7 @@ class SqlSession:
     def _start(self) -> Done:
         if self._txn is not None:
             raise UnsupportedStatement(
-                f"transaction {self._txn.id} is open already; COMMIT or ROLLBACK ends it"
+                f"transaction {self._txn.id} is already open; COMMIT or ROLLBACK ends it"
             )
         self._txn = self._warehouse.transaction()
         return Done("START TRANSACTION", f"transaction {self._txn.id} is open")
@@ -178,7 +178,7 @@ class SqlSession:
             try:
                 txn.commit()
             except OutcomeUnknown:
-                self._txn = None  # whatever else is raised: `steps` rolls back
+                self._txn = None  # after any other error `steps` rolls back
                 raise
             self._txn = None
             return Done("COMMIT", f"transaction {txn.id} is committed")
@@ -200,7 +200,7 @@ class SqlSession:
     # --- operating ----------------------------------------------------------------------------
 
     def _set(self, statement: SetValue) -> Answer:
-        """The setting of the whole warehouse (P9)."""
+        """SET changes and shows settings of the whole warehouse (P9)."""
         settings = Settings.of(self._warehouse.metastore.settings())
         if not statement.name:
             return lines("set", [f"{name}={value}" for name, value in settings.items()])
@@ -209,7 +209,7 @@ class SqlSession:
         known = setting(statement.name)
         self._warehouse.metastore.set(statement.name, statement.value)
         if known.treatment is Treatment.NO_EFFECT:
-            return Done("SET", f"OK, without effect: {known.reason}")
+            return Done("SET", f"OK, but without effect: {known.reason}")
         return Done("SET")
 
     def _compact(self, catalog: Catalog, statement: Compact) -> Done:
@@ -221,17 +221,17 @@ class SqlSession:
             targets = [*sorted(self._warehouse.metastore.partitions(record.name))]
         rows = self._warehouse.compact(record.name, targets, statement.kind, statement.wait)
         ids = tuple(int(row["compactionid"]) for row in rows)
-        said = [f"Compaction enqueued with id {one}" for one in ids]
+        messages = [f"Compaction enqueued with id {id_}" for id_ in ids]
         if statement.wait:
-            said += [
+            messages += [
                 f"Compaction with id {row['compactionid']} finished with status: {row['state']}"
                 for row in rows
             ]
-        return Done("COMPACT", "\n".join(said) or "nothing to compact", ids=ids)
+        return Done("COMPACT", "\n".join(messages) or "nothing to compact", ids=ids)
 
     def _abort(self, statement: Abort) -> Answer:
         if not statement.compactions:
             return Done("ABORT TRANSACTIONS", self._warehouse.abort_transactions(statement.ids))
-        found = self._warehouse.metastore.abort_compactions(statement.ids)
-        rows = [(one, message) for one, message in found.items()]
+        messages = self._warehouse.metastore.abort_compactions(statement.ids)
+        rows = [(id_, message) for id_, message in messages.items()]
         return pd.DataFrame(rows, columns=["compactionid", "status"])

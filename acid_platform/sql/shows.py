@@ -11,6 +11,7 @@ import pandas as pd
 
 from acid_platform.errors import NoSuchPartition
 from acid_platform.layout import formats
+from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
 from acid_platform.sql.declarations import STORED_AS
 from acid_platform.sql.statements import Listing, Show
@@ -24,8 +25,11 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFrame:
-    """Raises NoSuchTable, NoSuchPartition for a table without partitions, InvalidDefinition for an
-    unknown database."""
+    """The rows of a SHOW or DESCRIBE.
+
+    Raises NoSuchTable, NoSuchPartition for a table that is not partitioned, InvalidDefinition for
+    an unknown database.
+    """
     match statement.listing:
         case Listing.DATABASES:
             names = warehouse.metastore.databases()
@@ -42,8 +46,7 @@ def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFram
             record = catalog.target(statement.name)
             if not record.partitioned:
                 raise NoSuchPartition(
-                    f"{record.name} is not a partitioned table; DESCRIBE"
-                    f" {record.name} shows its columns"
+                    f"{record.name} is not partitioned; DESCRIBE {record.name} shows its columns"
                 )
             return lines("partition", sorted(warehouse.metastore.partitions(record.name)))
     view = catalog.views.get(catalog.full(statement.name))
@@ -63,24 +66,27 @@ def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFram
 
 
 def lines(column: str, values: Iterable[str]) -> pd.DataFrame:
-    """One column of text."""
+    """A table with one column of text."""
     return pd.DataFrame({column: pd.Series(list(values), dtype=object)})
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Hive's LIKE of SHOW: `*` or `%` for any text, `|` between alternatives; any case."""
+    """Hive's LIKE of SHOW: `*` and `%` match any text, `|` separates alternatives; ignores case."""
     if not pattern:
         return True
-    parts = (re.escape(one).replace(r"\*", ".*").replace("%", ".*") for one in pattern.split("|"))
-    return any(re.fullmatch(one, name, re.IGNORECASE) for one in parts)
+    parts = (
+        re.escape(alternative).replace(r"\*", ".*").replace("%", ".*")
+        for alternative in pattern.split("|")
+    )
+    return any(re.fullmatch(part, name, re.IGNORECASE) for part in parts)
 
 
 def _tables(warehouse: Warehouse, catalog: Catalog, statement: Show) -> list[str]:
-    """Tables and views, as in Hive."""
+    """Names of tables and views, as in Hive."""
     database = catalog.require_database(statement.name or catalog.current_database)
-    found = (name.partition(".") for name in (*warehouse.tables(), *catalog.views))
+    names = (name.partition(".") for name in (*warehouse.tables(), *catalog.views))
     return sorted(
-        table for db, _, table in found if db == database and matches(statement.like, table)
+        table for db, _, table in names if db == database and matches(statement.like, table)
     )
 
 
@@ -111,7 +117,7 @@ def _heading(title: str) -> list[Described]:
 
 
 def _columns(record: TableRecord) -> list[Described]:
-    """Hive's DESCRIBE: all columns, then the partition columns once more under a heading."""
+    """Rows of Hive's DESCRIBE: all columns, then the partition columns again under a heading."""
     rows = [(name, kind, "") for name, kind in (*record.columns, *record.partition_columns)]
     if record.partition_columns:
         rows += [*_heading("# Partition Information"), ("# col_name", "data_type", "comment")]
@@ -143,11 +149,11 @@ def _formatted(warehouse: Warehouse, record: TableRecord) -> list[Described]:
 
 def _stored_as(record: TableRecord) -> str:
     name = record.properties.get(formats.PROPERTY, "orc").lower()
-    return next((word.upper() for word, one in STORED_AS.items() if one == name), "ORC")
+    return next((word.upper() for word, stored in STORED_AS.items() if stored == name), "ORC")
 
 
 def create_table(record: TableRecord) -> str:
-    """A CREATE TABLE statement that declares the same table."""
+    """The CREATE TABLE statement that declares this table."""
     lines = [f"CREATE TABLE {_quoted_name(record.name)}(", f"{_listed(record.columns)})"]
     if record.partition_columns:
         lines += ["PARTITIONED BY (", f"{_listed(record.partition_columns)})"]
@@ -155,12 +161,13 @@ def create_table(record: TableRecord) -> str:
         names = ",\n".join(f"  `{name}`" for name in record.bucket_columns)
         lines += ["CLUSTERED BY (", f"{names})", f"INTO {record.bucket_count} BUCKETS"]
     properties = ",\n".join(
-        f"  {_text(key)}={_text(value)}" for key, value in sorted(record.properties.items())
+        f"  {sql_string(key)}={sql_string(value)}"
+        for key, value in sorted(record.properties.items())
     )
     lines += [
         f"STORED AS {_stored_as(record)}",
         "LOCATION",
-        f"  {_text(record.location)}",
+        f"  {sql_string(record.location)}",
         "TBLPROPERTIES (",
         f"{properties})",
     ]
@@ -168,7 +175,7 @@ def create_table(record: TableRecord) -> str:
 
 
 def create_view(view: ViewRecord) -> str:
-    """A CREATE VIEW statement that declares the same view."""
+    """The CREATE VIEW statement that declares this view."""
     return f"CREATE VIEW {_quoted_name(view.name)} AS {view.query}"
 
 
@@ -179,7 +186,3 @@ def _quoted_name(full: str) -> str:
 
 def _listed(pairs: Pairs) -> str:
     return ",\n".join(f"  `{name}` {kind}" for name, kind in pairs)
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

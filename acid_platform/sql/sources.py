@@ -1,4 +1,4 @@
-"""Which warehouse tables a query reads, and the query with placeholders in their place. Pure."""
+"""The warehouse tables that a query reads, and the query with placeholders in their place."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.sql.pruning import conditions, needed_columns
 from acid_platform.sql.scopes import direct_tables, full_name, stored_tables
-
-ROW_ID, FILE_NAME = VIRTUAL = ("row__id", "input__file__name")
-"""Columns that a table has when they are named, and not in `*`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One table in FROM or JOIN.
+    """A table in FROM or JOIN.
 
-    `where` holds the conditions that only rows of it can meet, `columns` what the query names of
-    it (None: all), `virtual` the virtual columns that it reads.
+    `where` has the conditions to push to its scan, `columns` the columns that the query names
+    (None: all), `virtual` the virtual columns that it reads.
     """
 
     placeholder: str
@@ -31,7 +29,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A query in Spark's SQL whose tables are the placeholders of `sources`."""
+    """A query in Spark SQL whose tables are the placeholders of `sources`."""
 
     text: str
     sources: tuple[Source, ...]
@@ -49,11 +47,11 @@ def bind(
     """
     tree = query.copy()
     tables = stored_tables(tree)
-    columns = {id(one): tuple(columns_of(full_name(one, database))) for one in tables}
+    columns = {id(table): tuple(columns_of(full_name(table, database))) for table in tables}
     for table in tables:
         drop_database(table)
     pushed = conditions(tree, columns)
-    needed = {id(one): needed_columns(tree, one, columns[id(one)]) for one in tables}
+    needed = {id(table): needed_columns(tree, table, columns[id(table)]) for table in tables}
     virtual = _virtual(tree, tables)
     for select in tree.find_all(exp.Select):
         _leave_out(select, virtual)
@@ -78,7 +76,7 @@ def bind(
 
 
 def drop_database(table: exp.Table) -> None:
-    """`db.t.id` names a column of `db.t`; its placeholder is known as `t` only."""
+    """Drop the database from names such as `db.t.id`: the placeholder's alias is only `t`."""
     if not table.db or table.alias:
         return
     select = table.find_ancestor(exp.Select)
@@ -90,33 +88,35 @@ def drop_database(table: exp.Table) -> None:
 
 
 def _virtual(tree: exp.Query, tables: list[exp.Table]) -> dict[int, set[str]]:
-    """Virtual columns by table: of the qualified one, or of all tables of the nearest SELECT."""
-    known = {id(one) for one in tables}
-    found: dict[int, set[str]] = {}
+    """Virtual columns by the `id` of their table; unqualified: all tables of the nearest SELECT."""
+    known = {id(table) for table in tables}
+    virtual: dict[int, set[str]] = {}
     for column in tree.find_all(exp.Column):
         names = [part.name.lower() for part in column.parts]
-        name = next((one for one in VIRTUAL if one in names), None)
+        name = next((known for known in VIRTUAL_COLUMNS if known in names), None)
         if name is None:
             continue
         position = names.index(name)
         select = column.find_ancestor(exp.Select)
         while select is not None:
-            near = [one for one in direct_tables(select) if id(one) in known]
+            near = [table for table in direct_tables(select) if id(table) in known]
             if position:
-                near = [one for one in near if one.alias_or_name.lower() == names[position - 1]]
+                near = [
+                    table for table in near if table.alias_or_name.lower() == names[position - 1]
+                ]
             if near:
-                for one in near:
-                    found.setdefault(id(one), set()).add(name)
+                for table in near:
+                    virtual.setdefault(id(table), set()).add(name)
                 break
             select = select.find_ancestor(exp.Select)
-    return found
+    return virtual
 
 
 def _leave_out(select: exp.Select, virtual: dict[int, set[str]]) -> None:
-    """A virtual column is not part of `*` or `t.*`."""
-    for one in direct_tables(select):
-        alias = one.alias_or_name
-        for name in sorted(virtual.get(id(one), ())):
+    """Exclude virtual columns from `*` and `t.*`."""
+    for table in direct_tables(select):
+        alias = table.alias_or_name
+        for name in sorted(virtual.get(id(table), ())):
             for item in select.expressions:
                 if isinstance(item, exp.Star):
                     hidden = [*(item.args.get("except_") or ()), exp.column(name, alias)]

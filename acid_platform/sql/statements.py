@@ -1,6 +1,6 @@
-"""Statements as values. Nothing runs here.
+"""Statements as values; nothing runs here.
 
-Names are as written, in lower case, with or without a database; trees are sqlglot's.
+Names are in lower case, with or without a database, as written. Trees are sqlglot's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from acid_platform.compaction.states import CompactionKind
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """`(year=2013, month)`: values that are fixed, as text, and keys that the rows decide."""
+    """`(year=2013, month)`: columns with fixed values, as text, and columns set by the rows."""
 
     fixed: Mapping[str, str | None] = field(default_factory=dict)
     dynamic: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """INSERT INTO or OVERWRITE; `columns` empty: all, by position, partition columns last."""
+    """INSERT INTO or OVERWRITE; without `columns`, all by position, partition columns last."""
 
     table: str
     source: exp.Query | exp.Values
@@ -92,7 +92,7 @@ class MergeVerb(Enum):
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """`columns` empty: an INSERT of all columns by position; `values` None: by name (`*`)."""
+    """A WHEN clause; INSERT without `columns` takes all by position, with `values` None by name."""
 
     verb: MergeVerb
     condition: exp.Expr | None = None
@@ -137,7 +137,7 @@ class DropDatabase:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """`columns` is Hive's text; with `query` empty. `keys` may then lack their types."""
+    """CREATE TABLE; `columns` is Hive's text, empty with `query`; then `keys` may lack types."""
 
     name: str
     columns: str
@@ -173,7 +173,7 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumn:
-    """`column` is the new name and type; `after` a column, empty for FIRST, None to stay."""
+    """CHANGE COLUMN to `column`, a name and type; `after` is a column, '' for FIRST, or None."""
 
     table: str
     old: str
@@ -196,7 +196,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class DropPartitions:
-    """Each spec may leave keys out: all partitions that it fits."""
+    """DROP PARTITION; a spec may omit columns and then stands for all partitions that match."""
 
     table: str
     partitions: tuple[PartitionSpec, ...]
@@ -234,7 +234,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class SetValue:
-    """SET name=value; without a value it shows the setting, without a name all that were set."""
+    """SET name=value; shows the setting without a value, all changed settings without a name."""
 
     name: str = ""
     value: str | None = None
@@ -256,7 +256,7 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """ABORT TRANSACTIONS, or COMPACTIONS."""
+    """ABORT TRANSACTIONS or ABORT COMPACTIONS."""
 
     ids: tuple[int, ...]
     compactions: bool = False
@@ -290,4 +290,4 @@ SUPPORTED = (
     "ABORT TRANSACTIONS, COMPACTIONS",
     "EXPLAIN",
 )
-"""What a message names."""
+"""The supported statements, for messages."""

@@ -1,7 +1,7 @@
-"""Names in a query that are columns of none of its tables: found before Spark starts. Pure.
+"""Finding names in a query that no table has as a column, before Spark starts.
 
-Only where all that a name could mean is known. What a subquery, a CTE or a function yields is left
-to Spark.
+A name is judged only if everything that it could refer to is known. Results of subqueries, CTEs and
+functions are left to Spark.
 """
 
 from __future__ import annotations
@@ -30,19 +30,22 @@ _AFTER_SELECTION = (
 
 @dataclass(frozen=True, slots=True)
 class UnknownName:
-    """As the query spells it, and the columns that it could mean."""
+    """A name as the query spells it, and the columns that it could refer to."""
 
     name: str
     known: tuple[str, ...]
 
 
 def unknown_name(query: exp.Query, columns_of: ColumnsOf, database: str) -> UnknownName | None:
-    """The first name that no table has. `columns_of`: of a stored table, by its full name."""
+    """The first name that no table has as a column; None if there is none.
+
+    `columns_of` returns the columns of a stored table by its full name.
+    """
     if query.find(exp.Lateral, exp.Unnest, exp.Pivot, exp.MatchRecognize):
         return None
     for column in query.find_all(exp.Column):
-        if (found := _unknown(column, columns_of, database)) is not None:
-            return found
+        if (unknown := _unknown(column, columns_of, database)) is not None:
+            return unknown
     return None
 
 
@@ -78,7 +81,7 @@ def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> Unknow
 
 
 def _around(column: exp.Column) -> Iterator[exp.Select]:
-    """The SELECT that holds the name, then those whose rows a subquery may name as well."""
+    """The SELECT that contains the column, then those around it, whose columns it may name too."""
     select = column.find_ancestor(exp.Select)
     while select is not None:
         yield select
@@ -86,7 +89,7 @@ def _around(column: exp.Column) -> Iterator[exp.Select]:
 
 
 def _tables(select: exp.Select) -> list[exp.Table] | None:
-    """What it selects from, if that is stored tables alone."""
+    """The tables that it selects from; None if there is anything but stored tables."""
     tables = []
     for member in members(select):
         if (
@@ -101,7 +104,7 @@ def _tables(select: exp.Select) -> list[exp.Table] | None:
 
 
 def _renames_columns(table: exp.Table) -> bool:
-    """`t AS x(a, b)`."""
+    """Whether the alias renames columns, as in `t AS x(a, b)`."""
     alias = table.args.get("alias")
     return isinstance(alias, exp.TableAlias) and bool(alias.columns)
 

@@ -1,4 +1,4 @@
-"""Views in queries: each is replaced by its own query. Pure."""
+"""Expanding views in queries: each view is replaced by its query."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.sources import drop_database
 
 ViewQuery = Callable[[str], str | None]
-"""The query of a view by its full name; None for anything else."""
+"""Returns the query of a view by its full name; None for any other name."""
 
 
 def with_databases(query: exp.Query, database: str) -> exp.Query:
-    """A copy that means the same wherever it is used: every stored table has its database."""
+    """A copy in which every stored table is qualified by its database."""
     tree = query.copy()
     for table in stored_tables(tree):
         if not table.db:
@@ -27,13 +27,13 @@ def with_databases(query: exp.Query, database: str) -> exp.Query:
 
 
 def stored_query(query: exp.Query, columns: Sequence[str]) -> str:
-    """The text that the metastore keeps; `columns` give the result other names."""
+    """The text of a view's query for the metastore; `columns` rename its result."""
     if not columns:
         return query.sql(dialect="hive")
     inner = exp.Subquery(
         this=query,
         alias=exp.TableAlias(
-            this=exp.to_identifier("v"), columns=[exp.to_identifier(one) for one in columns]
+            this=exp.to_identifier("v"), columns=[exp.to_identifier(column) for column in columns]
         ),
     )
     return exp.select("*").from_(inner).sql(dialect="hive")
@@ -42,10 +42,11 @@ def stored_query(query: exp.Query, columns: Sequence[str]) -> str:
 def expand(
     query: exp.Query, database: str, view_query: ViewQuery, above: tuple[str, ...] = ()
 ) -> exp.Query:
-    """A copy in which views, and the views of views, are subqueries under the same names.
+    """A copy in which all views, also nested ones, are replaced by subqueries of the same name.
 
-    Raises InvalidDefinition for a view that reads itself.
+    `above` are the views being expanded. Raises InvalidDefinition for a view that reads itself.
     """
+
     tree = query.copy()
     for table in stored_tables(tree):
         name = full_name(table, database)

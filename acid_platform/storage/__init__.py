@@ -1,1 +1,1 @@
-"""Files of the warehouse through pyarrow.fs, and ORC inspection."""
+"""The warehouse's files through pyarrow.fs: reading, writing and inspecting them."""

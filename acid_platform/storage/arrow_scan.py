@@ -1,8 +1,8 @@
-"""The JVM-free reader: files of a snapshot → record batches of live rows.
+"""The reader without a JVM: from the files of a snapshot to record batches of live rows.
 
-Only the ORC columns that the reader wants, that its predicate reads and that the row tests need are
-decoded. A batch is a stripe, or a row group of Parquet; threads work ahead by a few, so that memory
-stays at some stripes however large the table is.
+Only columns that the result, the predicate or the row tests need are decoded. A batch is an ORC
+stripe or a Parquet row group. Threads read a few batches ahead, so memory is bounded by a few
+stripes, however large the table is.
 """
 
 from __future__ import annotations
@@ -33,28 +33,22 @@ from acid_platform.storage.deletes import (
     valid_ids,
 )
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import (
-    acid_columns,
-    key_runs,
-    read_stripe,
-    reading,
-    stripe_rows,
-)
+from acid_platform.storage.orc import acid_columns, read_stripe, reading
+from acid_platform.storage.orc_rows import key_runs, stripe_rows
 from acid_platform.storage.plain import count_rows
 from acid_platform.storage.sources import is_positional, open_source
 from acid_platform.transactions import ValidWriteIdList
 
-ROW_ID_COLUMN = "row__id"
 ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
 SMALL_BYTES = 16 << 20
-"""Files up to this size are one piece of work; of larger ones each stripe is."""
+"""A file up to this size is one piece of work; a larger file is split by stripe."""
 
 Values: TypeAlias = Mapping[str, pa.Array | pa.Scalar]
 _Arrays: TypeAlias = Mapping[str, pa.Array]
 
 
 class Predicate(Protocol):
-    """Rows to keep: those where `mask` is true, not those where it is NULL."""
+    """Keeps the rows for which `mask` is true; a NULL drops the row."""
 
     @property
     def columns(self) -> frozenset[str]: ...
@@ -64,7 +58,7 @@ class Predicate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EntityRead:
-    """One entity of a snapshot: its files, its deleted keys, its typed partition values."""
+    """One entity of a snapshot: its files, deleted keys and typed partition values."""
 
     sources: EntitySources
     deletes: DeleteKeys
@@ -73,7 +67,7 @@ class EntityRead:
 
 @dataclass(frozen=True, slots=True)
 class ArrowScan:
-    """A read of one table at one snapshot; a plain value."""
+    """What a read of one table at one snapshot needs; immutable."""
 
     files: Files
     columns: tuple[Column, ...]
@@ -81,11 +75,11 @@ class ArrowScan:
     entities: tuple[EntityRead, ...]
     write_ids: ValidWriteIdList
     wanted: tuple[str, ...]
-    """Names of the result's columns, in its order; lower case, all known."""
+    """Columns of the result, in order; lower case, and all of them exist."""
     predicate: Predicate | None = None
     row_id: bool = False
     format: FileFormat = ORC
-    """Of an insert-only table."""
+    """File format of an insert-only table; not used for full ACID tables."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -94,10 +88,13 @@ class ArrowScan:
             for column in (*self.columns, *self.partition_columns)
         }
         fields = [(name, types[name]) for name in self.wanted]
-        return pa.schema([*fields, (ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
+        return pa.schema([*fields, (schema.ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
 
     def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Live rows in the order of the files. Raises CorruptFile, UnsupportedLayout."""
+        """Live rows in file order, decoded by `threads` threads (default: one per core, at most 8).
+
+        Raises CorruptFile, UnsupportedLayout.
+        """
         workers = threads or min(8, os.cpu_count() or 1)
         with ThreadPoolExecutor(workers) as pool:
             ahead: deque[Future[list[pa.RecordBatch]]] = deque()
@@ -108,7 +105,7 @@ class ArrowScan:
                         yield from ahead.popleft().result()
                 while ahead:
                     yield from ahead.popleft().result()
-            finally:  # also when the reader stops in the middle
+            finally:  # the consumer may stop early
                 for future in ahead:
                     future.cancel()
 
@@ -116,29 +113,29 @@ class ArrowScan:
         return pa.Table.from_batches(self.batches(threads), schema=self.schema)
 
     def count(self, threads: int | None = None) -> int:
-        """How many rows `table` would have.
+        """How many rows `table` would return.
 
-        Without decoding anything where no row of a file needs a test but for deletes: from
-        footers, less the deleted keys that lie in a file whose statistics tell all of its keys.
-        The other files are read for their keys.
+        A file is counted from its footer if none of its rows needs a test. If some may be deleted,
+        the deleted keys are subtracted, provided that the file's statistics describe all its keys.
+        Only the remaining files are read.
         """
-        tested, known = [], 0
+        tested, counted = [], 0
         for entity in self.entities:
-            open_ = []
+            uncounted = []
             for source in entity.sources.inserts:
                 rows = None if self.predicate else self._live_rows(entity, source)
                 if rows is None:
-                    open_.append(source)
+                    uncounted.append(source)
                 else:
-                    known += rows
-            if open_:
-                sources = replace(entity.sources, inserts=tuple(open_))
+                    counted += rows
+            if uncounted:
+                sources = replace(entity.sources, inserts=tuple(uncounted))
                 tested.append(replace(entity, sources=sources))
         scan = replace(self, entities=tuple(tested), wanted=(), row_id=False)
-        return known + sum(int(batch.num_rows) for batch in scan.batches(threads))
+        return counted + sum(int(batch.num_rows) for batch in scan.batches(threads))
 
     def _live_rows(self, entity: EntityRead, source: Source) -> int | None:
-        """None: the rows have to be looked at."""
+        """Live rows of the file; None if they can only be counted by reading them."""
         if source.test_rows or source.above >= 0:
             return None
         deletes = entity.deletes
@@ -170,11 +167,11 @@ class ArrowScan:
             deleted = DeletedRows(entity.deletes) if len(entity.deletes) else None
             for source in entity.sources.inserts:
                 touched = entity.deletes.may_touch(source.low, source.high, source.number)
-                one = _SourceRead(self, entity, source, deleted if touched else None)
+                read = _SourceRead(self, entity, source, deleted if touched else None)
                 if source.size <= SMALL_BYTES:
-                    yield one.whole
+                    yield read.whole
                 else:
-                    yield from (one.piece(index) for index in range(one.pieces()))
+                    yield from (read.piece(index) for index in range(read.pieces()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +180,7 @@ class _SourceRead:
     entity: EntityRead
     source: Source
     deleted: DeletedRows | None
-    """None: no row of the file can be deleted."""
+    """None if no row of the file can be deleted."""
 
     def whole(self) -> list[pa.RecordBatch]:
         with reading(self.source.path):
@@ -203,14 +200,14 @@ class _SourceRead:
         return work
 
     def _open(self) -> orc.ORCFile | parquet.ParquetFile:
-        """Files of insert-only tables say themselves which format they have."""
+        """A file of an insert-only table is recognized by its magic bytes."""
         source, files = self.source, self.scan.files
         if source.kind is not SourceKind.PLAIN:
             return open_source(files, source)
         if self.scan.row_id:
             raise UnsupportedLayout(
-                f"{source.path} belongs to an insert-only table: its rows have no row__id; leave"
-                " row_id away"
+                f"{source.path} belongs to an insert-only table, whose rows have no row__id; read"
+                " it without row_id"
             )
         with files.system.open_input_file(source.path) as stream:
             magic = bytes(stream.read(4))
@@ -219,7 +216,8 @@ class _SourceRead:
         if magic == b"PAR1":
             return parquet.ParquetFile(files.system.open_input_file(source.path))
         raise UnsupportedLayout(
-            f"{source.path} is neither ORC nor Parquet; to_arrow reads no other format, use read()"
+            f"{source.path} is neither ORC nor Parquet, the only formats that to_arrow reads; use"
+            " read()"
         )
 
     # --- decoding ------------------------------------------------------------------------------
@@ -237,8 +235,10 @@ class _SourceRead:
         row = roots[5]
         row_type = file.schema.field(row).type
         if not pa.types.is_struct(row_type):
-            raise CorruptFile(f"{path}: the column row is {row_type} and no struct; restore it")
-        found = self._find([row_type.field(i).name for i in range(row_type.num_fields)])
+            raise CorruptFile(
+                f"{path}: the column row is {row_type} instead of a struct; restore the file"
+            )
+        stored_names = self._find([row_type.field(i).name for i in range(row_type.num_fields)])
         tested = [0]
         if self.deleted is not None or self.scan.row_id:
             tested += [1, 2, 3]
@@ -246,13 +246,15 @@ class _SourceRead:
             tested.append(4)
 
         def fields(columns: Sequence[Column], *keys: str) -> tuple[pa.RecordBatch, _Arrays]:
-            there = [one.name for one in columns if one.name in found]
-            batch = self._decode(file, index, [*keys, *(f"{row}.{found[name]}" for name in there)])
+            there = [column.name for column in columns if column.name in stored_names]
+            batch = self._decode(
+                file, index, [*keys, *(f"{row}.{stored_names[name]}" for name in there)]
+            )
             if not there:
                 return batch, {}
             inner = batch.column(row)
             return batch, {
-                name: pc.struct_field(inner, [inner.type.get_field_index(found[name])])
+                name: pc.struct_field(inner, [inner.type.get_field_index(stored_names[name])])
                 for name in there
             }
 
@@ -276,10 +278,14 @@ class _SourceRead:
     def _raw(self, file: orc.ORCFile, index: int) -> pa.RecordBatch:
         source = self.source
         names = list(file.schema.names)
-        found = self._find(names)
+        stored_names = self._find(names)
 
         def fields(columns: Sequence[Column]) -> tuple[pa.RecordBatch, _Arrays]:
-            there = {one.name: found[one.name] for one in columns if one.name in found}
+            there = {
+                column.name: stored_names[column.name]
+                for column in columns
+                if column.name in stored_names
+            }
             batch = self._decode(file, index, list(there.values()) or names[:1])
             return batch, {name: batch.column(inside) for name, inside in there.items()}
 
@@ -311,56 +317,60 @@ class _SourceRead:
         return as_written(batch, file)
 
     def _row_group(self, file: parquet.ParquetFile, index: int) -> pa.RecordBatch:
-        found = self._find(file.schema_arrow.names)
-        table = file.read_row_group(index, columns=list(found.values()))
-        stored = {name: _one(table.column(inside)) for name, inside in found.items()}
+        stored_names = self._find(file.schema_arrow.names)
+        table = file.read_row_group(index, columns=list(stored_names.values()))
+        stored = {name: _joined(table.column(inside)) for name, inside in stored_names.items()}
         keep = np.ones(file.metadata.row_group(index).num_rows, bool)
         keep, values = self._accepted(keep, stored, self._needed())
         return self._result(values, keep, ())
 
-    # --- what leaves ---------------------------------------------------------------------------
+    # --- result --------------------------------------------------------------------------------
 
     def _needed(self) -> tuple[Column, ...]:
-        """Stored columns that the result or the predicate needs."""
+        """The stored columns that the result or the predicate needs."""
         predicate = self.scan.predicate
         names = {*self.scan.wanted, *(predicate.columns if predicate else ())}
         return tuple(column for column in self.scan.columns if column.name in names)
 
     def _phases(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-        """Columns to decode at once, and those to decode if the predicate leaves a row."""
+        """Columns that the predicate needs, and columns that only its matches need."""
         needed, predicate = self._needed(), self.scan.predicate
         if predicate is None:
             return needed, ()
         return (
-            tuple(one for one in needed if one.name in predicate.columns),
-            tuple(one for one in needed if one.name not in predicate.columns),
+            tuple(column for column in needed if column.name in predicate.columns),
+            tuple(column for column in needed if column.name not in predicate.columns),
         )
 
     def _find(self, stored: Sequence[str]) -> dict[str, str]:
-        """Needed column → its name in the file, without those that the file lacks.
+        """Needed column → its name in the file; columns that the file lacks are left out.
 
-        By name, case-insensitively; by position where an old writer knew no names.
+        Columns match by name, ignoring case, or by position if an old writer stored no names.
         """
         if is_positional(list(stored)):
-            names = dict(zip((one.name for one in self.scan.columns), stored, strict=False))
+            names = dict(zip((column.name for column in self.scan.columns), stored, strict=False))
         else:
             names = {name.lower(): name for name in stored}
-        return {one.name: names[one.name] for one in self._needed() if one.name in names}
+        return {
+            column.name: names[column.name] for column in self._needed() if column.name in names
+        }
 
     def _conformed(
         self, stored: _Arrays, rows: int, columns: Sequence[Column]
     ) -> dict[str, pa.Array | pa.Scalar]:
         return {
-            one.name: conform(stored[one.name], one.type, f"{self.source.path}, column {one.name}")
-            if one.name in stored
-            else pa.nulls(rows, arrow_type(one.type))
-            for one in columns
+            column.name: conform(
+                stored[column.name], column.type, f"{self.source.path}, column {column.name}"
+            )
+            if column.name in stored
+            else pa.nulls(rows, arrow_type(column.type))
+            for column in columns
         }
 
     def _accepted(
         self, keep: np.ndarray, stored: _Arrays, columns: Sequence[Column]
     ) -> tuple[np.ndarray, dict[str, pa.Array | pa.Scalar]]:
-        """Rows that the predicate leaves, and the values so far by column."""
+        """The rows that the predicate keeps, and the values decoded so far, by column."""
         values = {**self.entity.partition, **self._conformed(stored, len(keep), columns)}
         if self.scan.predicate is not None:
             mask = self.scan.predicate.mask(values)
@@ -378,10 +388,10 @@ class _SourceRead:
             return _without_columns(int(np.count_nonzero(keep)))
         if not keep.any():
             return pa.RecordBatch.from_arrays(
-                [pa.nulls(0, one.type) for one in target], schema=target
+                [pa.nulls(0, field.type) for field in target], schema=target
             )
         arrays = [
-            one if isinstance(one := values[name], pa.Array) else pa.repeat(one, len(keep))
+            value if isinstance(value := values[name], pa.Array) else pa.repeat(value, len(keep))
             for name in self.scan.wanted
         ]
         if self.scan.row_id:
@@ -400,7 +410,7 @@ def _pieces(file: orc.ORCFile | parquet.ParquetFile) -> int:
     return int(file.num_row_groups if isinstance(file, parquet.ParquetFile) else file.nstripes)
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def _joined(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
@@ -411,6 +421,9 @@ def _without_columns(rows: int) -> pa.RecordBatch:
 
 def _numbers(array: pa.Array, path: str) -> np.ndarray:
     if array.null_count:
-        raise CorruptFile(f"{path} has a row without {schema.ACID_COLUMNS}; restore the file")
-    found: np.ndarray = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return found
+        raise CorruptFile(
+            f"{path} has a row with NULL in an ACID column ({', '.join(schema.ACID_COLUMNS[:5])});"
+            " restore the file"
+        )
+    numbers: np.ndarray = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return numbers

@@ -1,4 +1,4 @@
-"""Hive types as Arrow types, and file values as their column's declared type."""
+"""Hive types as Arrow types, and conversion of file values to the declared column type."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ _ARROW: dict[str, pa.DataType] = {
 
 
 def arrow_type(hive: HiveType, timestamps: str = "us") -> pa.DataType:
-    """Of a Hive type; `timestamps` is their unit: `us` as Spark takes them, `ns` as ORC gives."""
+    """The Arrow type of a Hive type.
+
+    `timestamps` is the unit of timestamps: `us` as in Spark, `ns` as Arrow reads them from ORC.
+    """
     match hive.kind:
         case "decimal":
             return pa.decimal128(*hive.sizes)
@@ -46,7 +49,9 @@ def arrow_type(hive: HiveType, timestamps: str = "us") -> pa.DataType:
         case "map":
             return pa.map_(*(arrow_type(child, timestamps) for _, child in hive.children))
         case "struct":
-            return pa.struct([(name, arrow_type(one, timestamps)) for name, one in hive.children])
+            return pa.struct(
+                [(name, arrow_type(child, timestamps)) for name, child in hive.children]
+            )
         case "timestamp":
             return pa.timestamp(timestamps)
         case "timestamp with local time zone":
@@ -66,26 +71,27 @@ _TEXT = ("string", "char", "varchar")
 
 
 def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") -> pa.Array:
-    """File values as a column's declared type (F18): the same values, or an error.
+    """File values converted to the column's declared type, or an error.
 
-    Struct fields are matched by name, case-insensitively; missing ones are NULL. Numbers widen,
-    whole numbers become text, char is padded to its length and varchar cut to it. `timestamps` is
-    the unit that they get; microseconds cut what is below. Raises UnsupportedLayout for any other
-    change of type, naming `path`.
+
+    Struct fields match by name, ignoring case; missing fields become NULL. Numbers widen, whole
+    numbers become text, char is padded to its length and varchar is cut to it. `timestamps` is the
+    unit of the result; `us` truncates digits below a microsecond. Raises UnsupportedLayout, naming
+    `path`, for any other change of type.
     """
     target = arrow_type(hive, timestamps)
-    if array.type == target and not any(one.kind in ("char", "varchar") for one in hive.walk()):
+    if array.type == target and not any(part.kind in ("char", "varchar") for part in hive.walk()):
         return array
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
-    found = array.type
+    stored = array.type
     match hive.kind:
-        case "struct" if pa.types.is_struct(found):
+        case "struct" if pa.types.is_struct(stored):
             return _struct(array, hive, path, timestamps)
-        case "array" if pa.types.is_list(found):
+        case "array" if pa.types.is_list(stored):
             values = conform(array.values, hive.children[0][1], path, timestamps)
             return pa.ListArray.from_arrays(offsets_of(array), values, mask=nulls_of(array))
-        case "map" if pa.types.is_map(found):
+        case "map" if pa.types.is_map(stored):
             (_, key), (_, item) = hive.children
             return pa.MapArray.from_arrays(
                 offsets_of(array),
@@ -93,32 +99,34 @@ def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") 
                 conform(array.items, item, path, timestamps),
                 mask=nulls_of(array),
             )
-        case "timestamp" if pa.types.is_timestamp(found):
+        case "timestamp" if pa.types.is_timestamp(stored):
             return _microseconds(array, target)
-        case "timestamp with local time zone" if pa.types.is_timestamp(found):
+        case "timestamp with local time zone" if pa.types.is_timestamp(stored):
             return _microseconds(array, target)
-        case "char" if pa.types.is_string(found):
+        case "char" if pa.types.is_string(stored):
             stripped = pc.utf8_slice_codeunits(pc.utf8_rtrim(array, " "), 0, hive.sizes[0])
             return pc.utf8_rpad(stripped, hive.sizes[0], " ")
-        case "varchar" if pa.types.is_string(found):
+        case "varchar" if pa.types.is_string(stored):
             return pc.utf8_slice_codeunits(array, 0, hive.sizes[0])
-        case "decimal" if _widens_to_decimal(found, hive):
+        case "decimal" if _widens_to_decimal(stored, hive):
             return array.cast(target)
-        case kind if kind in _WIDENED and any(found == _ARROW[one] for one in _WIDENED[kind]):
+        case kind if kind in _WIDENED and any(
+            stored == _ARROW[narrower] for narrower in _WIDENED[kind]
+        ):
             return array.cast(target, safe=False)  # a long as a double may lose its last digits
-        case kind if kind in _TEXT and pa.types.is_integer(found):
+        case kind if kind in _TEXT and pa.types.is_integer(stored):
             return conform(array.cast(pa.string()), hive, path, timestamps)
     raise UnsupportedLayout(
-        f"{path} holds {found} where the table says {hive}; declare the column as it is stored, or"
-        " try read()"
+        f"{path} holds {stored}, but the table declares {hive}; declare the column as it is"
+        " stored, or try read()"
     )
 
 
-def _widens_to_decimal(found: pa.DataType, hive: HiveType) -> bool:
+def _widens_to_decimal(stored: pa.DataType, hive: HiveType) -> bool:
     precision, scale = hive.sizes
-    if pa.types.is_decimal(found):
-        return bool(found.scale <= scale and found.precision - found.scale <= precision - scale)
-    digits = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}.get(str(found))
+    if pa.types.is_decimal(stored):
+        return bool(stored.scale <= scale and stored.precision - stored.scale <= precision - scale)
+    digits = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}.get(str(stored))
     return digits is not None and digits <= precision - scale
 
 
@@ -136,8 +144,8 @@ def _struct(array: pa.StructArray, hive: HiveType, path: str, timestamps: str) -
 
 
 def offsets_of(array: pa.Array) -> pa.Array:
-    found = array.offsets
-    return pa.array(found.to_numpy()) if found.offset else found
+    offsets = array.offsets
+    return pa.array(offsets.to_numpy()) if offsets.offset else offsets
 
 
 def nulls_of(array: pa.Array) -> pa.Array | None:
@@ -145,7 +153,7 @@ def nulls_of(array: pa.Array) -> pa.Array | None:
 
 
 def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Spark and Hive in Spark keep microseconds and cut what is below, also before 1970."""
+    """Truncated to microseconds as in Spark: always towards the past, also before 1970."""
     if (array.type.unit, target.unit) == ("ns", "us"):
         nanos = array.cast(pa.timestamp("ns", target.tz)).cast(pa.int64())
         whole = np.floor_divide(nanos.fill_null(0).to_numpy(zero_copy_only=False), 1000)
@@ -155,9 +163,9 @@ def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def partition_value(text: str | None, hive: HiveType) -> Any:
-    """A partition value as Spark's try_cast reads it: None for NULL and for what does not parse.
+    """A partition value as Spark's try_cast reads it, as a Python value.
 
-    The text is the unescaped one (F4).
+    None for NULL and for text that does not parse. `text` is the unescaped value.
     """
     if text is None:
         return None

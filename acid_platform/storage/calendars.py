@@ -1,7 +1,8 @@
-"""Days before 15 October 1582, which ORC's Java writers count by the Julian calendar.
+"""Days before 15 October 1582, which ORC's Java writers count in the Julian calendar.
 
-So do Hive and Spark, which show them as they were written; a file says it only where it does not.
-Arrow takes every day for a Gregorian one, and would show 0001-01-01 as two days earlier.
+Hive and Spark write Julian days and convert them back when they read. A file's footer names its
+calendar only if it is the proleptic Gregorian one. Arrow treats every day as Gregorian, so it would
+show 0001-01-01 two days early.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _DAY = 86_400_000_000
 
 
 def as_written(batch: pa.RecordBatch, file: orc.ORCFile) -> pa.RecordBatch:
-    """A batch of an ORC file with its days as their writer meant them."""
+    """The batch with its dates and timestamps shown as the file's writer meant them."""
     if not any(map(_ancient, batch.columns)) or _is_proleptic(file):
         return batch
     return pa.RecordBatch.from_arrays(
@@ -31,11 +32,14 @@ def as_written(batch: pa.RecordBatch, file: orc.ORCFile) -> pa.RecordBatch:
 
 
 def refuse_gregorian(batch: pa.RecordBatch, file: orc.ORCFile, path: str) -> None:
-    """Raises CompactionRefused for days that a file without a word on its calendar would shift."""
+    """Raises CompactionRefused if the batch has Gregorian days before 15 October 1582.
+
+    The compacted file would not name that calendar, so readers would shift those days.
+    """
     if any(map(_ancient, batch.columns)) and _is_proleptic(file):
         raise CompactionRefused(
-            f"{path} counts days before 15 October 1582 by the Gregorian calendar, which compaction"
-            " here does not keep; compact the table with Hive"
+            f"{path} counts days before 15 October 1582 in the Gregorian calendar, which this"
+            " compaction would lose; compact the table with Hive"
         )
 
 
@@ -44,9 +48,9 @@ def _is_proleptic(file: orc.ORCFile) -> bool:
 
 
 def from_julian(days: np.ndarray) -> np.ndarray:
-    """Days since 1970, int64 (n,), that show the same date by the Gregorian calendar.
+    """Julian days since 1970, int64 (n,), as Gregorian days that show the same date.
 
-    29 February of a year that is no leap year there becomes 1 March, as in Spark.
+    29 February of a year that is not a Gregorian leap year becomes 1 March, as in Spark.
     """
     number = days + 2_440_588 + 32_082  # since 1 March of the year -4800
     year = (4 * number + 3) // 1461
@@ -59,20 +63,21 @@ def from_julian(days: np.ndarray) -> np.ndarray:
 
 
 def shown_day(day: int) -> int:
-    """One day of a file that does not say otherwise."""
+    """A day of a file that does not name its calendar, as a Gregorian day since 1970."""
     return int(from_julian(np.array([day]))[0]) if day < FIRST_GREGORIAN else day
 
 
-def _leaf(kind: pa.DataType) -> int:
-    """Its units per day; 0 for types that hold no ancient days (nanoseconds end in 1677)."""
+def _units_per_day(kind: pa.DataType) -> int:
+    """Units per day of a date or timestamp type; 0 if it can't hold days before 1582."""
     if pa.types.is_date32(kind):
         return 1
+    # Timestamps in nanoseconds begin in 1677.
     return _DAY if pa.types.is_timestamp(kind) and kind.unit == "us" else 0
 
 
 def _ancient(array: pa.Array) -> bool:
     kind = array.type
-    if per_day := _leaf(kind):
+    if per_day := _units_per_day(kind):
         low = pc.min(array.cast(_integer(kind))).as_py()
         return low is not None and low < FIRST_GREGORIAN * per_day
     if pa.types.is_struct(kind):
@@ -88,7 +93,7 @@ def _integer(kind: pa.DataType) -> pa.DataType:
 
 def _mapped(array: pa.Array) -> pa.Array:
     kind = array.type
-    if per_day := _leaf(kind):
+    if per_day := _units_per_day(kind):
         given = array.cast(_integer(kind)).fill_null(0).to_numpy(zero_copy_only=False)
         days, rest = np.divmod(given.astype(np.int64), per_day)
         made = from_julian(days) * per_day + rest

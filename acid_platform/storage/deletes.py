@@ -1,4 +1,4 @@
-"""The keys that a snapshot's delete deltas delete in one entity, and which rows they hit."""
+"""The row keys that a snapshot's delete deltas delete in one entity, and which rows have them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class DeleteKeys:
-    """Deleted keys of one entity: int64 arrays (n,), unique, by (write id, bucket, rowId)."""
+    """Deleted keys of one entity: int64 arrays (n,), unique, sorted by (write id, bucket, rowId).
+
+    `buckets` holds bucket properties, not bucket numbers.
+    """
 
     write_ids: np.ndarray
     buckets: np.ndarray
@@ -33,21 +36,21 @@ class DeleteKeys:
 
     @property
     def numbers(self) -> frozenset[int]:
-        """Bucket numbers that occur."""
-        return frozenset(decode_bucket(int(one)).number for one in _distinct(self.buckets))
+        """The bucket numbers of the deleted keys."""
+        return frozenset(decode_bucket(int(bucket)).number for bucket in _distinct(self.buckets))
 
     def may_touch(self, low: int, high: int, number: int | None) -> bool:
-        """Whether a file that holds write ids low..high of bucket `number` may have deleted rows.
+        """Whether a file with write ids low..high of bucket `number` may have deleted rows.
 
-        `number` None: the file may hold any bucket.
+        `number` None: the file may hold rows of any bucket.
         """
         first, last = np.searchsorted(self.write_ids, [low, high + 1])
         if first == last:
             return False
         if number is None:
             return True
-        found = _distinct(self.buckets[first:last])
-        return any(decode_bucket(int(one)).number == number for one in found)
+        buckets = _distinct(self.buckets[first:last])
+        return any(decode_bucket(int(bucket)).number == number for bucket in buckets)
 
     def within(self, write_id: int, bucket: int, first: int, last: int) -> int:
         """How many deleted keys (write id, bucket property, rowId) have first <= rowId <= last."""
@@ -61,8 +64,11 @@ NO_DELETES = DeleteKeys(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
-    """Ascending. Not np.unique, whose hash table takes seconds for some million values; a stable
-    sort takes next to nothing for what is in order already."""
+    """The distinct values, ascending.
+
+    np.unique builds a hash table, which takes seconds for millions of values; a stable sort is
+    nearly free for values that are already in order.
+    """
     ascending = np.sort(values, kind="stable")
     fresh = np.ones(len(ascending), bool)
     fresh[1:] = ascending[1:] != ascending[:-1]
@@ -70,7 +76,7 @@ def _distinct(values: np.ndarray) -> np.ndarray:
 
 
 def valid_ids(current: np.ndarray, write_ids: ValidWriteIdList) -> np.ndarray:
-    """Mask of events whose own currentTransaction the snapshot sees (F16)."""
+    """Mask (n,) of the events whose own currentTransaction (int64 (n,)) the snapshot sees."""
     valid: np.ndarray = current <= write_ids.high_watermark
     excepted = (*write_ids.open, *write_ids.aborted)
     if excepted:
@@ -85,20 +91,21 @@ def load_keys(
     own: bool = False,
     buckets: Collection[int] | None = None,
 ) -> DeleteKeys:
-    """The keys that delete files delete for a snapshot.
+    """The keys that these delete files delete for a snapshot.
 
-    An event counts when its own currentTransaction is valid (F16). `own`: only
-    keys of rows that were inserted under the same write id; `buckets`: only those with one of these
-    bucket properties. A listed file that is gone is an error (F23). Raises CorruptFile,
-    UnsupportedLayout.
+    An event counts if its own currentTransaction is valid. `own` keeps only keys of rows that were
+    inserted under the same write id; `buckets` keeps only keys with one of these bucket properties.
+    Raises CorruptFile, also if a listed file is gone, and UnsupportedLayout.
     """
     if not sources:
         return NO_DELETES
     wanted = None if buckets is None else np.array(sorted(buckets), np.int64)
     with ThreadPoolExecutor(_THREADS) as pool:
-        parts = list(pool.map(lambda one: _events(files, one, write_ids, own, wanted), sources))
+        parts = list(
+            pool.map(lambda source: _events(files, source, write_ids, own, wanted), sources)
+        )
     keys = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    del parts  # there may be some ten million: no more than two copies at a time
+    del parts  # there may be tens of millions of keys: hold at most two copies at a time
     order = np.lexsort(keys[::-1])
     for place, column in enumerate(keys):
         keys[place] = column[order]
@@ -165,27 +172,30 @@ def _counted(
 
 
 def require_operation(operation: np.ndarray, expected: int, path: str) -> None:
-    """Insert files hold inserts alone, delete files deletes alone (F22).
+    """Raises unless all events have the operation `expected`: ACID version 2 never mixes them.
 
-    Raises UnsupportedLayout for what only ACID version 1 writes, CorruptFile for another number.
+    Raises UnsupportedLayout for an operation that only ACID version 1 mixes in, CorruptFile for an
+    unknown number.
     """
     wrong = operation[operation != expected]
     if len(wrong):
         raise wrong_operation(int(wrong[0]), expected, path)
 
 
-def wrong_operation(found: int, expected: int, path: str) -> AcidError:
-    """What `require_operation` raises."""
-    if found in (0, 1, 2):
+def wrong_operation(operation: int, expected: int, path: str) -> AcidError:
+    """The error that `require_operation` raises."""
+    if operation in (0, 1, 2):
         return UnsupportedLayout(
-            f"{path} holds events of operation {found} where all must be {expected}: a file"
-            " of ACID version 1; run a major compaction with Hive 2 and upgrade the table"
+            f"{path} holds events of operation {operation} where all must be {expected}: it is a"
+            " file of ACID version 1; run a major compaction with Hive 2 and upgrade the table"
         )
-    return CorruptFile(f"{path} holds an event of operation {found}; restore the file")
+    return CorruptFile(
+        f"{path} holds an event of the unknown operation {operation}; restore the file"
+    )
 
 
 class DeletedRows:
-    """Tests rows against the keys of one entity; immutable, so shared by threads."""
+    """Tests rows against the deleted keys of one entity; immutable, so threads may share it."""
 
     def __init__(self, keys: DeleteKeys) -> None:
         self._write_ids = _distinct(keys.write_ids)
@@ -204,7 +214,7 @@ class DeletedRows:
         keep = np.ones(len(r), bool)
         if not len(r):
             return keep
-        # Few runs of equal (write id, bucket) is the rule: what concerns both is done per run.
+        # Usually there are few runs of equal (write id, bucket), so those two are tested per run.
         edges = np.flatnonzero((w[1:] != w[:-1]) | (b[1:] != b[:-1])) + 1
         heads = np.concatenate([[0], edges])
         group = _rank(self._groups, self._group(w[heads], b[heads]))
@@ -219,16 +229,16 @@ class DeletedRows:
         return keep
 
     def _group(self, w: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """A number per (write id, bucket), -1 where one of them has no deletes at all."""
+        """A number for each (write id, bucket); -1 if either has no deletes at all."""
         at_write_id, at_bucket = _rank(self._write_ids, w), _rank(self._buckets, b)
         return np.where(
             (at_write_id >= 0) & (at_bucket >= 0), at_write_id * len(self._buckets) + at_bucket, -1
         )
 
 
-def _rank(known: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Position of each value in the sorted array, -1 where it is not in it."""
-    if not len(known):
+def _rank(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The position of each value in the sorted array; -1 if the array lacks it."""
+    if not len(ascending):
         return np.full(len(values), -1)
-    at = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    return np.where(known[at] == values, at, -1)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return np.where(ascending[at] == values, at, -1)

@@ -1,6 +1,6 @@
-"""The file of an entity that was emptied, for engines that find directories by their files (P32).
+"""The empty data file of an emptied entity, for engines that find directories by their files (P32).
 
-Trino ignores a base without a data file and shows the rows that it replaced.
+Trino ignores a base without a data file and would show the rows that the base replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from acid_platform.storage.orc_writer import EMPTY_CODEC, WRITTEN_CODECS, AcidWr
 from acid_platform.storage.recorded import recorded_file
 
 FIRST_PLAIN = "000000_0"
-"""The name that Hive gives to the first file of an insert-only table."""
+"""Hive's name for the first file of an insert-only table."""
 
 
 def write_empty_file(
@@ -32,14 +32,14 @@ def write_empty_file(
     compression: str,
     plain: FileFormat | None,
 ) -> Contents:
-    """A data file without a row in `directory`; the record of it (P26).
+    """Write a data file without rows into `directory`; returns its record (P26).
 
-    `plain` is the format of an insert-only table; of text, csv, json and avro an empty directory
-    is left, as a file of them without a row would have no byte, or needs a writer of its own.
+    `plain` is the format of an insert-only table, None for full ACID. Text, csv, json and avro get
+    no file: without rows it would have no bytes, or need a writer of its own.
     """
     name = str(BucketFile(0)) if plain is None else FIRST_PLAIN
     path = f"{directory}/{name}"
-    fields = pa.schema([(one.name, arrow_type(one.type)) for one in columns])
+    fields = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
     match plain.name if plain else "acid":
         case "acid":
             codec = compression if compression in WRITTEN_CODECS else EMPTY_CODEC

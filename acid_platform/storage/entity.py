@@ -1,4 +1,4 @@
-"""What a reader needs of one entity of a snapshot, opened in the right order."""
+"""Opening one entity of a snapshot for a reader: its files and its deleted keys."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def open_entity(
     what: str,
     prune: Callable[[EntitySources], EntitySources] = lambda sources: sources,
 ) -> tuple[EntitySources, DeleteKeys]:
-    """The files that a snapshot reads, and the keys that it deletes; `what` names the table.
+    """The files that a snapshot reads, and the deleted keys; `what` names the table in errors.
 
-    What `prune` leaves out is not looked at. Raises CorruptFile, also for a file that is gone or
-    has another size than its commit recorded.
+    Files that `prune` drops are not opened. Raises CorruptFile, also if a file is gone or does not
+    have the size that its commit recorded.
     """
     sources = prune(resolve(files, directory))
     require_recorded(files, (*sources.inserts, *sources.deletes), what)
@@ -36,27 +36,27 @@ def open_entity(
 
 
 def _numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySources:
-    """Rows of RAW files get the bucket property that the table's delete events call them by.
+    """The sources, with RAW files in the bucket codec that the delete events use for their rows.
 
-    That is codec 1, or codec 0 (the bare number, F10) if Hive 2 wrote the events:
-    positions have an identity only through them.
+    Rows of RAW files store no bucket property, so only the delete events tell it: codec 1, or
+    codec 0 (the bare bucket number) if Hive 2 wrote the events. Raises CorruptFile if they mix.
     """
-    raw = {one.write_id for one in sources.inserts if one.kind is SourceKind.RAW}
+    raw = {source.write_id for source in sources.inserts if source.kind is SourceKind.RAW}
     if not raw or not len(keys):
         return sources
     meant = keys.buckets[np.isin(keys.write_ids, np.array(sorted(raw), np.int64))]
     codecs = set(((meant >> 29) & 7).tolist())
     if len(codecs) > 1:
         raise CorruptFile(
-            f"{sources.location}: delete events call rows of files without ACID columns by two"
-            " codecs of the bucket property; run a major compaction with the Hive that wrote them"
+            f"{sources.location}: delete events identify rows of files without ACID columns by two"
+            " different bucket codecs; run a major compaction with the Hive that wrote them"
         )
     if codecs != {0}:
         return sources
     return replace(
         sources,
         inserts=tuple(
-            replace(one, bucket=one.number or 0) if one.kind is SourceKind.RAW else one
-            for one in sources.inserts
+            replace(source, bucket=source.number or 0) if source.kind is SourceKind.RAW else source
+            for source in sources.inserts
         ),
     )

@@ -1,7 +1,7 @@
 """Directories and small files of a warehouse, addressed through pyarrow.fs.
 
-Paths are absolute paths inside one file system, "/"-separated. No operation here relies on an
-atomic rename of a visible thing: a delta is invisible until the metastore commits it.
+Paths are absolute within one file system and "/"-separated. Nothing here relies on an atomic rename
+of a visible directory: a delta is invisible until the metastore commits it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """One file system. `scheme` is empty for the local one, else e.g. `s3`."""
+    """One file system; `scheme` is empty for the local file system, else e.g. `s3`."""
 
     system: fs.FileSystem
     scheme: str = ""
@@ -41,7 +41,7 @@ class Files:
         """The file system of a path or URI, and the path inside it."""
         if "://" not in location and not location.startswith("file:"):
             return cls(fs.LocalFileSystem()), location.rstrip("/") or "/"
-        # Spark takes paths as they are; Arrow wants blanks and the like of `p=a b` escaped.
+        # Spark takes paths verbatim; Arrow wants special characters, as in `p=a b`, escaped.
         uri = quote(_NO_ESCAPE.sub("%25", location), safe="%/:?&=@,;+~!$'()*")
         system, path = fs.FileSystem.from_uri(uri)
         local = isinstance(system, fs.LocalFileSystem)
@@ -52,10 +52,10 @@ class Files:
         return isinstance(self.system, fs.LocalFileSystem)
 
     def uri(self, path: str) -> str:
-        """What Spark is given. A local path gets a scheme, so that no default applies."""
+        """The URI to give to Spark; local paths get a scheme, so that no default applies."""
         return f"{self.scheme}://{path}" if self.scheme else f"file://{path}"
 
-    # --- looking ---------------------------------------------------------------------------
+    # --- inspecting ------------------------------------------------------------------------
 
     def exists(self, path: str) -> bool:
         return bool(self.system.get_file_info(path).type != fs.FileType.NotFound)
@@ -64,16 +64,16 @@ class Files:
         return bool(self.system.get_file_info(path).type == fs.FileType.Directory)
 
     def children(self, path: str) -> list[fs.FileInfo]:
-        """Direct children; empty when the directory does not exist."""
+        """Direct children; empty if the directory does not exist."""
         return list(self.system.get_file_info(fs.FileSelector(path, allow_not_found=True)))
 
     def entity(self, path: str) -> EntityListing:
-        """Everything below one entity's directory, for directory selection.
+        """List everything below one entity's directory, as the input of `snapshot.select`.
 
-        Hidden components are left out, except that `_metadata_acid` of a base is read, and of the
-        version files the first one, as Trino does. Directories that a Cleaner takes away meanwhile
-        are obsolete for every open snapshot (C41), and not missed. Raises CorruptFile, and
-        UnsupportedLayout for another ACID version (F22).
+        Hidden names are left out, but each base's `_metadata_acid` and the first version file are
+        read, as Trino does. Directories that the Cleaner removes meanwhile are skipped: they are
+        obsolete for every open snapshot (C41). Raises CorruptFile, and UnsupportedLayout for
+        another ACID version than 2.
         """
         prefix = len(path) + 1
         files: list[FileEntry] = []
@@ -95,26 +95,26 @@ class Files:
                 files.append(FileEntry(relative, info.size))
             elif len(parts) == 1:
                 directories.append(relative)
-        for one in sorted(versioned):  # one writer makes a table: the first stands for all
+        for directory in sorted(versioned):  # one writer made the table: one file is enough
             with suppress(FileNotFoundError):
-                self._require_version(f"{path}/{one}/{names.VERSION_FILE}")
+                self._require_version(f"{path}/{directory}/{names.VERSION_FILE}")
                 break
         return EntityListing(
             path, tuple(files), tuple(sorted(directories)), formats, frozenset(versioned)
         )
 
     def _require_version(self, path: str) -> None:
-        """Only the first byte counts, as in Hive."""
+        """Compares only the first byte, as Hive does. Raises UnsupportedLayout."""
         version = self.read(path)[:1]
         if version != names.VERSION:
             raise UnsupportedLayout(
-                f"{path} holds {version.decode(errors='replace')!r} and not"
-                f" {names.VERSION.decode()!r}: ACID version 1 is not read; run a major compaction"
-                " with Hive 2 and upgrade the table, or restore the file"
+                f"{path} holds {version.decode(errors='replace')!r} instead of"
+                f" {names.VERSION.decode()!r}: ACID version 1 is not supported; run a major"
+                " compaction with Hive 2 and upgrade the table, or restore the file"
             )
 
     def entities(self, paths: list[str]) -> list[EntityListing]:
-        """`entity` of each path, several at a time, in order."""
+        """`entity` for each path, in order; several are listed in parallel."""
         if len(paths) < 2:
             return [self.entity(path) for path in paths]
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -130,23 +130,23 @@ class Files:
             ) from error
         if version != "0" or data_format not in ("compacted", "truncated"):
             raise CorruptFile(
-                f"{path}: version {version!r}, format {data_format!r} is unknown; restore it"
+                f"{path} has the unknown version {version!r} or format {data_format!r}; restore it"
             )
         return data_format
 
     def partition_directories(self, path: str, depth: int) -> list[str]:
-        """Relative paths `a=1/b=2` of the partition directories found below a table root."""
-        found = [""]
+        """Relative paths `a=1/b=2` of the partition directories below a table root, sorted."""
+        directories = [""]
         for _ in range(depth):
-            found = [
-                f"{one}/{info.base_name}".lstrip("/")
-                for one in found
-                for info in self.children(f"{path}/{one}".rstrip("/"))
+            directories = [
+                f"{parent}/{info.base_name}".lstrip("/")
+                for parent in directories
+                for info in self.children(f"{path}/{parent}".rstrip("/"))
                 if info.type == fs.FileType.Directory
                 and not names.is_hidden(info.base_name)
                 and partition_segment(info.base_name)
             ]
-        return sorted(found)
+        return sorted(directories)
 
     def temporaries(self, path: str) -> list[str]:
         """Names of `_tmp_…` directories directly below `path`."""
@@ -172,11 +172,12 @@ class Files:
             self.system.create_dir(path, recursive=True)
         except OSError as error:
             raise WarehouseNotWritable(
-                f"can't create {path}: {error}; choose another ACID_WAREHOUSE or its permissions"
+                f"can't create {path}: {error}; fix its permissions, or choose another"
+                " ACID_WAREHOUSE"
             ) from error
 
     def delete_directory(self, path: str) -> None:
-        """No error when it is gone already."""
+        """Delete a directory and everything in it; does nothing if it is gone."""
         if self.exists(path):
             self.system.delete_dir(path)
 
@@ -185,9 +186,9 @@ class Files:
             self.system.delete_file(path)
 
     def amend_orc(self, path: str, items: dict[str, bytes], footer: bytes | None = None) -> None:
-        """Add user metadata to a finished ORC file that nobody reads yet, or replace its footer.
+        """Add user metadata to a finished ORC file that nobody reads yet; may replace its footer.
 
-        See `with_user_metadata`. Raises CorruptFile.
+        See `layout.orc_tail.with_user_metadata`. Raises CorruptFile.
         """
         size = self.system.get_file_info(path).size
         with self.system.open_input_file(path) as stream:
@@ -198,5 +199,5 @@ class Files:
                 handle.truncate(size - change.drop)
                 handle.seek(0, 2)
                 handle.write(change.append)
-        else:  # no store but the local one can cut a file: write it anew
+        else:  # only a local file can be truncated: rewrite it
             self.write(path, self.read(path)[: size - change.drop] + change.append)

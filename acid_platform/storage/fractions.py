@@ -1,6 +1,6 @@
-"""Timestamps with digits below the microsecond, which Hive writes and Spark cuts (P17).
+"""Timestamps with digits below the microsecond, which Hive writes and Spark truncates (P17).
 
-A compaction may not change a value: what would go through microseconds is looked at first.
+A compaction must not change a value, so files are checked before they pass through microseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from acid_platform.errors import CompactionRefused
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.schema import ROW
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import beyond_nanoseconds, open_orc, parsing, reading
+from acid_platform.storage.orc import open_orc, reading
+from acid_platform.storage.orc_rows import beyond_nanoseconds, parsing
 
 _BLOCK = 1 << 20
 _IN_TEXT = re.compile(rb":\d\d\.\d{6}\d*[1-9]")
@@ -31,23 +32,24 @@ _MOST = 9_223_372_036_854_775  # microseconds that nanoseconds can hold too
 def refuse_finer(
     files: Files, path: str, stored: FileFormat = ORC, length: int | None = None
 ) -> None:
-    """Raises CompactionRefused where timestamps of the file have nanoseconds; CorruptFile.
+    """Raises CompactionRefused if the file has timestamps with nanoseconds; also CorruptFile.
 
-    In formats of text, where any column holds what looks like one. `length` cuts an ORC file.
+    In text formats, any text that looks like such a timestamp counts. `length` is the committed
+    length of an ORC file.
     """
     match stored.name:
         case "orc":
             finer = _finer_orc(files, path, length)
         case "parquet":
             finer = _finer_parquet(files, path)
-        case "avro":  # ends with microseconds itself
+        case "avro":  # its own precision is microseconds
             finer = False
         case _:
             finer = _finer_text(files, path)
     if finer:
         raise CompactionRefused(
             f"{path} holds timestamps with nanoseconds, which this compaction"
-            " would cut to microseconds; compact the table with Hive"
+            " would truncate to microseconds; compact the table with Hive"
         )
 
 
@@ -63,20 +65,22 @@ def _finer_orc(files: Files, path: str, length: int | None) -> bool:
             except pa.ArrowInvalid as error:
                 if not beyond_nanoseconds(error):
                     raise
-                return _finer_by_row(files, path, length, {one.partition(".")[0] for one in names})
+                return _finer_by_row(
+                    files, path, length, {name.partition(".")[0] for name in names}
+                )
         if _finer(stripe):
             return True
     return False
 
 
 def _finer_by_row(files: Files, path: str, length: int | None, roots: set[str]) -> bool:
-    found: list[bool] = []
+    finer: list[bool] = []
 
     class Watch(pyorc.converters.ORCConverter):
         @staticmethod
         def from_orc(seconds: int, nanoseconds: int, zone: Any) -> datetime | None:
             if nanoseconds % 1000:
-                found.append(True)
+                finer.append(True)
             return None
 
         @staticmethod
@@ -91,17 +95,17 @@ def _finer_by_row(files: Files, path: str, length: int | None, roots: set[str]) 
                 (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT), Watch
             ),
         )
-        return any(found for _ in reader)
+        return any(finer for _ in reader)
 
 
 def _finer_parquet(files: Files, path: str) -> bool:
-    """Of the old INT96; Spark itself refuses the other kind of nanoseconds."""
+    """Checks INT96 columns; Spark itself refuses Parquet's other nanosecond type."""
     with files.system.open_input_file(path) as stream, reading(path):
         nanos, micros = (
             parquet.ParquetFile(stream, coerce_int96_timestamp_unit=unit) for unit in ("ns", "us")
         )
         leaves = (nanos.schema.column(i) for i in range(len(nanos.schema)))
-        names = [one.path for one in leaves if one.physical_type == "INT96"]
+        names = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
         if not names:
             return False
         pairs = zip(
@@ -109,14 +113,14 @@ def _finer_parquet(files: Files, path: str) -> bool:
         )
         return any(
             _lost(fine, cut)
-            for one, other in pairs
-            for all_of in zip(one.columns, other.columns, strict=True)
-            for fine, cut in zip(*map(_leaves, all_of), strict=True)
+            for fine_batch, cut_batch in pairs
+            for columns in zip(fine_batch.columns, cut_batch.columns, strict=True)
+            for fine, cut in zip(*map(_leaves, columns), strict=True)
         )
 
 
 def _lost(nanos: pa.Array, micros: pa.Array) -> bool:
-    """Beyond their years nanoseconds run over in silence: those values tell nothing."""
+    """Whether truncation loses digits; values that overflow nanoseconds are skipped."""
     held = np.abs(_integers(micros)) < _MOST
     return bool((held & (_integers(nanos) % 1000 != 0)).any())
 
@@ -132,14 +136,16 @@ def _finer_text(files: Files, path: str) -> bool:
 
 
 def _timestamps(schema: pa.Schema) -> Iterator[str]:
-    """Columns with a timestamp in them, or fields of `row` where the file has one."""
+    """Columns that contain a timestamp; of an ACID file, fields of `row`."""
     for field in schema:
         if not _holds(field.type):
             continue
-        if field.name != ROW or any("." in one.name for one in _fields(field.type)):
+        if field.name != ROW or any("." in inner.name for inner in _fields(field.type)):
             yield field.name
         else:
-            yield from (f"{ROW}.{one.name}" for one in _fields(field.type) if _holds(one.type))
+            yield from (
+                f"{ROW}.{inner.name}" for inner in _fields(field.type) if _holds(inner.type)
+            )
 
 
 def _fields(kind: pa.DataType) -> list[pa.Field]:
@@ -147,17 +153,17 @@ def _fields(kind: pa.DataType) -> list[pa.Field]:
 
 
 def _holds(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or any(_holds(one.type) for one in _fields(kind))
+    return pa.types.is_timestamp(kind) or any(_holds(field.type) for field in _fields(kind))
 
 
 def _leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """The timestamps in it."""
+    """The timestamp arrays inside a possibly nested array."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         yield array
     elif pa.types.is_struct(kind):
-        for one in array.flatten():
-            yield from _leaves(one)
+        for field in array.flatten():
+            yield from _leaves(field)
     elif pa.types.is_map(kind):
         yield from _leaves(array.keys)
         yield from _leaves(array.items)
@@ -175,5 +181,5 @@ def _finer(batch: pa.RecordBatch) -> bool:
 
 
 def _integers(array: pa.Array) -> np.ndarray:
-    found: np.ndarray = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return found
+    integers: np.ndarray = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return integers

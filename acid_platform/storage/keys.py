@@ -1,4 +1,4 @@
-"""All events of an ACID file by their keys, to be checked: order, groups, key index."""
+"""The keys of all events of an ACID file, and checks on them: order, groups, key index."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey
 from acid_platform.snapshot.sources import Source
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import acid_columns, open_orc, reading, stripe_rows
+from acid_platform.storage.orc import acid_columns, ascending_steps, open_orc, reading
+from acid_platform.storage.orc_rows import stripe_rows
 from acid_platform.storage.sources import open_source
 
 
 @dataclass(frozen=True, slots=True)
 class EventKeys:
-    """The five id columns of a file, int64 arrays (n,) in the order of its rows."""
+    """The five id columns of a file, int64 arrays (n,) in file order."""
 
     rows: int
     operation: np.ndarray
@@ -31,18 +32,17 @@ class EventKeys:
         return int(self.original[at]), int(self.bucket[at]), int(self.row_id[at])
 
     def first_descent(self) -> int | None:
-        """The first row whose key is not below that of the next one; None: all ascend (P15)."""
-        dw, db, dr = (np.diff(one) for one in (self.original, self.bucket, self.row_id))
-        ascends = (dw > 0) | ((dw == 0) & ((db > 0) | ((db == 0) & (dr > 0))))
-        return None if ascends.all() else int(np.argmin(ascends))
+        """The first row whose key is not below the next row's key; None if all ascend (P15)."""
+        steps = ascending_steps(self.original, self.bucket, self.row_id)
+        return None if steps.all() else int(np.argmin(steps))
 
     def groups(
         self, mask: np.ndarray | None = None
     ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
-        """((write id, bucket), its rowIds) of all rows, or of those in the mask."""
+        """((write id, bucket property), rowIds) of all rows, or of the rows in `mask`."""
         chosen = slice(None) if mask is None else mask
         original, bucket, row_id = (
-            one[chosen] for one in (self.original, self.bucket, self.row_id)
+            ids[chosen] for ids in (self.original, self.bucket, self.row_id)
         )
         if not len(row_id):
             return
@@ -57,7 +57,7 @@ _NOTHING = np.empty(0, np.int64)
 
 
 def read_events(files: Files, source: Source, rows: bool = True) -> EventKeys:
-    """The events of an ACID source; without `rows` only how many there are.
+    """The event keys of an ACID source; with `rows` False only their number is read.
 
     Raises CorruptFile.
     """
@@ -74,34 +74,41 @@ def read_events(files: Files, source: Source, rows: bool = True) -> EventKeys:
 
 
 def key_index_flaw(files: Files, path: str, events: EventKeys) -> tuple[str, bool] | None:
-    """What is wrong with `hive.acid.key.index` of a file, and whether that harms (F8).
+    """What is wrong with a file's `hive.acid.key.index`, and whether it does harm.
 
-    An absent index is harmless to Hive 4, a wrong one is not. None: each stripe's last key is
-    there. Raises CorruptFile.
+    Hive 4 copes with a missing index, not with a wrong one. None if the index lists the last key of
+    every stripe. Raises CorruptFile.
     """
-    found = _user_metadata(files, path).get(schema.KEY_INDEX.encode(), b"").decode()
-    if not found:
+    text = _user_metadata(files, path).get(schema.KEY_INDEX.encode(), b"").decode()
+    if not text:
         return f"no {schema.KEY_INDEX} in the footer", False
     try:
-        index = [tuple(int(one) for one in entry.split(",")) for entry in found.split(";") if entry]
+        index = [
+            tuple(int(number) for number in entry.split(",")) for entry in text.split(";") if entry
+        ]
     except ValueError:
-        return f"{schema.KEY_INDEX} is {found[:60]!r}, no list of row keys", True
+        return f"{schema.KEY_INDEX} is {text[:60]!r}, which is not a list of row keys", True
     ends = np.cumsum(stripe_rows(files, path)) - 1
     expected = [events.key(int(at)) for at in ends]
     if len(index) != len(expected):
         return f"{schema.KEY_INDEX} has {len(index)} keys for {len(expected)} stripes", False
-    wrong = [(said, is_) for said, is_ in zip(index, expected, strict=True) if said != is_]
+    wrong = [
+        (indexed, actual)
+        for indexed, actual in zip(index, expected, strict=True)
+        if indexed != actual
+    ]
     if wrong:
-        said, is_ = wrong[0]
-        return f"{schema.KEY_INDEX} says {said} where a stripe ends with {is_}", True
+        indexed, actual = wrong[0]
+        return f"{schema.KEY_INDEX} says {indexed}, but the stripe ends with {actual}", True
     return None
 
 
 def has_key_index(files: Files, path: str) -> bool:
-    """Whether the file went through `finish_file`, which has seen that its keys ascend.
+    """Whether the file has a key index, which is written only if its keys ascend.
 
     Raises CorruptFile.
     """
+
     return schema.KEY_INDEX.encode() in _user_metadata(files, path)
 
 

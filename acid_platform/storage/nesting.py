@@ -1,6 +1,7 @@
-"""Finishing files that Spark wrote flat: one pass gives them `row` and the footer Hive needs.
+"""Finishing files that Spark wrote flat: one pass adds the struct `row` and the footer Hive needs.
 
-Insert events keep their stripes. Of delete events only the keys are taken: their `row` is NULL.
+The stripes of insert events are copied. Delete events are written anew, with their keys only: their
+`row` is NULL.
 """
 
 from __future__ import annotations
@@ -50,16 +51,16 @@ _INFLATE: dict[int, Callable[[bytes], bytes]] = {
     2: _snappy,
     5: _zstd,
 }
-"""By ORC's numbers of codecs."""
+"""Decompression of a chunk, by ORC's codec number."""
 CODECS = ("uncompressed", "zlib", "snappy", "zstd")
-"""Those of which a footer can be read here: files of others have to be written nested."""
+"""Codecs whose footers can be read here; Spark has to write files of other codecs nested."""
 
 
 def finish_flat_file(files: Files, path: str, target: str, columns: Sequence[Column]) -> int:
-    """Write the flat file of insert events at `path` to `target` as an ACID one; returns its rows.
+    """Copy the flat file of insert events at `path` to the ACID file `target`; returns its rows.
 
-    `columns` are those of `row`, in their order. Without rows nothing is written. Raises
-    CorruptFile when its keys do not ascend (F7) or it is no such file.
+    `columns` are the fields of `row`, in order. Without rows no file is written. Raises CorruptFile
+    if the keys do not ascend or the file is not as Spark writes it.
     """
     file = open_orc(files, path)
     rows = int(file.nrows)
@@ -79,22 +80,24 @@ def finish_flat_file(files: Files, path: str, target: str, columns: Sequence[Col
                 output.write(part)
         except (IndexError, ValueError, zlib.error, pa.ArrowInvalid, KeyError) as error:
             raise CorruptFile(
-                f"{path} is not as Spark writes it: {error!r}; run the statement again"
+                f"{path} is not a flat file as Spark writes it: {error!r}; run the statement again"
             ) from error
     written = open_orc(files, target)
     acid_columns(written, target)
     if written.nrows != rows:
-        raise CorruptFile(f"{target} has {written.nrows} of {rows} rows; run the statement again")
+        raise CorruptFile(
+            f"{target} has {written.nrows} rows instead of {rows}; run the statement again"
+        )
     return rows
 
 
 def finish_delete_file(
     files: Files, path: str, target: str, columns: Sequence[Column], compression: str
 ) -> int:
-    """Write the delete events of the file at `path` to `target`; returns how many they are.
+    """Copy the delete events of the file at `path` to `target`; returns their number.
 
-    Of `path` the first five columns are read. Without rows nothing is written. Raises CorruptFile
-    when its keys do not ascend (F7) or it is no such file.
+    Only the first five columns are read. Without events no file is written. Raises CorruptFile if
+    the keys do not ascend or the file lacks these columns.
     """
     writer = AcidWriter(
         partial(files.system.open_output_stream, target), target, columns, compression, deletes=True
@@ -122,7 +125,7 @@ def _nested(
     columns: Sequence[Column],
     path: str,
 ) -> Iterator[bytes]:
-    """The content of the new file."""
+    """The content of the nested file, in pieces."""
 
     def read(start: int, stop: int) -> bytes:
         source.seek(start)
@@ -151,7 +154,9 @@ def _nested(
         nested_metadata(_inflated(read(end - postscript.metadata_length, end), postscript))
     )
     yield metadata
-    nested = nested_footer(footer, entries, at - stripes[-1].end, [one.name for one in columns])
+    nested = nested_footer(
+        footer, entries, at - stripes[-1].end, [column.name for column in columns]
+    )
     if has_declared(columns):
         nested = declared_footer(nested, columns, True, path)
     new_footer = postscript.chunks(nested + user_metadata_fields(items))

@@ -1,8 +1,8 @@
-"""Arrow arrays as the streams of ORC columns, a stripe at a time, vectorised.
+"""Encoding Arrow arrays as the streams of ORC columns, one stripe at a time, vectorised.
 
-ORC specification v1, "Column Encodings". A column is encoded by its Hive type; below a NULL nothing
-is stored. Row groups are given by their bounds: row numbers of the column, the first 0 and the last
-its length. Each stream says where each row group begins in it.
+ORC specification v1, "Column Encodings". The Hive type of a column decides its encoding; a NULL
+stores nothing below it. Row groups are given by their bounds, row numbers from 0 to the length of
+the column. Each stream records the position at which each row group begins.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NANOS = 1_000_000_000
 _NANOS_OF = {"s": _NANOS, "ms": 1_000_000, "us": 1000, "ns": 1}
 _SAMPLE = 10_000
 _REPEATED = 0.5
-"""A dictionary is made where no more than this share of the first rows is distinct."""
+"""Texts get a dictionary if at most this share of the first rows is distinct."""
 _WIDE = 1 << 47
-"""Sums of values below it, 10,000 of them, fit 64 bits."""
+"""The sum of 10,000 values below this bound fits 64 bits."""
 
 
 class Kind(IntEnum):
-    """ORC's Stream.Kind, those that are written here."""
+    """The members of ORC's Stream.Kind that are written here."""
 
     PRESENT = 0
     DATA = 1
@@ -44,7 +44,7 @@ class Kind(IntEnum):
 
 
 class Encoding(IntEnum):
-    """ORC's ColumnEncoding.Kind, those that are written here."""
+    """The members of ORC's ColumnEncoding.Kind that are written here."""
 
     DIRECT = 0
     DIRECT_V2 = 2
@@ -53,8 +53,8 @@ class Encoding(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """`seeks` of each row group: its byte in `content`, then what to skip there. A dictionary has
-    none."""
+    """One stream of a column. `seeks` holds the position of each row group: its byte in `content`,
+    then the values to skip. The streams of a dictionary have none."""
 
     kind: Kind
     content: bytes
@@ -63,36 +63,37 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class EncodedColumn:
-    """One column of one stripe, without those below it."""
+    """One column of one stripe, without its child columns."""
 
     type: HiveType
     streams: tuple[Stream, ...]
     groups: tuple[Statistics, ...]
-    """Of each row group."""
+    """Statistics of each row group."""
     encoding: Encoding = Encoding.DIRECT
     dictionary_size: int = 0
 
 
 @dataclass(slots=True)
 class _Values:
-    """What a type's encoder answers, of the values that are not NULL."""
+    """The result of a type's encoder for the values that are not NULL.
+
+    `low`, `high` and `total` have an entry for each row group that has a value.
+    """
 
     streams: list[Stream]
     encoding: Encoding = Encoding.DIRECT
     low: Sequence[object] = ()
     high: Sequence[object] = ()
     total: Sequence[object] = ()
-    """Of each row group that has a value."""
     dictionary_size: int = 0
     below: Iterable[EncodedColumn] = ()
-    """Encoded as they are asked for: no more than one column is held at a time."""
+    """The child columns; lazy, so that only one column is in memory at a time."""
 
 
 def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[EncodedColumn]:
-    """The column, then those below it, as ORC numbers them.
+    """The column, then its child columns, in the order of ORC's column numbers.
 
-    `array` has the type that `arrow_type` gives `kind`, or is one of type null; `bounds`: int64
-    (groups + 1,).
+    `array` has the type `arrow_type(kind)` or type null. `bounds`: int64 (groups + 1,).
     """
     streams: list[Stream] = []
     inner = bounds
@@ -112,26 +113,26 @@ def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[Enco
             if array.null_count < len(array)
             else pa.array([], arrow_type(kind))
         )
-    found = _ENCODERS[kind.kind](array, kind, inner)
+    values = _ENCODERS[kind.kind](array, kind, inner)
     yield EncodedColumn(
         kind,
-        (*streams, *found.streams),
-        tuple(_statistics(found, bounds, inner)),
-        found.encoding,
-        found.dictionary_size,
+        (*streams, *values.streams),
+        tuple(_statistics(values, bounds, inner)),
+        values.encoding,
+        values.dictionary_size,
     )
-    yield from found.below
+    yield from values.below
 
 
-def _statistics(found: _Values, bounds: np.ndarray, inner: np.ndarray) -> Iterator[Statistics]:
-    measured = [iter(one) for one in (found.low, found.high, found.total)]
+def _statistics(values: _Values, bounds: np.ndarray, inner: np.ndarray) -> Iterator[Statistics]:
+    measured = [iter(per_group) for per_group in (values.low, values.high, values.total)]
     for rows, count in zip(np.diff(bounds).tolist(), np.diff(inner).tolist(), strict=True):
-        said = [next(one, None) if count else None for one in measured]
-        yield Statistics(count, count < rows, *said)
+        measures = [next(measure, None) if count else None for measure in measured]
+        yield Statistics(count, count < rows, *measures)
 
 
 def _starts(inner: np.ndarray) -> np.ndarray:
-    """Of the groups that have a value: the first."""
+    """The index of the first value of each row group that has one."""
     return inner[:-1][np.diff(inner) > 0]
 
 
@@ -140,7 +141,7 @@ def _seeks(runs: Runs, inner: np.ndarray) -> tuple[tuple[int, ...], ...]:
 
 
 def _bytes_at(ends: np.ndarray, inner: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Seeks in a stream whose value i ends at byte ends[i]."""
+    """Positions of the row groups in a stream whose value i ends at byte ends[i]."""
     return tuple((int(ends[at - 1]) if at else 0,) for at in inner[:-1].tolist())
 
 
@@ -155,20 +156,20 @@ def _extremes(values: np.ndarray, inner: np.ndarray) -> tuple[list[int], list[in
 
 
 def _sums(values: np.ndarray, inner: np.ndarray, low: list[int], high: list[int]) -> list[int]:
-    """Exact, whatever they are."""
+    """The exact sum of each row group that has a value; 64 bits may not hold it."""
     starts = _starts(inner)
     if not len(starts):
         return []
     if min(low) > -_WIDE and max(high) < _WIDE:
-        return [int(one) for one in np.add.reduceat(values, starts, dtype=np.int64)]
+        return [int(total) for total in np.add.reduceat(values, starts, dtype=np.int64)]
     upper = np.add.reduceat(values >> 32, starts, dtype=np.int64).tolist()
     lower = np.add.reduceat(values & 0xFFFFFFFF, starts, dtype=np.int64).tolist()
-    return [(one << 32) + rest for one, rest in zip(upper, lower, strict=True)]
+    return [(high << 32) + rest for high, rest in zip(upper, lower, strict=True)]
 
 
 def _int64(array: pa.Array) -> np.ndarray:
-    found: np.ndarray = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return found
+    integers: np.ndarray = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return integers
 
 
 def _integral(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
@@ -215,8 +216,8 @@ def _floating(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
                 strict=True,
             )
             total = np.add.reduceat(values, starts, dtype=np.float64).tolist()
-        bounds = [float_bounds(*one) for one in edges]
-        low, high = [one for one, _ in bounds], [one for _, one in bounds]
+        bounds = [float_bounds(*edge) for edge in edges]
+        low, high = [least for least, _ in bounds], [most for _, most in bounds]
     size = values.dtype.itemsize
     seeks = tuple((size * at,) for at in inner[:-1].tolist())
     content = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
@@ -268,7 +269,7 @@ def _long_decimals(
 
 
 def _slices(inner: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Of the groups that have a value."""
+    """(start, end) of each row group that has a value."""
     return ((start, end) for start, end in pairwise(inner.tolist()) if end > start)
 
 
@@ -278,7 +279,7 @@ def _timestamp(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     low, high = _extremes(values, inner)
     seconds = values // (_NANOS // factor)
     nanos = (values - seconds * (_NANOS // factor)) * factor
-    # As all writers of ORC do; readers take it back.
+    # All ORC writers round negative seconds this way, and readers undo it.
     seconds += (seconds < 0) & (nanos > 999_999)
     data, rest = integers(seconds - _EPOCH), integers(_shortened(nanos), signed=False)
     return _Values(
@@ -287,13 +288,13 @@ def _timestamp(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
             Stream(Kind.SECONDARY, rest.content, _seeks(rest, inner)),
         ],
         Encoding.DIRECT_V2,
-        [one * factor for one in low],
-        [one * factor for one in high],
+        [value * factor for value in low],
+        [value * factor for value in high],
     )
 
 
 def _shortened(nanos: np.ndarray) -> np.ndarray:
-    """Two zeros at the end or more go into the lowest three bits: how many, less one."""
+    """ORC's form of nanoseconds: two or more trailing zeros are dropped, and counted in 3 bits."""
     values, zeros = nanos.copy(), np.zeros(len(nanos), np.int64)
     some = nanos != 0
     for count in range(2, 9):
@@ -307,9 +308,9 @@ def _shortened(nanos: np.ndarray) -> np.ndarray:
 
 def _bytes(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     if kind.kind != "binary" and _repeats(array):
-        found = _dictionary(array, inner)
-        if found is not None:
-            return found
+        encoded = _dictionary(array, inner)
+        if encoded is not None:
+            return encoded
     content, lengths, ends = _content(array)
     sizes = integers(lengths, signed=False)
     streams = [
@@ -323,14 +324,14 @@ def _bytes(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     return _Values(
         streams,
         Encoding.DIRECT_V2,
-        [one["min"].as_py() for one in edges],
-        [one["max"].as_py() for one in edges],
+        [edge["min"].as_py() for edge in edges],
+        [edge["max"].as_py() for edge in edges],
         total,
     )
 
 
 def _content(array: pa.Array) -> tuple[bytes, np.ndarray, np.ndarray]:
-    """All bytes, the length of each value, and where each ends."""
+    """All bytes; the length of each value and the byte at which it ends, int64 (n,)."""
     if not len(array):
         return b"", np.zeros(0, np.int64), np.zeros(0, np.int64)
     _, offsets, data = array.buffers()
@@ -346,7 +347,7 @@ def _repeats(array: pa.Array) -> bool:
 
 
 def _dictionary(array: pa.Array, inner: np.ndarray) -> _Values | None:
-    """None where too many values are distinct after all."""
+    """The dictionary encoding; None if too many values turn out to be distinct."""
     encoded = array.dictionary_encode()
     words = encoded.dictionary
     if len(words) > _REPEATED * len(array):
@@ -367,38 +368,38 @@ def _dictionary(array: pa.Array, inner: np.ndarray) -> _Values | None:
             Stream(Kind.DICTIONARY_DATA, content),
         ],
         Encoding.DICTIONARY_V2,
-        [texts[one] for one in low],
-        [texts[one] for one in high],
+        [texts[index] for index in low],
+        [texts[index] for index in high],
         _sums(lengths[indexes], inner, [0], [int(lengths.max())]),
         len(words),
     )
 
 
 def _text(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
-    return _bytes(array.view(pa.binary()), kind, inner)  # files may hold what is no UTF-8
+    return _bytes(array.view(pa.binary()), kind, inner)  # files may hold invalid UTF-8
 
 
 def _struct(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     return _Values(
         [],
         below=(
-            one
+            column
             for index, (_, child) in enumerate(kind.children)
-            for one in encode(array.field(index), child, inner)
+            for column in encode(array.field(index), child, inner)
         ),
     )
 
 
 def _repeated(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
-    """Lists and maps: lengths, and the children one after another."""
+    """Lists and maps: the lengths, then the children one after another."""
     places = _int64(offsets_of(array)) if len(array) else np.zeros(1, np.int64)
     first, last = int(places[0]), int(places[-1])
     runs = integers(np.diff(places), signed=False)
     children = (array.keys, array.items) if kind.kind == "map" else (array.values,)
     below = (
-        one
+        column
         for content, (_, child) in zip(children, kind.children, strict=True)
-        for one in encode(content.slice(first, last - first), child, places[inner] - first)
+        for column in encode(content.slice(first, last - first), child, places[inner] - first)
     )
     return _Values(
         [Stream(Kind.LENGTH, runs.content, _seeks(runs, inner))], Encoding.DIRECT_V2, below=below

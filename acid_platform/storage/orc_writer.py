@@ -1,8 +1,9 @@
 """Writing ACID files: Arrow batches to ORC with the footer that Hive needs, in one pass.
 
-Arrow's own writer takes three times as long for a bucket of the table of benchmarks/compaction.py,
-which is like TPC-H's lineitem, and has no option for the footer's keys nor for char and varchar.
-This one writes the same format, ORC 0.12, and signs as that one: every reader takes such files.
+Arrow's own writer takes three times as long for a bucket of benchmarks/compaction.py (a table like
+TPC-H's lineitem), and can write neither the footer's keys nor char and varchar. This writer
+produces the same format, ORC 0.12, and names the same writer in the footer, so every reader accepts
+its files.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from acid_platform.storage.orc import ascend
 from acid_platform.storage.orc_columns import EncodedColumn, Kind, encode
 
 STRIPE_BYTES = 64 << 20
-"""Of Arrow's arrays: a stripe is written when so much has come."""
+"""Size of the Arrow arrays in memory at which a stripe is written."""
 
 _MAGIC = b"ORC"
 _GROUP = 10_000
 _BLOCK = 1 << 16
-"""A reader that seeks a row group inflates so much at most for nothing."""
+"""Compression block size: the most that a reader inflates in vain when it seeks a row group."""
 _VERSION = (0, 12)
 _WRITER, _WRITER_VERSION = 1, 6
-"""ORC's C++ writer, as which Arrow's signs: readers ask for known faults by it."""
+"""The ids of ORC's C++ writer, which Arrow's writer uses too. Readers work around the known bugs of
+a writer by its id."""
 
 
 def _deflated(content: bytes) -> bytes:
@@ -52,10 +54,10 @@ _CODECS: dict[str, tuple[int, Callable[[bytes], bytes] | None]] = {
     "lz4": (4, _arrow("lz4_raw")),
     "zstd": (5, _arrow("zstd")),
 }
-"""ORC's numbers, and how a block is compressed."""
+"""ORC's number of each codec, and how it compresses a block."""
 WRITTEN_CODECS = tuple(_CODECS)
 EMPTY_CODEC = "zlib"
-"""Of a file without a row, where the table's own codec can't be written."""
+"""Codec of a file without rows if the table's own codec can't be written here."""
 
 _KINDS = {
     "boolean": 0,
@@ -81,29 +83,28 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """A stream as it lies in the file."""
+    """A stream as stored in the file."""
 
     content: bytes
     starts: tuple[int, ...] | None
-    """Byte at which each block begins, and the end; None without compression."""
+    """The byte at which each block begins, and the end; None without compression."""
 
     def position(self, byte: int) -> tuple[int, ...]:
-        """Where a byte of the stream is found: its block, and the bytes to skip once inflated."""
+        """The position of a byte of the stream: its block, and the bytes to skip once inflated."""
         if self.starts is None:
             return (byte,)
         block, skipped = divmod(byte, _BLOCK)
-        if byte and block == len(self.starts) - 1:  # the end: some readers refuse to go there
+        if byte and block == len(self.starts) - 1:  # some readers refuse to seek to the end
             return self.starts[block - 1], _BLOCK
         return self.starts[block], skipped
 
 
 class AcidWriter:
-    """One file of insert events, or with `deletes` of delete events, which have no row.
+    """Writes one file of insert events or, with `deletes`, of delete events, whose `row` is NULL.
 
-    `columns` are those of `row`. Batches come in key order and have the `acid_schema`. The file is
-    complete once `close` has returned; without a row there is none, unless `always` is True.
-
-    Raises UnsupportedLayout for a codec that can't be written here.
+    `columns` are the fields of `row`. Batches must come in key order and have the schema
+    `acid_schema`. The file is complete once `close` has returned; without rows no file is written
+    unless `always` is True. Raises UnsupportedLayout for a codec that can't be written here.
     """
 
     def __init__(
@@ -121,8 +122,8 @@ class AcidWriter:
         self._open, self._path, self._deletes = open_stream, path, deletes
         if compression not in _CODECS:
             raise UnsupportedLayout(
-                f"{path}: {compression} can't be written here; set the table's"
-                f" orc.compress to one of none, {', '.join(_CODECS)[14:]}"
+                f"{path}: the codec {compression} can't be written; set the table's"
+                f" orc.compress to none, {', '.join(_CODECS)[14:]}"
             )
         self._codec, self._compress = _CODECS[compression]
         self._limit = stripe_bytes
@@ -133,11 +134,11 @@ class AcidWriter:
         self._bytes = 0
         self._stripes: list[bytes] = []
         self._statistics: list[list[Statistics]] = []
-        """Of each stripe: of each column."""
+        """Statistics by stripe, then by column."""
         self._ends: list[RowKey] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Raises CorruptFile when keys do not ascend (F7)."""
+        """Append a batch. Raises CorruptFile if the keys do not ascend."""
         if not batch.num_rows:
             return
         self._waiting.append(batch)
@@ -146,7 +147,7 @@ class AcidWriter:
             self._write_stripes()
 
     def close(self) -> int:
-        """Finish the file; returns its rows."""
+        """Finish the file; returns its row count."""
         self._write_stripes()
         if self._always and self._stream is None:
             self._put(b"")
@@ -156,7 +157,7 @@ class AcidWriter:
         return self.rows
 
     def give_up(self) -> None:
-        """Close what was written so far, which is no ORC file."""
+        """Close the incomplete file, which is not valid ORC."""
         if self._stream is not None:
             self._stream.close()
 
@@ -169,7 +170,7 @@ class AcidWriter:
         self._at += len(content)
 
     def _write_stripes(self) -> None:
-        """One, unless its texts are longer than an array of Arrow can be."""
+        """Write one stripe; several if its texts exceed the size limit of an Arrow array."""
         if self._waiting:
             table = pa.Table.from_batches(self._waiting).combine_chunks()
             self._waiting, self._bytes = [], 0
@@ -184,18 +185,18 @@ class AcidWriter:
         indexes, bodies = list[bytes](), list[bytes]()
         of_indexes, of_bodies, encodings = list[bytes](), list[bytes](), list[bytes]()
         statistics: list[Statistics] = []
-        for place, one in enumerate(encode(root, self._type, bounds)):
-            stored = [self._blocks(each.content) for each in one.streams]
-            indexes.append(self._blocks(_row_index(one, stored)).content)
+        for place, column in enumerate(encode(root, self._type, bounds)):
+            stored = [self._blocks(each.content) for each in column.streams]
+            indexes.append(self._blocks(_row_index(column, stored)).content)
             of_indexes.append(_stream(Kind.ROW_INDEX, place, indexes[-1]))
             bodies += [each.content for each in stored]
             of_bodies += [
                 _stream(each.kind, place, blocks.content)
-                for each, blocks in zip(one.streams, stored, strict=True)
+                for each, blocks in zip(column.streams, stored, strict=True)
             ]
-            encodings.append(_encoding(one))
-            statistics.append(Statistics.together(one.groups))
-        # Timestamps are stored as UTC has them, whatever zone the machine is in (P17).
+            encodings.append(_encoding(column))
+            statistics.append(Statistics.together(column.groups))
+        # Timestamps are stored in UTC, whatever the machine's time zone (P17).
         footer = self._blocks(
             b"".join((*of_indexes, *of_bodies, *encodings, delimited(3, b"GMT")))
         ).content
@@ -214,9 +215,7 @@ class AcidWriter:
         ]
         first, last = ((int(keys[0][at]), int(keys[1][at]), int(keys[2][at])) for at in (0, -1))
         if not ascend(*keys) or (self._ends and first <= self._ends[-1]):
-            raise CorruptFile(
-                f"{self._path}: row keys do not ascend; the statement has to be run again"
-            )
+            raise CorruptFile(f"{self._path}: row keys do not ascend; run the statement again")
         self._ends.append(last)
 
     def _blocks(self, content: bytes) -> _Blocks:
@@ -227,7 +226,7 @@ class AcidWriter:
         for at in range(0, len(content), _BLOCK):
             block = content[at : at + _BLOCK]
             small = self._compress(block)
-            kept = len(small) >= len(block)  # the lowest bit says that it is stored as it is
+            kept = len(small) >= len(block)  # the lowest bit says: stored uncompressed
             body = block if kept else small
             parts += [(len(body) << 1 | kept).to_bytes(3, "little"), body]
             starts.append(starts[-1] + 3 + len(body))
@@ -244,8 +243,8 @@ class AcidWriter:
                 delimited(
                     1,
                     b"".join(
-                        delimited(1, message(one, kind))
-                        for one, kind in zip(stripe, kinds, strict=True)
+                        delimited(1, message(statistics, kind))
+                        for statistics, kind in zip(stripe, kinds, strict=True)
                     ),
                 )
                 for stripe in self._statistics
@@ -257,12 +256,12 @@ class AcidWriter:
                 (
                     number(1, len(_MAGIC)),
                     number(2, self._at),
-                    *(delimited(3, one) for one in self._stripes),
+                    *(delimited(3, stripe) for stripe in self._stripes),
                     *_types(self._type),
                     number(6, self.rows),
                     *(
-                        delimited(7, message(one, kind))
-                        for one, kind in zip(whole, kinds, strict=True)
+                        delimited(7, message(statistics, kind))
+                        for statistics, kind in zip(whole, kinds, strict=True)
                     ),
                     number(8, _GROUP),
                     number(9, _WRITER),
@@ -287,8 +286,11 @@ class AcidWriter:
 def acid_schema(
     columns: Sequence[Column], timestamps: str = "ns", deletes: bool = False
 ) -> pa.Schema:
-    """Of the batches that AcidWriter takes; `timestamps` is their unit. The `row` of `deletes` has
-    type null, which takes no memory."""
+    """The Arrow schema of the batches that AcidWriter takes.
+
+    `timestamps` is the unit of timestamps. With `deletes`, `row` has type null, which takes no
+    memory.
+    """
     row = (
         pa.null()
         if deletes
@@ -300,12 +302,12 @@ def acid_schema(
 
 def _root(columns: Sequence[Column]) -> HiveType:
     kinds = [HiveType(kind) for kind in ("int", "bigint", "int", "bigint", "bigint")]
-    row = HiveType("struct", (), tuple((one.name, one.type) for one in columns))
+    row = HiveType("struct", (), tuple((column.name, column.type) for column in columns))
     return HiveType("struct", (), tuple(zip(schema.ACID_COLUMNS, (*kinds, row), strict=True)))
 
 
 def _types(root: HiveType) -> Iterator[bytes]:
-    """ORC's Type of each column, in the order of their numbers."""
+    """ORC's Type message of each column, by column number."""
     for place, kind in enumerate(root.walk()):
         children, at = [], place + 1
         for _, child in kind.children:
@@ -324,9 +326,11 @@ def _types(root: HiveType) -> Iterator[bytes]:
 
 
 def _row_index(column: EncodedColumn, stored: Sequence[_Blocks]) -> bytes:
-    """Where each row group begins in each stream, and what is in it."""
+    """ORC's RowIndex: the positions of each row group in the streams, and its statistics."""
     sought = [
-        (one.seeks, blocks) for one, blocks in zip(column.streams, stored, strict=True) if one.seeks
+        (stream.seeks, blocks)
+        for stream, blocks in zip(column.streams, stored, strict=True)
+        if stream.seeks
     ]
     entries = []
     for group, statistics in enumerate(column.groups):

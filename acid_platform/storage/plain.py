@@ -1,4 +1,4 @@
-"""Files of insert-only tables: how many rows one holds."""
+"""Counting the rows of a file of an insert-only table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _BLOCK = 1 << 20
 
 
 def count_rows(files: Files, path: str, stored: FileFormat) -> int:
-    """From the footer, or by counting lines. Raises CorruptFile, UnsupportedLayout (avro)."""
+    """The row count, from the footer or by counting lines.
+
+    Raises CorruptFile, and UnsupportedLayout for avro, which only Spark can count.
+    """
     if stored.name == "orc":
         return int(open_orc(files, path).nrows)
     with files.system.open_input_file(path) as stream:
@@ -32,11 +35,11 @@ def count_rows(files: Files, path: str, stored: FileFormat) -> int:
                 f"{path} can't be read as {stored.name}: {error}; restore it"
                 " or drop its transaction"
             ) from error
-    raise UnsupportedLayout(f"{path}: rows of {stored.name} files are counted by Spark alone")
+    raise UnsupportedLayout(f"{path}: only Spark can count the rows of {stored.name} files")
 
 
 def _csv_rows(stream: pa.NativeFile, stored: FileFormat) -> int:
-    """Quoted values may hold line ends, so that lines are not rows."""
+    """Parses the file, since quoted values may contain line breaks."""
     if stream.size() == 0:
         return 0
     reader = csv.open_csv(

@@ -1,4 +1,4 @@
-"""From a finished data file to its record, and whether a recorded file is still there (P26)."""
+"""Records of finished data files, and checks that recorded files are still there (P26)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def recorded_file(
     rows: int | None = None,
     length: int | None = None,
 ) -> FileEntry:
-    """The record of the file at `path`, which is called `name` in it; opens its footer.
+    """The record of the file at `path` under the relative path `name`; reads its footer.
 
-    `deletes`: a file of delete events, whose columns have no values. `rows`: of a file in whose
-    format they can't be counted here. `length`: so many bytes of it count. Raises CorruptFile,
-    UnsupportedLayout.
+    `deletes`: the file holds delete events, whose columns have no values. `rows` is the row count
+    if the format can't be counted here; `length` is the committed length of a streaming writer's
+    file. Raises CorruptFile, UnsupportedLayout.
     """
     with reading(path):
         size = int(files.system.get_file_info(path).size)
@@ -56,27 +56,28 @@ def recorded_file(
 
 
 def require_recorded(files: Files, sources: Iterable[Source], what: str) -> None:
-    """Each of these files is there with the size that its commit recorded.
+    """Check that each file exists with the size that its commit recorded.
 
-    `what` names the table in the error. Raises CorruptFile for the first one that is not.
+    `what` names the table in the error. Raises CorruptFile for the first file that does not.
     """
     wanted = [*sources]
-    for source, info in zip(wanted, _infos(files, [one.path for one in wanted]), strict=True):
+    for source, info in zip(wanted, _infos(files, [source.path for source in wanted]), strict=True):
         if info.type != fs.FileType.File:
             raise CorruptFile(
-                f"{what}: {source.path} is gone, which {_committed(source)}; restore it from a copy"
-                " of the warehouse"
+                f"{what}: {source.path} is gone, though {_committed(source)} it; restore it from a"
+                " copy of the warehouse"
             )
         if info.size != source.size:
             raise CorruptFile(
-                f"{what}: {source.path} has {info.size} bytes, and {_committed(source)} with"
+                f"{what}: {source.path} has {info.size} bytes, but {_committed(source)} it with"
                 f" {source.size}; restore it from a copy of the warehouse"
             )
 
 
 def _committed(source: Source) -> str:
+    """Who recorded the file, as subject and verb."""
     if not source.high:
-        return "was adopted with the table"
+        return "the adoption of the table recorded"
     ids = (
         f"write id {source.high}"
         if source.low in (0, source.high)
@@ -86,7 +87,7 @@ def _committed(source: Source) -> str:
 
 
 def _infos(files: Files, paths: Sequence[str]) -> list[fs.FileInfo]:
-    """A local file system tells in microseconds; each question to a store is a round trip."""
+    """File infos, in order; in parallel for stores, where each call is a round trip."""
     if files.local or len(paths) < 2:
         return list(files.system.get_file_info(list(paths)))
     with ThreadPoolExecutor(_THREADS) as pool:

@@ -1,4 +1,4 @@
-"""What names don't tell about the files of an entity: footers and side files are looked into."""
+"""Resolving the files of an entity that only footers and side files can classify."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _POSITIONAL = "_col"
 
 
 def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
-    """The files that a snapshot reads, as sources; opens only footers that decide something.
+    """The files that a snapshot reads, as sources; opens only the footers that it needs.
 
-    Raises CorruptFile, also for a listed file that is gone.
+    Raises CorruptFile, also if a listed file is gone.
     """
     footers: dict[str, Footer] = {}
     while paths := missing_footers(directory, footers):
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = list(
+            opened = list(
                 pool.map(lambda path: read_footer(files, f"{directory.location}/{path}"), paths)
             )
-        footers |= zip(paths, found, strict=True)
+        footers |= zip(paths, opened, strict=True)
     lengths = {}
     for path, side in side_files(directory):
         with reading(f"{directory.location}/{side.path}"):
@@ -44,7 +44,7 @@ def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
 
 
 def read_footer(files: Files, path: str) -> Footer:
-    """Raises CorruptFile."""
+    """The footer of an ORC file. Raises CorruptFile."""
     with reading(path):
         file = open_orc(files, path)
     names = list(file.schema.names)
@@ -52,17 +52,17 @@ def read_footer(files: Files, path: str) -> Footer:
 
 
 def is_acid(names: list[str]) -> bool:
-    """Whether root columns are the six of ACID files; some writers use lower case (trap 19)."""
+    """Whether these are the six ACID columns; some writers use lower case."""
     return [name.lower() for name in names] == [name.lower() for name in schema.ACID_COLUMNS]
 
 
 def is_positional(names: list[str]) -> bool:
-    """Whether columns are named `_col0`, `_col1`, …: old writers knew no names."""
+    """Whether all columns are named `_col0`, `_col1`, …, as old writers named them."""
     return bool(names) and all(
         name.startswith(_POSITIONAL) and name[len(_POSITIONAL) :].isdigit() for name in names
     )
 
 
 def open_source(files: Files, source: Source) -> orc.ORCFile:
-    """The ORC file of a source, cut at its flush length. Raises as `open_orc`."""
+    """The ORC file of a source, up to its flush length. Raises as `open_orc`."""
     return open_orc(files, source.path, source.length)

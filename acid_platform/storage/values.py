@@ -1,7 +1,7 @@
-"""Sums over the values of columns, the same in whatever order the rows come (C32).
+"""Checksums of column values that do not depend on the order of the rows (compaction C32).
 
-Of each value a 64-bit hash is taken. Numbers are mixed here; of all else DuckDB lends its
-vectorised hash, and nothing else: in memory, a batch at a time.
+Each value gets a 64-bit hash. Numbers, dates and timestamps are hashed here; for all other types
+DuckDB's vectorised hash function is used, in memory, one batch at a time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from acid_platform.compaction.validation import Profile, combine
 
 
 class ValueSums:
-    """Of each column the NULLs, and the hashes of the other values, added up modulo 2^64.
+    """For each column, the number of NULLs and the sum of the hashes of the other values mod 2^64.
 
-    Timestamps count in nanoseconds, modulo 2^64 beyond the years that these can hold.
+    Timestamps are hashed in nanoseconds; years that these can't hold wrap around.
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
@@ -30,7 +30,7 @@ class ValueSums:
         self._nulls: Counter[str] = Counter()
 
     def add(self, row: pa.StructArray) -> None:
-        """Rows with these columns, in this order."""
+        """Add a batch of rows whose fields are the columns, in order."""
         if not len(row):
             return
         others: dict[str, pa.Array] = {}
@@ -46,22 +46,22 @@ class ValueSums:
             self._add_hashes(others)
 
     def _add_hashes(self, values: Mapping[str, pa.Array]) -> None:
-        # The hash of a list is blind for NULLs at its end: its text is not.
+        # The hash of a list ignores NULLs at its end; the hash of its text does not.
         each = ", ".join(
-            f"sum(hash(c{i}{f', c{i}::VARCHAR' if pa.types.is_nested(one.type) else ''}))"
-            for i, one in enumerate(values.values())
+            f"sum(hash(c{i}{f', c{i}::VARCHAR' if pa.types.is_nested(array.type) else ''}))"
+            for i, array in enumerate(values.values())
         )
         if self._connection is None:  # opening it takes longer than a small file
             self._connection = duckdb.connect(config={"threads": 1})
         self._connection.register(
             "batch", pa.table(list(values.values()), [f"c{i}" for i in range(len(values))])
         )
-        [found] = self._connection.execute(f"SELECT {each} FROM batch").fetchall()
-        for name, checksum in zip(values, found, strict=True):
+        [hashes] = self._connection.execute(f"SELECT {each} FROM batch").fetchall()
+        for name, checksum in zip(values, hashes, strict=True):
             self._checksums[name] += int(checksum)
 
     def profile(self) -> Profile:
-        """The sums so far; nothing else of the profile is set."""
+        """The checksums and NULL counts so far; the other fields of the profile are unset."""
         return combine(
             [
                 Profile(
@@ -76,7 +76,7 @@ _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
 
 def _mixed(array: pa.Array) -> int | None:
-    """The sum of the hashes of numbers, days and moments; None of other types."""
+    """The sum of the hashes of numbers, dates and timestamps; None for other types."""
     kind = array.type
     if array.null_count:
         array = array.drop_null()
@@ -85,7 +85,7 @@ def _mixed(array: pa.Array) -> int | None:
         if len(array):
             words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)
         words = words[array.offset : array.offset + len(array)]
-        if kind.precision <= 18:  # the upper half is the sign
+        if kind.precision <= 18:  # the upper half holds only the sign
             words = words[:, :1]
         return _sum_of_hashes(*words.T)
     if pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_floating(kind):
@@ -102,11 +102,11 @@ def _mixed(array: pa.Array) -> int | None:
 
 
 def _sum_of_hashes(*words: np.ndarray) -> int:
-    """Of uint64 (n,) each; a row's words are hashed together."""
+    """The sum of the hashes of all rows; each of `words` is uint64 (n,), one word of each row."""
     mixed = np.zeros(len(words[0]), np.uint64)
     with np.errstate(over="ignore"):
-        for one in words:
-            mixed += one
+        for word in words:
+            mixed += word
             for odd in _ODD:
                 mixed *= odd
                 mixed ^= mixed >> np.uint64(32)
@@ -114,19 +114,20 @@ def _sum_of_hashes(*words: np.ndarray) -> int:
 
 
 def _hashable(array: pa.Array) -> pa.Array:
-    """The same values in a type that DuckDB takes whatever they are."""
+    """The same values in a type in which DuckDB accepts any of them."""
     if pa.types.is_string(array.type):
-        return array.view(pa.binary())  # files may hold what is no UTF-8
+        return array.view(pa.binary())  # files may hold invalid UTF-8
     target = _without_maps(array.type)
     return array if target == array.type else array.cast(target, safe=False)
 
 
 def _without_maps(kind: pa.DataType) -> pa.DataType:
-    """Maps as lists of pairs, since files may repeat a key; timestamps in nanoseconds."""
+    """The type with maps as lists of pairs, since files may repeat a key; timestamps in `ns`."""
+
     if pa.types.is_timestamp(kind):
         return pa.timestamp("ns")
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, _without_maps(one.type)) for one in kind])
+        return pa.struct([(field.name, _without_maps(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(_without_maps(kind.value_type))
     if pa.types.is_map(kind):

@@ -19,7 +19,7 @@ from acid_platform.snapshot.directory import select
 from acid_platform.snapshot.listing import EntityListing, FileEntry
 from acid_platform.snapshot.sources import SourceKind, entity_sources
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import orc_schema
+from acid_platform.storage.orc_rows import orc_schema
 from acid_platform.storage.sources import is_acid
 from acid_platform.tables.manifests import Progress, surveyed
 from acid_platform.tables.recovery import highest_ids

@@ -1,4 +1,4 @@
-"""Write-write conflicts: first committer wins, per partition (T30 to T38, P6, P30)."""
+"""Write-write conflicts: the first committer wins, per partition (T30 to T38, P6, P30)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from acid_platform.transactions.ids import Operation
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What an open transaction does to one entity; `write_id` 0 if it has none."""
+    """What an open transaction does to one entity; `write_id` is 0 if it has none."""
 
     table_id: int
     partition: str | None
@@ -55,21 +55,21 @@ CONFLICTING: dict[tuple[Operation, Operation], bool] = {
 
 
 def same_entity(mine: Touched, theirs: Committed) -> bool:
-    """Same table, and the same partition or both without one (T31, T37)."""
+    """Whether both touch the same table, and the same partition or none (T31, T37)."""
     return mine.table_id == theirs.table_id and mine.partition == theirs.partition
 
 
 def overlaps(mine: Touched, theirs: Committed) -> bool:
-    """Whether theirs committed after mine was opened (T30, T32)."""
+    """Whether `theirs` committed after `mine` was opened (T30, T32)."""
     return mine.txn_id != theirs.txn_id and mine.txn_id <= theirs.commit_id
 
 
 def conflicts(mine: Touched, theirs: Committed) -> str | None:
-    """Why `mine` may not commit after `theirs`, or None.
+    """Why `mine` may not commit after `theirs`, or None if it may.
 
-    T31 and P30: the table says so, both touch the same entity, and they overlap. P6: an overwrite
-    with a higher write id was committed, so whatever `mine` writes, an insert too, would be hidden
-    by its base.
+    T31 and P30: both touch the same entity, they overlap, and `CONFLICTING` says so. P6: an
+    overwrite with a higher write id committed, so its base would hide whatever `mine` writes, even
+    an insert.
     """
     if not mine.operation.writes or not same_entity(mine, theirs):
         return None

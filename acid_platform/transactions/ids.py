@@ -1,4 +1,4 @@
-"""Ids, states and kinds of transactions."""
+"""Ids, states and types of transactions, and their operations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WriteId = NewType("WriteId", int)
 TableId = NewType("TableId", int)
 
 NONE_OPEN = (1 << 63) - 1
-"""What Hive prints as `minOpen` when nothing is open."""
+"""Hive's value of `minOpen` when no transaction is open."""
 
 
 class TxnState(Enum):
@@ -20,7 +20,7 @@ class TxnState(Enum):
 
 
 class TxnType(Enum):
-    """Built types only (P1)."""
+    """The supported types of transactions (P1)."""
 
     DEFAULT = 0
     READ_ONLY = 2
@@ -35,8 +35,8 @@ class Operation(Enum):
     UPDATE = "u"
     DELETE = "d"
     OVERWRITE = "o"
-    """INSERT OVERWRITE and TRUNCATE, which Hive records as an update (T34): they replace rows that
-    were inserted as well (P30)."""
+    """INSERT OVERWRITE and TRUNCATE. Hive records them as updates (T34); here they have their own
+    operation, since they also replace concurrently inserted rows (P30)."""
     COMPACT = "c"
 
     @property
@@ -45,5 +45,5 @@ class Operation(Enum):
 
     @property
     def changes(self) -> bool:
-        """Whether it touches rows that were there before."""
+        """Whether the operation touches existing rows."""
         return self in (Operation.UPDATE, Operation.DELETE, Operation.OVERWRITE)

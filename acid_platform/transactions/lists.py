@@ -1,6 +1,6 @@
-"""What a snapshot may see: ValidTxnList and ValidWriteIdList in Hive's exact string forms.
+"""What a snapshot sees: ValidTxnList and ValidWriteIdList, with Hive's exact string forms.
 
-Pure values. S2, S3, S5 and S6 are about transactions, S11 to S16 about write ids.
+Rules S2, S3, S5, S6 (transactions) and S11 to S16 (write ids).
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ class RangeResponse(Enum):
 
 
 class MalformedList(Terminal):
-    """A text that is not Hive's form of a transaction or write id list."""
+    """A text is not a transaction or write id list in Hive's form."""
 
 
 def _ids(text: str, whole: str) -> tuple[int, ...]:
     try:
         return tuple(sorted({int(part) for part in text.split(",") if part}))
     except ValueError as error:
-        raise MalformedList(f"{whole!r} holds an id that is not a number: {text!r}") from error
+        raise MalformedList(f"{whole!r} has an id that is not a number: {text!r}") from error
 
 
 def _within(ids: tuple[int, ...], low: int, high: int) -> int:
-    """How many of the sorted ids lie in low..high."""
+    """The number of the sorted ids in low..high."""
     return bisect_left(ids, high + 1) - bisect_left(ids, low)
 
 
-def _contains(ids: tuple[int, ...], one: int) -> bool:
-    at = bisect_left(ids, one)
-    return at < len(ids) and ids[at] == one
+def _contains(ids: tuple[int, ...], wanted: int) -> bool:
+    at = bisect_left(ids, wanted)
+    return at < len(ids) and ids[at] == wanted
 
 
 @dataclass(frozen=True, slots=True)
 class _IdList:
-    """High watermark and exceptions; ids above the watermark are invalid. Both tuples ascend."""
+    """A high watermark and exceptions below it, ascending; ids above the watermark are invalid."""
 
     high_watermark: int
     open: tuple[int, ...] = ()
     aborted: tuple[int, ...] = ()
     min_open: int = NONE_OPEN
 
-    def is_valid(self, one: int) -> bool:
-        """S3, S11."""
+    def is_valid(self, id_: int) -> bool:
+        """Whether the id is visible: not above the watermark, open or aborted (S3, S11)."""
         return (
-            one <= self.high_watermark
-            and not _contains(self.open, one)
-            and not _contains(self.aborted, one)
+            id_ <= self.high_watermark
+            and not _contains(self.open, id_)
+            and not _contains(self.aborted, id_)
         )
 
-    def is_aborted(self, one: int) -> bool:
-        return _contains(self.aborted, one)
+    def is_aborted(self, id_: int) -> bool:
+        return _contains(self.aborted, id_)
 
     def range_valid(self, low: int, high: int) -> RangeResponse:
         """How many of low..high are valid (S6, S14)."""
@@ -82,17 +82,12 @@ class _IdList:
         return RangeResponse.ALL if count == high - low + 1 else RangeResponse.SOME
 
     def aborted_between(self, low: int, high: int) -> tuple[int, ...]:
-        """The aborted ids in low..high, also those above the watermark, ascending."""
+        """The aborted ids in low..high, including those above the watermark, ascending."""
         return self.aborted[bisect_left(self.aborted, low) : bisect_left(self.aborted, high + 1)]
 
     def open_between(self, low: int, high: int) -> tuple[int, ...]:
-        """The open ids in low..high, also those above the watermark, ascending."""
+        """The open ids in low..high, including those above the watermark, ascending."""
         return self.open[bisect_left(self.open, low) : bisect_left(self.open, high + 1)]
-
-    def invalid_between(self, low: int, high: int) -> tuple[int, ...]:
-        """The open and aborted ids in low..high that lie at or below the watermark, ascending."""
-        top = min(high, self.high_watermark)
-        return tuple(sorted((*self.open_between(low, top), *self.aborted_between(low, top))))
 
     def _body(self) -> str:
         opened, aborted = (",".join(map(str, ids)) for ids in (self.open, self.aborted))
@@ -102,7 +97,8 @@ class _IdList:
 def _parse_body(fields: list[str], whole: str) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
     if len(fields) != 4:
         raise MalformedList(
-            f"{whole!r} is not high watermark:min open:open ids:aborted ids (S5, S13)"
+            f"{whole!r} does not have the form high watermark:min open:open ids:aborted ids"
+            " (S5, S13)"
         )
     try:
         high_watermark, min_open = int(fields[0]), int(fields[1])
@@ -125,16 +121,16 @@ class ValidTxnList(_IdList):
 
     @classmethod
     def everything(cls) -> ValidTxnList:
-        """All transactions count as committed (S5)."""
+        """A list in which every transaction is committed (S5)."""
         return cls(NONE_OPEN)
 
     @classmethod
     def parse(cls, text: str) -> ValidTxnList:
-        """Raises MalformedList."""
+        """Parses Hive's form. Raises MalformedList."""
         return cls(*_parse_body(text.split(":"), text))
 
     def for_reader(self, me: int) -> ValidTxnList:
-        """The list as transaction `me` sees it: nothing above itself, itself not excepted (S2)."""
+        """The list as transaction `me` sees it: it ends at `me` and includes it (S2)."""
         if me <= 0:
             return self
         return ValidTxnList(
@@ -152,7 +148,8 @@ class ValidTxnList(_IdList):
 class ValidWriteIdList(_IdList):
     """Which write ids of one table a snapshot sees. `str()` and `parse()` use Hive's form (S13).
 
-    `table` is `db.name`. The bucketless pre-transactional data has write id 0 and is always valid.
+    `table` is `db.name`. Data from before the table became transactional has write id 0 and is
+    always valid.
     """
 
     table: str = ""
@@ -171,18 +168,18 @@ class ValidWriteIdList(_IdList):
 
     @classmethod
     def parse(cls, text: str) -> ValidWriteIdList:
-        """Raises MalformedList."""
+        """Parses Hive's form. Raises MalformedList."""
         table, _, body = text.partition(":")
         return cls(*_parse_body(body.split(":"), text), table)
 
     def is_valid_base(self, write_id: int) -> bool:
-        """A compacted base contains no open write and nothing above the watermark (S12)."""
+        """Whether a compacted base holds no open write id and none above the watermark (S12)."""
         return write_id < 0 or (write_id < self.min_open and write_id <= self.high_watermark)
 
     def seeing(self, own: int) -> ValidWriteIdList:
-        """The same list for the transaction that holds write id `own`: it reads its own writes.
+        """The list for the transaction that holds write id `own` and so sees its own writes.
 
-        Raising the watermark to `own` excepts what lies between, since it was invisible before.
+        The watermark rises to `own`; the ids in between stay invisible, as exceptions.
         """
         hidden = set(range(self.high_watermark + 1, own)).difference(self.aborted)
         return ValidWriteIdList.of(
@@ -193,14 +190,14 @@ class ValidWriteIdList(_IdList):
         )
 
     def for_compactor(self) -> CompactorWriteIdList:
-        """S16: stops below the lowest open write; aborted ids inside a range do not matter."""
+        """The compactor's list, which ends below the lowest open write id (S16)."""
         top = min(self.min_open - 1, self.high_watermark) if self.open else self.high_watermark
         return CompactorWriteIdList(
             top, (), tuple(i for i in self.aborted if i <= top), NONE_OPEN, self.table
         )
 
     def capped(self, high_watermark: int) -> ValidWriteIdList:
-        """The list cut at a lower watermark (S17)."""
+        """The list cut off at a lower watermark (S17)."""
         top = min(self.high_watermark, high_watermark)
         return ValidWriteIdList.of(
             self.table, top, (i for i in self.open if i <= top), self.aborted
@@ -212,21 +209,24 @@ class ValidWriteIdList(_IdList):
 
 @dataclass(frozen=True, slots=True)
 class CompactorWriteIdList(ValidWriteIdList):
-    """What a compaction may merge (S16): whole ranges at or below the watermark, never SOME."""
+    """What a compaction may merge (S16): only whole ranges at or below the watermark."""
 
     def range_valid(self, low: int, high: int) -> RangeResponse:
         return RangeResponse.ALL if high <= self.high_watermark else RangeResponse.NONE
 
 
 def parse_table_lists(text: str) -> tuple[int, dict[str, ValidWriteIdList]]:
-    """`txnId$list$list…` → transaction id and one list per table (S13)."""
+    """Parses `txnId$list$list…` into the transaction id and the lists by table (S13).
+
+    Raises MalformedList.
+    """
     head, *lists = text.split("$")
     try:
         txn_id = int(head)
     except ValueError as error:
         raise MalformedList(f"{text!r} does not start with a transaction id") from error
     parsed = [ValidWriteIdList.parse(part) for part in lists]
-    return txn_id, {one.table: one for one in parsed}
+    return txn_id, {table_list.table: table_list for table_list in parsed}
 
 
 def format_table_lists(txn_id: int, lists: Iterable[ValidWriteIdList]) -> str:

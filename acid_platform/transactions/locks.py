@@ -1,6 +1,6 @@
-"""Locks: types, levels, the 4.x matrix, and what each statement asks for (L rules).
+"""Lock types and levels, Hive 4's compatibility matrix, and the locks of each statement (L rules).
 
-Pure. Who waits for whom is decided by `blocked_by`; queueing belongs to the metastore.
+`blocked_by` decides which request waits for which lock; the metastore keeps the queue.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ class LockType(Enum):
 
     @classmethod
     def parse(cls, text: str) -> LockType:
-        """From the name (`SHARED_WRITE`, any case) or Hive's letter. Raises InvalidDefinition."""
-        for one in cls:
-            if text.upper() == one.name or text == one.value:
-                return one
-        names = ", ".join(one.name for one in cls)
-        raise InvalidDefinition(f"no lock type {text!r}; use one of {names}")
+        """Parses a name (`SHARED_WRITE`, any case) or Hive's letter. Raises InvalidDefinition."""
+
+        for lock in cls:
+            if text.upper() == lock.name or text == lock.value:
+                return lock
+        names = ", ".join(lock.name for lock in cls)
+        raise InvalidDefinition(f"there is no lock type {text!r}; use one of {names}")
 
 
 class LockLevel(Enum):
@@ -36,7 +37,7 @@ class LockLevel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LockComponent:
-    """One locked resource of a request: a database, a table (no partition) or a partition."""
+    """A resource that a request locks: a database, a table or a partition."""
 
     db: str
     table: str | None
@@ -52,7 +53,7 @@ class LockComponent:
 
     @property
     def resource(self) -> str:
-        """`db`, `db.table` or `db.table/partition`, for messages."""
+        """The name of the resource for messages: `db`, `db.table` or `db.table/partition`."""
         name = self.db if self.table is None else f"{self.db}.{self.table}"
         return name if self.partition is None else f"{name}/{self.partition}"
 
@@ -69,31 +70,31 @@ WAITS: dict[tuple[LockType, LockType], bool] = {
     (_E, _R): True, (_E, _W): True, (_E, _X): True, (_E, _E): True,
 }
 # fmt: on
-"""The 4.x matrix (L2), exceptions in `blocked_by`."""
+"""Hive 4's compatibility matrix (L2); `blocked_by` has its exceptions."""
 
 
-def same_resource(one: LockComponent, other: LockComponent) -> bool:
-    """L4: same database, and tables and partitions equal or not named."""
-    if one.db != other.db:
+def same_resource(first: LockComponent, second: LockComponent) -> bool:
+    """Whether one resource contains the other, or both are the same (L4)."""
+    if first.db != second.db:
         return False
-    if one.table is None or other.table is None:
+    if first.table is None or second.table is None:
         return True
-    if one.table != other.table:
+    if first.table != second.table:
         return False
-    return None in (one.partition, other.partition) or one.partition == other.partition
+    return None in (first.partition, second.partition) or first.partition == second.partition
 
 
 def blocked_by(requested: LockComponent, existing: LockComponent) -> str | None:
     """Why `requested` must wait for `existing`, or None (matrix, L4, L6)."""
     if not same_resource(requested, existing) or not WAITS[requested.lock, existing.lock]:
         return None
-    database_read = any(
-        one.level is LockLevel.DATABASE and one.lock is LockType.SHARED_READ
-        for one in (requested, existing)
+    locks_database_for_reading = any(
+        component.level is LockLevel.DATABASE and component.lock is LockType.SHARED_READ
+        for component in (requested, existing)
     )
     levels_differ = requested.level is not existing.level
-    # A SHARED_READ of the database only guards against dropping the database (L6).
-    if database_read and levels_differ and LockLevel.DATABASE in (requested.level, existing.level):
+    # A SHARED_READ of a database only protects it from being dropped (L6).
+    if locks_database_for_reading and levels_differ:
         return None
     return (
         f"{requested.lock.name} of {requested.resource} waits for {existing.lock.name}"
@@ -102,7 +103,7 @@ def blocked_by(requested: LockComponent, existing: LockComponent) -> str | None:
 
 
 class Statement(Enum):
-    """What asks for a lock on a transactional table."""
+    """Kind of a statement that locks a transactional table."""
 
     READ = "read"
     INSERT = "insert"
@@ -117,7 +118,7 @@ class Statement(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LockSettings:
-    """`hive.txn.xlock.write`, `.iow` and `.mergeinsert`."""
+    """The settings `hive.txn.xlock.write`, `.iow` and `.mergeinsert`."""
 
     xlock_write: bool = False
     xlock_iow: bool = True
@@ -148,16 +149,17 @@ STATEMENT_LOCKS: dict[tuple[Statement, bool], tuple[LockType, Operation]] = {
     (Statement.COMPACT, False): (_R, Operation.COMPACT),
     (Statement.COMPACT, True): (_R, Operation.COMPACT),
 }
-"""With defaults of the other two settings. TRUNCATE writes an empty base: an overwrite (P6)."""
+"""Locks if the other two settings have their defaults. TRUNCATE writes an empty base and so counts
+as an overwrite (P6)."""
 
 
 def lock_of(
     statement: Statement, settings: LockSettings | None = None
 ) -> tuple[LockType, Operation]:
-    """Lock type and recorded operation of a statement's target (T34).
+    """The lock type of a statement's target and the operation that is recorded (T34).
 
-    `xlock.iow=false` keeps INSERT OVERWRITE at EXCL_WRITE; `xlock.mergeinsert` records MERGE's
-    inserts as updates, and locks them exclusively under `xlock.write`.
+    With `xlock.iow` false, INSERT OVERWRITE always takes EXCL_WRITE. With `xlock.mergeinsert`,
+    inserts of MERGE are recorded as updates, and under `xlock.write` they take EXCL_WRITE.
     """
     chosen = settings or LockSettings()
     if statement is Statement.INSERT_OVERWRITE and not chosen.xlock_iow:
@@ -168,5 +170,6 @@ def lock_of(
 
 
 def zero_wait_reads(settings: LockSettings) -> bool:
-    """Whether a blocked SHARED_READ is refused at once rather than queued (L10)."""
+    """Whether a blocked SHARED_READ fails at once instead of waiting (L10)."""
+
     return not (settings.xlock_iow and settings.xlock_write)

@@ -226,7 +226,7 @@ DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
         ERROR,
         Check.MARKER,
         "",
-        "ACID version 1 is not read",
+        "ACID version 1 is not supported",
     ),
     (
         "another ACID version, later directory",
@@ -258,7 +258,7 @@ DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
         ERROR,
         Check.SCHEMA,
         "delta_0000003_0000003_0000/bucket_00000",
-        "lacks the six ACID columns",
+        "does not have the six ACID columns",
     ),
     (
         "an update event of ACID version 1",
@@ -298,7 +298,7 @@ DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
         ERROR,
         Check.KEY_INDEX,
         "delta_0000003_0000003_0000/bucket_00000",
-        "(1, 1, 1) where a stripe",
+        "(1, 1, 1), but the stripe",
     ),
     # Its own write id, and the count of rows, where the keys of deleted rows belong.
     (

@@ -82,7 +82,7 @@ def row(**values: Any) -> list[dict[str, Any]]:
         (
             lambda t: t.overwrite(row(), partition="day=1"),
             NoSuchPartition,
-            "db.t; its form is month=",
+            "db.t; use the form month=",
         ),
         (
             lambda t: t.update({"month": "3"}, "id = 1"),
@@ -115,7 +115,7 @@ def row(**values: Any) -> list[dict[str, Any]]:
         (
             lambda t: t.delete("id ="),
             InvalidExpression,
-            "'id =' is not a SQL condition: it can't be read from '=' on",
+            "'id =' is not a SQL condition: it can't be parsed from '=' on",
         ),
         (lambda t: t.read(columns=["colour"]), UnknownColumn, "'colour'; its columns are id"),
         (
@@ -123,7 +123,7 @@ def row(**values: Any) -> list[dict[str, Any]]:
             UnknownColumn,
             "'colour'; its columns are id, v, month",
         ),
-        (lambda t: t.drop_partition("day=1"), NoSuchPartition, "'day=1'.*its form is month="),
+        (lambda t: t.drop_partition("day=1"), NoSuchPartition, "'day=1'.*use the form month="),
     ],
     ids=lambda one: one.__name__ if isinstance(one, type) else None,
 )

@@ -235,7 +235,7 @@ HALF_WAY: dict[
         PublicationFailed,
         "No space left",
     ),
-    "the directory of the statement is there": (taken, PublicationFailed, "exists already"),
+    "the directory of the statement is there": (taken, PublicationFailed, "already exists"),
     "the transaction is aborted while Spark writes": (aborted, TxnAborted, "abort"),
 }
 

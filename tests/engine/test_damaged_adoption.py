@@ -105,7 +105,7 @@ def test_P26_what_the_snapshot_does_not_see_is_not_looked_at(
 @pytest.mark.parametrize(
     ("path", "error", "named"),
     [
-        ("D3/bucket_00000", UnsupportedLayout, "no delete_delta"),
+        ("D3/bucket_00000", UnsupportedLayout, "is a delete_delta, but the table is insert-only"),
         ("delta_y/000000_0", MalformedName, "delta_y"),
     ],
 )

@@ -17,7 +17,7 @@ from acid_platform.errors import AcidError, InvalidDefinition, UnsupportedStatem
 from acid_platform.layout.bucketing import bucket_ids
 from acid_platform.layout.types import parse_type
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import orc_schema
+from acid_platform.storage.orc_rows import orc_schema
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse

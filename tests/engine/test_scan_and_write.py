@@ -21,9 +21,10 @@ from acid_platform.engine.session import check_session
 from acid_platform.errors import PublicationFailed, SparkMisconfigured
 from acid_platform.storage import durability
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc, read_keys
+from acid_platform.storage.orc import open_orc
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
+from tests.acid_files import read_keys
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

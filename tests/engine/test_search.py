@@ -111,7 +111,7 @@ def test_partitions_are_judged_by_their_path_also_dropped_ones(
     write_events(table.table / "stray", [(0, 1, BUCKET, 0, 1, ANN)])
     assert found(table)["stray/bucket_00000"] == 1
     errors = [one.error for one in search(table, "id = 7 AND month = 2").found if one.error]
-    assert len(errors) == 1 and "lies in no partition" in errors[0]
+    assert len(errors) == 1 and "is not in a partition directory" in errors[0]
 
 
 @pytest.mark.parametrize(

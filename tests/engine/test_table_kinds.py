@@ -95,7 +95,7 @@ def test_every_row_lies_in_hives_bucket(
     ("clustered_by", "columns", "text"),
     [
         ((["nope"], 4), "id int", "no column 'nope'"),
-        ((["d"], 4), "d decimal(5,2)", "can't be in a"),
+        ((["d"], 4), "d decimal(5,2)", "can't be part of a"),
         ((["id"], 0), "id int", "at least 1"),
     ],
 )
@@ -177,7 +177,7 @@ def test_what_an_insert_only_table_can_not_be(warehouse: Warehouse) -> None:
         warehouse.create_table("db.no1", "id int", properties={"acid.format": "parquet"})
     with pytest.raises(InvalidDefinition, match="unknown; use orc"):
         warehouse.create_table("db.no2", "id int", properties={**plain, "acid.format": "xml"})
-    with pytest.raises(InvalidDefinition, match="does not fit into csv"):
+    with pytest.raises(InvalidDefinition, match="csv files can't store"):
         warehouse.create_table(
             "db.no3", "id array<int>", properties={**plain, "acid.format": "csv"}
         )

@@ -22,9 +22,9 @@ from acid_platform.errors import (
 from acid_platform.snapshot import select
 from acid_platform.storage.durability import publish
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc, read_keys
+from acid_platform.storage.orc import open_orc
 from acid_platform.transactions import ValidTxnList
-from tests.acid_files import B1, B2, AcidTable, P
+from tests.acid_files import B1, B2, AcidTable, P, read_keys
 from tests.notation import names, txns, write_ids
 
 TRUNCATED = b'{"thisFileVersion":"0","dataFormat":"truncated"}'

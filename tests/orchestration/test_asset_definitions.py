@@ -106,9 +106,9 @@ def make(**arguments: Any) -> Callable[[], object]:
         (make(schema_mode="merge"), "schema_mode 'merge'; choose error or add"),
         (make(write_mode="upsert"), "write_mode upsert needs key=[…]"),
         (make(key=["id"]), "write_mode overwrite uses no key"),
-        (make(write_mode="upsert", key="id"), "key has to be a list: ['id']"),
+        (make(write_mode="upsert", key="id"), "key must be a list: ['id']"),
         (make(write_mode="delete+insert", key=["idd"]), "key column idd is not in the table"),
-        (make(write_mode="upsert", key=["id"]), "can't move a row to another partition: put day"),
+        (make(write_mode="upsert", key=["id"]), "can't move a row to another partition; add day"),
         (
             make(
                 expectations=[Expectation("e", "ExpectColumnValuesToNotBeNull", {"column": "nmae"})]
@@ -116,12 +116,15 @@ def make(**arguments: Any) -> Callable[[], object]:
             "the expectation e names the column 'nmae'; the columns are day, id",
         ),
         (lambda: table_checks("c", "db.t", [NAMED], columns=["id"]), "names the column 'v'"),
-        (make(recheck=lambda context, table: []), "recheck finds the checks= of the body"),
-        (make(expectations=[NAMED], checks=[NAMED]), "two checks are called v_is_given"),
+        (make(recheck=lambda context, table: []), "recheck evaluates the checks= of the body"),
+        (make(expectations=[NAMED], checks=[NAMED]), "two checks have the name v_is_given"),
         (make(partition_expr="day"), "partition_expr needs partitions_def"),
-        (make(partitions_def=DAILY), "say by partition_expr which partition of the table a run"),
-        (make(partitions_def=DAILY, partition_expr="dya"), "'dya' is no partition column of it"),
-        (make(ins={"x": "db.up"}), "has no parameter x that ins names"),
+        (make(partitions_def=DAILY), "partition_expr must say which partition of the table a run"),
+        (
+            make(partitions_def=DAILY, partition_expr="dya"),
+            "'dya' is not a partition column of the table",
+        ),
+        (make(ins={"x": "db.up"}), "ins names x, but"),
         (lambda: acid_multi_asset(outs=[AcidOut("db.a"), AcidOut("DB.A")]), "twice: db.a"),
     ],
 )

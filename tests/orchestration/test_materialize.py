@@ -78,7 +78,7 @@ def driven(answer: object, **arguments: Any) -> dg.AssetsDefinition:
 def test_a_failed_check_aborts_and_the_abort_says_which(place: Place) -> None:
     place.table()
     result = run(place, driven([Finding("ids_are_positive", False, True, {"seen": -4})]))
-    assert "was aborted, as it did not pass ids_are_positive of db.t" in failure(result)
+    assert "was aborted because it failed ids_are_positive of db.t" in failure(result)
     [check] = result.get_asset_check_evaluations()
     assert not check.passed and check.severity is dg.AssetCheckSeverity.ERROR
     assert check.metadata["details"].value == {"seen": -4}
@@ -189,9 +189,9 @@ def test_a_name_without_a_database_is_in_default(place: Place) -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ([], "may mean no rows or no findings"),
-        (None, "has to return a Finding for each of its checks"),
-        ([Finding("other", True)], "has to return a Finding for each of its checks"),
+        ([], "could mean no rows or no findings"),
+        (None, "must return a Finding for each of its checks"),
+        ([Finding("other", True)], "must return a Finding for each of its checks"),
     ],
 )
 def test_an_answer_that_says_too_little_commits_nothing(
@@ -206,7 +206,7 @@ def test_a_body_without_txn_has_to_return_rows(place: Place) -> None:
     @acid_asset(table="db.t")
     def t() -> None: ...
 
-    assert "returned nothing for db.t: return rows" in failure(run(place, t))
+    assert "returned nothing for db.t; return rows" in failure(run(place, t))
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,8 @@ def test_a_metastore_out_of_reach_is_tried_again(
     ("answer", "why"),
     [
         ({"db.a": []}, "returned nothing for db.b"),
-        ({"db.c": []}, "returned rows for db.c, which is none of its tables"),
-        ([], "has to return a mapping from table name to rows"),
+        ({"db.c": []}, "returned rows for db.c, which is not one of its tables"),
+        ([], "return a mapping from table name to rows"),
     ],
 )
 def test_a_body_of_several_tables_has_to_name_them(place: Place, answer: object, why: str) -> None:

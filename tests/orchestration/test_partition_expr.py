@@ -76,22 +76,22 @@ def test_a_key_names_a_partition(
 @pytest.mark.parametrize(
     ("text", "definition", "columns", "why"),
     [
-        ("dya", DAILY, "day date", "'dya' is no partition column of it; they are day"),
-        ("id", DAILY, "day date", "'id' is no partition column"),
-        ("day", DAILY, "day int", "say how a time becomes day int, as in 'day=%m'"),
+        ("dya", DAILY, "day date", "'dya' is not a partition column of the table; they are day"),
+        ("id", DAILY, "day date", "'id' is not a partition column"),
+        ("day", DAILY, "day int", "add a time format for day int, such as 'day=%m'"),
         (
             "region=%Y",
             REGIONS,
             "region string",
-            "has a code, but its partitions are no time windows",
+            "has a time format, but its partitions are not time windows",
         ),
         ("day/day", DAILY, "day date", "names day twice"),
         ("month=%m", DAILY, "month int", "2024-01-01 and 2024-01-02 are both month=1"),
         ("month=%m", MONTHLY, "month int", "2024-01-01 and 2025-01-01 are both month=1"),
         ("n", dg.StaticPartitionsDefinition(["1", "01"]), "n int", "1 and 01 are both n=1"),
-        ("day", BOTH, "region string, day date", "has to name each dimension of its asset"),
+        ("day", BOTH, "region string, day date", "must name each dimension of its asset"),
         ({"date": "day"}, BOTH, "region string, day date", "{'date': …, 'region': …}"),
-        ({"date": "day"}, DAILY, "day date", "has to be a text"),
+        ({"date": "day"}, DAILY, "day date", "must be a string"),
     ],
 )
 def test_what_can_t_map_is_told_when_it_is_defined(
@@ -108,15 +108,15 @@ def test_a_dynamic_key_that_another_key_could_replace_is_refused() -> None:
 
 
 def test_a_dynamic_key_that_the_column_can_t_hold_is_told_in_the_run() -> None:
-    with pytest.raises(NoSuchPartition, match=r"customer='x' is no partition of db\.t"):
+    with pytest.raises(NoSuchPartition, match=r"customer='x' is not a partition of db\.t"):
         parsed("customer", CUSTOMERS, "customer int").scope(["x"])
 
 
 @pytest.mark.parametrize("key", ["", "__HIVE_DEFAULT_PARTITION__"])
 def test_a_key_that_would_be_the_partition_of_NULL_is_refused(key: str) -> None:
-    with pytest.raises(NoSuchPartition, match=r"of db\.t names no value of customer"):
+    with pytest.raises(NoSuchPartition, match=r"of db\.t is not a value of customer"):
         parsed("customer", CUSTOMERS, "customer string").scope([key])
-    with pytest.raises(NoSuchPartition, match="names no value of region"):
+    with pytest.raises(NoSuchPartition, match="is not a value of region"):
         parsed("region", dg.StaticPartitionsDefinition(["eu", key]), "region string")
 
 

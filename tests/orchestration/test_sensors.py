@@ -103,7 +103,9 @@ def test_P9_a_service_that_is_off_stays_off(
 def test_C41_the_cleaner_waits_for_who_may_read_and_says_so(place: Place) -> None:
     place.table()
     place.write(times=3)
-    assert "nothing is removable" in tick(place, sensors.cleaner_sensor).skip_reason.skip_message
+    assert (
+        "there is nothing to remove" in tick(place, sensors.cleaner_sensor).skip_reason.skip_message
+    )
     tick(place, sensors.initiator_sensor)
     reader = place.warehouse.metastore.open_snapshot(["db.t"])
     base = place.compacted()
@@ -146,7 +148,10 @@ def ran(place: Place, request: Any, status: dg.DagsterRunStatus) -> None:
 
 def test_a_request_gets_one_run_and_the_next_tick_none(place: Place) -> None:
     place.table()
-    assert "nobody asks" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+    assert (
+        "there are no erasure requests"
+        in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+    )
     assert asked(place) == asked(place) == 1
     [request] = tick(place, sensors.erasure_sensor).run_requests
     assert request.tags == {"acid/table": "db.t", "acid/erasure": "1"}
@@ -156,14 +161,17 @@ def test_a_request_gets_one_run_and_the_next_tick_none(place: Place) -> None:
     }
     assert keys(tick(place, sensors.erasure_sensor)) == [request.run_key]  # Dagster drops it
     ran(place, request, dg.DagsterRunStatus.STARTED)
-    assert "at it already" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+    assert "already working on it" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
 
 
 def test_a_request_that_is_settled_gets_none(place: Place) -> None:
     place.table()
     place.warehouse.metastore.answer_erasure(asked(place), ErasureState.ERASED, "gone")
     place.warehouse.withdraw_erasure(asked(place), "the wrong person")
-    assert "nobody asks" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+    assert (
+        "there are no erasure requests"
+        in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+    )
 
 
 def test_a_request_that_waits_is_tried_again_when_nobody_is_in_the_way(place: Place) -> None:

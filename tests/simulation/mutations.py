@@ -347,8 +347,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "a lock of the database guards nothing",
         locks,
         "same_resource",
-        "return True\n    if one.table != other.table:",
-        "return False\n    if one.table != other.table:",
+        "return True\n    if first.table != second.table:",
+        "return False\n    if first.table != second.table:",
         seed=4,
     ),
     Edit(

@@ -169,7 +169,9 @@ def test_kinds_are_not_mixed_and_appear_only_where_they_can(
 
 
 def test_a_file_shorter_than_its_flush_length_is_refused() -> None:
-    with pytest.raises(CorruptFile, match="bucket_0 has 100 bytes, but 101"):
+    with pytest.raises(
+        CorruptFile, match="bucket_0 has 100 bytes, but its _flush_length file records 101"
+    ):
         resolved("d5/bucket_0", "d5/bucket_0_flush_length", lengths={"d5/bucket_0": 101})
 
 

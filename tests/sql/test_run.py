@@ -137,7 +137,7 @@ def test_P18_nothing_is_left_in_the_session(warehouse: Warehouse) -> None:
         ("SELECT row__id FROM (SELECT * FROM u) x", UnknownColumn, "no column row__id"),
         ("SELECT nosuch(id) FROM u", InvalidExpression, "NOSUCH"),
         ("SELECT id, count(*) FROM u", InvalidExpression, "MISSING_GROUP_BY|GROUP BY"),
-        ("SHOW PARTITIONS u", NoSuchPartition, r"default\.u is not a partitioned table"),
+        ("SHOW PARTITIONS u", NoSuchPartition, r"default\.u is not partitioned"),
         ("SHOW TABLES IN nope", InvalidDefinition, "there is no database nope"),
         ("DESCRIBE nope", NoSuchTable, r"default\.nope"),
     ],

@@ -172,7 +172,7 @@ def test_the_magic_shows_each_answer_of_a_cell(
         shell.run_cell_magic("acid", "wh", "SELECT * FROM nope")
     with pytest.raises(NoSuchWarehouse, match="number is a int"):
         shell.run_cell_magic("acid", "number", "SHOW TABLES")
-    with pytest.raises(NoSuchWarehouse, match="is no warehouse yet"):
+    with pytest.raises(NoSuchWarehouse, match="is not a warehouse"):
         shell.run_cell_magic("acid", str(tmp_path / "none"), "SHOW TABLES")
     shell.run_cell_magic("acid", warehouse.path, "SHOW DATABASES")
     assert "database_name" in shown[-1]._repr_html_()

@@ -260,7 +260,7 @@ def test_parts_that_are_not_built_are_named(text: str, message: str) -> None:
         ("MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN INSERT VALUES (1)", "can't be done"),
         ("UPDATE t SET a = 1, a = 2", "column 'a' twice"),
         ("ALTER TABLE t DROP PARTITION (a > 3)", "neither column=value nor a column"),
-        ("INSERT INTO t PARTITION (a, b=1) SELECT 1", "fixed values go first"),
+        ("INSERT INTO t PARTITION (a, b=1) SELECT 1", "write fixed values first"),
     ],
 )
 def test_what_is_no_sql_is_an_invalid_expression(text: str, message: str) -> None:

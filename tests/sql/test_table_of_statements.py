@@ -23,7 +23,7 @@ RIGHT: tuple[tuple[str, Expected], ...] = (
     ("USE shop", "OK"),
     ("SET hive.txn.timeout=200s", "OK"),
     ("SET hive.txn.timeout", {("hive.txn.timeout=200s",)}),
-    ("SET hive.locks.max.partitions=5", "OK, without effect: reads hold a lease (P12)"),
+    ("SET hive.locks.max.partitions=5", "OK, but without effect: reads hold a lease (P12)"),
     ("CREATE TABLE item (id int, name string, price decimal(7,2), since date) STORED AS ORC", "OK"),
     ("CREATE TABLE IF NOT EXISTS item (id int)", "OK"),
     (
@@ -123,7 +123,11 @@ WRONG: tuple[tuple[str, type[errors.AcidError], str], ...] = (
         errors.InvalidDefinition,
         "every table here is transactional=true",
     ),
-    ("DROP TABLE busy", errors.UnsupportedStatement, "shop.busy is a view: DROP VIEW shop.busy"),
+    (
+        "DROP TABLE busy",
+        errors.UnsupportedStatement,
+        "shop.busy is a view; use DROP VIEW shop.busy",
+    ),
     ("DROP DATABASE shop", errors.InvalidDefinition, "database shop can't be dropped: it holds"),
     ("SELECT * FROM itm", errors.NoSuchTable, "no table shop.itm; did you mean shop.item?"),
     ("SELECT nmae FROM item", errors.UnknownColumn, "no column nmae; did you mean name?"),
@@ -139,7 +143,7 @@ WRONG: tuple[tuple[str, type[errors.AcidError], str], ...] = (
     (
         "INSERT INTO sale PARTITION (y=2013) SELECT 1, 2",
         errors.NoSuchPartition,
-        "PARTITION of shop.sale names each of y, m",
+        "PARTITION of shop.sale must name y, m",
     ),
     ("TRUNCATE TABLE sale PARTITION (y=1999)", errors.NoSuchPartition, "has no partition y=1999"),
     ("UPDATE sale SET y = 1", errors.PartitionColumnUpdate, "'y' is a partition column"),

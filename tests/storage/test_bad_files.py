@@ -336,7 +336,7 @@ def test_a_partition_that_does_not_fit_the_table_is_named(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("path", "error", "named"),
     [
-        ("D3/bucket_00000", UnsupportedLayout, "no delete_delta"),
+        ("D3/bucket_00000", UnsupportedLayout, "is a delete_delta, but the table is insert-only"),
         ("delta_y/000000_0", MalformedName, "delta_y"),
     ],
 )

@@ -22,7 +22,7 @@ from acid_platform.storage.calendars import (
     refuse_gregorian,
 )
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import events
+from acid_platform.storage.orc_inspect import events
 from tests.acid_files import AcidTable, P
 
 EPOCH = datetime.date(1970, 1, 1)

@@ -14,7 +14,9 @@ from acid_platform.snapshot.listing import Footer
 from acid_platform.storage.emptied import write_empty_file
 from acid_platform.storage.files import Files
 from acid_platform.storage.keys import has_key_index
-from acid_platform.storage.orc import events, metadata, open_orc, orc_schema
+from acid_platform.storage.orc import open_orc
+from acid_platform.storage.orc_inspect import events, metadata
+from acid_platform.storage.orc_rows import orc_schema
 from acid_platform.storage.plain import count_rows
 from tests.acid_files import AcidTable, P
 from tests.notation import txns, write_ids

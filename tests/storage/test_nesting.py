@@ -18,7 +18,8 @@ from acid_platform.layout.protobuf import fields
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.storage.files import Files
 from acid_platform.storage.nesting import finish_flat_file
-from acid_platform.storage.orc import events, finish_file, metadata
+from acid_platform.storage.orc import finish_file
+from acid_platform.storage.orc_inspect import events, metadata
 
 pytestmark = pytest.mark.spark
 

@@ -25,7 +25,7 @@ from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import metadata
+from acid_platform.storage.orc_inspect import metadata
 from acid_platform.storage.orc_writer import AcidWriter, acid_schema
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")

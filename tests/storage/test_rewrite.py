@@ -20,18 +20,13 @@ from acid_platform.layout.types import parse_columns
 from acid_platform.storage import deletes
 from acid_platform.storage import rewrite as module
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import (
-    events,
-    finish_file,
-    finish_plain_file,
-    metadata,
-    open_orc,
-    orc_schema,
-    read_keys,
-)
+from acid_platform.storage.merge import Input
+from acid_platform.storage.orc import finish_file, finish_plain_file, open_orc
+from acid_platform.storage.orc_inspect import events, metadata
+from acid_platform.storage.orc_rows import orc_schema
 from acid_platform.storage.orc_writer import acid_schema
-from acid_platform.storage.rewrite import Input, Rewrite, rewrite_bucket
-from tests.acid_files import AcidTable
+from acid_platform.storage.rewrite import Rewrite, rewrite_bucket
+from tests.acid_files import AcidTable, read_keys
 
 COLUMNS = parse_columns("id int, v string")
 P = 536870912
@@ -321,7 +316,7 @@ def test_a_footer_is_not_declared_as_what_the_file_does_not_hold(
 ) -> None:
     path = write(tmp_path / "f", [(1, P, 0, 1)])
     footer = footer_of(orc.ORCFile(path).reader.serialized_file_tail())
-    with pytest.raises(CorruptFile, match=f"does not have the columns.*{why}"):
+    with pytest.raises(CorruptFile, match=f"does not have the expected columns.*{why}"):
         declared_footer(footer, parse_columns(declared), True, path)
 
 

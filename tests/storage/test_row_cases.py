@@ -16,8 +16,8 @@ from acid_platform.errors import CorruptFile, NotEnoughHistory
 from acid_platform.layout.partitions import partition_name
 from acid_platform.snapshot import select
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc, read_keys
-from tests.acid_files import B1, AcidTable, P
+from acid_platform.storage.orc import open_orc
+from tests.acid_files import B1, AcidTable, P, read_keys
 from tests.notation import names, txns, write_ids
 from tests.readers import both_readers as both_readers
 
@@ -398,5 +398,5 @@ def test_F10_F15_originals_are_numbered_by_the_codec_of_their_delete_events(
     assert old.values("2:M::") == ["a", "d"]
     assert old.ids("2:M::") == [(0, 0, 0), (0, 1, 1)]
     old.deletes("D3", [(0, P, 0)], current=3)
-    with pytest.raises(CorruptFile, match="two codecs"):
+    with pytest.raises(CorruptFile, match="two different bucket codecs"):
         old.values("3:M::")

@@ -21,7 +21,8 @@ from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.storage import arrow_scan as module
 from acid_platform.storage.arrow_types import partition_value
 from acid_platform.storage.deletes import DeletedRows, DeleteKeys
-from acid_platform.storage.orc import key_runs, read_stripe
+from acid_platform.storage.orc import read_stripe
+from acid_platform.storage.orc_rows import key_runs
 from tests.acid_files import AcidTable, P
 from tests.notation import txns, write_ids
 

@@ -286,9 +286,6 @@ def test_S14_ranges_count_single_ids(some: ValidWriteIdList, low: int, length: i
     )
     assert some.aborted_between(span[0], span[-1]) == tuple(filter(some.is_aborted, span))
     assert some.open_between(span[0], span[-1]) == tuple(i for i in span if i in some.open)
-    assert some.invalid_between(span[0], span[-1]) == tuple(
-        one for one in span if one <= some.high_watermark and not some.is_valid(one)
-    )
 
 
 @given(write_id_lists())

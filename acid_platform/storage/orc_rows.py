@@ -1,0 +1,204 @@
+"""ORC files through pyorc: stripe statistics, and rows that Arrow can't hold in nanoseconds."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyorc
+
+from acid_platform.errors import CorruptFile
+from acid_platform.layout import schema
+from acid_platform.storage.files import Files
+
+_ROWS_AT_ONCE = 10_000
+"""Rows to hold as Python objects, which are large, before they become Arrow arrays."""
+
+
+def beyond_nanoseconds(error: pa.ArrowInvalid) -> bool:
+    """Whether Arrow gave up on a timestamp that its nanoseconds can't hold."""
+    return "nanosecond" in str(error)
+
+
+@contextmanager
+def parsing(path: str) -> Iterator[None]:
+    """pyorc's errors inside the block become CorruptFile with the file and the next step.
+
+    pyorc passes errors of the C++ library on as RuntimeError, e.g. for bytes that can't be
+    decompressed.
+    """
+    try:
+        yield
+    except (pyorc.ParseError, RuntimeError, UnicodeDecodeError) as error:
+        raise CorruptFile(
+            f"{path} can't be read as ORC: {error}; was its writer killed?"
+            " Restore it or drop its transaction"
+        ) from error
+
+
+TIMESTAMPS = (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT)
+
+
+class _Days(pyorc.converters.ORCConverter):
+    """Days since 1970 as integers: Python's date can't hold days before the year 1."""
+
+    @staticmethod
+    def from_orc(days: int) -> int:
+        return days
+
+    @staticmethod
+    def to_orc(value: int) -> int:
+        return value
+
+
+class _Microseconds(pyorc.converters.ORCConverter):
+    """Microseconds since 1970 as integers: Python's datetime can't hold years after 9999."""
+
+    @staticmethod
+    def from_orc(seconds: int, nanoseconds: int, _: object) -> int:
+        return seconds * 1_000_000 + nanoseconds // 1000
+
+    @staticmethod
+    def to_orc(value: int, _: object) -> tuple[int, int]:
+        return value // 1_000_000, value % 1_000_000 * 1000
+
+
+def stripe_rows(files: Files, path: str) -> list[int]:
+    """The number of rows of each stripe, from the footer. Raises CorruptFile."""
+    with parsing(path), files.system.open_input_file(path) as stream:
+        return [len(stripe) for stripe in pyorc.Reader(stream).iter_stripes()]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRun:
+    """A stripe with exactly the row keys (write id, bucket property, first..last)."""
+
+    write_id: int
+    bucket: int
+    first: int
+    last: int
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first + 1
+
+
+def key_runs(files: Files, path: str) -> list[KeyRun] | None:
+    """The row keys of an insert file from its stripe statistics, without decoding a row.
+
+    None if the statistics do not determine them: a stripe has several write ids or buckets, gaps
+    between its rowIds (which are unique in a file, P15), other events than inserts, or no
+    statistics. Raises CorruptFile.
+    """
+    runs = []
+    with parsing(path), files.system.open_input_file(path) as stream:
+        for stripe in pyorc.Reader(stream).iter_stripes():
+            try:
+                statistics = [stripe[column].statistics for column in range(1, 5)]
+            except IndexError:  # a column without statistics
+                return None
+            if any(
+                column["number_of_values"] < len(stripe)
+                or not {"minimum", "maximum"} <= column.keys()
+                for column in statistics
+            ):
+                return None
+            low, high = ([column[edge] for column in statistics] for edge in ("minimum", "maximum"))
+            run = KeyRun(low[1], low[2], low[3], high[3])
+            if low[0] != schema.INSERT_EVENT or low[:3] != high[:3] or run.rows != len(stripe):
+                return None
+            runs.append(run)
+    return runs
+
+
+def wide_timestamps(
+    files: Files,
+    path: str,
+    length: int | None,
+    stripe: int,
+    schema: pa.Schema,
+    names: Sequence[str],
+) -> pa.RecordBatch:
+    """The result of `ORCFile.read_stripe(stripe, names)`, with timestamps in microseconds.
+
+    Decodes row by row, for years that Arrow's nanoseconds can't hold. `schema` is the file's Arrow
+    schema; `names` are root columns or `root.field`; `length` is the committed length of the file.
+    Raises CorruptFile.
+    """
+    wanted: dict[str, list[str]] = {}
+    for name in names:
+        root, _, field = name.partition(".")
+        whole = root not in schema.names or not field
+        wanted.setdefault(name if whole else root, []).extend([] if whole else [field])
+    with parsing(path), files.system.open_input_file(path) as stream:
+        content = io.BytesIO(stream.read(length))
+        kinds = {
+            root: _in_microseconds(
+                pa.struct([schema.field(root).type.field(name) for name in fields])
+                if fields
+                else schema.field(root).type
+            )
+            for root, fields in wanted.items()
+        }
+        reader = pyorc.Reader(
+            content,
+            struct_repr=pyorc.StructRepr.DICT,
+            converters={pyorc.TypeKind.DATE: _Days, **dict.fromkeys(TIMESTAMPS, _Microseconds)},
+        )
+        rows = iter(reader.read_stripe(stripe))
+        parts = []
+        while block := list(itertools.islice(rows, _ROWS_AT_ONCE)):
+            parts.append(
+                pa.RecordBatch.from_arrays(
+                    [
+                        pa.array([_for_arrow(row[root], kind) for row in block], kind)
+                        for root, kind in kinds.items()
+                    ],
+                    list(kinds),
+                )
+            )
+    return pa.concat_batches(parts)
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _in_microseconds(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_in_microseconds(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_in_microseconds(kind.key_type), _in_microseconds(kind.item_type))
+    return kind
+
+
+def _for_arrow(value: Any, kind: pa.DataType) -> Any:
+    """The value as Arrow takes it: a map as pairs, a struct with only the fields of its type."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _for_arrow(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [_for_arrow(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        return [
+            (_for_arrow(key, kind.key_type), _for_arrow(item, kind.item_type))
+            for key, item in value.items()
+        ]
+    return value
+
+
+def orc_schema(files: Files, path: str, length: int | None = None) -> str:
+    """The file's type in ORC's notation, e.g. `struct<operation:int,…>`.
+
+    `length` is the committed length of the file. Raises CorruptFile.
+    """
+    with parsing(path), files.system.open_input_file(path) as stream:
+        return str(
+            pyorc.Reader(stream if length is None else io.BytesIO(stream.read(length))).schema
+        )
