@@ -74,7 +74,7 @@ class History(RuleBasedStateMachine):
         self.directories: dict[str, Content] = {}
         self.originals = False
         self.working: tuple[Txn, CompactionPlan] | None = None
-        self.ready: list[tuple[int, int]] = []
+        self.ready: list[tuple[int, int, int]] = []
         """Highest write id and next transaction id of compactions that wait for the Cleaner."""
 
     # --- the metastore, as far as it matters ------------------------------------------------
@@ -84,11 +84,12 @@ class History(RuleBasedStateMachine):
         self.all.append(txn)
         return txn
 
-    def txn_list(self, high_watermark: int) -> ValidTxnList:
+    def txn_list(self, high_watermark: int, excepted: frozenset[int] = frozenset()) -> ValidTxnList:
+        """The list up to a transaction; those in `excepted` count as open."""
         known = [one for one in self.all[:high_watermark] if not one.read_only]
         return ValidTxnList.of(
             high_watermark,
-            [one.number for one in known if one.state is TxnState.OPEN],
+            [one.number for one in known if one.state is TxnState.OPEN or one.number in excepted],
             [one.number for one in known if one.state is TxnState.ABORTED],
         )
 
@@ -250,7 +251,7 @@ class History(RuleBasedStateMachine):
             return
         self.end(txn, TxnState.COMMITTED)
         if plan.to_cleaning:
-            self.ready.append((writes.high_watermark, len(self.all) + 1))
+            self.ready.append((writes.high_watermark, len(self.all) + 1, txn.number))
 
     @precondition(lambda self: self.working is not None)
     @rule(commit=st.booleans(), crash=st.booleans())
@@ -283,17 +284,20 @@ class History(RuleBasedStateMachine):
         published = bool(plan.output_base or rows or events) and not crash
         self.end(txn, TxnState.COMMITTED if commit and published else TxnState.ABORTED)
         if txn.state is TxnState.COMMITTED:
-            self.ready.append((plan.high, len(self.all) + 1))
+            self.ready.append((plan.high, len(self.all) + 1, txn.number))
 
     @precondition(lambda self: self.ready and self.working is None)
     @rule()
     def clean(self) -> None:
         """C39 to C47: the lowest first, and only when everybody who opened before has ended."""
         self.ready.sort()
-        highest, next_txn = self.ready[0]
-        if next_txn > self.min_open():
+        highest, next_txn, _ = self.ready[0]
+        low = self.min_open()
+        if next_txn > low:
             return
-        txns = self.txn_list(self.min_open() - 1)
+        # S17: what a later compaction made may be hidden from a snapshot that is still open.
+        unseen = frozenset(compaction for _, after, compaction in self.ready if after > low)
+        txns = self.txn_list(low - 1, unseen)
         self.remove(
             txns, self.write_list(txns).capped(highest), highest, CleaningKind.AFTER_COMPACTION
         )
