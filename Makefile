@@ -5,7 +5,7 @@ SHELL := /bin/sh
 
 # --- settings ---------------------------------------------------------------------------------
 
-# .env holds NAME=value lines. The environment goes before it, hence `?=`.
+# .env holds NAME=value lines. The environment overrides it, hence `?=`.
 ifneq ($(wildcard .env),)
 -include var/env.mk
 endif
@@ -14,7 +14,7 @@ var/env.mk: .env
 	@sed -n -e 's/[$$]/$$$$/g' -e 's/#/\\#/g' -e "s/=[\"']\(.*\)[\"']\$$/=\1/" \
 	    -e 's/^\([A-Z][A-Z0-9_]*\)=\(.*\)$$/export \1 ?= \2/p' .env > $@
 
-# `make dev ACID_HOME=var/demo` means all of that home, whatever .env or the environment say.
+# `make dev ACID_HOME=var/demo` uses that home only, whatever .env or the environment says.
 ifeq ($(origin ACID_HOME),command line)
 ifneq ($(origin ACID_WAREHOUSE),command line)
 ACID_WAREHOUSE := $(ACID_HOME)/warehouse
@@ -48,19 +48,19 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Another Spark or other modules of this machine must not get into ours.
 unexport SPARK_HOME PYTHONPATH PYTHONHOME
 
-# The demo goes with these files; a project of one's own has none of them.
+# The demo needs these files. A project that removed the demo has none of them.
 DEMO_FILES := assets/flights.py assets/flights_source.py \
 	scripts/demo.py scripts/demo_report.py scripts/demo_verify.py
 HAS_DEMO := $(if $(filter-out $(wildcard $(DEMO_FILES)),$(DEMO_FILES)),,yes)
 
-# Put before a command that starts Spark: setup has found JAVA_HOME.
+# Precedes a command that starts Spark: set-up has found JAVA_HOME.
 JAVA = . ./.venv/java.env; export JAVA_HOME;
-# Put before a command that works on the user's warehouse, or on the demo's.
+# Precedes a command that works on the user's warehouse, or on the demo's.
 STATE = $(JAVA) export ACID_WAREHOUSE="$(WAREHOUSE)" DAGSTER_HOME="$(DAGSTER_HOME)";
 DEMO_STATE = $(JAVA) unset ACID_METASTORE; \
 	export ACID_WAREHOUSE="$(DEMO)/warehouse" DAGSTER_HOME="$(DEMO)/dagster";
-# Tests make warehouses of their own, whatever the environment says.
-# Tests run small statements: light compilation halves what their JVMs cost.
+# Tests make their own warehouses, whatever the environment says. Their statements are small, so light
+# compilation halves the CPU time of their JVMs.
 TEST_STATE = $(JAVA) unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME; \
 	export ACID_SPARK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC";
 
@@ -77,20 +77,20 @@ dagster_home = mkdir -p "$(1)" && cp dagster_home/dagster.yaml "$(1)/dagster.yam
 ##@ Start
 
 .PHONY: setup
-setup: ## make .venv with the locked packages, find or install Java
+setup: ## install the locked packages into .venv, find or install Java
 	@PYTHON="$(PYTHON)" scripts/bootstrap.sh
 
 .PHONY: demo
 ifneq ($(HAS_DEMO),)
-demo: setup ## the guided tour: tables, changes, compaction, in a warehouse of its own
+demo: setup ## a guided tour in its own warehouse: tables, changes, compaction
 	@$(call dagster_home,$(DEMO)/dagster)
 	@$(DEMO_STATE) exec $(PY) -m scripts.demo --home "$(DEMO)"
 else
 demo:
-	@echo "demo: it needs $(DEMO_FILES), which were removed from this project." >&2
+	@echo "demo: it needs $(DEMO_FILES), which this project has removed." >&2
 	@last=$$(git log -1 --diff-filter=AM --format=%h -- assets/flights.py 2>/dev/null); \
 	    if [ -n "$$last" ]; then \
-	        echo "To have them again: git checkout $$last -- $(DEMO_FILES)" >&2; \
+	        echo "To restore them: git checkout $$last -- $(DEMO_FILES)" >&2; \
 	    else echo "Copy them from a fresh clone." >&2; fi
 	@exit 1
 endif
@@ -112,11 +112,11 @@ dev: setup ## Dagster's web page and daemon on http://localhost:3000 (PORT=)
 	    exec .venv/bin/dagster dev -w workspace.yaml -h $(HOST) -p $(PORT)
 
 .PHONY: new-table
-new-table: packages ## an asset and its test, to be changed: NAME=db.orders
+new-table: packages ## write an asset and its test for you to change (NAME=db.orders)
 	@$(PY) -m scripts.new_table "$(NAME)"
 
 .PHONY: spark-connect
-spark-connect: setup ## a Spark server for all runs: set ACID_SPARK_REMOTE=sc://127.0.0.1:15002
+spark-connect: setup ## a Spark server for all runs; then set ACID_SPARK_REMOTE=sc://127.0.0.1:15002
 	@$(JAVA) exec $(PY) -m scripts.spark_connect $(ARGS)
 
 .PHONY: notebook
@@ -128,7 +128,7 @@ notebook: setup ## JupyterLab with the project's packages and warehouse
 	    exec .venv/bin/jupyter lab $$root --ServerApp.root_dir=.
 
 .PHONY: lock
-lock: packages ## pin the dependencies of pyproject.toml again (LOCKFLAGS=--upgrade)
+lock: packages ## pin the dependencies of pyproject.toml again (LOCKFLAGS=--upgrade for newer ones)
 	@$(PY) -m scripts.packages lock $(LOCKFLAGS)
 
 .PHONY: clean
@@ -141,7 +141,7 @@ clean: ## remove caches and build output; keeps .venv and var
 ##@ Check
 
 .PHONY: test
-test: setup ## all tests but the slow ones, and the notebooks (ARGS="-k name" narrows)
+test: setup ## the notebooks and all tests but the slow ones (ARGS="-k name" selects)
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not slow" $(ARGS)
 
 .PHONY: test-full
@@ -149,28 +149,28 @@ test-full: setup ## all tests and notebooks, the slow ones too, with coverage (C
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) $(COVERAGE) $(ARGS)
 
 .PHONY: sim
-sim: packages ## the metastore's simulator: one run (SEED=, N= steps), or many (N= steps in all)
+sim: packages ## simulate the metastore: a run (SEED=, N= steps), or many runs (N= steps in all)
 	@$(PY) -m tests.simulation $(or $(SEED),0) $(or $(N),0)
 
 .PHONY: soak
-soak: setup ## writers, readers and services at work for 30 minutes (MINUTES=), after N=2000 histories
+soak: setup ## N=2000 random histories, then writers, readers and services for 30 minutes (MINUTES=)
 	@$(TEST_STATE) $(PY) -m tests.compaction.histories 0 $(or $(N),2000) && \
 	    exec $(PY) -m tests.soak --minutes $(or $(MINUTES),30)
 
 .PHONY: chaos
-chaos: setup ## kills, stalls, damage and DDL: no read may be wrong (SEED=, ARGS="--commits 1000 ...")
+chaos: setup ## kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="--commits 1000 ...")
 	@$(TEST_STATE) exec $(PY) -m tests.chaos --seed $(or $(SEED),0) $(ARGS)
 
 .PHONY: check
 check: lint types layers ## lint, types and layers
 
 .PHONY: lint
-lint: packages ## ruff: faults and layout
+lint: packages ## ruff: faults and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check --quiet . || { echo "lint: run make format" >&2; exit 1; }
 
 .PHONY: format
-format: packages ## lay the code out, sort imports
+format: packages ## format the code, sort imports
 	@$(PY) -m ruff check --fix --select I .
 	@$(PY) -m ruff format .
 
@@ -183,37 +183,37 @@ layers: packages ## which module may import which
 	@.venv/bin/lint-imports --no-logo
 
 .PHONY: docs
-docs: packages ## the documents as pages in build/docs (needs no network)
+docs: packages ## build the documents as HTML pages in build/docs (needs no network)
 	@$(PY) -m mkdocs build --strict --quiet && echo "build/docs/index.html"
 
 .PHONY: dist
-dist: packages ## the packages of a release and its notes in build/dist (TAG=, URL= of the repository)
+dist: packages ## build the packages and notes of a release in build/dist (TAG=, URL= of the repository)
 	@$(PY) -m scripts.release --tag "$(TAG)" --url "$(URL)"
 
 ##@ Measure
 
 .PHONY: bench-metastore
-bench-metastore: setup ## the metastore beside SQLite and PostgreSQL (DURATION= seconds of the long run)
+bench-metastore: setup ## the metastore compared with SQLite and PostgreSQL (DURATION= seconds of the long run)
 	@$(TEST_STATE) exec $(PY) -m benchmarks.metastore --duration $(DURATION) $(ARGS)
 
 .PHONY: bench-read
-bench-read: setup ## reading beside plain ORC, through the published steps (8 million rows)
+bench-read: setup ## reads compared with plain ORC, by the published steps (8 million rows)
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.reading $(ARGS)
 
 .PHONY: bench-profile
-bench-profile: setup ## where the time of a read goes: plan, optimisation, execution
+bench-profile: setup ## the time of a read by plan, optimisation and execution
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.read_profile $(ARGS)
 
 .PHONY: bench-write
-bench-write: setup ## INSERT beside plain ORC; UPDATE, DELETE, MERGE beside a rewrite
+bench-write: setup ## INSERT compared with plain ORC; UPDATE, DELETE, MERGE with a rewrite
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.writing $(ARGS)
 
 .PHONY: bench-durability
-bench-durability: setup ## what syncing a commit to the disk costs: INSERT with and without
+bench-durability: setup ## what the syncs of a commit cost: INSERT with and without them
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.durability $(ARGS)
 
 .PHONY: bench-compaction
-bench-compaction: setup ## major and minor compaction beside a plain rewrite of 30 million rows
+bench-compaction: setup ## major and minor compaction compared with a plain rewrite of 30 million rows
 	@ACID_SPARK_MEMORY=1g exec $(PY) -m benchmarks.compaction $(ARGS)
 
 .PHONY: bench-memory
@@ -225,7 +225,7 @@ bench-initiator: setup ## an Initiator's cycle over 10,000 tables with 1,000,000
 	@$(TEST_STATE) exec $(PY) -m benchmarks.initiator $(ARGS)
 
 .PHONY: bench-planning
-bench-planning: setup ## storage calls and milliseconds before a row is read, journal bytes of a commit
+bench-planning: setup ## storage calls and milliseconds before a read, journal bytes of a commit
 	@$(TEST_STATE) exec $(PY) -m benchmarks.planning $(ARGS)
 
 .PHONY: bench-launch

@@ -44,16 +44,16 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The Java to use, if any, and why each other candidate was passed over."""
+    """The Java to use, if any, and why each earlier candidate was refused."""
 
     found: Java | None
     refused: tuple[str, ...]
 
 
 def probe(executable: Path, source: str) -> Java | str:
-    """Runs `executable` once; the Java behind it, or the reason why it can't be used.
+    """Runs `executable`; returns its Java, or the reason why it can't be used.
 
-    Java itself is asked for its home: the executable may be a link, a shim or a wrapper.
+    Java itself says where its home is: the executable may be a link, a shim or a wrapper.
     """
     try:
         shown = subprocess.run(
@@ -80,7 +80,7 @@ def probe(executable: Path, source: str) -> Java | str:
 
 
 def candidates(env: Mapping[str, str], places: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    """Executables in the order in which they are tried, each with where it was found."""
+    """Executables in the order in which they are tried, each with the place where it was found."""
     if env.get("JAVA_HOME"):
         yield Path(env["JAVA_HOME"], "bin", "java"), "JAVA_HOME"
     on_path = shutil.which("java", path=env.get("PATH", ""))
@@ -107,7 +107,7 @@ def _expand(place: str) -> Iterator[Path]:
 
 
 def _preference(home: Path) -> tuple[int, str]:
-    """Tested versions first. Only an order: the version itself is asked of Java."""
+    """Tested versions first. This is only an order: `probe` asks Java for its version."""
     # On macOS the version is in the name of an outer directory, such as jdk-21.jdk/Contents/Home.
     named = {int(number) for part in home.parts[-4:] for number in re.findall(r"\d+", part)}
     return (
@@ -120,10 +120,10 @@ def find(env: Mapping[str, str], places: Sequence[str] = USUAL_PLACES) -> Search
     """The first candidate that is Java 17 or newer."""
     refused: list[str] = []
     for executable, source in candidates(env, places):
-        answer = probe(executable, source)
-        if isinstance(answer, Java):
-            return Search(answer, tuple(refused))
-        refused.append(answer)
+        result = probe(executable, source)
+        if isinstance(result, Java):
+            return Search(result, tuple(refused))
+        refused.append(result)
     return Search(None, tuple(refused))
 
 
@@ -143,12 +143,12 @@ def missing_text(search: Search, manager: PackageManager | None) -> str:
 
 
 def find_or_install(env: Mapping[str, str], manager: PackageManager | None) -> Java:
-    """A usable Java; installs one where that needs no question. Raises SetupFailed."""
+    """A usable Java; installs one if that needs no password. Raises SetupFailed."""
     search = find(env)
     if search.found:
         return search.found
     if manager and manager.prefix is not None:
-        print("      no Java 17 or newer: installing one with " + manager.name, flush=True)
+        print(f"      there is no Java 17 or newer: installing it with {manager.name}", flush=True)
         packages = BREW_PACKAGES if manager.name == "brew" else APT_PACKAGES
         if install_one_of(manager, packages):
             search = find(env)

@@ -1,4 +1,4 @@
-"""`make new-table NAME=db.orders`: an asset and its test, which work, for you to change.
+"""`make new-table NAME=db.orders`: writes a working asset and its test for you to change.
 
 Writes assets/orders.py and tests/assets/test_orders.py. Dagster loads every module of assets/.
 """
@@ -86,9 +86,9 @@ def create(root: Path, full: str) -> list[Path]:
     """The files that it wrote. Raises NameRefused; then it wrote none."""
     database, _, name = full.rpartition(".")
     words = [database or "default", name]
-    if not all(re.fullmatch(r"[a-z][a-z0-9_]*", one) for one in words) or keyword.iskeyword(name):
+    if not all(re.fullmatch(r"[a-z][a-z0-9_]*", word) for word in words) or keyword.iskeyword(name):
         raise NameRefused(
-            f"{full!r} is no name for a table: give NAME=orders or NAME=shop.orders,"
+            f"{full!r} is not a name for a table: give NAME=orders or NAME=shop.orders,"
             " in lower case letters, digits and _"
         )
     texts = {
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     for path in written:
         print(f"wrote {path.relative_to(ROOT)}")
-    print(f'next: change them, make test ARGS="-k {written[0].stem}", make dev')
+    print(f'next: change both, then make test ARGS="-k {written[0].stem}", make dev')
     return 0
 
 

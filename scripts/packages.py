@@ -141,7 +141,7 @@ def install(python: Path, needed: str) -> str:
             return "pip"
     raise SetupFailed(
         "installing packages failed, see above: check the network (and the "
-        "proxy settings, if any), then call make again; it goes on from here"
+        "proxy settings, if any), then call make again; it continues from here"
     )
 
 

@@ -57,7 +57,7 @@ class Venv:
         return done.stdout.strip() if done.returncode == 0 else None
 
     def version(self) -> str | None:
-        """Such as 3.12; None if there is no working environment. Cheap from within it."""
+        """Such as 3.12; None if there is no working environment. Fast if it is the running one."""
         if Path(sys.prefix) == self.home:
             return own_version()
         return self.ask("import sys; print('%d.%d' % sys.version_info[:2])")
@@ -87,7 +87,7 @@ def fingerprint(needed: str, root: Path) -> str:
 
 
 def has_java(venv: Venv) -> bool:
-    """Whether the Java found last time is still there and was not overruled by JAVA_HOME since."""
+    """Whether the Java found last time is still there, and JAVA_HOME has not changed since."""
     try:
         home, asked = (line.partition("=")[2] for line in venv.java_env.read_text().splitlines())
     except (OSError, ValueError):
@@ -115,13 +115,14 @@ def make_venv(venv: Venv, named: bool) -> None:
     here = linked_root(venv) in (None, str(ROOT))
     if there and installer and here and (there == wanted or not named):
         return
-    # This very interpreter may live in the environment that is about to go.
+    # The running interpreter may belong to the environment that is removed here.
     base = Path(sys.executable).resolve() if sys.prefix != sys.base_prefix else sys.executable
     if (venv.home / "pyvenv.cfg").exists():
         shutil.rmtree(venv.home)
     elif venv.home.exists():
         raise SetupFailed(
-            f"{venv.home} exists and is no virtual environment: move it away, then call make again"
+            f"{venv.home} exists and is not a virtual environment: move it away, "
+            "then call make again"
         )
     with_pip = importlib.util.find_spec("ensurepip") is not None
     if not with_pip and uv is None:
@@ -147,9 +148,9 @@ def install_ensurepip(version: str) -> None:
 
 
 def link_project(venv: Venv) -> None:
-    """Makes `import acid_platform` and `acid` work from anywhere, and needs no build for it.
+    """Makes `import acid_platform` and `acid` work from anywhere, without a build.
 
-    An editable install would fix the list of top-level packages at this moment; a path does not.
+    An editable install would fix the list of top-level packages; a path does not.
     """
     site = venv.site_packages()
     if site is None:
@@ -159,10 +160,10 @@ def link_project(venv: Venv) -> None:
 
 
 def write_command(venv: Venv) -> None:
-    """Writes `acid`, unless it is there as it has to be.
+    """Writes the command `acid`, unless it is up to date.
 
-    PYTHONSAFEPATH: neither it nor a process that it starts imports from the directory in which it
-    is called. Java is the one that set-up found, if the environment names none.
+    PYTHONSAFEPATH keeps it, and the processes that it starts, from importing from the current
+    directory. If the environment names no Java, it uses the one that set-up found.
     """
     java_env = shlex.quote(str(venv.java_env))
     text = (
@@ -193,9 +194,9 @@ def provide_java(venv: Venv) -> java.Java:
 
 
 def set_up(venv: Venv, *, with_java: bool, named: bool) -> None:
-    """Runs the steps that are still to be done; does nothing if none is. Raises SetupFailed."""
+    """Runs the steps that are not done yet; returns at once if all are. Raises SetupFailed."""
     began = time.monotonic()
-    # A linked environment is the one of another directory, which its stamp names.
+    # A link leads to the environment of another directory; its stamp names that directory.
     extras = packages.chosen_extras(ROOT, os.environ)
     needed = packages.requirements(ROOT, extras)
     stamp = fingerprint(needed, venv.home.resolve().parent)
@@ -208,7 +209,7 @@ def set_up(venv: Venv, *, with_java: bool, named: bool) -> None:
     )
     command = venv.home / "bin" / "acid"
     if packages_done and command.exists() and not venv.home.is_symlink():
-        write_command(venv)  # in place of what an older version wrote
+        write_command(venv)  # an older version may have written another one
     if packages_done and (not with_java or has_java(venv)):
         return
     with step(1, f"Python {sys.version.split()[0]} ({sys.executable})"):
@@ -216,8 +217,8 @@ def set_up(venv: Venv, *, with_java: bool, named: bool) -> None:
     if not packages_done:
         if venv.home.is_symlink():
             raise SetupFailed(
-                f"{venv.home} links to {venv.home.resolve()}, whose packages are not "
-                "those of requirements.lock: call make there, or remove the link"
+                f"{venv.home} links to {venv.home.resolve()}, whose packages are not those "
+                "that this project needs: call make there, or remove the link"
             )
         venv.stamp.unlink(missing_ok=True)
         with step(2, "virtual environment in .venv"):
@@ -238,7 +239,7 @@ def set_up(venv: Venv, *, with_java: bool, named: bool) -> None:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Two `make` calls at once: the second waits for the first one's set-up."""
+    """Of two `make` calls at a time, the second waits for the set-up of the first."""
     directory = os.open(ROOT, os.O_RDONLY)
     try:
         try:
@@ -253,7 +254,9 @@ def one_at_a_time() -> Iterator[None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="setup", description=__doc__)
-    parser.add_argument("--no-java", action="store_true", help="what the linters need")
+    parser.add_argument(
+        "--no-java", action="store_true", help="for the linters, which need no Java"
+    )
     parser.add_argument(
         "--python-was-named", action="store_true", help="remake .venv if it has another Python"
     )
@@ -267,7 +270,7 @@ def main() -> int:
         print(f"setup: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nsetup: interrupted; the next make goes on from here", file=sys.stderr)
+        print("\nsetup: interrupted; the next make continues from here", file=sys.stderr)
         return 130
     return 0
 

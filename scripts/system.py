@@ -1,4 +1,4 @@
-"""The system's package manager, used only where it asks no question."""
+"""The system's package manager, used only if it asks no question."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 
 class SetupFailed(Exception):
-    """Set-up can't go on; the text is one line that says what is missing and what to run."""
+    """Set-up can't continue; the text is one line that says what is missing and what to run."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackageManager:
-    """How packages get installed here. `prefix` is None where that would need a password."""
+    """How packages are installed here. `prefix` is None if that would need a password."""
 
     name: str
     prefix: tuple[str, ...] | None
@@ -42,7 +42,7 @@ def package_manager(env: Mapping[str, str]) -> PackageManager | None:
 
 
 def install_one_of(manager: PackageManager, packages: Sequence[str]) -> str | None:
-    """Installs the first of `packages` that the manager has; its name, or None if none could be.
+    """Installs the first of `packages` that the manager has; returns its name, or None.
 
     Distributions carry different Java versions, so the next name is tried after a failure.
     """
@@ -66,7 +66,7 @@ def install_one_of(manager: PackageManager, packages: Sequence[str]) -> str | No
 
 
 def _run(command: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Runs with output on stderr only, so that it can be read but not be parsed by accident."""
+    """Runs a command with its output on stderr: people see it, and no script parses it."""
     done = subprocess.run(
         command, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=sys.stderr
     )

@@ -35,7 +35,7 @@ NO_SETTINGS = {
     "metastore.blocks",
     "hive.acid.key.index",
 }
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
 def test_P9_the_printed_tables_are_those_of_the_code() -> None:
@@ -185,6 +185,32 @@ def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
     missing = [one for one in links if "://" not in one and not (page.parent / one).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/extending.md", "docs/architecture.md"])
+def test_files_and_names_that_guide_a_change_are_there(name: str) -> None:
+    text = (ROOT / name).read_text()
+    files = set(re.findall(r"`((?:acid_platform|tests|docs)/[\w/.]+)`", text))
+    assert {file for file in files if not (ROOT / file).exists()} == set()
+    assert files
+
+
+def test_the_rooms_of_the_page_are_the_rooms_of_the_library() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
+    named = {room for row in rows for room in re.findall(r"`([\w/]+)`", row)}
+    library = ROOT / "acid_platform"
+    rooms = {path.parent.name for path in library.glob("*/__init__.py")}
+    wings = {f"metastore/{path.parent.name}" for path in library.glob("metastore/*/__init__.py")}
+    assert rooms - named == set()
+    assert {name for name in named if not (library / name).is_dir()} <= {
+        "definitions",
+        "warehouse",
+        "table",
+        "transaction",
+        "snapshots",
+    }
+    assert wings - named <= {"metastore/operations"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda one: one.name)

@@ -126,7 +126,7 @@ def test_the_makefile_gets_JAVA_HOME_even_with_a_space_in_it(
 def test_a_directory_that_is_no_environment_is_not_removed(tmp_path: Path) -> None:
     venv = setup.Venv(tmp_path / ".venv")
     (venv.home / "precious").mkdir(parents=True)
-    with pytest.raises(system.SetupFailed, match="is no virtual environment: move it away"):
+    with pytest.raises(system.SetupFailed, match="is not a virtual environment: move it away"):
         setup.make_venv(venv, named=False)
     assert (venv.home / "precious").exists()
 

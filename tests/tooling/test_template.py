@@ -105,7 +105,7 @@ def test_the_test_of_a_new_table_passes(bare: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "Orders", "a.b.c", "1st", "import", "../etc", "shop.", "a b"])
 def test_a_name_that_is_none_writes_nothing(tmp_path: Path, name: str) -> None:
-    with pytest.raises(NameRefused, match="no name for a table"):
+    with pytest.raises(NameRefused, match="not a name for a table"):
         create(tmp_path, name)
     assert list(tmp_path.iterdir()) == []
 
