@@ -1,7 +1,7 @@
 """Names in a query that are columns of none of its tables: found before Spark starts. Pure.
 
 Only where all that a name could mean is known. What a subquery, a CTE or a function yields is left
-to Spark.
+to Spark (P33).
 """
 
 from __future__ import annotations

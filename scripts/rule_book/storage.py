@@ -71,7 +71,7 @@ GROUP = Group(
             ("storage.orc_writer:AcidWriter.write", "storage.orc:stripe_ends"),
             (
                 "test_F7_keys_that_do_not_ascend_are_refused",
-                "test_P15_a_file_whose_rows_are_out_of_order_is_never_published",
+                "test_P15_F7_a_file_whose_rows_are_out_of_order_is_never_published",
             ),
         ),
         Rule(

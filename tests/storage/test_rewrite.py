@@ -232,7 +232,7 @@ def test_a_torn_file_is_named(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("ids", "ok"), [([0, 1, 2, 7], True), ([0, 2, 1, 7], False), ([0, 1, 1, 7], False)]
 )
-def test_P15_a_file_whose_rows_are_out_of_order_is_never_published(
+def test_P15_F7_a_file_whose_rows_are_out_of_order_is_never_published(
     tmp_path: Path, ids: list[int], ok: bool
 ) -> None:
     """Spark's writer may sort once more after rows were numbered: within a stripe, too."""
