@@ -154,7 +154,7 @@ def _judge_temporary(
     """P19: what an unfinished publication left goes when its owner has ended."""
     owner = temporary_owner(path.rpartition("/")[2])
     if owner is None:
-        kept.append(Kept(path, "P19", "the name tells no owning transaction"))
+        kept.append(Kept(path, "P19", "the name does not tell which transaction owns it"))
     elif state is TxnState.OPEN:
         kept.append(Kept(path, "P19", f"transaction {owner} is open"))
     elif state is None:
