@@ -455,8 +455,8 @@ class _Selection:
         return False
 
     def _require_history(self, unusable: list[_Directory[BaseName]]) -> None:
-        """Without a usable base a visible compacted one says that older inputs may be gone (P13).
-        So does any base of a table that was adopted with it.
+        """Without a usable base a visible compacted one says that older inputs may be gone (F14,
+        P13). So does any base of a table that was adopted with it.
 
         Any of them counts, also behind an unusable overwrite base of a lower write id: missing
         rows are worse than an error.

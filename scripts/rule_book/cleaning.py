@@ -29,8 +29,8 @@ RULES = (
     ),
     Rule(
         "C40",
-        "A task may run when no transaction below the id that was next at its compaction's"
-        " commit is open.",
+        "A task may run when no transaction is open that is older than the next transaction"
+        " id at its compaction's commit and may need the table (C42).",
         ("metastore.rules.cleaning",),
         ("test_C40_C41_the_boundary",),
     ),
@@ -127,8 +127,8 @@ RULES = (
     ),
     Rule(
         "C51",
-        "It looks there only below the lowest open write, and spares what an open snapshot"
-        " may read.",
+        "When the Cleaner removes what aborts left, it looks only below the lowest open"
+        " write and spares what an open snapshot may read.",
         ("metastore.rules.cleaning",),
         (
             "test_C51_the_lists_stop_below_open_transactions",
@@ -137,7 +137,7 @@ RULES = (
     ),
     Rule(
         "C52",
-        "It removes obsolete directories on that occasion too.",
+        "When the Cleaner removes what aborts left, it removes obsolete directories too.",
         ("compaction.cleaner",),
         ("test_C52_the_others_remove_obsolete_ones_too",),
     ),

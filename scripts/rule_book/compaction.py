@@ -242,7 +242,7 @@ GROUP = Group(
             " table or partition that is gone, a minor one over files without ACID columns.",
             (
                 "compaction.plan:minor_refused",
-                "errors:CompactionRefused",
+                "metastore.rules.compactions",
             ),
             (
                 "test_C27_C58_what_is_refused",
@@ -261,9 +261,10 @@ GROUP = Group(
         ),
         Rule(
             "C29",
-            "A major compaction needs more than one directory or original files, a minor one"
-            " more than one delta beyond a pair of a delta and its delete_delta; else the task"
-            " ends as refused, or goes on to the Cleaner where there is something to remove.",
+            "A major compaction needs original files or more than one directory, a minor one"
+            " more than one delta, where a delta and its delete_delta alone are not enough;"
+            " otherwise the task ends as refused, or as ready for cleaning if there is something"
+            " to remove.",
             (
                 "compaction.plan:_enough",
                 "compaction.plan:plan_compaction",

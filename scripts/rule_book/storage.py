@@ -123,7 +123,7 @@ GROUP = Group(
             "F14",
             "A snapshot that is older than the oldest compacted base raises NotEnoughHistory"
             " instead of missing rows.",
-            ("errors:NotEnoughHistory",),
+            _SELECTION,
             ("test_F14_not_enough_history",),
         ),
         Rule(
