@@ -56,7 +56,7 @@ Printed from the code by `python -m scripts.print_tables`; a test fails when thi
 the code.
 
 Errors, docstrings and names of tests cite a rule by its id, such as P12. Each rule is one sentence
-here, with the modules (and functions) of `acid_platform` that enforce it and the tests that prove
+here, with the files (and functions) of `acid_platform` that enforce it and the tests that prove
 it: `pytest -k NAME` runs a test. The numbers are kept when a rule goes, so a group may have gaps;
 what fills them in Hive stands below the group. Where two rules disagree, P goes before the others.
 """
@@ -145,9 +145,15 @@ def _rule(rule: Rule) -> tuple[str, ...]:
     return (
         f"**{rule.id}**",
         rule.sentence,
-        "<br>".join(map(_code, rule.places)),
+        "<br>".join(_code(_file_of(place)) for place in rule.places),
         "<br>".join(map(_code, rule.tests)),
     )
+
+
+def _file_of(place: str) -> str:
+    """`compaction.plan:plan_compaction` as `compaction/plan.py: plan_compaction`."""
+    module, _, inner = place.partition(":")
+    return f"{module.replace('.', '/')}.py" + (f": {inner}" if inner else "")
 
 
 def _walk(path: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:

@@ -143,8 +143,8 @@ RULES = (
     ),
     Rule(
         "C53",
-        "A directory with committed and aborted write ids stays, and with it the knowledge"
-        " of what is aborted.",
+        "A directory with committed and aborted write ids stays, and the aborted ones stay"
+        " known as aborted.",
         (
             "compaction.cleaner:_undeletable",
             "metastore.rules.cleaning",
@@ -162,8 +162,8 @@ RULES = (
     ),
     Rule(
         "C55",
-        "After an aborted write to unknown partitions every partition is searched, and only"
-        " aborted directories go.",
+        "After an abort of a transaction that wrote to unknown partitions every partition"
+        " is searched, and only aborted directories go.",
         (
             "compaction.cleaner:_must_stay",
             "services.cleaner",
@@ -185,8 +185,8 @@ RULES = (
     ),
     Rule(
         "C58",
-        "COMPACT only enqueues; an unknown kind, and a partitioned table without its"
-        " partition, are errors.",
+        "COMPACT only enqueues: one request for the partition that it names, or for each"
+        " partition of the table; an unknown kind or partition is an error.",
         (
             "metastore.rules.compactions",
             "table:Table.compact",
