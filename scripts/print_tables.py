@@ -1,4 +1,4 @@
-"""Writes docs/tables.md and docs/commands.md from the objects that the code decides with.
+"""Writes docs/tables.md, docs/commands.md and docs/rules.md from tables in the code.
 
 Run `python -m scripts.print_tables` after a change of them; a test compares.
 """
@@ -22,6 +22,7 @@ from acid_platform.transactions.locks import (
     Statement,
     lock_of,
 )
+from scripts.rule_book import GROUPS, Group, Rule
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -46,6 +47,18 @@ _HEAD = """\
 
 Printed from the code by `python -m scripts.print_tables`; a test fails when this page is older than
 the code.
+"""
+
+_RULES = """\
+# Rules
+
+Printed from the code by `python -m scripts.print_tables`; a test fails when this page is older than
+the code.
+
+Errors, docstrings and names of tests cite a rule by its id, such as P12. Each rule is one sentence
+here, with the files (and functions) of `acid_platform` that enforce it and the tests that prove
+it: `pytest -k NAME` runs a test. The numbers are kept when a rule goes, so a group may have gaps;
+what fills them in Hive stands below the group. Where two rules disagree, P goes before the others.
 """
 
 
@@ -111,6 +124,38 @@ def render_commands() -> str:
     return "\n".join([_COMMANDS, *(_command(path, one) for path, one in _walk("acid", main))])
 
 
+def render_rules() -> str:
+    """The page of the rules."""
+    return "\n".join([_RULES, *map(_group, GROUPS)])
+
+
+def _group(group: Group) -> str:
+    parts = [
+        f"## {group.letter}: {group.title}\n",
+        f"{group.about}\n",
+        _table(("", "rule", "enforced in", "proved by"), map(_rule, group.rules)),
+    ]
+    if group.not_built:
+        rows = [(f"**{entry.id}**", entry.reason) for entry in group.not_built]
+        parts += ["Not built:\n", _table(("", "why"), rows)]
+    return "\n".join(parts)
+
+
+def _rule(rule: Rule) -> tuple[str, ...]:
+    return (
+        f"**{rule.id}**",
+        rule.sentence,
+        "<br>".join(_code(_file_of(place)) for place in rule.places),
+        "<br>".join(map(_code, rule.tests)),
+    )
+
+
+def _file_of(place: str) -> str:
+    """`compaction.plan:plan_compaction` as `compaction/plan.py: plan_compaction`."""
+    module, _, inner = place.partition(":")
+    return f"{module.replace('.', '/')}.py" + (f": {inner}" if inner else "")
+
+
 def _walk(path: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
     for name, one in sorted(group.commands.items()):
         if isinstance(one, click.Group):
@@ -167,7 +212,11 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
-PAGES = {DOCS / "tables.md": render_tables, DOCS / "commands.md": render_commands}
+PAGES = {
+    DOCS / "tables.md": render_tables,
+    DOCS / "commands.md": render_commands,
+    DOCS / "rules.md": render_rules,
+}
 
 if __name__ == "__main__":
     for target, render in PAGES.items():

@@ -159,7 +159,7 @@ def _judge_temporary(
     """P19: leftovers of an unfinished publication go once the owning transaction has ended."""
     owner = temporary_owner(path.rpartition("/")[2])
     if owner is None:
-        kept.append(Kept(path, "P19", "the name does not contain a transaction id"))
+        kept.append(Kept(path, "P19", "the name does not tell which transaction owns it"))
     elif state is TxnState.OPEN:
         kept.append(Kept(path, "P19", f"transaction {owner} is open"))
     elif state is None:

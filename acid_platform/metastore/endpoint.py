@@ -1,4 +1,4 @@
-"""Where the metastore process is: its directory, lock, key and socket (metastore.md section 4).
+"""Where the metastore process is: its directory, lock, key and socket.
 
 The directory holds `metastore.duckdb` and `metastore.log`, `server.lock` (locked for the life of
 the process), `endpoint.json` (address, process id, epoch), `authkey` and `server.log`, for its

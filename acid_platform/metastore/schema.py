@@ -1,4 +1,4 @@
-"""Tables of the metastore file, as people can read them (metastore.md section 4, P8).
+"""Tables of the metastore file, as people can read them (P8).
 
 They are what the last fold of the journal left: LIVE tables are rewritten, KEPT tables grow until
 their rows are older than the retention. They have no key, since one writer guarantees

@@ -97,8 +97,8 @@ class _IdList:
 def _parse_body(fields: list[str], whole: str) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
     if len(fields) != 4:
         raise MalformedList(
-            f"{whole!r} does not have the form high watermark:min open:open ids:aborted ids"
-            " (S5, S13)"
+            f"{whole!r} is no list; it is high watermark:lowest open id:open ids:aborted ids,"
+            " such as 12:5:5,9:7,10 (S5, S13)"
         )
     try:
         high_watermark, min_open = int(fields[0]), int(fields[1])

@@ -29,8 +29,8 @@ RULES = (
     ),
     Rule(
         "C40",
-        "A task may run when no transaction below the id that was next at its compaction's"
-        " commit is open.",
+        "A task may run when no transaction is open that is older than the next transaction"
+        " id at its compaction's commit and may need the table (C42).",
         ("metastore.rules.cleaning",),
         ("test_C40_C41_the_boundary",),
     ),
@@ -127,8 +127,8 @@ RULES = (
     ),
     Rule(
         "C51",
-        "It looks there only below the lowest open write, and spares what an open snapshot"
-        " may read.",
+        "When the Cleaner removes what aborts left, it looks only below the lowest open"
+        " write and spares what an open snapshot may read.",
         ("metastore.rules.cleaning",),
         (
             "test_C51_the_lists_stop_below_open_transactions",
@@ -137,14 +137,14 @@ RULES = (
     ),
     Rule(
         "C52",
-        "It removes obsolete directories on that occasion too.",
+        "When the Cleaner removes what aborts left, it removes obsolete directories too.",
         ("compaction.cleaner",),
         ("test_C52_the_others_remove_obsolete_ones_too",),
     ),
     Rule(
         "C53",
-        "A directory with committed and aborted write ids stays, and with it the knowledge"
-        " of what is aborted.",
+        "A directory with committed and aborted write ids stays, and the aborted ones stay"
+        " known as aborted.",
         (
             "compaction.cleaner:_undeletable",
             "metastore.rules.cleaning",
@@ -162,8 +162,8 @@ RULES = (
     ),
     Rule(
         "C55",
-        "After an aborted write to unknown partitions every partition is searched, and only"
-        " aborted directories go.",
+        "After an abort of a transaction that wrote to unknown partitions every partition"
+        " is searched, and only aborted directories go.",
         (
             "compaction.cleaner:_must_stay",
             "services.cleaner",
@@ -185,8 +185,8 @@ RULES = (
     ),
     Rule(
         "C58",
-        "COMPACT only enqueues; an unknown kind, and a partitioned table without its"
-        " partition, are errors.",
+        "COMPACT only enqueues: one request for the partition that it names, or for each"
+        " partition of the table; an unknown kind or partition is an error.",
         (
             "metastore.rules.compactions",
             "table:Table.compact",

@@ -127,8 +127,8 @@ GROUP = Group(
         ),
         Rule(
             "C14",
-            "An entity with deltas and neither base nor original files is judged by the number"
-            " of its deltas.",
+            "Where an entity has neither a base nor original files no bytes are compared: the"
+            " number of its deltas decides.",
             ("compaction.initiator:check",),
             ("test_C13_to_C21_sizes",),
         ),
@@ -148,8 +148,8 @@ GROUP = Group(
         ),
         Rule(
             "C17",
-            "As long as there are no more than `hive.compactor.delta.num.threshold` delta"
-            " directories their number asks for nothing.",
+            "As many delta directories as `hive.compactor.delta.num.threshold`, or fewer, ask"
+            " for nothing by their number.",
             ("compaction.initiator:check",),
             (
                 "test_C13_to_C21_sizes",
@@ -158,7 +158,8 @@ GROUP = Group(
         ),
         Rule(
             "C18",
-            "More deltas than that without a base ask for a major compaction.",
+            "More delta directories than `hive.compactor.delta.num.threshold` ask for a major"
+            " compaction where there is no base.",
             ("compaction.initiator:check",),
             ("test_C13_to_C21_sizes",),
         ),
@@ -177,7 +178,8 @@ GROUP = Group(
         ),
         Rule(
             "C20",
-            "More deltas than that beside a base ask for a minor compaction.",
+            "More delta directories than `hive.compactor.delta.num.threshold` ask for a minor"
+            " compaction where there is a base.",
             ("compaction.initiator:check",),
             ("test_C13_to_C21_sizes",),
         ),
@@ -242,7 +244,7 @@ GROUP = Group(
             " table or partition that is gone, a minor one over files without ACID columns.",
             (
                 "compaction.plan:minor_refused",
-                "errors:CompactionRefused",
+                "metastore.rules.compactions",
             ),
             (
                 "test_C27_C58_what_is_refused",
@@ -261,9 +263,10 @@ GROUP = Group(
         ),
         Rule(
             "C29",
-            "A major compaction needs more than one directory or original files, a minor one"
-            " more than one delta beyond a pair of a delta and its delete_delta; else the task"
-            " ends as refused, or goes on to the Cleaner where there is something to remove.",
+            "A major compaction needs original files or more than one directory, a minor one"
+            " more than one delta, where a delta and its delete_delta alone are not enough;"
+            " otherwise the task ends as refused, or as ready for cleaning if there is something"
+            " to remove.",
             (
                 "compaction.plan:_enough",
                 "compaction.plan:plan_compaction",
@@ -307,7 +310,8 @@ GROUP = Group(
         ),
         Rule(
             "C33",
-            "An aborted write to unknown partitions goes straight to the Cleaner.",
+            "When a transaction aborts that wrote to unknown partitions of a table, the request"
+            " for it goes straight to the Cleaner.",
             ("metastore.rules.compactions",),
             ("test_C33_aborted_dynamic_partitions_go_straight_to_the_cleaner",),
         ),

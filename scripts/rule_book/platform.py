@@ -106,7 +106,8 @@ GROUP = Group(
             "P8",
             "A commit reports what it published (directory, operation, rows, bytes, files), and"
             " the metastore keeps that with tables, transactions and history in tables that"
-            " people can read; files of an older version are migrated at the start.",
+            " people can read; the file of an older version is migrated when the metastore"
+            " starts.",
             (
                 "metastore.schema",
                 "metastore.rules.candidates",
@@ -133,8 +134,8 @@ GROUP = Group(
         ),
         Rule(
             "P10",
-            "The metastore's file lies on a local disk; a warehouse elsewhere needs"
-            " `ACID_METASTORE`.",
+            "The metastore's file lies on a local disk; a warehouse that is no local directory"
+            " needs `ACID_METASTORE`.",
             ("location:Location.of",),
             ("test_P10_network_file_systems_are_refused",),
         ),
@@ -171,7 +172,7 @@ GROUP = Group(
             " NotEnoughHistory if its files are gone.",
             (
                 "leases",
-                "errors:NotEnoughHistory",
+                "snapshot.directory",
             ),
             (
                 "test_P13_a_write_id_list_reads_an_older_state_while_its_files_are_there",

@@ -71,7 +71,7 @@ GROUP = Group(
             ("storage.orc_writer:AcidWriter.write", "storage.orc:stripe_ends"),
             (
                 "test_F7_keys_that_do_not_ascend_are_refused",
-                "test_P15_a_file_whose_rows_are_out_of_order_is_never_published",
+                "test_P15_F7_a_file_whose_rows_are_out_of_order_is_never_published",
             ),
         ),
         Rule(
@@ -123,7 +123,7 @@ GROUP = Group(
             "F14",
             "A snapshot that is older than the oldest compacted base raises NotEnoughHistory"
             " instead of missing rows.",
-            ("errors:NotEnoughHistory",),
+            _SELECTION,
             ("test_F14_not_enough_history",),
         ),
         Rule(

@@ -242,7 +242,7 @@ GROUP = Group(
             "T33",
             "The loser is aborted, its rows stay invisible for good, and WriteConflict names the"
             " resource, both intervals and both operations.",
-            ("errors:WriteConflict",),
+            _COMMITS,
             (
                 "test_T33_the_loser_is_aborted_and_excluded",
                 "test_T33_the_reason_names_both_intervals_and_operations",

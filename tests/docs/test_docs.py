@@ -34,6 +34,8 @@ NO_SETTINGS = {
     "metastore.log",
     "metastore.blocks",
     "hive.acid.key.index",
+    "hive.acid.stats",
+    "hive.acid.version",
 }
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 

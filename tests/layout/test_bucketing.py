@@ -299,7 +299,7 @@ def columns(draw: st.DrawFn) -> tuple[str, list[Any]]:
 def test_F11_arrays_hash_as_value_by_value(
     column: tuple[str, list[Any]], version: int, skip: int
 ) -> None:
-    """Also of slices, whose buffers begin elsewhere."""
+    """Slices too, whose buffers start at an offset."""
     text, values = column
     kind = parse_type(text)
     array = pa.array([None, *values, None], arrow(kind))[min(skip, 1) : len(values) + 1]

@@ -99,7 +99,7 @@ def test_escape_round_trip(value: str) -> None:
 
 @given(st.dictionaries(st.sampled_from(["a", "month", "x y", "p:q"]), st.none() | text, min_size=1))
 def test_partition_name_round_trip(values: dict[str, str | None]) -> None:
-    """NULL, the empty string and the default partition's own name share one directory: NULL."""
+    """NULL, the empty string and the default partition's name share a directory that reads NULL."""
     read_back = parse_partition(partition_name(values), list(values))
     assert read_back == tuple(
         None if value in (None, "", DEFAULT_PARTITION) else value for value in values.values()

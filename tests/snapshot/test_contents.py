@@ -124,7 +124,7 @@ def test_F15_originals_are_in_text_order_of_their_whole_path() -> None:
 
 
 def test_foreign_files_beside_a_base_are_left_alone() -> None:
-    """They are not read, and not offered to the Cleaner either."""
+    """They are not read, and the Cleaner does not remove them."""
     result = seen("b3/bucket_00000", "000000_0", "notes.txt", "sub/000000_0")
     assert {one.path for one in result.obsolete} == {"000000_0", "sub/000000_0"}
 
@@ -165,7 +165,7 @@ def test_S15_rows_are_tested_unless_the_whole_range_is_valid(
 
 
 def test_F13_both_kinds_of_a_straddling_pair() -> None:
-    """Insert rows that the base holds too are dropped; delete events do no harm twice."""
+    """Inserted rows that the base holds too are dropped; a repeated delete event is harmless."""
     result = seen("b3v10/bucket_0", "D2-5v12/bucket_0", "d2-5v12/bucket_0")
     assert [(one.directory, one.above) for one in result.deltas] == [
         (names("D2-5v12")[0], -1),

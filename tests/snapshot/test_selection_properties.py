@@ -68,7 +68,7 @@ def test_every_directory_is_in_exactly_one_list(
 def test_C46_nothing_removable_holds_a_write_that_is_not_read_elsewhere(
     found: EntityListing, write_ids: ValidWriteIdList, some_txns: ValidTxnList
 ) -> None:
-    """What an obsolete directory holds of this snapshot is in a base or a wider delta."""
+    """What this snapshot sees in an obsolete directory is in a base or a wider delta too."""
     result = outcome(found, write_ids, some_txns)
     if isinstance(result, str):
         return
@@ -206,7 +206,7 @@ def test_P22_a_compacted_base_below_the_drop_is_no_missing_history() -> None:
 
 
 def test_P4_P22_a_floor_of_forgotten_writes_covers_them_in_an_older_list_too() -> None:
-    """The floor of a partition made later can be an aborted write id that is forgotten now."""
+    """The floor of a partition that was created later can be an aborted, now forgotten write id."""
     older = ValidWriteIdList.of("db.t", 9, aborted=[5])
     result = select(listing("b3v9 d4 d6"), older, txns(), floor=5)
     assert result.base is None

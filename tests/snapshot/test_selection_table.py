@@ -15,7 +15,7 @@ from tests.notation import listing, names, txns, write_ids
 
 @dataclass(frozen=True)
 class Case:
-    """One row: listing, W, X -> base, what is selected in order, obsolete and aborted."""
+    """A listing and two lists, and what follows: base, deltas in order, what may go."""
 
     number: str
     found: str
@@ -197,7 +197,7 @@ def test_F12_what_a_snapshot_sees(case: Case) -> None:
     ],
 )
 def test_F14_not_enough_history(found: str, w: str, base: str) -> None:
-    """The text names the base and the snapshot."""
+    """The error names the base and the snapshot."""
     expected = re.escape(str(write_ids(w))) + ".*" + names(base)[0]
     with pytest.raises(NotEnoughHistory, match=expected):
         seen(listing(found), w, txns())

@@ -1,4 +1,4 @@
-"""Files of a snapshot as sources: kinds, ids by position, flush lengths (F9, F15)."""
+"""The files that a snapshot reads: kinds, row ids by position, flush lengths (F9, F15)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def resolved(
     insert_only: bool = False,
     asked: list[str] | None = None,
 ) -> EntitySources:
-    """Sources of a listing; `rows` are the files without ACID columns."""
+    """The sources of a listing; `rows` are the files without ACID columns."""
     files = tuple(FileEntry(full(path), 100) for path in paths)
     listing = EntityListing("wh/t", files, versioned=frozenset(names(versioned)))
     directory = select(listing, write_ids(w), txns(), insert_only=insert_only)

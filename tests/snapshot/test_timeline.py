@@ -1,4 +1,4 @@
-"""Each directory of an entity once, with its size and what the snapshot makes of it."""
+"""Each directory of an entity once, with its size and how the snapshot uses it."""
 
 from __future__ import annotations
 

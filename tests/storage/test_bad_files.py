@@ -1,4 +1,4 @@
-"""Bad input of the JVM-free reader: each kind has its error, names the file, and loses nothing."""
+"""Each kind of bad file has its own error, which names the file; no row is missed in silence."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ IN_ROWS = (
     "a column of another type",
     "a bucket property of an unknown codec",
 )
-"""Names, sizes and footers don't tell of these."""
+"""Names, sizes and footers do not show these."""
 NEXT_STEP = re.compile("restore|Restore|remove|move|rename|run a|declare|drop|upgrade|read again")
 
 

@@ -1,4 +1,4 @@
-"""Days before 15 October 1582 are what their writer showed, in every type and in predicates."""
+"""Days before 15 October 1582 are read as their writer showed them, in predicates too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EPOCH = datetime.date(1970, 1, 1)
 
 
 def days(year: int, month: int, day: int) -> int:
-    """Since 1970, of a Gregorian date; works before the year 1 too."""
+    """Days since 1970 of a Gregorian date; works before the year 1 too."""
     return int(np.datetime64(f"{year:05d}-{month:02d}-01").astype(int)) + day - 1
 
 
@@ -124,7 +124,7 @@ def test_predicates_see_the_days_that_are_shown(tmp_path: Path) -> None:
 
 
 def test_days_before_the_first_of_python_are_decoded_row_by_row_and_dumped(tmp_path: Path) -> None:
-    """A timestamp beside them makes Arrow give up; the first day of Hive is two before Python's."""
+    """Arrow gives up on a timestamp beside them; Hive's first day is two days before Python's."""
     table = AcidTable(tmp_path, "d date, t timestamp")
     orc.write_table(
         pa.table(
@@ -150,7 +150,7 @@ def test_days_before_the_first_of_python_are_decoded_row_by_row_and_dumped(tmp_p
 def test_days_of_sparks_writer_by_both_calendars(
     tmp_path: Path, spark: SparkSession, gregorian: str
 ) -> None:
-    """The writer of Hive and Spark says which calendar it counts by, if it is asked for one."""
+    """The writer of Hive and Spark notes its calendar in the file, if it is asked to."""
     rows = spark.sql("SELECT date'0001-01-01' AS d, 1 AS n UNION ALL SELECT date'1500-03-01', 2")
     rows.coalesce(1).write.option("orc.proleptic.gregorian", gregorian).orc(str(tmp_path / "out"))
     [part] = (tmp_path / "out").glob("part-*.orc")

@@ -1,4 +1,4 @@
-"""Whatever byte of a data file is damaged: an error that names the file, or rows, never a crash."""
+"""A damaged byte in a data file gives an error that names the file, or rows, but never a crash."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("what", ["count", "read"])
 def test_P26_damage_anywhere_is_an_error_of_the_platform_or_none(tmp_path: Path, what: str) -> None:
-    """`count` looks at stripes by pyorc, whose C++ errors are RuntimeErrors."""
+    """`count` reads stripes with pyorc, whose C++ errors are RuntimeErrors."""
     table = good(tmp_path)
     run: Callable[[], object] = getattr(table, what)
     chance = random.Random(15)

@@ -1,4 +1,4 @@
-"""C32: nanoseconds are found wherever a compaction would cut them, and nothing else is."""
+"""C32: nanoseconds are found wherever a compaction would cut them, and nowhere else."""
 
 from __future__ import annotations
 

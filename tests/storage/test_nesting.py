@@ -1,4 +1,4 @@
-"""A file that Spark wrote flat is, once nested, what its own nested file is, for every reader."""
+"""A flat file of Spark's, once nested, reads as a file that Spark wrote nested, everywhere."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def written(
     flat: bool,
     options: Mapping[str, str],
 ) -> str:
-    """One ACID file of the frame's rows, finished; its path."""
+    """The path of a finished ACID file with the frame's rows."""
     row = [F.col(one.name) for one in columns]
     ids = [
         F.lit(0).alias("operation"),
@@ -87,7 +87,7 @@ def written(
 
 
 def told(path: str) -> dict[str, object]:
-    """What the file says of itself, but for places and sizes."""
+    """What the file says of itself, without offsets and sizes."""
     said = metadata(Files.of(str(Path(path).parent))[0], path)
     said["stripes"] = [one["rows"] for one in said["stripes"]]
     footer = footer_of(orc.ORCFile(path).reader.serialized_file_tail())

@@ -1,4 +1,4 @@
-"""What AcidWriter writes is what every reader finds, whole, by row group, and in the statistics."""
+"""Every reader gets what AcidWriter wrote: in whole files, by row group and in statistics."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def read(path: str) -> pa.StructArray:
 
 
 def numbers() -> st.SearchStrategy[np.ndarray]:
-    """Runs of all sorts, one behind the other: what the encoder tells apart."""
+    """Runs of each kind that the encoder tells apart, one after the other."""
     edge = st.sampled_from(
         [
             0,

@@ -1,4 +1,4 @@
-"""P26: a commit records of a file what the file has; a reader misses what is not there."""
+"""P26: a commit records what its files hold, and a reader notices when one is gone or changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging files of a bucket: order, identity, deletes, aborted ids, schema evolution."""
+"""Merging the files of a bucket: order, identity, deletes, aborted ids, schema evolution."""
 
 from __future__ import annotations
 
@@ -227,10 +227,10 @@ def test_a_torn_file_is_named(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("ids", "ok"), [([0, 1, 2, 7], True), ([0, 2, 1, 7], False), ([0, 1, 1, 7], False)]
 )
-def test_P15_a_file_whose_rows_are_out_of_order_is_never_published(
+def test_P15_F7_a_file_whose_rows_are_out_of_order_is_never_published(
     tmp_path: Path, ids: list[int], ok: bool
 ) -> None:
-    """Spark's writer may sort once more after rows were numbered: within a stripe, too."""
+    """Spark's writer may sort again after the rows were numbered, within a stripe too."""
     path = write(tmp_path / "f", [(1, P, one, 1) for one in ids])
     files, _ = Files.of(str(tmp_path))
     if ok:
@@ -349,7 +349,7 @@ def test_a_location_may_hold_blanks_and_what_uris_escape(tmp_path: Path, name: s
 def test_C32_a_first_merge_that_changed_a_value_is_not_merged_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C34: of many inputs; the values are compared after each stage."""
+    """With many inputs (C34) the values are compared after each stage."""
     merge = module._merge
 
     def wrong(files: Files, rewrite: Rewrite) -> module.Rewritten:

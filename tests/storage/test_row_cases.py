@@ -196,7 +196,7 @@ def _at(path: Path) -> tuple[Files, str]:
 
 
 def streaming(root: Path) -> tuple[AcidTable, list[int]]:
-    """One file, two commits: the second one is torn. Returns the length after each."""
+    """A file of two commits, the second one torn. Returns its length after each."""
     table = AcidTable(root)
     path = table.file("delta_0000001_0000002/bucket_00000")
     path.parent.mkdir(parents=True)

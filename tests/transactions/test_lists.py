@@ -166,7 +166,7 @@ def test_S11_valid_write_ids(write_id: int, valid: bool) -> None:
     ],
 )
 def test_S12_valid_base(write_id: int, valid: bool) -> None:
-    """Of the list of S14, and of one with open write id 5."""
+    """The list of S14, and a list in which write id 5 is open."""
     assert WRITES.is_valid_base(write_id) is valid
 
 
@@ -314,6 +314,6 @@ def test_S2_own_write_id_becomes_visible_and_nothing_else_changes(
 
 
 def test_S2_own_write_id_above_an_abort_that_the_list_knows_of() -> None:
-    """The hidden ids in between must not count twice, or a batch with the own id is invisible."""
+    """Hidden write ids must not count twice, or a range with the transaction's own is invisible."""
     seeing = ValidWriteIdList.parse("db.t:3:9223372036854775807::5").seeing(7)
     assert seeing.range_valid(4, 7) is SOME

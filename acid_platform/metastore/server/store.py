@@ -1,7 +1,7 @@
 """The files behind the state machine: a journal (journal.py), and tables that it is folded into.
 
 Used by one thread of one process. Nothing else may open the DuckDB file, not even to read it:
-closing a second handle would drop DuckDB's lock (metastore.md section 3). The log is there while
+closing a second handle would drop DuckDB's lock on it, as POSIX locks do. The log is there while
 the store is open, and after a crash.
 """
 

@@ -212,7 +212,7 @@ class _TableLook:
                     out.note(
                         Check.TEMPORARY,
                         name,
-                        "the name tells no owning transaction",
+                        "the name does not tell which transaction owns it",
                         "remove it once its writer, such as Hive, has ended",
                     )
                 case "o":

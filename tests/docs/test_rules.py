@@ -1,0 +1,199 @@
+"""The rule book, the code and the tests name the same rules; no text names a file that is not here.
+
+The rule book is scripts/rule_book, printed into docs/rules.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from scripts.rule_book import GROUPS, Rule
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "acid_platform"
+RULES = {rule.id: rule for group in GROUPS for rule in group.rules}
+NOT_BUILT = {entry.id: entry for group in GROUPS for entry in group.not_built}
+LETTERS = "".join(group.letter for group in GROUPS)
+
+_RANGE = re.compile(rf"\b([{LETTERS}])(\d{{1,2}})(?: to |-)\1(\d{{1,2}})\b")
+_ID = re.compile(rf"\b[{LETTERS}]\d{{1,2}}\b")
+_OTHER_ID = re.compile(rf"(?<!-)\b(?![{LETTERS}])[A-Z]\d{{1,2}}\b")
+_TEXTS = (".py", ".md", ".ipynb", ".toml", ".yml", ".yaml")
+_NOT_READ = ("tests/fixtures/", "benchmarks/results/", "scripts/rule_book/", "docs/rules.md")
+_ROOMS = [
+    ".ci",
+    ".devcontainer",
+    ".github",
+    "acid_platform",
+    "assets",
+    "benchmarks",
+    "dagster_home",
+    "docs",
+    "notebooks",
+    "resources",
+    "scripts",
+    "tests",
+]
+_DEMO = ("assets/__init__.py", "assets/flights.py", "assets/flights_source.py")
+
+_FILE = re.compile(r"[\w./{}<>*-]*\w\.(?:md|py)\b(?![.(])")
+_URL = re.compile(r"https?://\S+")
+_SECTION = re.compile(r"\.md,?\s+(?:section|§|\d)|\bsections? \d")
+_MADE_UP = {
+    "tests/cli/test_project.py": "a project of its own with files that hide modules",
+    "tests/tooling/test_repository.py": "modules that break each import contract",
+    "tests/docs/test_rules.py": "the examples below",
+}
+"""Tests that make the files which they name."""
+_OF_READERS = {"assets/orders.py", "tests/assets/test_orders.py", "orders.py"}
+"""Files that the documents let their reader write, with `make new-table`."""
+_OF_OTHERS = {"sitecustomize.py", "duckdb.py"}
+"""Files that Python looks for."""
+
+
+def named(text: str) -> set[str]:
+    """The rules that a text names, as C41, C13 to C21, or test_C13_to_C21_sizes."""
+    words = " ".join(text.replace("_", " ").split())
+    ids = set(_ID.findall(words))
+    for letter, low, high in _RANGE.findall(words):
+        ids |= {f"{letter}{number}" for number in range(int(low), int(high) + 1)}
+    return ids
+
+
+@cache
+def _there() -> tuple[str, ...]:
+    """The files of the project, whether or not it is a git repository."""
+    found = (path for name in _ROOMS for path in (ROOT / name).rglob("*"))
+    files = (path.relative_to(ROOT) for path in (*ROOT.glob("*"), *found) if path.is_file())
+    return tuple(str(path) for path in files if "__pycache__" not in path.parts)
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Every text of the project by its path, but for fixtures, results and the rule book.
+
+    Of assets/ only the demo: what people write there is their own.
+    """
+    return {
+        path: (ROOT / path).read_text()
+        for path in _there()
+        if (path.endswith(_TEXTS) or path == "Makefile") and not path.startswith(_NOT_READ)
+        if not path.startswith(("assets/", "tests/assets/")) or path in _DEMO
+    }
+
+
+@cache
+def tests() -> dict[str, str]:
+    """Name and docstring of every test function, by its name."""
+    return {
+        node.name: f"{node.name} {ast.get_docstring(node) or ''}"
+        for path, text in texts().items()
+        if path.startswith("tests/")
+        for node in ast.walk(ast.parse(text) if path.endswith(".py") else ast.Module([], []))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+
+
+def source_of(place: str) -> str:
+    """The text of a module, or of a function or class in it."""
+    module, _, inner = place.partition(":")
+    path = PACKAGE / module.replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    text = file.read_text()
+    node: ast.AST = ast.parse(text)
+    for name in inner.split(".") if inner else ():
+        [node] = [
+            child
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.FunctionDef | ast.ClassDef) and child.name == name
+        ]
+    return (ast.get_source_segment(text, node) or "") if inner else text
+
+
+def test_ids_are_in_order_and_each_stands_for_one_rule() -> None:
+    for group in GROUPS:
+        for ids in ([one.id for one in group.rules], [one.id for one in group.not_built]):
+            numbers = [int(id.removeprefix(group.letter)) for id in ids]
+            assert numbers == sorted(set(numbers))
+    assert not RULES.keys() & NOT_BUILT.keys()
+    sentences = [rule.sentence for rule in RULES.values()]
+    assert len(set(sentences)) == len(sentences)
+    assert all(sentence.endswith(".") for sentence in sentences)
+
+
+def test_every_id_that_a_text_names_is_in_the_rule_book() -> None:
+    known = RULES.keys() | NOT_BUILT.keys()
+    unknown = {path: sorted(named(text) - known) for path, text in texts().items()}
+    assert {path: ids for path, ids in unknown.items() if ids} == {}
+
+
+def test_the_code_and_the_documents_have_no_ids_of_other_letters() -> None:
+    found = {
+        path: sorted(set(_OTHER_ID.findall(text)))
+        for path, text in texts().items()
+        if path.startswith(("acid_platform/", "assets/", "resources/", "docs/"))
+    }
+    assert {path: ids for path, ids in found.items() if ids} == {}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_is_named_where_it_is_enforced_and_proved(rule: Rule) -> None:
+    assert rule.places and rule.tests
+    for place in rule.places:
+        assert rule.id in named(source_of(place)), f"{place} does not name {rule.id}"
+    for name in rule.tests:
+        assert name in tests(), f"{rule.id}: there is no {name}"
+        assert rule.id in named(tests()[name]), f"{name} does not name {rule.id}"
+
+
+def test_the_platform_does_not_load_the_rule_book() -> None:
+    users = [
+        path
+        for path, text in texts().items()
+        if path.startswith(("acid_platform/", "assets/", "resources/")) and "rule_book" in text
+    ]
+    assert users == []
+
+
+@pytest.mark.skipif(not (ROOT / _DEMO[1]).exists(), reason="the documents tell of the demo")
+def test_every_file_that_a_text_names_is_there() -> None:
+    """A file may be named by the end of its path."""
+    there = {f"/{path}" for path in _there()}
+    missing = {
+        (path, name)
+        for path, text in texts().items()
+        if path not in _MADE_UP
+        for name in _files_named(text) - _OF_READERS - _OF_OTHERS
+        if not any(file.endswith(f"/{name}") for file in there)
+    }
+    assert missing == set()
+
+
+def test_no_text_cites_a_section_of_a_book_that_is_not_here() -> None:
+    citing = [
+        path for path, text in texts().items() if path not in _MADE_UP and _SECTION.search(text)
+    ]
+    assert citing == []
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("see storage.md section 7", {"storage.md"}),
+        ("(docs/metastore.md, rules/state.py)", {"docs/metastore.md", "rules/state.py"}),
+        ("MetadataValue.md(text), a.py.orig, assets/<name>.py, https://x.org/a.md", set()),
+    ],
+)
+def test_names_of_files_are_found(text: str, names: set[str]) -> None:
+    assert _files_named(text) == names
+
+
+def _files_named(text: str) -> set[str]:
+    """Files of code and documents; patterns and addresses are none."""
+    names = {name.lstrip("./") for name in _FILE.findall(_URL.sub("", text))}
+    return {name for name in names if not re.search(r"[{}<>*]", name)}
