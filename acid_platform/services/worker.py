@@ -18,7 +18,8 @@ from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Measure, compare
 from acid_platform.config import Settings, setting
 from acid_platform.engine import compact
-from acid_platform.engine.compact import CompactionWork, StagedCompaction
+from acid_platform.engine.compact import StagedCompaction
+from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.jobs import cancel, describe, tagged
 from acid_platform.engine.write import Written
 from acid_platform.errors import (

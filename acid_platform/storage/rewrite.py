@@ -100,10 +100,6 @@ class Rewrite:
     def write_ids(self) -> ValidWriteIdList:
         return ValidWriteIdList.of("", self.high_watermark, aborted=self.aborted)
 
-    def into(self, directory: str) -> Rewrite:
-        """The same with its output, so far a relative path, below `directory`."""
-        return replace(self, output=f"{directory}/{self.output}")
-
 
 class _WideTimestamps(Exception):
     """An input holds timestamps that don't fit nanoseconds."""

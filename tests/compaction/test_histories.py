@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform.engine import compact
+from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.open import open_scan
 from acid_platform.errors import AcidError, TxnAborted
 from acid_platform.metastore.rules import cleaning
@@ -87,7 +88,7 @@ def test_P21_an_attempt_whose_staged_output_was_taken_away_has_lost(
     merge(run)
     publish = compact.publish
 
-    def late(work: compact.CompactionWork, staged: compact.StagedCompaction) -> object:
+    def late(work: CompactionWork, staged: compact.StagedCompaction) -> object:
         history.metastore.revoke_workers("worker")
         shutil.rmtree(staged.staging)
         return publish(work, staged)

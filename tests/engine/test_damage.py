@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.engine import compact, write
+from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.errors import (
     AcidError,
     CompactionFailed,
@@ -285,7 +286,7 @@ def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(subjec
     assert sorted(subject.table.to_arrow()["v"].to_pylist()) == GOOD
 
 
-def full_outputs(plan: CompactionPlan, work: compact.CompactionWork, staging: str) -> None:
+def full_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> None:
     """The disk is full inside the Spark task, which is another process."""
     for name in plan.outputs:
         directory = Path(staging, str(name))
