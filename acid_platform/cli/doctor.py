@@ -145,16 +145,9 @@ def settings_rows(metastore: Metastore) -> Iterator[Row]:
 
 def _thresholds(metastore: Metastore) -> Iterator[Row]:
     from acid_platform.services import initiator
+    from acid_platform.services.explain import decision_row
 
-    for one in initiator.explain(metastore, _now()):
-        decision = one.decision
-        yield {
-            "table": one.table,
-            "partition": one.partition or "",
-            "compaction": decision.kind.value if decision.kind else "none",
-            "rule": decision.rule,
-            "reason": decision.reason,
-        }
+    return map(decision_row, initiator.explain(metastore, _now()))
 
 
 def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:

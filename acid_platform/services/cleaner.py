@@ -6,6 +6,7 @@ explained or executed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -63,7 +64,7 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainedPath:
     """A path that looks removable: what the next cycle would do with it, and why.
 
     A path is below its entity; empty where only the metastore knows what there is to clean.
@@ -79,47 +80,55 @@ class Explained:
     """Who keeps the Cleaner away."""
 
 
-def explain(metastore: Metastore) -> list[Explained]:
+def explain(metastore: Metastore) -> list[ExplainedPath]:
     """What the next cycle would remove, and why everything else has to stay; changes nothing."""
-    ready, blocked = metastore.ready_to_clean(), metastore.cleaning_blocked()
-    found: list[Explained] = []
-    for task in ready:
-        found += _fates(metastore, task)
+    ready: dict[str, list[CleaningTask]] = defaultdict(list)
+    blocked: dict[str, dict[str | None, BlockedCleaning]] = defaultdict(dict)
+    paths: list[ExplainedPath] = []
+    for task in metastore.ready_to_clean():
+        ready[task.table].append(task)
+        paths += _fates(metastore, task)
+    explained = {(path.table, path.path) for path in paths}
+    for cleaning in metastore.cleaning_blocked():
+        blocked[cleaning.table][cleaning.partition] = cleaning
     for record in metastore.tables():
-        waiting = {one.partition: one for one in blocked if one.table == record.name}
-        going = {one.partition for one in ready if one.table == record.name}
+        waiting = blocked[record.name]
+        cleaned_next = {task.partition for task in ready[record.name]}
         for entity in metastore.entities(record.name):
-            wait = waiting.get(entity.partition)
-            old = [one.name for one in entity.directories if one.obsolete]
-            if entity.partition not in going:
-                found += [_waits(record.name, entity.partition, path, wait) for path in old]
-            if wait and not old:
-                found.append(_waits(record.name, entity.partition, "", wait))
-            waiting.pop(entity.partition, None)
-        found += [_waits(record.name, one, "", wait) for one, wait in waiting.items()]  # dropped
+            wait = waiting.pop(entity.partition, None)
+            obsolete = [directory.name for directory in entity.directories if directory.obsolete]
+            if entity.partition not in cleaned_next:
+                paths += [_waits(record.name, entity.partition, name, wait) for name in obsolete]
+            if wait and not obsolete:
+                paths.append(_waits(record.name, entity.partition, "", wait))
+        for partition, wait in waiting.items():  # dropped partitions
+            paths.append(_waits(record.name, partition, "", wait))
         if not no_cleanup(record.properties):
-            known = {(one.table, one.path) for one in found}
-            found += [
-                Explained(record.name, None, one.path, Fate.REMOVED, one.rule, one.reason)
-                for one in _staging_plan(metastore, record).removals
-                if (record.name, one.path) not in known
+            paths += [
+                ExplainedPath(
+                    record.name, None, removal.path, Fate.REMOVED, removal.rule, removal.reason
+                )
+                for removal in _staging_plan(metastore, record).removals
+                if (record.name, removal.path) not in explained
             ]
-    return found
+    return paths
 
 
-def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[Explained]:
+def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[ExplainedPath]:
     if task.kind == "drop":
-        yield Explained(task.table, task.partition, task.location, Fate.REMOVED, "P22", "dropped")
+        yield ExplainedPath(
+            task.table, task.partition, task.location, Fate.REMOVED, "P22", "dropped"
+        )
         return
     if task.id and no_cleanup(task.properties):
-        yield Explained(task.table, task.partition, "", Fate.KEPT, "C44", "NO_CLEANUP is set")
+        yield ExplainedPath(task.table, task.partition, "", Fate.KEPT, "C44", "NO_CLEANUP is set")
         return
     root = Files.of(task.location)[1]
     for plan in _plans(metastore, task):
         below = plan.location.removeprefix(root).strip("/")
         for fate, paths in ((Fate.REMOVED, plan.removals), (Fate.KEPT, plan.kept)):
             for one in paths:
-                yield Explained(
+                yield ExplainedPath(
                     task.table,
                     task.partition,
                     f"{below}/{one.path}".strip("/"),
@@ -129,9 +138,11 @@ def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[Explained]:
                 )
 
 
-def _waits(table: str, partition: str | None, path: str, wait: BlockedCleaning | None) -> Explained:
+def _waits(
+    table: str, partition: str | None, path: str, wait: BlockedCleaning | None
+) -> ExplainedPath:
     if wait is None:
-        return Explained(
+        return ExplainedPath(
             table,
             partition,
             path,
@@ -140,7 +151,7 @@ def _waits(table: str, partition: str | None, path: str, wait: BlockedCleaning |
             "no compaction has covered it; the Initiator asks for one",
         )
     rule = "C41" if wait.holders else "C38"
-    return Explained(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
+    return ExplainedPath(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
 
 
 def run(metastore: Metastore) -> list[Cleaned]:

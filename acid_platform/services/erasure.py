@@ -29,7 +29,7 @@ from acid_platform.reading.arrow_predicates import arrow_predicate
 from acid_platform.reading.predicates import partition_condition
 from acid_platform.reading.search import FoundFile, Searched, search_files
 from acid_platform.services import cleaner, worker
-from acid_platform.services.cleaner import Explained, Fate
+from acid_platform.services.cleaner import ExplainedPath, Fate
 from acid_platform.services.worker import Outcome
 from acid_platform.tables.context import Context, columns_of_record, table_layout, worker_id
 
@@ -359,7 +359,7 @@ def _explain(
     return tuple(map(judged, found))
 
 
-def _explained(path: str, fates: Iterable[Explained]) -> Explained | None:
+def _explained(path: str, fates: Iterable[ExplainedPath]) -> ExplainedPath | None:
     """What the Cleaner says of the directory or file, or of the whole partition."""
     matching = []
     for one in fates:

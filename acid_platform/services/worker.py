@@ -130,7 +130,7 @@ class CompactionRun:
         self._queue = of_job(*_QUEUES)
         self.plan = plan
         self.forecast = forecast(
-            plan, reported_rows(metastore, self.task.table, self.task.partition)
+            plan, reported_rows(metastore, self.task.table).get(self.task.partition, {})
         )
         return plan
 

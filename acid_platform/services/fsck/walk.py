@@ -55,6 +55,7 @@ def examine(
         else sorted(metastore.tables(), key=lambda one: one.name)
     )
     every: list[Findings] = []
+    doubtful = metastore.doubtful()
     for record in records:
         try:
             opened = metastore.open_snapshot([record.name])
@@ -63,9 +64,8 @@ def examine(
                 continue
             raise
         with opened as lease:
-            for out in _TableLook(metastore, record, lease, rows).findings(
-                progress or (lambda *_: None)
-            ):
+            look = _TableLook(metastore, record, lease, rows, record.name in doubtful)
+            for out in look.findings(progress or (lambda *_: None)):
                 if repair and not record.foreign:
                     out.apply(metastore)
                 every.append(out)
@@ -82,9 +82,15 @@ class _TableLook:
     """One table, under its lease."""
 
     def __init__(
-        self, metastore: Metastore, record: TableRecord, lease: Transaction, rows: bool
+        self,
+        metastore: Metastore,
+        record: TableRecord,
+        lease: Transaction,
+        rows: bool,
+        in_doubt: bool,
     ) -> None:
         self._metastore, self._record, self._lease, self._rows = metastore, record, lease, rows
+        self._has_doubts = in_doubt
         self._files, self._root = Files.of(record.location)
 
     def findings(self, progress: Progress) -> Iterator[Findings]:
@@ -183,7 +189,7 @@ class _TableLook:
                     "move it out of the table, or into the partition that it belongs to",
                 )
         keys = [name for name, _ in record.partition_columns]
-        found, dropping = [], _dropping(self._metastore)
+        unknown = []
         for place in self._files.partition_directories(self._root, len(keys)):
             if parse_partition(place, keys) is None:
                 out.warning(
@@ -192,14 +198,25 @@ class _TableLook:
                     f"no partition of {', '.join(keys)}: nobody reads it",
                     "move it out of the table",
                 )
-            elif place not in floors and (record.name, place) not in dropping:
-                found.append(place)
-        return found
+            elif place not in floors:
+                unknown.append(place)
+        if not unknown:
+            return []
+        # Asked after the listing: what the Cleaner has removed since then is no longer there.
+        dropping = _dropping(self._metastore)
+        return [
+            place
+            for place in unknown
+            if (record.name, place) not in dropping
+            and self._files.is_directory(f"{self._root}/{place}")
+        ]
 
     def _given_out(self) -> int:
         """The highest write id of the table that any transaction has got."""
-        _, rows = self._metastore.query("SELECT table_id, next_write_id FROM tables")
-        return int(dict(rows)[self._record.table_id]) - 1
+        _, [[next_write_id]] = self._metastore.query(
+            f"SELECT next_write_id FROM tables WHERE table_id = {int(self._record.table_id)}"
+        )
+        return int(next_write_id) - 1
 
     def _temporaries(self, out: Findings, location: str) -> None:
         """P19: who owns a `_tmp_` directory, and whether it is still at work."""
@@ -234,6 +251,8 @@ class _TableLook:
 
     def _in_doubt(self, out: Findings, listings: dict[str, EntityListing | AcidError]) -> None:
         """P24: write ids that a restore left in doubt, with the directories that they wrote."""
+        if not self._has_doubts:
+            return
         name = self._record.name
         doubtful = {
             one
