@@ -380,11 +380,6 @@ class Settings:
     def flag(self, name: str) -> bool:
         return self.value(name) is True
 
-    def of_table(self, name: str, properties: Mapping[str, str]) -> Value:
-        """The value for one table: its `compactorthreshold.<name>` property wins (C22)."""
-        own = properties.get(TABLE_PREFIX + name)
-        return self.value(name) if own is None else setting(name).parse(own)
-
     @property
     def heartbeat_interval(self) -> int:
         """Milliseconds between heartbeats: half of the timeout unless set (T9, P7)."""

@@ -150,7 +150,7 @@ class Statements:
         spark = self.session = self.context.spark
         target = self.target(record, layout)
         if target.statement == 0:
-            self.begun.when_lost(lambda reason: jobs.cancel(spark, self.id))
+            self.begun.when_lost(lambda _reason: jobs.cancel(spark, self.id))
         try:
             with jobs.tagged(spark, self.id):
                 yield target

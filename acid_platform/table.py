@@ -10,7 +10,7 @@ from acid_platform import display
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.config import Settings
 from acid_platform.engine.input_rows import Rows
-from acid_platform.engine.merge import MergeClause, MergeCounts
+from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.read import filtered
 from acid_platform.errors import (
     CompactionRefused,
@@ -26,8 +26,8 @@ from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.services import erasure
 from acid_platform.services.erasure import Erasure, ErasureRequest
 from acid_platform.services.explain import Section, explain_compactions, wishes_of
-from acid_platform.snapshots import TableSnapshot
 from acid_platform.statements import SnapshotOutdated
+from acid_platform.table_snapshot import TableSnapshot
 from acid_platform.tables.context import columns_of_record
 from acid_platform.tables.declaration import change_column, check_columns, widened
 from acid_platform.transaction import Transaction, TransactionTable

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from acid_platform.engine import jobs
 from acid_platform.engine.dml import Where, delete_events, insert_events, update_events
 from acid_platform.engine.input_rows import Rows, as_frame, column_names, conform
-from acid_platform.engine.merge import Merge, MergeAction, MergeClause, MergeCounts, merge_clauses
+from acid_platform.engine.merge import Merge
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts, merge_clauses
 from acid_platform.engine.query import Condition
 from acid_platform.engine.read import filtered
 from acid_platform.engine.scan import TableScan
@@ -166,7 +167,7 @@ class LentTransaction(Transaction):
         """Raises InvalidDefinition."""
         raise self._not_ours("commit")
 
-    def abort(self, reason: str = "") -> None:
+    def abort(self, reason: str = "") -> None:  # noqa: ARG002, it overrides
         """Raises InvalidDefinition."""
         raise self._not_ours("abort")
 

@@ -30,10 +30,10 @@ from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord
 from acid_platform.reading.selection import TableLayout
 from acid_platform.services import worker
-from acid_platform.snapshots import Snapshot
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
+from acid_platform.table_snapshot import Snapshot
 from acid_platform.tables.adoption import (
     columns_of_file,
     new_location,

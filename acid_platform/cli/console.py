@@ -33,7 +33,7 @@ class Failed(click.ClickException):
     exit_code = 1
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"error: {' '.join(self.message.split())}", err=True)
+        click.echo(f"error: {' '.join(self.message.split())}", file, err=True)
 
 
 class Group(click.Group):
@@ -156,7 +156,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def complete_tables(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of the warehouse's tables, for the shell; nothing if its metastore does not run."""
     session = Session(ctx.params.get("warehouse"), False)
     try:

@@ -57,7 +57,7 @@ class Rebuilt:
 
 
 def rebuild(
-    place: Location, progress: Callable[[str, int, int], None] = lambda what, done, total: None
+    place: Location, progress: Callable[[str, int, int], None] = lambda *_: None
 ) -> list[Rebuilt]:
     """Makes the metastore, with a new identity of the warehouse; goes on after an interruption.
 

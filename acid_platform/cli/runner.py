@@ -185,7 +185,7 @@ class Runner:
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
-    def handle(number: int, frame: object) -> None:
+    def handle(number: int, _frame: object) -> None:
         stop.set()
         signal.signal(number, signal.SIG_DFL)
 

@@ -8,7 +8,7 @@ from acid_platform.display.listing import Listing, show_table, shown
 from acid_platform.display.timeline import Timeline
 
 if TYPE_CHECKING:
-    from acid_platform.snapshots import TableSnapshot
+    from acid_platform.table_snapshot import TableSnapshot
     from acid_platform.warehouse import Warehouse
 
 SHOWN = {

@@ -26,7 +26,7 @@ from acid_platform.engine.compaction_inputs import (
 )
 from acid_platform.engine.compaction_profiles import entity_scan, output_profile, profile
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.formats import write_plain
+from acid_platform.engine.plain_files import write_plain
 from acid_platform.engine.write import Written
 from acid_platform.errors import CompactionFailed, CompactionRefused
 from acid_platform.layout import names

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from acid_platform.engine.char_varchar import marked_type, to_be_stored
 from acid_platform.engine.failures import OTHER_PARTITION
-from acid_platform.engine.types import hive_type, refusal, spark_schema, spark_type
+from acid_platform.engine.spark_types import hive_type, refusal, spark_schema, spark_type
 from acid_platform.errors import InvalidDefinition, UnknownColumn, WrongType
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.layout.types import Column as TableColumn

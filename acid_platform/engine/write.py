@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.formats import write_plain
 from acid_platform.engine.orc_timestamps import storable
+from acid_platform.engine.plain_files import write_plain
 from acid_platform.errors import InvalidDefinition, PublicationFailed
 from acid_platform.layout import names, schema
 from acid_platform.layout.bucketing import Bucketing

@@ -1,4 +1,4 @@
-"""The six columns of ACID files and the user metadata of their footers (storage.md 2, 3.1)."""
+"""The six columns of ACID files and the user metadata of their footers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ ROW = "row"
 
 ACID_COLUMNS = (OPERATION, ORIGINAL_TRANSACTION, BUCKET, ROW_ID, CURRENT_TRANSACTION, ROW)
 
+ROW_ID_COLUMN, FILE_NAME_COLUMN = VIRTUAL_COLUMNS = ("row__id", "input__file__name")
+"""Columns that every table has when they are named, but that `*` does not include."""
 INSERT_EVENT = 0
 DELETE_EVENT = 2
 
@@ -27,7 +29,7 @@ RowKey = tuple[int, int, int]
 
 
 def user_metadata(stripe_ends: Iterable[RowKey], inserts: int, deletes: int) -> dict[str, bytes]:
-    """What Hive expects in the footer: the key of the last row of every stripe, and counts."""
+    """The user metadata that Hive expects in the footer: last keys of the stripes, and counts."""
     index = "".join(f"{write_id},{bucket},{row};" for write_id, bucket, row in stripe_ends)
     return {
         KEY_INDEX: index.encode(),
@@ -55,9 +57,9 @@ _WIDTH = {
 
 
 def cheapest(columns: Iterable[Column]) -> Column | None:
-    """The column that costs least to decode, for a scan that needs none: it has to name one.
+    """The column that is cheapest to decode, for a scan that needs no column but has to name one.
 
-    None when there is no column of a primitive type.
+    None if no column has a primitive type.
     """
     flat = [column for column in columns if not column.type.nested]
     return min(flat, key=lambda column: _WIDTH.get(column.type.kind, 99), default=None)

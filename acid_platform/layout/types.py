@@ -15,7 +15,7 @@ _SIMPLE = frozenset(
 _SYNONYMS = {"integer": "int", "numeric": "decimal", "dec": "decimal"}
 LOCAL_ZONE = "timestamp with local time zone"
 TIMESTAMPS = ("timestamp", LOCAL_ZONE)
-LIMITED = ("char", "varchar")
+CHAR_TYPES = ("char", "varchar")
 """Text of at most so many characters."""
 UNNAMED = ("char", LOCAL_ZONE)
 """Types of partition columns that are read but not written: how Hive names their directories."""

@@ -22,6 +22,7 @@ from pyarrow import orc, parquet
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 from acid_platform.storage.arrow_types import arrow_type, conform
@@ -44,7 +45,6 @@ from acid_platform.storage.plain import count_rows
 from acid_platform.storage.sources import is_positional, open_source
 from acid_platform.transactions import ValidWriteIdList
 
-ROW_ID_COLUMN = "row__id"
 ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
 SMALL_BYTES = 16 << 20
 """Files up to this size are one piece of work; of larger ones each stripe is."""

@@ -11,10 +11,17 @@ from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout import formats
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
-from acid_platform.layout.types import LIMITED, UNNAMED, Column, HiveType, parse_columns, parse_type
+from acid_platform.layout.schema import VIRTUAL_COLUMNS
+from acid_platform.layout.types import (
+    CHAR_TYPES,
+    UNNAMED,
+    Column,
+    HiveType,
+    parse_columns,
+    parse_type,
+)
 from acid_platform.metastore.records import TableRecord
 
-RESERVED = ("row__id", "input__file__name")
 _KINDS = ("default", "insert_only")
 
 
@@ -128,7 +135,7 @@ def check_columns(
 ) -> None:
     """Names and types that may be declared. Raises InvalidDefinition."""
     for column in (*columns, *keys):
-        if column.name in RESERVED or column.name.startswith("__"):
+        if column.name in VIRTUAL_COLUMNS or column.name.startswith("__"):
             raise InvalidDefinition(
                 f"{table}: column {column.name!r} {column.type} can't be"
                 " declared, its name is reserved: take another"
@@ -208,6 +215,6 @@ def _wider(given: HiveType, wanted: HiveType) -> bool:
     if given.kind == wanted.kind == "decimal":
         (precision, scale), (digits, places) = given.sizes, wanted.sizes
         return places >= scale and digits - places >= precision - scale
-    if given.kind == wanted.kind and given.kind in LIMITED:
+    if given.kind == wanted.kind and given.kind in CHAR_TYPES:
         return wanted.sizes >= given.sizes
     return wanted.kind in _WIDER.get(given.kind, ())

@@ -25,8 +25,8 @@ from pyspark.sql import Row, SparkSession
 from acid_platform.engine.open import open_scan
 from acid_platform.errors import AlreadyScheduled, CompactionRefused
 from acid_platform.services import cleaner
-from acid_platform.snapshots import Snapshot
 from acid_platform.table import Table
+from acid_platform.table_snapshot import Snapshot
 from acid_platform.transaction import TransactionTable
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.merge import MergeAction, MergeClause, MergeCounts
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.errors import (
     InvalidExpression,
     NoSuchPartition,

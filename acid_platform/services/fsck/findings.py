@@ -52,7 +52,7 @@ class Check(Enum):
 class Repair(Protocol):
     """A change that can harm nobody, whatever else goes on; `str()` says what it does."""
 
-    def apply(self, metastore: Metastore) -> None: ...
+    def apply(self, metastore: Metastore, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class RemoveTemporary:
     files: Files
     path: str
 
-    def apply(self, metastore: Metastore) -> None:
+    def apply(self, _metastore: Metastore, /) -> None:
         self.files.delete_directory(self.path)
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class WriteVersionFile:
     files: Files
     path: str
 
-    def apply(self, metastore: Metastore) -> None:
+    def apply(self, _metastore: Metastore, /) -> None:
         if self.files.is_directory(self.path):
             written = f"{self.path}/{VERSION_FILE}"
             self.files.write(written, VERSION)
@@ -93,7 +93,7 @@ class ResolveAborted:
     table: str
     write_ids: tuple[int, ...]
 
-    def apply(self, metastore: Metastore) -> None:
+    def apply(self, metastore: Metastore, /) -> None:
         metastore.resolve_doubtful(self.table, aborted=self.write_ids)
 
     def __str__(self) -> str:
