@@ -303,7 +303,7 @@ REFUSED: tuple[Setting, ...] = tuple(
     )
 )
 
-REGISTRY: dict[str, Setting] = {one.name: one for one in (*HONOURED, *NO_EFFECT, *REFUSED)}
+REGISTRY: dict[str, Setting] = {entry.name: entry for entry in (*HONOURED, *NO_EFFECT, *REFUSED)}
 
 TABLE_PROPERTIES = (
     "transactional",

@@ -290,7 +290,7 @@ class TransactionTable:
             *(clauses or ()),
             *merge_clauses(when_matched_update, when_matched_delete, when_not_matched_insert),
         ]
-        only_inserts = all(one.action is MergeAction.INSERT for one in chosen)
+        only_inserts = all(clause.action is MergeAction.INSERT for clause in chosen)
         self._refuse_insert_only("MERGE")
         self._require_writable()
         self._work.lock(self._record, Statement.MERGE_INSERT if only_inserts else Statement.UPDATE)
@@ -364,7 +364,7 @@ class TransactionTable:
             events = delete_events(self._spark, scan, target, where)
             written = write_statement(events, target, only=DELETES)
         self._work.record(self._record, Operation.DELETE, written)
-        rows = sum(one.rows for one in written)
+        rows = sum(directory.rows for directory in written)
         self._work.count(self.name, deleted=rows)
         return rows
 

@@ -203,7 +203,7 @@ class Warehouse:
         declared = Declaration.of(
             full, columns, partitioned_by, clustered_by, properties, written_before=True
         )
-        keys = [one.name for one in declared.partition_columns]
+        keys = [column.name for column in declared.partition_columns]
         for partition in found.partitions:
             if parse_partition(partition, keys) is None:
                 raise InvalidDefinition(
@@ -296,7 +296,9 @@ class Warehouse:
                 raise CompactionFailed(
                     f"compaction {outcome.task.id} of {table} failed: {outcome.reason}"
                 )
-            waiting = {one for one in waiting if not self.metastore.compaction_done(one)}
+            waiting = {
+                request for request in waiting if not self.metastore.compaction_done(request)
+            }
         return [row for row in self.metastore.compactions() if row["compactionid"] in wanted]
 
     # --- looking -------------------------------------------------------------------------------

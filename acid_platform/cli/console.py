@@ -161,6 +161,8 @@ def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete:
     session = Session(ctx.params.get("warehouse"), False)
     try:
         with Metastore.connect(session.existing().metastore, autostart=False) as metastore:
-            return sorted(one.name for one in metastore.tables() if one.name.startswith(incomplete))
+            return sorted(
+                record.name for record in metastore.tables() if record.name.startswith(incomplete)
+            )
     except AcidError:
         return []

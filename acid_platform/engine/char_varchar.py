@@ -23,7 +23,7 @@ _Leaf = Callable[[str, HiveType], str]
 
 def has_char_or_varchar(hive: HiveType) -> bool:
     """Whether the type is CHAR or VARCHAR, or holds one."""
-    return any(one.kind in CHAR_TYPES for one in hive.walk())
+    return any(kind.kind in CHAR_TYPES for kind in hive.walk())
 
 
 def as_read(value: str, hive: HiveType) -> str:

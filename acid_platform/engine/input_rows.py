@@ -219,7 +219,7 @@ def _array(values: object, column: TableColumn, table: str) -> pa.Array:
 
 
 def _may_be_cut(column: TableColumn) -> bool:
-    return any(one.kind in (*INTEGRAL, "date", "float") for one in column.type.walk())
+    return any(kind.kind in (*INTEGRAL, "date", "float") for kind in column.type.walk())
 
 
 def _kept(given: object, stored: object) -> bool:

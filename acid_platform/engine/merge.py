@@ -81,7 +81,7 @@ class Merge:
             placed = placed.union(self._placed(fresh, number_of_writers))
         placed = placed.repartitionById(number_of_writers, F.col(_PLACE))
         events = both_events(placed, F.col(_KINDS), self.scan, self.target)
-        return events, MergeCounts(*(counts[one] for one in MergeAction))
+        return events, MergeCounts(*(counts[action] for action in MergeAction))
 
     def _kept_once(self, frame: DataFrame) -> DataFrame:
         with raise_as_ours():
@@ -119,7 +119,7 @@ class Merge:
             if found is None:
                 return None
             names |= found
-        return [one.name for one in self.scan.columns if one.name in names]
+        return [column.name for column in self.scan.columns if column.name in names]
 
     def _nothing(self) -> Column:
         return F.lit(None).cast(spark_schema(self.scan.columns))
@@ -132,7 +132,7 @@ class Merge:
         )
 
     def _updated(self, pairs: DataFrame, clause: MergeClause) -> Column:
-        own = {one.name: F.col(f"{self.alias}.`{one.name}`") for one in self.scan.columns}
+        own = {column.name: F.col(f"{self.alias}.`{column.name}`") for column in self.scan.columns}
         return F.struct(
             *assigned(pairs, self.scan, self.target, clause.values or {}, own, self.table)
         )
@@ -200,7 +200,7 @@ class Merge:
             F.lit(None).cast(kind).alias(name)
             for name, kind in zip(KEYS, ("bigint", "int", "bigint"), strict=True)
         ]
-        new = F.struct(*(F.col(f"`{one.name}`") for one in self.scan.columns)).alias(NEW)
+        new = F.struct(*(F.col(f"`{column.name}`") for column in self.scan.columns)).alias(NEW)
         return fresh.select(
             *self._partition(),
             *keys,

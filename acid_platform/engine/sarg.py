@@ -37,7 +37,7 @@ def search_argument(
     if not hasattr(spark, "_jsparkSession") or "orc" in str(spark.conf.get(NESTED_SOURCES)):
         return {}
     # A file may hold a CHAR unpadded, or a longer VARCHAR: its statistics tell of other values.
-    usable = spark_schema(one for one in columns if not has_char_or_varchar(one.type))
+    usable = spark_schema(column for column in columns if not has_char_or_varchar(column.type))
     filters = _filters(spark, [*columns, *partition_columns], where)
     if not filters:
         return {}

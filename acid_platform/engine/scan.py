@@ -75,13 +75,17 @@ class TableScan:
     @property
     def read_bytes(self) -> int:
         """Size of the insert files that the scan opens, before column pruning."""
-        return sum(one.size for entity in self.entities for one in entity.sources.inserts)
+        return sum(source.size for entity in self.entities for source in entity.sources.inserts)
 
     @property
     def highest_bucket(self) -> int:
         """Of the bucket numbers that rows of the scan may have; 0 without any row."""
         return max(
-            (_highest_bucket(one) for entity in self.entities for one in entity.sources.inserts),
+            (
+                _highest_bucket(source)
+                for entity in self.entities
+                for source in entity.sources.inserts
+            ),
             default=0,
         )
 
@@ -186,7 +190,7 @@ class ScanBuilder:
             self.scan.columns,
             self.columns,
             self.scan.partition_columns,
-            [Entity(one.partition, one.values) for one in group],
+            [Entity(entity_scan.partition, entity_scan.values) for entity_scan in group],
             self.scan.format,
             options,
             self.file_names,

@@ -149,7 +149,7 @@ class SourceFrames:
         if len(ordinals) > 1 and not all(_regular(source) for _, source in found):
             # Paths that don't tell the partition by their depth: entity by entity.
             for ordinal in sorted(ordinals):
-                own = [one for one in found if one[0] == ordinal]
+                own = [pair for pair in found if pair[0] == ordinal]
                 yield from self.native(kind, positional, own, tests, with_keys, with_entity)
             return
         frame = self._read(kind, positional, [source for _, source in found], tests)
@@ -174,11 +174,12 @@ class SourceFrames:
 
     def _stored(self, acid: bool) -> list[str]:
         """The columns out of a file, as SQL: each string more is another call into the JVM."""
-        if acid and not any(has_char_or_varchar(one.type) for one in self.columns):
+        if acid and not any(has_char_or_varchar(column.type) for column in self.columns):
             return [f"{schema.ROW}.* EXCEPT ({_NO_FIELD})"]
         prefix = f"{schema.ROW}." if acid else ""
         return [
-            f"{as_read(f'{prefix}`{one.name}`', one.type)} AS `{one.name}`" for one in self.columns
+            f"{as_read(f'{prefix}`{column.name}`', column.type)} AS `{column.name}`"
+            for column in self.columns
         ]
 
     def _marked(self, frame: DataFrame) -> DataFrame:
@@ -188,7 +189,7 @@ class SourceFrames:
         self, kind: SourceKind, positional: bool, sources: Sequence[Source], tests: Sequence[str]
     ) -> DataFrame:
         """A frame over the files, from the cache if it was read before."""
-        sizes = sorted((self.files.uri(one.path), one.size) for one in sources)
+        sizes = sorted((self.files.uri(source.path), source.size) for source in sources)
         uris = [uri for uri, _ in sizes]
         # Files with names like `_col0` are matched by the position in the whole table.
         columns = self.columns if kind is SourceKind.ACID or not positional else self.table
@@ -233,8 +234,8 @@ class SourceFrames:
         hive = self.partition_columns[position].type
         kind = spark_type(hive).simpleString()
         return [
-            as_read(f"try_cast({_sql_value(one.values[position])} AS {kind})", hive)
-            for one in self.entities
+            as_read(f"try_cast({_sql_value(entity.values[position])} AS {kind})", hive)
+            for entity in self.entities
         ]
 
     def _named(self, values: Sequence[str]) -> list[str]:
@@ -325,7 +326,9 @@ class _PathValues:
             match = re.search(pattern, uri)
             if match:
                 encoded[unquote(match[1])] = match[1]
-        self.segments = [encoded.get(one.partition, one.partition) for one in frames.entities]
+        self.segments = [
+            encoded.get(entity.partition, entity.partition) for entity in frames.entities
+        ]
 
     def _lookup(self, values: Sequence[str]) -> str:
         # Not a regular expression: it is evaluated per row, several times where deletes are tested.

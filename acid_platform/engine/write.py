@@ -211,7 +211,7 @@ def write_statement(
                 flat=f"{_VALUE}0" in events.columns,
             )
         )
-        total = sum(one.rows for one in built)
+        total = sum(output.rows for output in built)
         if total != counted:
             raise PublicationFailed(
                 f"{target.location}: Spark counted {counted} events, its files hold {total};"
@@ -256,7 +256,7 @@ def _ready(staging: str, partition: str, directory: str) -> str:
 
 def _publish(target: WriteTarget, staging: str, built: Sequence[Written]) -> None:
     """All directories of the statement, or none: its transaction may go on and commit."""
-    places = [f"{one.partition}/{one.directory}".lstrip("/") for one in built]
+    places = [f"{output.partition}/{output.directory}".lstrip("/") for output in built]
     publish(
         target.files,
         target.location,

@@ -127,14 +127,14 @@ def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[ExplainedPath]:
     for plan in _plans(metastore, task):
         below = plan.location.removeprefix(root).strip("/")
         for fate, paths in ((Fate.REMOVED, plan.removals), (Fate.KEPT, plan.kept)):
-            for one in paths:
+            for path in paths:
                 yield ExplainedPath(
                     task.table,
                     task.partition,
-                    f"{below}/{one.path}".strip("/"),
+                    f"{below}/{path.path}".strip("/"),
                     fate,
-                    one.rule,
-                    one.reason,
+                    path.rule,
+                    path.reason,
                 )
 
 
@@ -223,7 +223,7 @@ def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
         if any(not plan.done for plan in _plans(metastore, task, again=True)):  # C47
             metastore.cleaning_again(task)
             return Cleaned(task, removed, "something obsolete is still there")
-        gone = [one.path for plan in plans for one in plan.removals]
+        gone = [removal.path for plan in plans for removal in plan.removals]
         metastore.mark_cleaned(task, _forgotten(plans), gone)
         return Cleaned(task, removed)
     except Exception as error:
@@ -244,7 +244,7 @@ def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> lis
         )
     files, root = Files.of(record.location)
     if task.partition is None and record.partitioned:
-        partitions = [one.name for one in metastore.partition_records(task.table)]
+        partitions = [partition.name for partition in metastore.partition_records(task.table)]
         unregistered = files.partition_directories(root, len(record.partition_columns))
         names = sorted({*partitions, *unregistered})
         kind = CleaningKind.DYNAMIC_ABORT
@@ -252,7 +252,7 @@ def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> lis
         names = [task.partition or ""]
         kind = CleaningKind.AFTER_COMPACTION if task.kind == "compaction" else CleaningKind.ABORTED
     floors = (
-        {one.name: one.floors for one in metastore.partition_records(task.table)}
+        {partition.name: partition.floors for partition in metastore.partition_records(task.table)}
         if record.partitioned
         else {}
     )
@@ -263,7 +263,7 @@ def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> lis
     for name, known in zip(names, recorded, strict=True):
         listing = judged(
             files.entity(f"{root}/{name}".rstrip("/")),
-            [one.directory for one in known],
+            [directory.directory for directory in known],
             task.write_ids,
             task.valid_txns,
             with_gone=not again,
@@ -318,7 +318,7 @@ def judged(
     }
     return replace(
         listing,
-        files=tuple(one for one in listing.files if one.path.partition("/")[0] not in left),
+        files=tuple(file for file in listing.files if file.path.partition("/")[0] not in left),
         directories=tuple(sorted({*listing.directories, *missing} - left)),
     )
 
@@ -354,7 +354,7 @@ def _forgotten(plans: list[CleaningPlan]) -> list[int] | None:
     if not any(plan.undeletable_aborted_write_ids for plan in plans):
         return None
     gone = [set(plan.removed_aborted_write_ids) for plan in plans]
-    stuck = {one for plan in plans for one in plan.undeletable_aborted_write_ids}
+    stuck = {number for plan in plans for number in plan.undeletable_aborted_write_ids}
     return sorted(set.union(*gone) - stuck) if gone else []
 
 
@@ -374,9 +374,9 @@ def _remove_dropped(task: CleaningTask) -> tuple[str, ...]:
         cleaning=True,
     )
     removed = {
-        f"{path}/{one.path}": one.reason
-        for one in (*seen.obsolete, *seen.aborted)
-        if one.rule == "P22" or one in seen.aborted
+        f"{path}/{removable.path}": removable.reason
+        for removable in (*seen.obsolete, *seen.aborted)
+        if removable.rule == "P22" or removable in seen.aborted
     }
     for target in removed:
         (files.delete_directory if files.is_directory(target) else files.delete_file)(target)

@@ -162,7 +162,8 @@ class CompactionRun:
         """What was expected beside what was written."""
         assert self.forecast and self.staged, "merge() comes first"
         return against(
-            self.forecast, [Amount(one.rows, one.bytes, one.files) for one in self.staged.outputs]
+            self.forecast,
+            [Amount(output.rows, output.bytes, output.files) for output in self.staged.outputs],
         )
 
     def publish(self) -> tuple[Written, ...]:
@@ -184,9 +185,9 @@ class CompactionRun:
         try:
             self.context.metastore.commit_compaction(self.task, self.txn, reports)
         except (CompactionLost, TxnAborted):
-            for one in outputs:
+            for output in outputs:
                 self._work.files.delete_directory(
-                    f"{self._work.directory.location}/{one.directory}"
+                    f"{self._work.directory.location}/{output.directory}"
                 )
             raise
         return outputs

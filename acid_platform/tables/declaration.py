@@ -41,7 +41,7 @@ class Declaration:
     ) -> tuple[list[tuple[str, str]], list[tuple[str, str]], dict[str, str], list[str], int]:
         """As the metastore's client takes them, after name and location."""
         own, keys = (
-            [(one.name, str(one.type)) for one in columns]
+            [(column.name, str(column.type)) for column in columns]
             for columns in (self.columns, self.partition_columns)
         )
         return own, keys, dict(self.properties), list(self.bucket_columns), self.bucket_count
@@ -59,7 +59,7 @@ class Declaration:
         """`written_before`: what is only read is allowed too. Raises InvalidDefinition."""
         given = {"transactional": "true", **(properties or {})}
         clustered, buckets = clustered_by or ((), 0)
-        names = tuple(one.lower() for one in clustered)
+        names = tuple(name.lower() for name in clustered)
         keys = parse_columns(", ".join(partitioned_by)) if partitioned_by else ()
         _check_properties(table, given)
         FileFormat.of(given).refuse(columns)
@@ -156,7 +156,7 @@ def check_columns(
 
 def _check_buckets(table: str, columns: Sequence[Column], names: Sequence[str]) -> None:
     for name in names:
-        found = next((one for one in columns if one.name == name), None)
+        found = next((column for column in columns if column.name == name), None)
         if found is None:
             raise InvalidDefinition(f"{table}: there is no column {name!r} to cluster by")
         refuse_unhashable(found.type)

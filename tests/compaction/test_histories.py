@@ -174,5 +174,5 @@ def test_case_34_every_held_snapshot_keeps_its_rows_through_minor_major_and_clea
         history.do_release()
         history.do_clean()
         history.check()
-    base, delta = sorted(one.name for one in history.root.iterdir())
+    base, delta = sorted(info.name for info in history.root.iterdir())
     assert base.startswith("base_0000005_v") and delta == "delta_0000006_0000006_0000"

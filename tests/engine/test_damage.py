@@ -54,9 +54,9 @@ PLANTED = [kind for kind in KINDS if kind not in CHANGED]
 
 def contents(root: Path) -> dict[str, bytes]:
     return {
-        str(one.relative_to(root)): one.read_bytes()
-        for one in root.rglob("*")
-        if one.is_file() and not one.name.startswith(".")
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
     }
 
 
@@ -76,7 +76,7 @@ class Subject:
     def nothing_is_left(self) -> None:
         self.warehouse.release()
         assert [
-            one for one in self.warehouse.metastore.transactions() if one["state"] == "OPEN"
+            row for row in self.warehouse.metastore.transactions() if row["state"] == "OPEN"
         ] == []
         assert self.warehouse.metastore.locks() == []
 

@@ -102,7 +102,10 @@ class _TableLook:
     def _entities(self, table: Findings, progress: Progress) -> Iterator[Findings]:
         record = self._record
         floors = (
-            {one.name: one.floors for one in self._metastore.partition_records(record.name)}
+            {
+                partition.name: partition.floors
+                for partition in self._metastore.partition_records(record.name)
+            }
             if record.partitioned
             else {"": ()}
         )
@@ -156,7 +159,7 @@ class _TableLook:
         lacking = [
             name
             for name, known in zip(names, found, strict=True)
-            if not all(one.directory.recorded for one in known)
+            if not all(directory.directory.recorded for directory in known)
         ]
         for name in lacking:
             try:
@@ -270,8 +273,8 @@ class _TableLook:
             for directory in listing.directories:
                 parsed = acid_name(directory)
                 low, high = span(parsed) if parsed else (1, 0)
-                for one in doubtful.intersection(range(low, high + 1)):
-                    wrote[one].append(f"{place}/{directory}".lstrip("/"))
+                for number in doubtful.intersection(range(low, high + 1)):
+                    wrote[number].append(f"{place}/{directory}".lstrip("/"))
         resolve = f"acid metastore resolve {name}"
         for one, directories in sorted(wrote.items()):
             out.warning(
@@ -294,9 +297,13 @@ class _TableLook:
 
 def _dropping(metastore: Metastore) -> frozenset[tuple[str, str]]:
     """(table, partition or '') whose files wait for the Cleaner after a drop."""
-    waiting = {(one.table, one.partition or "") for one in metastore.cleaning_blocked()}
+    waiting = {
+        (cleaning.table, cleaning.partition or "") for cleaning in metastore.cleaning_blocked()
+    }
     ready = {
-        (one.table, one.partition or "") for one in metastore.ready_to_clean() if one.kind == "drop"
+        (task.table, task.partition or "")
+        for task in metastore.ready_to_clean()
+        if task.kind == "drop"
     }
     return frozenset(waiting | ready)
 
@@ -305,7 +312,7 @@ def _strangers(metastore: Metastore, warehouse: str) -> Findings:
     """Directories of a database that are no table's."""
     out = Findings("")
     files, root = Files.of(warehouse)
-    claimed = {Files.of(one.location)[1] for one in metastore.tables()}
+    claimed = {Files.of(record.location)[1] for record in metastore.tables()}
     dropping = _dropping(metastore)
     for database in metastore.databases():
         for info in files.children(f"{root}/{database}.db"):
