@@ -303,7 +303,7 @@ REFUSED: tuple[Setting, ...] = tuple(
     )
 )
 
-REGISTRY: dict[str, Setting] = {one.name: one for one in (*HONOURED, *NO_EFFECT, *REFUSED)}
+REGISTRY: dict[str, Setting] = {entry.name: entry for entry in (*HONOURED, *NO_EFFECT, *REFUSED)}
 
 TABLE_PROPERTIES = (
     "transactional",
@@ -379,11 +379,6 @@ class Settings:
 
     def flag(self, name: str) -> bool:
         return self.value(name) is True
-
-    def of_table(self, name: str, properties: Mapping[str, str]) -> Value:
-        """The value for one table: its `compactorthreshold.<name>` property wins (C22)."""
-        own = properties.get(TABLE_PREFIX + name)
-        return self.value(name) if own is None else setting(name).parse(own)
 
     @property
     def heartbeat_interval(self) -> int:

@@ -65,11 +65,11 @@ def _project() -> tuple[Any, Any, list[Any]]:
             raise
         return [], [], []
     modules = [
-        importlib.import_module(f"assets.{one.name}")
-        for one in pkgutil.iter_modules(assets.__path__)
+        importlib.import_module(f"assets.{module.name}")
+        for module in pkgutil.iter_modules(assets.__path__)
     ]
     return (
         dg.load_assets_from_modules(modules),
         dg.load_asset_checks_from_modules(modules),
-        [job for one in modules for job in getattr(one, "JOBS", ())],
+        [job for module in modules for job in getattr(module, "JOBS", ())],
     )

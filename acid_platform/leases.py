@@ -13,8 +13,8 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import ClientInfo, TableRecord, ViewRecord
 from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.selection import select_entities
-from acid_platform.snapshots import TableSnapshot
 from acid_platform.storage.arrow_scan import ArrowScan
+from acid_platform.table_snapshot import TableSnapshot
 from acid_platform.tables.context import Layouts
 from acid_platform.transactions import ValidWriteIdList
 

@@ -150,7 +150,7 @@ class Statements:
         spark = self.session = self.context.spark
         target = self.target(record, layout)
         if target.statement == 0:
-            self.begun.when_lost(lambda reason: jobs.cancel(spark, self.id))
+            self.begun.when_lost(lambda _reason: jobs.cancel(spark, self.id))
         try:
             with jobs.tagged(spark, self.id):
                 yield target
@@ -184,7 +184,7 @@ class Statements:
                     overwrite,
                 )
             )
-        return sum(one.rows for one in written if not one.deletes)
+        return sum(directory.rows for directory in written if not directory.deletes)
 
     def count(self, table: str, **rows: int) -> None:
         self.row_counts.setdefault(table, Counter()).update(rows)
@@ -208,19 +208,19 @@ class Statements:
 def with_own(layout: TableLayout, reports: Sequence[WriteReport]) -> TableLayout:
     """The layout with the files, and perhaps partitions, that only the transaction itself has
     written so far."""
-    mine = [one for one in reports if one.table == layout.name]
+    mine = [report for report in reports if report.table == layout.name]
     if not mine:
         return layout
 
     def listings(partitions: Sequence[str]) -> list[EntityListing]:
         return [
             listing.joined(
-                directory_listing(listing.location, one.directory, one.contents)
-                for one in mine
-                if one.partition == (name or None) and one.contents
+                directory_listing(listing.location, report.directory, report.contents)
+                for report in mine
+                if report.partition == (name or None) and report.contents
             )
             for name, listing in zip(partitions, layout.listings(partitions), strict=True)
         ]
 
-    partitions = {one.partition: () for one in mine if one.partition}
+    partitions = {report.partition: () for report in mine if report.partition}
     return replace(layout, partitions={**partitions, **layout.partitions}, listings=listings)

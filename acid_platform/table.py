@@ -10,7 +10,7 @@ from acid_platform import display
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.config import Settings
 from acid_platform.engine.input_rows import Rows
-from acid_platform.engine.merge import MergeClause, MergeCounts
+from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.read import filtered
 from acid_platform.errors import (
     CompactionRefused,
@@ -25,9 +25,9 @@ from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.services import erasure
 from acid_platform.services.erasure import Erasure, ErasureRequest
-from acid_platform.services.explain import Section, Wish, explain_compactions
-from acid_platform.snapshots import TableSnapshot
+from acid_platform.services.explain import Section, explain_compactions, wishes_of
 from acid_platform.statements import SnapshotOutdated
+from acid_platform.table_snapshot import TableSnapshot
 from acid_platform.tables.context import columns_of_record
 from acid_platform.tables.declaration import change_column, check_columns, widened
 from acid_platform.transaction import Transaction, TransactionTable
@@ -272,10 +272,9 @@ class Table:
         if FileFormat.of(record.properties).by_position:
             return True
         return any(
-            not one.name
-            for entity in self._warehouse.metastore.entities()
-            if entity.table == record.name
-            for one in entity.directories
+            not directory.name
+            for entity in self._warehouse.metastore.entities(record.name)
+            for directory in entity.directories
         )
 
     def rename(self, name: str) -> Table:
@@ -312,7 +311,7 @@ class Table:
         """What `compact` would read and write, and after how many scans it pays back."""
         wanted, targets = self._compactions(kind, partition)
         return explain_compactions(
-            self._warehouse.metastore, [Wish(self._name, one, wanted) for one in targets]
+            self._warehouse.metastore, wishes_of(self._name, targets, wanted.value)
         )
 
     def _compactions(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from acid_platform.engine import jobs
 from acid_platform.engine.dml import Where, delete_events, insert_events, update_events
 from acid_platform.engine.input_rows import Rows, as_frame, column_names, conform
-from acid_platform.engine.merge import Merge, MergeAction, MergeClause, MergeCounts, merge_clauses
+from acid_platform.engine.merge import Merge
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts, merge_clauses
 from acid_platform.engine.query import Condition
 from acid_platform.engine.read import filtered
 from acid_platform.engine.scan import TableScan
@@ -166,7 +167,7 @@ class LentTransaction(Transaction):
         """Raises InvalidDefinition."""
         raise self._not_ours("commit")
 
-    def abort(self, reason: str = "") -> None:
+    def abort(self, reason: str = "") -> None:  # noqa: ARG002, it overrides
         """Raises InvalidDefinition."""
         raise self._not_ours("abort")
 
@@ -289,7 +290,7 @@ class TransactionTable:
             *(clauses or ()),
             *merge_clauses(when_matched_update, when_matched_delete, when_not_matched_insert),
         ]
-        only_inserts = all(one.action is MergeAction.INSERT for one in chosen)
+        only_inserts = all(clause.action is MergeAction.INSERT for clause in chosen)
         self._refuse_insert_only("MERGE")
         self._require_writable()
         self._work.lock(self._record, Statement.MERGE_INSERT if only_inserts else Statement.UPDATE)
@@ -363,7 +364,7 @@ class TransactionTable:
             events = delete_events(self._spark, scan, target, where)
             written = write_statement(events, target, only=DELETES)
         self._work.record(self._record, Operation.DELETE, written)
-        rows = sum(one.rows for one in written)
+        rows = sum(directory.rows for directory in written)
         self._work.count(self.name, deleted=rows)
         return rows
 

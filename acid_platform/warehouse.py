@@ -30,10 +30,10 @@ from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord
 from acid_platform.reading.selection import TableLayout
 from acid_platform.services import worker
-from acid_platform.snapshots import Snapshot
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
+from acid_platform.table_snapshot import Snapshot
 from acid_platform.tables.adoption import (
     columns_of_file,
     new_location,
@@ -203,7 +203,7 @@ class Warehouse:
         declared = Declaration.of(
             full, columns, partitioned_by, clustered_by, properties, written_before=True
         )
-        keys = [one.name for one in declared.partition_columns]
+        keys = [column.name for column in declared.partition_columns]
         for partition in found.partitions:
             if parse_partition(partition, keys) is None:
                 raise InvalidDefinition(
@@ -296,7 +296,9 @@ class Warehouse:
                 raise CompactionFailed(
                     f"compaction {outcome.task.id} of {table} failed: {outcome.reason}"
                 )
-            waiting = {one for one in waiting if not self.metastore.compaction_done(one)}
+            waiting = {
+                request for request in waiting if not self.metastore.compaction_done(request)
+            }
         return [row for row in self.metastore.compactions() if row["compactionid"] in wanted]
 
     # --- looking -------------------------------------------------------------------------------

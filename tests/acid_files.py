@@ -18,6 +18,7 @@ from pyarrow import orc
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine import compact
+from acid_platform.engine.compaction_inputs import CompactionWork, open_inputs, rewrites
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.types import parse_columns
 from acid_platform.reading.arrow_read import arrow_scan
@@ -204,12 +205,12 @@ class AcidTable:
         directory = select(layout.files.entity(layout.path), lists, open_self)
         plan = plan_compaction(directory, CompactionKind(kind), lists, txn_id)
         assert isinstance(plan, CompactionPlan), str(plan)
-        work = compact.CompactionWork(layout.files, directory, layout.columns, lists, "", "zlib")
+        work = CompactionWork(layout.files, directory, layout.columns, lists, "", "zlib")
         staging = f"{plan.location}/_tmp_{txn_id:07d}_test"
-        tasks = compact.rewrites(plan, work)
+        tasks = rewrites(plan, work, open_inputs(plan, work).sources, staging)
         compact.make_outputs(plan, work, staging)
         for task in tasks:
-            rewrite_bucket(task.into(staging))
+            rewrite_bucket(task)
         publish(
             layout.files,
             plan.location,

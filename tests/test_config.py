@@ -125,15 +125,6 @@ def test_P7_the_heartbeat_stays_below_the_timeout() -> None:
             Settings.of(both)
 
 
-def test_C22_a_table_property_overrides_one_table() -> None:
-    name = "hive.compactor.delta.num.threshold"
-    chosen = Settings.of({name: "20"})
-    assert chosen.of_table(name, {f"compactorthreshold.{name}": "3"}) == 3
-    assert chosen.of_table(name, {}) == 20
-    with pytest.raises(SettingRefused):
-        chosen.of_table(name, {f"compactorthreshold.{name}": "few"})
-
-
 def test_P9_retryable_patterns() -> None:
     chosen = Settings.of({"hive.txn.retryable.sqlex.regex": "No space, IO Error.*busy"})
     assert chosen.transient("IO Error: disk is busy") and chosen.transient("No space left")

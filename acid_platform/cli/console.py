@@ -33,7 +33,7 @@ class Failed(click.ClickException):
     exit_code = 1
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"error: {' '.join(self.message.split())}", err=True)
+        click.echo(f"error: {' '.join(self.message.split())}", file, err=True)
 
 
 class Group(click.Group):
@@ -156,11 +156,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def complete_tables(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of the warehouse's tables, for the shell; nothing if its metastore does not run."""
     session = Session(ctx.params.get("warehouse"), False)
     try:
         with Metastore.connect(session.existing().metastore, autostart=False) as metastore:
-            return sorted(one.name for one in metastore.tables() if one.name.startswith(incomplete))
+            return sorted(
+                record.name for record in metastore.tables() if record.name.startswith(incomplete)
+            )
     except AcidError:
         return []

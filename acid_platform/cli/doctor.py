@@ -49,12 +49,12 @@ class Report:
 
     @property
     def healthy(self) -> bool:
-        return all(one.ok for one in self.checks)
+        return all(check.ok for check in self.checks)
 
     def as_json(self) -> Row:
         return {
             "healthy": self.healthy,
-            "checks": [asdict(one) for one in self.checks],
+            "checks": [asdict(check) for check in self.checks],
             "stuck": [asdict(one) for one in self.stuck],
             "thresholds": list(self.thresholds),
             "settings": list(self.settings),
@@ -106,7 +106,7 @@ def _warehouse(place: Location) -> str:
 
     files, path = Files.of(place.warehouse)
     if not files.exists(path):
-        above = next((one for one in Path(path).parents if one.exists()), Path("/"))
+        above = next((parent for parent in Path(path).parents if parent.exists()), Path("/"))
         if files.local and not (above.is_dir() and os.access(above, os.W_OK)):
             raise WarehouseNotWritable(
                 f"{place.warehouse} can't be made below {above}; choose another ACID_WAREHOUSE"
@@ -145,23 +145,16 @@ def settings_rows(metastore: Metastore) -> Iterator[Row]:
 
 def _thresholds(metastore: Metastore) -> Iterator[Row]:
     from acid_platform.services import initiator
+    from acid_platform.services.explain import decision_row
 
-    for one in initiator.explain(metastore, _now()):
-        decision = one.decision
-        yield {
-            "table": one.table,
-            "partition": one.partition or "",
-            "compaction": decision.kind.value if decision.kind else "none",
-            "rule": decision.rule,
-            "reason": decision.reason,
-        }
+    return map(decision_row, initiator.explain(metastore, _now()))
 
 
 def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
     """Cleanings, locks, compactions, erasures and foreign tables that wait, and for what."""
-    for one in metastore.cleaning_blocked():
-        where = f"{one.table} {one.partition or ''}".rstrip()
-        yield Stuck(f"cleaning of {where}", one.reason, ", ".join(map(str, one.holders)))
+    for cleaning in metastore.cleaning_blocked():
+        where = f"{cleaning.table} {cleaning.partition or ''}".rstrip()
+        yield Stuck(f"cleaning of {where}", cleaning.reason, ", ".join(map(str, cleaning.holders)))
     for record in metastore.tables():
         if record.foreign:
             yield Stuck(

@@ -51,7 +51,7 @@ def ls(session: Session, path: str) -> None:
         files, where = _existing(record, below)
         found = sorted(files.children(where), key=lambda one: str(one.base_name))
         session.show(
-            [{"name": one.base_name, "bytes": one.size} for one in found],
+            [{"name": info.base_name, "bytes": info.size} for info in found],
             title=path,
             empty="no files",
         )
@@ -113,9 +113,9 @@ def _contents(record: TableRecord, below: str) -> Iterator[Any]:
     paths = [where]
     if files.is_directory(where):
         paths = sorted(
-            one.path
-            for one in files.children(where)
-            if one.is_file and not is_hidden(one.base_name)
+            info.path
+            for info in files.children(where)
+            if info.is_file and not is_hidden(info.base_name)
         )
     for path in paths:
         with files.system.open_input_file(path) as stream:
@@ -186,7 +186,7 @@ def fsck(session: Session, table: str | None, rows: bool, repair: bool) -> None:
         session.say_json(report.as_json())
     elif report.findings:
         session.show(
-            [one.as_json() for one in report.findings],
+            [finding.as_json() for finding in report.findings],
             ("severity", "thing", "text", "next_step"),
             "findings",
         )

@@ -40,7 +40,7 @@ for _one in (ls, cat, orcdump, fsck, metastore):
 
 
 @main.command()
-@click.argument("what", type=click.Choice([one for one in SHOWN if one != "history"]))
+@click.argument("what", type=click.Choice([listing for listing in SHOWN if listing != "history"]))
 @command
 def show(session: Session, what: str) -> None:
     """List transactions, locks, compactions, erasures or tables."""
@@ -54,7 +54,7 @@ def show(session: Session, what: str) -> None:
             case "locks":
                 rows = metastore.locks()
             case "erasures":
-                rows = [encode(one) for one in metastore.erasures()]
+                rows = [encode(erasure) for erasure in metastore.erasures()]
             case _:
                 rows = metastore.compactions()
     session.show(rows, SHOWN[what], empty=f"no {what}")
@@ -91,7 +91,9 @@ def doctor(session: Session, with_settings: bool) -> None:
     else:
         _print_report(session, report, with_settings)
     if not report.healthy:
-        raise Failed("; ".join(f"{one.check}: {one.text}" for one in report.checks if not one.ok))
+        raise Failed(
+            "; ".join(f"{check.check}: {check.text}" for check in report.checks if not check.ok)
+        )
 
 
 def _print_report(session: Session, report: Report, with_settings: bool) -> None:
@@ -99,11 +101,11 @@ def _print_report(session: Session, report: Report, with_settings: bool) -> None
         session.show(report.settings, ("setting", "value", "class", "allowed"), "settings")
     if report.thresholds:
         session.show(report.thresholds, title="what the Initiator decides now")
-    session.show([asdict(one) for one in report.stuck], title="stuck")
+    session.show([asdict(thing) for thing in report.stuck], title="stuck")
     session.show(
         [
-            {"check": one.check, "result": "ok" if one.ok else "BAD", "text": one.text}
-            for one in report.checks
+            {"check": check.check, "result": "ok" if check.ok else "BAD", "text": check.text}
+            for check in report.checks
         ],
         title="checks",
     )
@@ -236,7 +238,7 @@ def run(session: Session, service: str, once: bool, explain: bool) -> None:
 
 def _print_sections(session: Session, sections: Sequence[Section]) -> None:
     if session.json:
-        session.say_json({one.title: one.rows for one in sections})
+        session.say_json({section.title: section.rows for section in sections})
         return
     for one in sections:
         session.show(one.rows, title=one.title, empty=one.empty)

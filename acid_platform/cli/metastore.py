@@ -233,10 +233,10 @@ def rebuild(session: Session) -> None:
     with progress() as told:
         found = rebuild_from(session.place, told)
     if session.json:
-        session.say_json({"tables": [asdict(one) for one in found], "unknown": UNKNOWN})
+        session.say_json({"tables": [asdict(rebuilt) for rebuilt in found], "unknown": UNKNOWN})
         return
-    session.show([asdict(one) for one in found], empty="no table was found")
-    click.echo("\n".join(["what the directories don't tell:", *(f"- {one}" for one in UNKNOWN)]))
+    session.show([asdict(rebuilt) for rebuilt in found], empty="no table was found")
+    click.echo("\n".join(["what the directories don't tell:", *(f"- {fact}" for fact in UNKNOWN)]))
 
 
 def _require_own(session: Session, what: str) -> None:

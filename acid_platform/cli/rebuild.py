@@ -57,7 +57,7 @@ class Rebuilt:
 
 
 def rebuild(
-    place: Location, progress: Callable[[str, int, int], None] = lambda what, done, total: None
+    place: Location, progress: Callable[[str, int, int], None] = lambda *_: None
 ) -> list[Rebuilt]:
     """Makes the metastore, with a new identity of the warehouse; goes on after an interruption.
 
@@ -137,10 +137,10 @@ def _keys(location: str) -> list[tuple[str, str]]:
 
 
 def _type(values: list[str | None]) -> str:
-    given = [one for one in values if one is not None]
-    if given and all(_INTEGER.fullmatch(one) for one in given):
-        return "int" if all(-(2**31) <= int(one) < 2**31 for one in given) else "bigint"
-    if given and all(_DATE.fullmatch(one) for one in given):
+    given = [value for value in values if value is not None]
+    if given and all(_INTEGER.fullmatch(value) for value in given):
+        return "int" if all(-(2**31) <= int(value) < 2**31 for value in given) else "bigint"
+    if given and all(_DATE.fullmatch(value) for value in given):
         return "date"
     return "string"
 

@@ -95,8 +95,8 @@ class Runner:
             threading.Thread(target=loop, name=f"{self._service.value}-{number}")
             for number in range(pace.threads)
         ]
-        for one in threads:
-            one.start()
+        for thread in threads:
+            thread.start()
         for one in threads:
             while one.is_alive():  # a join without a limit would keep signals waiting
                 one.join(0.2)
@@ -131,7 +131,7 @@ class Runner:
                     rule=one.decision.rule,
                     reason=one.decision.reason,
                 )
-        queued = sum(one.id is not None for one in done)
+        queued = sum(decided.id is not None for decided in done)
         if not queued:
             self._tell(f"looked at {len(done)} entities, nothing to compact", entities=len(done))
         return queued > 0
@@ -149,22 +149,22 @@ class Runner:
             partition=task.partition,
             state=outcome.state,
             reason=outcome.reason,
-            outputs=[one.directory for one in outcome.outputs],
-            expected={one.what: one.predicted for one in outcome.deviations},
-            actual={one.what: one.actual for one in outcome.deviations},
+            outputs=[output.directory for output in outcome.outputs],
+            expected={deviation.what: deviation.predicted for deviation in outcome.deviations},
+            actual={deviation.what: deviation.actual for deviation in outcome.deviations},
         )
         return True
 
     def _clean(self) -> bool:
         done = cleaner.run(self._warehouse.metastore)
-        for one in done:
-            for line in one.removed:
-                self._tell(f"removed {line}", table=one.task.table, removed=line)
-            if one.error:
+        for decided in done:
+            for line in decided.removed:
+                self._tell(f"removed {line}", table=decided.task.table, removed=line)
+            if decided.error:
                 self._tell(
-                    f"cleaning of {one.task.table} failed: {one.error}",
-                    table=one.task.table,
-                    error=one.error,
+                    f"cleaning of {decided.task.table} failed: {decided.error}",
+                    table=decided.task.table,
+                    error=decided.error,
                 )
         return bool(done)
 
@@ -185,7 +185,7 @@ class Runner:
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
-    def handle(number: int, frame: object) -> None:
+    def handle(number: int, _frame: object) -> None:
         stop.set()
         signal.signal(number, signal.SIG_DFL)
 

@@ -42,7 +42,7 @@ class ReadCost:
 
 def read_cost(warehouse: Warehouse, table: str, repeats: int = 3) -> ReadCost:
     """Reads the table so often, without a JVM; the fastest time counts. Raises NoSuchTable."""
-    lines = [one for one in timeline(warehouse, table).lines if one.sight is Sight.READ]
+    lines = [line for line in timeline(warehouse, table).lines if line.sight is Sight.READ]
     handle, times, rows = warehouse.table(table), [], 0
     for _ in range(max(1, repeats)):
         started = time.perf_counter()
@@ -50,9 +50,9 @@ def read_cost(warehouse: Warehouse, table: str, repeats: int = 3) -> ReadCost:
         times.append(time.perf_counter() - started)
     return ReadCost(
         len(lines),
-        sum(one.kind is Kind.DELETE_DELTA for one in lines),
-        sum(one.files for one in lines),
-        sum(one.bytes for one in lines),
+        sum(line.kind is Kind.DELETE_DELTA for line in lines),
+        sum(line.files for line in lines),
+        sum(line.bytes for line in lines),
         rows,
         min(times),
     )
@@ -63,9 +63,9 @@ def chart(costs: Mapping[str, ReadCost]) -> Figure:
     from matplotlib.figure import Figure
 
     panels = {
-        "directories": [float(one.directories) for one in costs.values()],
-        "kB on disk": [one.bytes / 1000 for one in costs.values()],
-        "milliseconds": [one.seconds * 1000 for one in costs.values()],
+        "directories": [float(cost.directories) for cost in costs.values()],
+        "kB on disk": [cost.bytes / 1000 for cost in costs.values()],
+        "milliseconds": [cost.seconds * 1000 for cost in costs.values()],
     }
     figure = Figure(figsize=(8, 1.1 + 0.45 * len(costs)), layout="constrained")
     figure.patch.set_alpha(0)

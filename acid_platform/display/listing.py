@@ -83,7 +83,7 @@ def _rich_table(columns: Sequence[str], title: str, rows: Sequence[Mapping[str, 
     table = RichTable(box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
     for name in columns:
         values = [row.get(name) for row in rows]
-        right = name not in TIMES and any(isinstance(one, int | float) for one in values)
+        right = name not in TIMES and any(isinstance(value, int | float) for value in values)
         table.add_column(name, justify="right" if right else "left", overflow="fold")
     return table
 

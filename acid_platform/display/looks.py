@@ -8,7 +8,7 @@ from acid_platform.display.listing import Listing, show_table, shown
 from acid_platform.display.timeline import Timeline
 
 if TYPE_CHECKING:
-    from acid_platform.snapshots import TableSnapshot
+    from acid_platform.table_snapshot import TableSnapshot
     from acid_platform.warehouse import Warehouse
 
 SHOWN = {
@@ -115,7 +115,7 @@ def snapshot(seen: TableSnapshot) -> Listing:
             "partition": partition,
             "directory": source.directory,
             "files": len(source.files),
-            "bytes": sum(one.size for one in source.files),
+            "bytes": sum(file.size for file in source.files),
             "rows": "each is tested" if source.test_rows else "all",
         }
         for partition, directory in seen.directories.items()

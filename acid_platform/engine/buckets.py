@@ -24,7 +24,7 @@ def bucket_of_row(buckets: Bucketing, columns: Sequence[TableColumn]) -> Column:
         return pa.array(bucket_ids(values, kinds, count, version), pa.int32())
 
     hash_of = arrow_udf(numbers, "int")  # type: ignore[call-overload]
-    hashed: Column = hash_of(*(F.col(f"`{one}`") for one in buckets.columns))
+    hashed: Column = hash_of(*(F.col(f"`{name}`") for name in buckets.columns))
     return hashed
 
 

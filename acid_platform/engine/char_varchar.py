@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from acid_platform.engine.failures import TOO_LONG
-from acid_platform.layout.types import LIMITED, Column, HiveType, parse_type
+from acid_platform.layout.sql_text import sql_string
+from acid_platform.layout.types import CHAR_TYPES, Column, HiveType, parse_type
 
 _MARK = "__CHAR_VARCHAR_TYPE_STRING"
 """Spark's key in the metadata of a field."""
@@ -20,9 +21,9 @@ _MARK = "__CHAR_VARCHAR_TYPE_STRING"
 _Leaf = Callable[[str, HiveType], str]
 
 
-def is_limited(hive: HiveType) -> bool:
+def has_char_or_varchar(hive: HiveType) -> bool:
     """Whether the type is CHAR or VARCHAR, or holds one."""
-    return any(one.kind in LIMITED for one in hive.walk())
+    return any(kind.kind in CHAR_TYPES for kind in hive.walk())
 
 
 def as_read(value: str, hive: HiveType) -> str:
@@ -33,7 +34,7 @@ def as_read(value: str, hive: HiveType) -> str:
 def marked(frame: DataFrame, columns: Iterable[Column]) -> DataFrame:
     """The frame with Spark's mark at its CHAR and VARCHAR columns."""
     for column in columns:
-        if column.type.kind in LIMITED and column.name in frame.columns:
+        if column.type.kind in CHAR_TYPES and column.name in frame.columns:
             frame = frame.withMetadata(column.name, {_MARK: str(column.type)})
     return frame
 
@@ -52,7 +53,7 @@ def to_be_stored(frame: DataFrame, columns: Sequence[Column], table: str) -> Dat
     stored = {
         column.name: _stored(f"`{column.name}`", column, table)
         for column in columns
-        if is_limited(column.type)
+        if has_char_or_varchar(column.type)
     }
     if not stored:
         return frame
@@ -69,7 +70,7 @@ def struct_to_be_stored(
     frame: DataFrame, struct: str, columns: Sequence[Column], table: str
 ) -> DataFrame:
     """The same for columns that are the fields of one struct of the frame; it may be NULL."""
-    if not any(is_limited(column.type) for column in columns):
+    if not any(has_char_or_varchar(column.type) for column in columns):
         return frame
     fields = [
         f"'{column.name}', " + _stored(f"`{struct}`.`{column.name}`", column, table)
@@ -84,8 +85,7 @@ def struct_to_be_stored(
 def _stored(value: str, column: Column, table: str) -> str:
     def checked(one: str, hive: HiveType) -> str:
         message = f"{TOO_LONG} column {column.name} of {table} takes {hive}, a value has "
-        quoted = message.replace("\\", "\\\\").replace("'", "\\'")
-        error = f"raise_error(concat('{quoted}', length(rtrim({one})), ' characters'))"
+        error = f"raise_error(concat({sql_string(message)}, length(rtrim({one})), ' characters'))"
         return (
             f"CASE WHEN length(rtrim({one})) > {hive.sizes[0]} THEN {error}"
             f" ELSE {_cut(one, hive)} END"
@@ -101,7 +101,7 @@ def _cut(value: str, hive: HiveType) -> str:
 
 def _mapped(value: str, hive: HiveType, leaf: _Leaf, depth: int = 0) -> str:
     """SQL of `value` with `leaf` of every CHAR and VARCHAR in it."""
-    if not is_limited(hive):
+    if not has_char_or_varchar(hive):
         return value
     each = f"__x{depth}"
 

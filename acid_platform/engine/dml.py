@@ -11,9 +11,9 @@ from acid_platform.engine.buckets import place_by_hash
 from acid_platform.engine.char_varchar import struct_to_be_stored
 from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.query import Condition, run_query
-from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, ROW_ID_COLUMN, WRITE_ID
+from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.scan import ROW_ID_STRUCT, ScanBuilder, TableScan
-from acid_platform.engine.types import refusal, spark_type
+from acid_platform.engine.spark_types import refusal, spark_type
 from acid_platform.engine.write import (
     DELETES,
     INSERTS,
@@ -31,6 +31,7 @@ from acid_platform.errors import (
     WrongType,
 )
 from acid_platform.layout import schema
+from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.known_columns import unknown_column
 

@@ -130,7 +130,7 @@ def translated(error: BaseException) -> AcidError | None:
 
 
 def _unresolved(line: str) -> AcidError:
-    named, *known = [one.replace("`", "") for one in _QUOTED.findall(line)] or [""]
+    named, *known = [name.replace("`", "") for name in _QUOTED.findall(line)] or [""]
     if "[UNRESOLVED_COLUMN" in line and named:
         close = f"; did you mean {', '.join(sorted(known))}?" if known else ""
         return UnknownColumn(f"there is no column {named!r} here{close}")

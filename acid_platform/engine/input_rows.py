@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from acid_platform.engine.char_varchar import marked_type, to_be_stored
 from acid_platform.engine.failures import OTHER_PARTITION
-from acid_platform.engine.types import hive_type, refusal, spark_schema, spark_type
+from acid_platform.engine.spark_types import hive_type, refusal, spark_schema, spark_type
 from acid_platform.errors import InvalidDefinition, UnknownColumn, WrongType
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.layout.types import Column as TableColumn
@@ -219,7 +219,7 @@ def _array(values: object, column: TableColumn, table: str) -> pa.Array:
 
 
 def _may_be_cut(column: TableColumn) -> bool:
-    return any(one.kind in (*INTEGRAL, "date", "float") for one in column.type.walk())
+    return any(kind.kind in (*INTEGRAL, "date", "float") for kind in column.type.walk())
 
 
 def _kept(given: object, stored: object) -> bool:

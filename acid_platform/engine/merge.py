@@ -6,10 +6,8 @@ that a volatile source or expression can't answer differently for its delete and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Literal
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,9 +17,10 @@ from acid_platform.engine.buckets import bucket_of_row
 from acid_platform.engine.char_varchar import struct_to_be_stored, to_be_stored
 from acid_platform.engine.dml import NEW, assigned, both_events, bucket_number, computed, writers
 from acid_platform.engine.failures import raise_as_ours
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.engine.row_keys import KEYS
 from acid_platform.engine.scan import ScanBuilder, TableScan
-from acid_platform.engine.types import spark_schema, spark_type
+from acid_platform.engine.spark_types import spark_schema, spark_type
 from acid_platform.engine.write import DELETES, INSERTS, WriteTarget
 from acid_platform.errors import InvalidExpression, SourceRowsAmbiguous
 from acid_platform.layout.types import Column as TableColumn
@@ -30,47 +29,6 @@ from acid_platform.reading.predicates import columns_of
 
 ROWS_PER_WRITER = 1_000_000
 _SOURCE_ROW, _CLAUSE, _PLACE, _KINDS = "__sid", "__clause", "__place", "__kinds"
-
-
-class MergeAction(Enum):
-    UPDATE = "update"
-    DELETE = "delete"
-    INSERT = "insert"
-
-
-@dataclass(frozen=True, slots=True)
-class MergeClause:
-    """WHEN [NOT] MATCHED [AND condition] THEN action; of those that apply the first one counts.
-
-    `values`: column → SQL over `t` and `s`; of an INSERT None means all columns by name.
-    """
-
-    action: MergeAction
-    values: Mapping[str, str] | None = None
-    condition: str | None = None
-
-
-def merge_clauses(
-    update: Mapping[str, str] | None,
-    delete: str | None,
-    insert: Mapping[str, str] | Literal["*"] | None,
-) -> Iterator[MergeClause]:
-    """Clauses of the short form: a row that the delete's condition accepts is not updated."""
-    if delete is not None:
-        yield MergeClause(MergeAction.DELETE, None, delete)
-    if update is not None:
-        yield MergeClause(MergeAction.UPDATE, update)
-    if insert is not None:
-        yield MergeClause(MergeAction.INSERT, None if insert == "*" else insert)
-
-
-@dataclass(frozen=True, slots=True)
-class MergeCounts:
-    """Rows that a MERGE changed."""
-
-    updated: int = 0
-    deleted: int = 0
-    inserted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +81,7 @@ class Merge:
             placed = placed.union(self._placed(fresh, number_of_writers))
         placed = placed.repartitionById(number_of_writers, F.col(_PLACE))
         events = both_events(placed, F.col(_KINDS), self.scan, self.target)
-        return events, MergeCounts(*(counts[one] for one in MergeAction))
+        return events, MergeCounts(*(counts[action] for action in MergeAction))
 
     def _kept_once(self, frame: DataFrame) -> DataFrame:
         with raise_as_ours():
@@ -161,7 +119,7 @@ class Merge:
             if found is None:
                 return None
             names |= found
-        return [one.name for one in self.scan.columns if one.name in names]
+        return [column.name for column in self.scan.columns if column.name in names]
 
     def _nothing(self) -> Column:
         return F.lit(None).cast(spark_schema(self.scan.columns))
@@ -174,7 +132,7 @@ class Merge:
         )
 
     def _updated(self, pairs: DataFrame, clause: MergeClause) -> Column:
-        own = {one.name: F.col(f"{self.alias}.`{one.name}`") for one in self.scan.columns}
+        own = {column.name: F.col(f"{self.alias}.`{column.name}`") for column in self.scan.columns}
         return F.struct(
             *assigned(pairs, self.scan, self.target, clause.values or {}, own, self.table)
         )
@@ -242,7 +200,7 @@ class Merge:
             F.lit(None).cast(kind).alias(name)
             for name, kind in zip(KEYS, ("bigint", "int", "bigint"), strict=True)
         ]
-        new = F.struct(*(F.col(f"`{one.name}`") for one in self.scan.columns)).alias(NEW)
+        new = F.struct(*(F.col(f"`{column.name}`") for column in self.scan.columns)).alias(NEW)
         return fresh.select(
             *self._partition(),
             *keys,

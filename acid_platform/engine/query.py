@@ -89,8 +89,8 @@ def run_query(
             ]
             known += [
                 column.name
-                for one in sources.values()
-                for column in (*one.scan.columns, *one.scan.partition_columns)
+                for source in sources.values()
+                for column in (*source.scan.columns, *source.scan.partition_columns)
             ]
             raise unknown_column(wanted, known) from error
 

@@ -17,10 +17,10 @@ from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from acid_platform.engine.cache import kept
-from acid_platform.engine.char_varchar import is_limited
+from acid_platform.engine.char_varchar import has_char_or_varchar
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.row_keys import ROW_ID_COLUMN
-from acid_platform.engine.types import spark_schema
+from acid_platform.engine.spark_types import spark_schema
+from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 
 NESTED_SOURCES = "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources"
@@ -37,7 +37,7 @@ def search_argument(
     if not hasattr(spark, "_jsparkSession") or "orc" in str(spark.conf.get(NESTED_SOURCES)):
         return {}
     # A file may hold a CHAR unpadded, or a longer VARCHAR: its statistics tell of other values.
-    usable = spark_schema(one for one in columns if not is_limited(one.type))
+    usable = spark_schema(column for column in columns if not has_char_or_varchar(column.type))
     filters = _filters(spark, [*columns, *partition_columns], where)
     if not filters:
         return {}

@@ -14,16 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from acid_platform.engine.deletes import DeleteBitmap, keys_frame
+from acid_platform.engine.delete_bitmap import DeleteBitmap, keys_frame
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.row_keys import (
-    BUCKET,
-    FILE_NAME_COLUMN,
-    KEYS,
-    ROW_ID,
-    ROW_ID_COLUMN,
-    WRITE_ID,
-)
+from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.sarg import search_argument
 from acid_platform.engine.source_frames import (
     ENTITY,
@@ -33,11 +26,12 @@ from acid_platform.engine.source_frames import (
     key_fields,
     never_pushed,
 )
-from acid_platform.engine.types import spark_schema
+from acid_platform.engine.spark_types import spark_schema
 from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import parse_bucket_file
 from acid_platform.layout.rowids import decode_bucket
+from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.predicates import columns_of
 from acid_platform.snapshot.directory import AcidDirectory
@@ -81,13 +75,17 @@ class TableScan:
     @property
     def read_bytes(self) -> int:
         """Size of the insert files that the scan opens, before column pruning."""
-        return sum(one.size for entity in self.entities for one in entity.sources.inserts)
+        return sum(source.size for entity in self.entities for source in entity.sources.inserts)
 
     @property
     def highest_bucket(self) -> int:
         """Of the bucket numbers that rows of the scan may have; 0 without any row."""
         return max(
-            (_highest_bucket(one) for entity in self.entities for one in entity.sources.inserts),
+            (
+                _highest_bucket(source)
+                for entity in self.entities
+                for source in entity.sources.inserts
+            ),
             default=0,
         )
 
@@ -192,7 +190,7 @@ class ScanBuilder:
             self.scan.columns,
             self.columns,
             self.scan.partition_columns,
-            [Entity(one.partition, one.values) for one in group],
+            [Entity(entity_scan.partition, entity_scan.values) for entity_scan in group],
             self.scan.format,
             options,
             self.file_names,

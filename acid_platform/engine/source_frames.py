@@ -20,20 +20,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from acid_platform.engine.cache import FILE_BYTES, kept
-from acid_platform.engine.char_varchar import as_read, is_limited, marked
+from acid_platform.engine.char_varchar import as_read, has_char_or_varchar, marked
 from acid_platform.engine.failures import NO_INSERT
-from acid_platform.engine.formats import read_plain
-from acid_platform.engine.row_keys import (
-    BUCKET,
-    FILE_NAME_COLUMN,
-    KEYS,
-    ROW_ID,
-    ROW_ID_COLUMN,
-    WRITE_ID,
-)
-from acid_platform.engine.types import event_schema, spark_schema, spark_type
+from acid_platform.engine.plain_files import read_plain
+from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
+from acid_platform.engine.spark_types import event_schema, spark_schema, spark_type
 from acid_platform.layout import schema
 from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
+from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
@@ -154,12 +149,12 @@ class SourceFrames:
         if len(ordinals) > 1 and not all(_regular(source) for _, source in found):
             # Paths that don't tell the partition by their depth: entity by entity.
             for ordinal in sorted(ordinals):
-                own = [one for one in found if one[0] == ordinal]
+                own = [pair for pair in found if pair[0] == ordinal]
                 yield from self.native(kind, positional, own, tests, with_keys, with_entity)
             return
-        frame, uris = self._read(kind, positional, [source for _, source in found], tests)
+        frame = self._read(kind, positional, [source for _, source in found], tests)
         if len(ordinals) > 1:
-            paths = _PathValues(uris, frame, self)
+            paths = _PathValues(frame, self)
             entity, values = paths.ordinal(), paths.values()
         else:
             (ordinal,) = ordinals
@@ -179,11 +174,12 @@ class SourceFrames:
 
     def _stored(self, acid: bool) -> list[str]:
         """The columns out of a file, as SQL: each string more is another call into the JVM."""
-        if acid and not any(is_limited(one.type) for one in self.columns):
+        if acid and not any(has_char_or_varchar(column.type) for column in self.columns):
             return [f"{schema.ROW}.* EXCEPT ({_NO_FIELD})"]
         prefix = f"{schema.ROW}." if acid else ""
         return [
-            f"{as_read(f'{prefix}`{one.name}`', one.type)} AS `{one.name}`" for one in self.columns
+            f"{as_read(f'{prefix}`{column.name}`', column.type)} AS `{column.name}`"
+            for column in self.columns
         ]
 
     def _marked(self, frame: DataFrame) -> DataFrame:
@@ -191,9 +187,9 @@ class SourceFrames:
 
     def _read(
         self, kind: SourceKind, positional: bool, sources: Sequence[Source], tests: Sequence[str]
-    ) -> tuple[DataFrame, list[str]]:
-        """A frame over the files, which is kept, and their URIs."""
-        sizes = sorted((self.files.uri(one.path), one.size) for one in sources)
+    ) -> DataFrame:
+        """A frame over the files, from the cache if it was read before."""
+        sizes = sorted((self.files.uri(source.path), source.size) for source in sources)
         uris = [uri for uri, _ in sizes]
         # Files with names like `_col0` are matched by the position in the whole table.
         columns = self.columns if kind is SourceKind.ACID or not positional else self.table
@@ -212,7 +208,7 @@ class SourceFrames:
             key,
             FILE_BYTES * len(uris),
             lambda: self._opened(kind, columns, uris, tests),
-        ), uris
+        )
 
     def _opened(
         self,
@@ -238,8 +234,8 @@ class SourceFrames:
         hive = self.partition_columns[position].type
         kind = spark_type(hive).simpleString()
         return [
-            as_read(f"try_cast({sql_text(one.values[position])} AS {kind})", hive)
-            for one in self.entities
+            as_read(f"try_cast({_sql_value(entity.values[position])} AS {kind})", hive)
+            for entity in self.entities
         ]
 
     def _named(self, values: Sequence[str]) -> list[str]:
@@ -249,12 +245,9 @@ class SourceFrames:
         ]
 
 
-def sql_text(value: str | None) -> str:
-    """A string literal. Expressions are handed to Spark as text: one call instead of hundreds."""
-    if value is None:
-        return "NULL"
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+def _sql_value(value: str | None) -> str:
+    """A string or NULL as SQL. Spark gets expressions as text: one call instead of hundreds."""
+    return "NULL" if value is None else sql_string(value)
 
 
 def key_fields() -> list[T.StructField]:
@@ -292,7 +285,7 @@ def _all_six(uris: Sequence[str]) -> list[str]:
     whole = f"coalesce({schema.OPERATION} | (({keys}) & 0), -1) = {schema.INSERT_EVENT}"
     wrong = f"if({schema.OPERATION} <> {schema.INSERT_EVENT}, {schema.OPERATION}, -1)"
     where = uris[0] if len(uris) == 1 else f"{commonpath(uris)} ({len(uris)} files)"
-    message = f"concat({sql_text(f'{NO_INSERT} {where}: ')}, {wrong})"
+    message = f"concat({sql_string(f'{NO_INSERT} {where}: ')}, {wrong})"
     return [
         f"({whole} OR CAST(raise_error({message}) AS boolean))",
         f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT}"
@@ -324,7 +317,7 @@ class _PathValues:
     spells it, to the typed value. Spark prunes files by filters on such an expression.
     """
 
-    def __init__(self, uris: Sequence[str], frame: DataFrame, frames: SourceFrames) -> None:
+    def __init__(self, frame: DataFrame, frames: SourceFrames) -> None:
         self.frames = frames
         segments = "/".join(["[^/]+"] * len(frames.partition_columns))
         pattern = f"({segments})/(?:base|delta|delete_delta)_[^/]*/[^/]*$"
@@ -333,14 +326,16 @@ class _PathValues:
             match = re.search(pattern, uri)
             if match:
                 encoded[unquote(match[1])] = match[1]
-        self.segments = [encoded.get(one.partition, one.partition) for one in frames.entities]
+        self.segments = [
+            encoded.get(entity.partition, entity.partition) for entity in frames.entities
+        ]
 
     def _lookup(self, values: Sequence[str]) -> str:
         # Not a regular expression: it is evaluated per row, several times where deletes are tested.
         depth = len(self.frames.partition_columns)
         end = f"substring_index(_metadata.file_path, '/', {-(depth + 2)})"
         pairs = ", ".join(
-            f"{sql_text(segment)}, {value}"
+            f"{sql_string(segment)}, {value}"
             for segment, value in zip(self.segments, values, strict=True)
         )
         return f"try_element_at(map({pairs}), substring_index({end}, '/', {depth}))"

@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.formats import write_plain
 from acid_platform.engine.orc_timestamps import storable
+from acid_platform.engine.plain_files import write_plain
 from acid_platform.errors import InvalidDefinition, PublicationFailed
 from acid_platform.layout import names, schema
 from acid_platform.layout.bucketing import Bucketing
@@ -211,7 +211,7 @@ def write_statement(
                 flat=f"{_VALUE}0" in events.columns,
             )
         )
-        total = sum(one.rows for one in built)
+        total = sum(output.rows for output in built)
         if total != counted:
             raise PublicationFailed(
                 f"{target.location}: Spark counted {counted} events, its files hold {total};"
@@ -256,7 +256,7 @@ def _ready(staging: str, partition: str, directory: str) -> str:
 
 def _publish(target: WriteTarget, staging: str, built: Sequence[Written]) -> None:
     """All directories of the statement, or none: its transaction may go on and commit."""
-    places = [f"{one.partition}/{one.directory}".lstrip("/") for one in built]
+    places = [f"{output.partition}/{output.directory}".lstrip("/") for output in built]
     publish(
         target.files,
         target.location,

@@ -15,7 +15,7 @@ _SIMPLE = frozenset(
 _SYNONYMS = {"integer": "int", "numeric": "decimal", "dec": "decimal"}
 LOCAL_ZONE = "timestamp with local time zone"
 TIMESTAMPS = ("timestamp", LOCAL_ZONE)
-LIMITED = ("char", "varchar")
+CHAR_TYPES = ("char", "varchar")
 """Text types with a maximum length."""
 UNNAMED = ("char", LOCAL_ZONE)
 """Partition column types that are read but not written, because Hive's directory names for their

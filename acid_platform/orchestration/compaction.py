@@ -126,7 +126,7 @@ def plan(
         opened.metastore.entities(run.task.table), run.task.table, run.task.partition
     )
     attempt = Attempt(opened, run, before)
-    with _failing(context, attempt):
+    with _failing(attempt):
         context.instance.add_run_tags(
             context.run_id, {f"acid/compaction-{run.task.id}": job_name(run.task)}
         )
@@ -156,7 +156,7 @@ def plan(
 )
 def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Output[Attempt]]:
     try:
-        with _failing(context, attempt):
+        with _failing(attempt):
             staged = attempt.run.merge()
     except CompactionRefused as refused:
         context.log.warning(f"refused: {refused}")
@@ -177,7 +177,7 @@ def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Outpu
 )
 def validate(context: dg.OpExecutionContext, attempt: Attempt) -> dg.Output[Attempt]:
     task = attempt.run.task
-    with _failing(context, attempt):
+    with _failing(attempt):
         staged = attempt.run.staged
         assert staged, "merge comes first"
         compared = measures(staged.expected, staged.actual)
@@ -222,7 +222,7 @@ def validate(context: dg.OpExecutionContext, attempt: Attempt) -> dg.Output[Atte
 )
 def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
     task = attempt.run.task
-    with _failing(context, attempt):
+    with _failing(attempt):
         outputs = attempt.run.publish()
     after = TableStats.of(
         attempt.warehouse.metastore.entities(task.table), task.table, task.partition
@@ -301,7 +301,7 @@ def _shown(value: int | None) -> str:
 
 
 @contextmanager
-def _failing(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[None]:
+def _failing(attempt: Attempt) -> Iterator[None]:
     """On an error or cancellation, fails the task and aborts its transaction (C32)."""
     try:
         yield

@@ -111,17 +111,17 @@ def _with_partition_columns(
     return frame.selectExpr("*", *added)
 
 
-def _append(table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scope | None) -> None:
+def _append(table: TransactionTable, frame: DataFrame, _out: AcidOut, _scope: Scope | None) -> None:
     table.insert(frame)
 
 
 def _overwrite(
-    table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scope | None
+    table: TransactionTable, frame: DataFrame, _out: AcidOut, _scope: Scope | None
 ) -> None:
     table.overwrite(frame)
 
 
-def _upsert(table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scope | None) -> None:
+def _upsert(table: TransactionTable, frame: DataFrame, out: AcidOut, _scope: Scope | None) -> None:
     key = [name.lower() for name in out.key]
     kept = _with_keys(frame, key, out.name)
     twice = kept.groupBy(*key).agg({"*": "count"}).filter("`count(1)` > 1").head()

@@ -6,6 +6,7 @@ explained or executed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -63,7 +64,7 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainedPath:
     """A path that looks removable: what the next cycle would do with it, and why.
 
     A path is below its entity; empty where only the metastore knows what there is to clean.
@@ -79,59 +80,69 @@ class Explained:
     """Who keeps the Cleaner away."""
 
 
-def explain(metastore: Metastore) -> list[Explained]:
+def explain(metastore: Metastore) -> list[ExplainedPath]:
     """What the next cycle would remove, and why everything else has to stay; changes nothing."""
-    ready, blocked = metastore.ready_to_clean(), metastore.cleaning_blocked()
-    found: list[Explained] = []
-    for task in ready:
-        found += _fates(metastore, task)
+    ready: dict[str, list[CleaningTask]] = defaultdict(list)
+    blocked: dict[str, dict[str | None, BlockedCleaning]] = defaultdict(dict)
+    paths: list[ExplainedPath] = []
+    for task in metastore.ready_to_clean():
+        ready[task.table].append(task)
+        paths += _fates(metastore, task)
+    explained = {(path.table, path.path) for path in paths}
+    for cleaning in metastore.cleaning_blocked():
+        blocked[cleaning.table][cleaning.partition] = cleaning
     for record in metastore.tables():
-        waiting = {one.partition: one for one in blocked if one.table == record.name}
-        going = {one.partition for one in ready if one.table == record.name}
+        waiting = blocked[record.name]
+        cleaned_next = {task.partition for task in ready[record.name]}
         for entity in metastore.entities(record.name):
-            wait = waiting.get(entity.partition)
-            old = [one.name for one in entity.directories if one.obsolete]
-            if entity.partition not in going:
-                found += [_waits(record.name, entity.partition, path, wait) for path in old]
-            if wait and not old:
-                found.append(_waits(record.name, entity.partition, "", wait))
-            waiting.pop(entity.partition, None)
-        found += [_waits(record.name, one, "", wait) for one, wait in waiting.items()]  # dropped
+            wait = waiting.pop(entity.partition, None)
+            obsolete = [directory.name for directory in entity.directories if directory.obsolete]
+            if entity.partition not in cleaned_next:
+                paths += [_waits(record.name, entity.partition, name, wait) for name in obsolete]
+            if wait and not obsolete:
+                paths.append(_waits(record.name, entity.partition, "", wait))
+        for partition, wait in waiting.items():  # dropped partitions
+            paths.append(_waits(record.name, partition, "", wait))
         if not no_cleanup(record.properties):
-            known = {(one.table, one.path) for one in found}
-            found += [
-                Explained(record.name, None, one.path, Fate.REMOVED, one.rule, one.reason)
-                for one in _staging_plan(metastore, record).removals
-                if (record.name, one.path) not in known
+            paths += [
+                ExplainedPath(
+                    record.name, None, removal.path, Fate.REMOVED, removal.rule, removal.reason
+                )
+                for removal in _staging_plan(metastore, record).removals
+                if (record.name, removal.path) not in explained
             ]
-    return found
+    return paths
 
 
-def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[Explained]:
+def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[ExplainedPath]:
     if task.kind == "drop":
-        yield Explained(task.table, task.partition, task.location, Fate.REMOVED, "P22", "dropped")
+        yield ExplainedPath(
+            task.table, task.partition, task.location, Fate.REMOVED, "P22", "dropped"
+        )
         return
     if task.id and no_cleanup(task.properties):
-        yield Explained(task.table, task.partition, "", Fate.KEPT, "C44", "NO_CLEANUP is set")
+        yield ExplainedPath(task.table, task.partition, "", Fate.KEPT, "C44", "NO_CLEANUP is set")
         return
     root = Files.of(task.location)[1]
     for plan in _plans(metastore, task):
         below = plan.location.removeprefix(root).strip("/")
         for fate, paths in ((Fate.REMOVED, plan.removals), (Fate.KEPT, plan.kept)):
-            for one in paths:
-                yield Explained(
+            for path in paths:
+                yield ExplainedPath(
                     task.table,
                     task.partition,
-                    f"{below}/{one.path}".strip("/"),
+                    f"{below}/{path.path}".strip("/"),
                     fate,
-                    one.rule,
-                    one.reason,
+                    path.rule,
+                    path.reason,
                 )
 
 
-def _waits(table: str, partition: str | None, path: str, wait: BlockedCleaning | None) -> Explained:
+def _waits(
+    table: str, partition: str | None, path: str, wait: BlockedCleaning | None
+) -> ExplainedPath:
     if wait is None:
-        return Explained(
+        return ExplainedPath(
             table,
             partition,
             path,
@@ -140,7 +151,7 @@ def _waits(table: str, partition: str | None, path: str, wait: BlockedCleaning |
             "no compaction has covered it; the Initiator asks for one",
         )
     rule = "C41" if wait.holders else "C38"
-    return Explained(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
+    return ExplainedPath(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
 
 
 def run(metastore: Metastore) -> list[Cleaned]:
@@ -212,7 +223,7 @@ def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
         if any(not plan.done for plan in _plans(metastore, task, again=True)):  # C47
             metastore.cleaning_again(task)
             return Cleaned(task, removed, "something obsolete is still there")
-        gone = [one.path for plan in plans for one in plan.removals]
+        gone = [removal.path for plan in plans for removal in plan.removals]
         metastore.mark_cleaned(task, _forgotten(plans), gone)
         return Cleaned(task, removed)
     except Exception as error:
@@ -233,7 +244,7 @@ def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> lis
         )
     files, root = Files.of(record.location)
     if task.partition is None and record.partitioned:
-        partitions = [one.name for one in metastore.partition_records(task.table)]
+        partitions = [partition.name for partition in metastore.partition_records(task.table)]
         unregistered = files.partition_directories(root, len(record.partition_columns))
         names = sorted({*partitions, *unregistered})
         kind = CleaningKind.DYNAMIC_ABORT
@@ -241,7 +252,7 @@ def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> lis
         names = [task.partition or ""]
         kind = CleaningKind.AFTER_COMPACTION if task.kind == "compaction" else CleaningKind.ABORTED
     floors = (
-        {one.name: one.floors for one in metastore.partition_records(task.table)}
+        {partition.name: partition.floors for partition in metastore.partition_records(task.table)}
         if record.partitioned
         else {}
     )
@@ -252,7 +263,7 @@ def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> lis
     for name, known in zip(names, recorded, strict=True):
         listing = judged(
             files.entity(f"{root}/{name}".rstrip("/")),
-            [one.directory for one in known],
+            [directory.directory for directory in known],
             task.write_ids,
             task.valid_txns,
             with_gone=not again,
@@ -307,7 +318,7 @@ def judged(
     }
     return replace(
         listing,
-        files=tuple(one for one in listing.files if one.path.partition("/")[0] not in left),
+        files=tuple(file for file in listing.files if file.path.partition("/")[0] not in left),
         directories=tuple(sorted({*listing.directories, *missing} - left)),
     )
 
@@ -343,7 +354,7 @@ def _forgotten(plans: list[CleaningPlan]) -> list[int] | None:
     if not any(plan.undeletable_aborted_write_ids for plan in plans):
         return None
     gone = [set(plan.removed_aborted_write_ids) for plan in plans]
-    stuck = {one for plan in plans for one in plan.undeletable_aborted_write_ids}
+    stuck = {number for plan in plans for number in plan.undeletable_aborted_write_ids}
     return sorted(set.union(*gone) - stuck) if gone else []
 
 
@@ -363,9 +374,9 @@ def _remove_dropped(task: CleaningTask) -> tuple[str, ...]:
         cleaning=True,
     )
     removed = {
-        f"{path}/{one.path}": one.reason
-        for one in (*seen.obsolete, *seen.aborted)
-        if one.rule == "P22" or one in seen.aborted
+        f"{path}/{removable.path}": removable.reason
+        for removable in (*seen.obsolete, *seen.aborted)
+        if removable.rule == "P22" or removable in seen.aborted
     }
     for target in removed:
         (files.delete_directory if files.is_directory(target) else files.delete_file)(target)

@@ -29,7 +29,7 @@ from acid_platform.reading.arrow_predicates import arrow_predicate
 from acid_platform.reading.predicates import partition_condition
 from acid_platform.reading.search import FoundFile, Searched, search_files
 from acid_platform.services import cleaner, worker
-from acid_platform.services.cleaner import Explained, Fate
+from acid_platform.services.cleaner import ExplainedPath, Fate
 from acid_platform.services.worker import Outcome
 from acid_platform.tables.context import Context, columns_of_record, table_layout, worker_id
 
@@ -116,7 +116,7 @@ class Erasure:
     @property
     def waits_for(self) -> tuple[int, ...]:
         """Transactions that are in the way."""
-        return tuple(sorted({held.txn for one in self.remaining for held in one.holders}))
+        return tuple(sorted({held.txn for file in self.remaining for held in file.holders}))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -147,7 +147,7 @@ class Erasure:
                 else ""
             )
             lines.append(
-                f"{len(files)} files with {sum(one.rows for one in files)} rows, such as"
+                f"{len(files)} files with {sum(file.rows for file in files)} rows, such as"
                 f" {files[0].path}: {reason}{held}"
             )
         return lines
@@ -159,12 +159,12 @@ class Erasure:
             **self.counts,
             "remaining": [
                 {
-                    "path": one.path,
-                    "rows": one.rows,
-                    "reason": one.reason,
-                    "held by": list(map(str, one.holders)),
+                    "path": file.path,
+                    "rows": file.rows,
+                    "reason": file.reason,
+                    "held by": list(map(str, file.holders)),
                 }
-                for one in self.remaining
+                for file in self.remaining
             ],
         }
 
@@ -179,9 +179,9 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
     """
     record = metastore.table(request.table)
     going = [
-        one
-        for one in cleaner.explain(metastore)
-        if one.table == request.table and one.rule != "C16" and one.fate is not Fate.KEPT
+        path
+        for path in cleaner.explain(metastore)
+        if path.table == request.table and path.rule != "C16" and path.fate is not Fate.KEPT
     ]
     known = (
         {one.name for one in metastore.partition_records(request.table)}
@@ -189,9 +189,9 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
         else {""}
     )
     wanted = {
-        one.partition if one.partition in known else None
-        for one in _search(metastore, request).found
-        if one.writer is None and not _explained(one.path, going)
+        file.partition if file.partition in known else None
+        for file in _search(metastore, request).found
+        if file.writer is None and not _explained(file.path, going)
     }
     for partition in sorted(wanted, key=str):
         # None of a partitioned table: what aborted writers left in partitions that nobody knows.
@@ -222,7 +222,10 @@ def clean(metastore: Metastore, request: ErasureRequest) -> tuple[str, ...]:
     """
     removed: list[str] = []
     while lines := [
-        line for one in _cycle(metastore) for line in one.removed if one.task.table == request.table
+        line
+        for cleaned in _cycle(metastore)
+        for line in cleaned.removed
+        if cleaned.task.table == request.table
     ]:
         removed += lines
     return tuple(removed)
@@ -251,16 +254,16 @@ def prove(
     Raises CorruptFile for files that can't be judged: that is no success.
     """
     searched = _search(metastore, request)
-    unreadable = [one for one in searched.found if one.error]
+    unreadable = [file for file in searched.found if file.error]
     if unreadable:
         raise CorruptFile(
             f"{request.table}: it can't be proven that the rows are gone, {len(unreadable)} files"
-            " can't be judged: " + "; ".join(one.error for one in unreadable)
+            " can't be judged: " + "; ".join(file.error for file in unreadable)
         )
     rewritten = tuple(
-        f"{one.task.partition or ''}/{output.directory}".lstrip("/")
-        for one in outcomes
-        for output in one.outputs
+        f"{outcome.task.partition or ''}/{output.directory}".lstrip("/")
+        for outcome in outcomes
+        for output in outcome.outputs
     )
     remaining = _explain(metastore, request, searched.found, outcomes) if searched.found else ()
     return Erasure(request, deleted, rewritten, removed, searched.files, remaining)
@@ -269,7 +272,7 @@ def prove(
 def answer(metastore: Metastore, recorded: int, result: Erasure, run_id: str) -> None:
     """Records what became of a recorded request, unless that is settled already."""
     state = ErasureState.ERASED if result.erased else ErasureState.WAITING
-    if any(one.id == recorded and one.state.open for one in metastore.erasures()):
+    if any(erasure.id == recorded and erasure.state.open for erasure in metastore.erasures()):
         metastore.answer_erasure(recorded, state, str(result), result.waits_for, run_id)
 
 
@@ -298,22 +301,22 @@ def _explain(
     found: Sequence[FoundFile],
     outcomes: Sequence[Outcome],
 ) -> tuple[Remaining, ...]:
-    fates = [one for one in cleaner.explain(metastore) if one.table == request.table]
+    fates = [path for path in cleaner.explain(metastore) if path.table == request.table]
     open_txns = {
         row["txnid"]: Holder(row["txnid"], row["user"], row["host"], row["run_id"])
         for row in metastore.transactions()
         if row["state"] == "OPEN"
     }
     live = {
-        f"{entity.partition or ''}/{one.name}".strip("/")
+        f"{entity.partition or ''}/{directory.name}".strip("/")
         for entity in metastore.entities(request.table)
-        for one in entity.directories
-        if not one.obsolete
+        for directory in entity.directories
+        if not directory.obsolete
     }
     failed = {
-        one.task.partition or "": f"its compaction {one.state}: {one.reason}"
-        for one in outcomes
-        if one.state != "published"
+        outcome.task.partition or "": f"its compaction {outcome.state}: {outcome.reason}"
+        for outcome in outcomes
+        if outcome.state != "published"
     }
     with metastore.open_snapshot([request.table]) as lease:
         unfinished = lease.valid_write_ids(request.table).open
@@ -359,11 +362,11 @@ def _explain(
     return tuple(map(judged, found))
 
 
-def _explained(path: str, fates: Iterable[Explained]) -> Explained | None:
+def _explained(path: str, fates: Iterable[ExplainedPath]) -> ExplainedPath | None:
     """What the Cleaner says of the directory or file, or of the whole partition."""
     matching = []
-    for one in fates:
-        key = f"{one.partition or ''}/{one.path}".strip("/")
+    for fate in fates:
+        key = f"{fate.partition or ''}/{fate.path}".strip("/")
         if not key or path == key or path.startswith(f"{key}/"):
-            matching.append((len(key), one))
+            matching.append((len(key), fate))
     return max(matching, key=lambda pair: pair[0])[1] if matching else None

@@ -1,12 +1,13 @@
-"""What a service would do next, as rows for people and programs. Nothing is changed, no Spark.
+"""What a service would do next, as rows for people and programs. Changes nothing, starts no Spark.
 
-Compactions are explained by the plan that the Worker executes, so that both can't drift apart.
+A compaction is explained by the plan that the Worker executes, so that the two can't drift apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.forecast import Forecast, forecast
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
 
 Row = dict[str, Any]
+ReportedRows = Mapping[str | None, Mapping[str, int]]
+"""Rows of each directory by partition, as writers and compactions reported them (P8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A compaction that may run; `why` it was asked for."""
+    """A compaction that may run; `why` says who asked for it."""
 
     table: str
     partition: str | None
@@ -42,16 +45,23 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
-    """What would be made of a wish; a forecast unless there is nothing to do."""
+class ExplainedCompaction:
+    """The plan for a wish; with a forecast unless there is nothing to do."""
 
     wish: Wish
     plan: CompactionPlan | NothingToDo
     forecast: Forecast | None
 
 
-def explain(metastore: Metastore, wish: Wish) -> Explained:
-    """The plan as it would be if the compaction began now, as the next transaction.
+def wishes_of(table: str, partitions: Iterable[str | None], kind: str) -> list[Wish]:
+    """The same compaction of several partitions of a table."""
+    return [Wish(table, partition, CompactionKind(kind)) for partition in partitions]
+
+
+def explain(
+    metastore: Metastore, wish: Wish, rows_of: Callable[[str], ReportedRows]
+) -> ExplainedCompaction:
+    """The plan that the compaction would have if it began now, as the next transaction.
 
     Raises NoSuchTable, and what the selection raises.
     """
@@ -73,19 +83,16 @@ def explain(metastore: Metastore, wish: Wish) -> Explained:
         insert_only=layout.insert_only,
     )
     if isinstance(plan, NothingToDo):
-        return Explained(wish, plan, None)
-    return Explained(
-        wish, plan, forecast(plan, reported_rows(metastore, wish.table, wish.partition))
-    )
+        return ExplainedCompaction(wish, plan, None)
+    rows = rows_of(record.name).get(wish.partition, {})
+    return ExplainedCompaction(wish, plan, forecast(plan, rows))
 
 
-def reported_rows(metastore: Metastore, table: str, partition: str | None) -> Mapping[str, int]:
-    """Rows of each directory of an entity, as writers and compactions reported them (P8)."""
+def reported_rows(metastore: Metastore, table: str) -> ReportedRows:
+    """Of every partition of a table; None stands for a table without partitions."""
     return {
-        directory.name: directory.rows
+        entity.partition: {directory.name: directory.rows for directory in entity.directories}
         for entity in metastore.entities(table)
-        if entity.partition == partition
-        for directory in entity.directories
     }
 
 
@@ -93,28 +100,31 @@ def reported_rows(metastore: Metastore, table: str, partition: str | None) -> Ma
 
 
 def explain_initiator(metastore: Metastore, now_ms: int) -> list[Section]:
-    """Every decision, and the compactions that would be asked for."""
-    decided = initiator.explain(metastore, now_ms)
-    rows = tuple(
-        {
-            "table": one.table,
-            "partition": one.partition or "",
-            "compaction": one.decision.kind.value if one.decision.kind else "none",
-            "rule": one.decision.rule,
-            "reason": one.decision.reason,
-        }
-        for one in decided
-    )
+    """Every decision, and the compactions that the Initiator would request."""
+    decisions = initiator.explain(metastore, now_ms)
+    rows = tuple(decision_row(decided) for decided in decisions)
     wishes = [
-        Wish(one.table, one.partition, one.decision.kind, one.decision.rule)
-        for one in decided
-        if one.decision.kind
+        Wish(decided.table, decided.partition, decided.decision.kind, decided.decision.rule)
+        for decided in decisions
+        if decided.decision.kind
     ]
     return [Section("decisions", rows, "no candidates"), *explain_compactions(metastore, wishes)]
 
 
+def decision_row(decided: initiator.Initiated) -> Row:
+    """A decision of the Initiator as people see it."""
+    decision = decided.decision
+    return {
+        "table": decided.table,
+        "partition": decided.partition or "",
+        "compaction": decision.kind.value if decision.kind else "none",
+        "rule": decision.rule,
+        "reason": decision.reason,
+    }
+
+
 def explain_worker(metastore: Metastore) -> list[Section]:
-    """What waits in the queue, in its order (C26)."""
+    """The compactions that wait in the queue, in its order (C26)."""
     return explain_compactions(
         metastore,
         [
@@ -132,23 +142,27 @@ def explain_worker(metastore: Metastore) -> list[Section]:
 
 def explain_compactions(metastore: Metastore, wishes: Iterable[Wish]) -> list[Section]:
     """Costs and savings, then the directories that are read and written."""
-    every = [explain(metastore, wish) for wish in wishes]
+    # The metastore answers for a whole table: it is asked once, however many partitions there are.
+    rows_of = cache(lambda table: reported_rows(metastore, table))
+    explained = [explain(metastore, wish, rows_of) for wish in wishes]
+    directories = tuple(row for compaction in explained for row in _directories(compaction))
     return [
-        Section("compactions", tuple(map(_summary, every)), "none would run"),
-        Section("directories", tuple(row for one in every for row in _directories(one)), "none"),
+        Section("compactions", tuple(map(_summary, explained)), "none would run"),
+        Section("directories", directories, "none"),
     ]
 
 
-def _summary(one: Explained) -> Row:
+def _summary(compaction: ExplainedCompaction) -> Row:
+    wish, forecast = compaction.wish, compaction.forecast
     named = {
-        "table": one.wish.table,
-        "partition": one.wish.partition or "",
-        "compaction": one.wish.kind.value,
-        "asked by": one.wish.why,
+        "table": wish.table,
+        "partition": wish.partition or "",
+        "compaction": wish.kind.value,
+        "asked by": wish.why,
     }
-    if one.forecast is None:
-        return {**named, "result": str(one.plan)}
-    read, written, scans = one.forecast.read, one.forecast.written, one.forecast.pays_back_after
+    if forecast is None:
+        return {**named, "result": str(compaction.plan)}
+    read, written, scans = forecast.read, forecast.written, forecast.pays_back_after
     return {
         **named,
         "result": "would run",
@@ -156,18 +170,19 @@ def _summary(one: Explained) -> Row:
         "bytes read": read.bytes,
         "rows written": written.rows,
         "bytes written": written.bytes,
-        "saved per scan": one.forecast.saving,
+        "saved per scan": forecast.saving,
         "pays back": "never" if scans is None else f"after {scans} scans",
     }
 
 
-def _directories(one: Explained) -> Iterator[Row]:
-    if one.forecast is not None:
-        for action, shares in (("read", one.forecast.inputs), ("write", one.forecast.outputs)):
+def _directories(compaction: ExplainedCompaction) -> Iterator[Row]:
+    wish, forecast = compaction.wish, compaction.forecast
+    if forecast is not None:
+        for action, shares in (("read", forecast.inputs), ("write", forecast.outputs)):
             for share in shares:
                 yield {
-                    "table": one.wish.table,
-                    "partition": one.wish.partition or "",
+                    "table": wish.table,
+                    "partition": wish.partition or "",
                     "action": action,
                     "directory": share.directory,
                     "rows": share.amount.rows,
@@ -177,17 +192,17 @@ def _directories(one: Explained) -> Iterator[Row]:
 
 
 def explain_cleaner(metastore: Metastore) -> list[Section]:
-    """What would be removed, what stays, and who holds what has to wait."""
+    """What would be removed, what stays, and which transactions hold up the rest."""
     rows = tuple(
         {
-            "table": one.table,
-            "partition": one.partition or "",
-            "path": one.path,
-            "fate": one.fate.value,
-            "rule": one.rule,
-            "reason": one.reason,
-            "held by": ", ".join(map(str, one.holders)),
+            "table": path.table,
+            "partition": path.partition or "",
+            "path": path.path,
+            "fate": path.fate.value,
+            "rule": path.rule,
+            "reason": path.reason,
+            "held by": ", ".join(map(str, path.holders)),
         }
-        for one in cleaner.explain(metastore)
+        for path in cleaner.explain(metastore)
     )
     return [Section("cleaning", rows, "nothing is obsolete")]

@@ -107,7 +107,9 @@ def _decisions(
     settings = metastore.settings()
     known: dict[frozenset[tuple[str, str]], Thresholds] = {}
     for entity in metastore.candidates(since):
-        own = frozenset(one for one in entity.properties.items() if one[0].startswith(TABLE_PREFIX))
+        own = frozenset(
+            item for item in entity.properties.items() if item[0].startswith(TABLE_PREFIX)
+        )
         try:
             thresholds = known.get(own) or Thresholds.for_table(entity.properties, settings)
             known[own] = thresholds
@@ -129,7 +131,9 @@ def _candidate(entity: EntityCounters, now_ms: int) -> Candidate:
         no_auto=no_auto_compaction(entity.properties),
         needs_partition=entity.partitioned and entity.partition is None,
         queue_state=entity.queued,
-        history=tuple(PastCompaction(one.state, now_ms - one.enqueued) for one in entity.history),
+        history=tuple(
+            PastCompaction(past.state, now_ms - past.enqueued) for past in entity.history
+        ),
         aborted_txns=entity.aborted,
         oldest_abort_age_ms=now_ms - entity.oldest_abort if entity.oldest_abort else None,
         minor_refused=_minor_refused(entity),

@@ -18,7 +18,8 @@ from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Measure, compare
 from acid_platform.config import Settings, setting
 from acid_platform.engine import compact
-from acid_platform.engine.compact import CompactionWork, StagedCompaction
+from acid_platform.engine.compact import StagedCompaction
+from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.jobs import cancel, describe, tagged
 from acid_platform.engine.write import Written
 from acid_platform.errors import (
@@ -129,7 +130,7 @@ class CompactionRun:
         self._queue = of_job(*_QUEUES)
         self.plan = plan
         self.forecast = forecast(
-            plan, reported_rows(metastore, self.task.table, self.task.partition)
+            plan, reported_rows(metastore, self.task.table).get(self.task.partition, {})
         )
         return plan
 
@@ -161,7 +162,8 @@ class CompactionRun:
         """What was expected beside what was written."""
         assert self.forecast and self.staged, "merge() comes first"
         return against(
-            self.forecast, [Amount(one.rows, one.bytes, one.files) for one in self.staged.outputs]
+            self.forecast,
+            [Amount(output.rows, output.bytes, output.files) for output in self.staged.outputs],
         )
 
     def publish(self) -> tuple[Written, ...]:
@@ -183,9 +185,9 @@ class CompactionRun:
         try:
             self.context.metastore.commit_compaction(self.task, self.txn, reports)
         except (CompactionLost, TxnAborted):
-            for one in outputs:
+            for output in outputs:
                 self._work.files.delete_directory(
-                    f"{self._work.directory.location}/{one.directory}"
+                    f"{self._work.directory.location}/{output.directory}"
                 )
             raise
         return outputs

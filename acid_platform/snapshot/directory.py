@@ -453,7 +453,7 @@ class _Selection:
         return False
 
     def _require_history(self, unusable: list[_Directory[BaseName]]) -> None:
-        """Raises NotEnoughHistory if compacted or adopted bases exist, but none is usable (F14, P13).
+        """Raises NotEnoughHistory if none of the compacted or adopted bases is usable (F14, P13).
 
         The inputs of such a base may be gone, even if an overwrite of a lower write id is unusable
         too: an error is better than missing rows.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.errors import InvalidExpression, NoSuchPartition, WrongType
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.sql import reading
@@ -20,7 +21,6 @@ from acid_platform.sql.statements import (
     Delete,
     Insert,
     MergeInto,
-    MergeVerb,
     Truncate,
     Update,
     When,
@@ -30,7 +30,6 @@ from acid_platform.tables.context import columns_of_record
 
 if TYPE_CHECKING:
     from acid_platform.engine.dml import Where
-    from acid_platform.engine.merge import MergeClause
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
     from acid_platform.transaction import Transaction
@@ -199,10 +198,8 @@ def _cast_text(value: exp.Expr, kind: str) -> exp.Expr:
 
 
 def _clause(when: When, record: TableRecord, text: Callable[[exp.Expr], str]) -> MergeClause:
-    from acid_platform.engine.merge import MergeAction, MergeClause
-
     condition = None if when.condition is None else text(when.condition)
-    if when.verb is MergeVerb.DELETE:
+    if when.verb is MergeAction.DELETE:
         return MergeClause(MergeAction.DELETE, None, condition)
     if when.values is None:
         return MergeClause(MergeAction.INSERT, None, condition)
@@ -216,7 +213,7 @@ def _clause(when: When, record: TableRecord, text: Callable[[exp.Expr], str]) ->
     values: Mapping[str, str] = {
         name: text(value) for name, value in zip(names, when.values, strict=True)
     }
-    return MergeClause(MergeAction(when.verb.value), values, condition)
+    return MergeClause(when.verb, values, condition)
 
 
 def _bare(node: exp.Expr, alias: str, table: str) -> str:

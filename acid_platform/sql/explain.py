@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from acid_platform.config import Settings
+from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.sql import reading
 from acid_platform.sql.changes import target_of
 from acid_platform.sql.shows import lines
@@ -16,7 +17,6 @@ from acid_platform.sql.statements import (
     Delete,
     Insert,
     MergeInto,
-    MergeVerb,
     Query,
     Truncate,
     Update,
@@ -88,7 +88,7 @@ def _locked(statement: Change) -> Locked:
         case Truncate():
             return Locked.TRUNCATE
         case MergeInto():
-            only = all(when.verb is MergeVerb.INSERT for when in statement.whens)
+            only = all(when.verb is MergeAction.INSERT for when in statement.whens)
             return Locked.MERGE_INSERT if only else Locked.UPDATE
 
 

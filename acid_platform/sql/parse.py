@@ -9,6 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
+from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.sql.commands import command, partition_spec
 from acid_platform.sql.declarations import table_declaration, view_declaration
@@ -22,7 +23,6 @@ from acid_platform.sql.statements import (
     Explain,
     Insert,
     MergeInto,
-    MergeVerb,
     Query,
     Statement,
     Update,
@@ -248,10 +248,10 @@ def _whens(tree: exp.Merge) -> Iterator[When]:
         _no_subquery(condition, "MERGE WHEN")
         match then:
             case exp.Var() if then.name.upper() == "DELETE" and when.args["matched"]:
-                yield When(MergeVerb.DELETE, condition)
+                yield When(MergeAction.DELETE, condition)
             case exp.Update() if when.args["matched"]:
                 assigned = _assignments(then, "MERGE")
-                yield When(MergeVerb.UPDATE, condition, tuple(assigned), tuple(assigned.values()))
+                yield When(MergeAction.UPDATE, condition, tuple(assigned), tuple(assigned.values()))
             case exp.Insert() if not when.args["matched"]:
                 yield _when_insert(condition, then)
             case _:
@@ -263,7 +263,7 @@ def _whens(tree: exp.Merge) -> Iterator[When]:
 
 def _when_insert(condition: exp.Expr | None, then: exp.Insert) -> When:
     if isinstance(then.this, exp.Star):
-        return When(MergeVerb.INSERT, condition, (), None)
+        return When(MergeAction.INSERT, condition, (), None)
     columns = tuple(column.name.lower() for column in then.this.expressions) if then.this else ()
     row = then.expression
     values = tuple(row.expressions) if isinstance(row, exp.Tuple) else (row.unnest(),)
@@ -274,7 +274,7 @@ def _when_insert(condition: exp.Expr | None, then: exp.Insert) -> When:
             f"MERGE INSERT has {len(columns)} columns but {len(values)} values; give each column"
             " one value"
         )
-    return When(MergeVerb.INSERT, condition, columns, values)
+    return When(MergeAction.INSERT, condition, columns, values)
 
 
 # --- declaring ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from enum import Enum
 from sqlglot import exp
 
 from acid_platform.compaction.states import CompactionKind
+from acid_platform.engine.merge_clauses import MergeAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +85,11 @@ class Delete:
     where: exp.Expr | None = None
 
 
-class MergeVerb(Enum):
-    UPDATE = "update"
-    DELETE = "delete"
-    INSERT = "insert"
-
-
 @dataclass(frozen=True, slots=True)
 class When:
     """A WHEN clause; INSERT without `columns` takes all by position, with `values` None by name."""
 
-    verb: MergeVerb
+    verb: MergeAction
     condition: exp.Expr | None = None
     columns: tuple[str, ...] = ()
     values: tuple[exp.Expr, ...] | None = ()

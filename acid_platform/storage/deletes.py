@@ -30,6 +30,13 @@ class DeleteKeys:
     write_ids: np.ndarray
     buckets: np.ndarray
     row_ids: np.ndarray
+    own: np.ndarray | None = None
+    """Mask (n,) of keys that an event with the row's own write id deletes; set by `load_keys`."""
+
+    def of_own_rows(self) -> DeleteKeys:
+        """The keys of rows that were inserted under the same write id as their delete event."""
+        assert self.own is not None, "only load_keys knows the write ids of events"
+        return DeleteKeys(self.write_ids[self.own], self.buckets[self.own], self.row_ids[self.own])
 
     def __len__(self) -> int:
         return len(self.row_ids)
@@ -60,7 +67,7 @@ class DeleteKeys:
         return int(right - left)
 
 
-NO_DELETES = DeleteKeys(*(np.empty(0, np.int64) for _ in range(3)))
+NO_DELETES = DeleteKeys(*(np.empty(0, np.int64) for _ in range(3)), own=np.empty(0, bool))
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
@@ -104,16 +111,20 @@ def load_keys(
         parts = list(
             pool.map(lambda source: _events(files, source, write_ids, own, wanted), sources)
         )
-    keys = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+    *keys, own_events = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
     del parts  # there may be tens of millions of keys: hold at most two copies at a time
     order = np.lexsort(keys[::-1])
     for place, column in enumerate(keys):
         keys[place] = column[order]
+    own_events = own_events[order]
     fresh = np.zeros(len(order), bool)
     fresh[:1] = True
     for column in keys:
         fresh[1:] |= column[1:] != column[:-1]
-    return DeleteKeys(*(keys if fresh.all() else (column[fresh] for column in keys)))
+    if fresh.all():
+        return DeleteKeys(*keys, own=own_events)
+    own_keys = np.logical_or.reduceat(own_events, np.flatnonzero(fresh))
+    return DeleteKeys(*(column[fresh] for column in keys), own=own_keys)
 
 
 def _events(
@@ -145,7 +156,7 @@ def _events(
     return (
         tuple(np.concatenate(each) for each in zip(*parts, strict=True))
         if parts
-        else (np.empty(0, np.int64),) * 3
+        else (*(np.empty(0, np.int64),) * 3, np.empty(0, bool))
     )
 
 
@@ -156,7 +167,8 @@ def _counted(
     own: bool,
     buckets: np.ndarray | None,
 ) -> tuple[np.ndarray, ...]:
-    """Of the keys and write ids of events: the keys of those that count."""
+    """Of the keys and write ids of events: the keys of those that count, and whether each event
+    has the write id of its row."""
     codecs = (keys[1] >> 29) & 7
     if len(codecs) and int(codecs.max()) > 1:
         raise CorruptFile(
@@ -164,11 +176,12 @@ def _counted(
             " 0 and 1 are known; restore it or drop its transaction"
         )
     valid = valid_ids(keys[3], write_ids)
+    of_own_row = keys[3] == keys[0]
     if own:
-        valid &= keys[3] == keys[0]
+        valid &= of_own_row
     if buckets is not None:
         valid &= np.isin(keys[1], buckets)
-    return keys[0][valid], keys[1][valid], keys[2][valid]
+    return keys[0][valid], keys[1][valid], keys[2][valid], of_own_row[valid]
 
 
 def require_operation(operation: np.ndarray, expected: int, path: str) -> None:

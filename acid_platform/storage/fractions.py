@@ -78,7 +78,7 @@ def _finer_by_row(files: Files, path: str, length: int | None, roots: set[str]) 
 
     class Watch(pyorc.converters.ORCConverter):
         @staticmethod
-        def from_orc(seconds: int, nanoseconds: int, zone: Any) -> datetime | None:
+        def from_orc(_seconds: int, nanoseconds: int, _zone: Any) -> datetime | None:
             if nanoseconds % 1000:
                 finer.append(True)
             return None

@@ -195,7 +195,7 @@ def _date(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     return _integral(array.view(pa.int32()), kind, inner)
 
 
-def _boolean(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
+def _boolean(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
     values = array.to_numpy(zero_copy_only=False).astype(bool)
     runs = bits(values)
     seeks = tuple(seek_bit(runs, at) for at in inner[:-1].tolist())
@@ -203,7 +203,7 @@ def _boolean(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     return _Values([Stream(Kind.DATA, runs.content, seeks)], total=trues)
 
 
-def _floating(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
+def _floating(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
     values = array.to_numpy(zero_copy_only=False)
     starts = _starts(inner)
     low: list[float] = []
@@ -273,7 +273,7 @@ def _slices(inner: np.ndarray) -> Iterator[tuple[int, int]]:
     return ((start, end) for start, end in pairwise(inner.tolist()) if end > start)
 
 
-def _timestamp(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
+def _timestamp(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
     factor = _NANOS_OF[array.type.unit]
     values = _int64(array.view(pa.int64()))
     low, high = _extremes(values, inner)

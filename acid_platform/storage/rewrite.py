@@ -73,10 +73,6 @@ class Rewrite:
     def write_ids(self) -> ValidWriteIdList:
         return ValidWriteIdList.of("", self.high_watermark, aborted=self.aborted)
 
-    def into(self, directory: str) -> Rewrite:
-        """The same rewrite with its relative output path placed below `directory`."""
-        return replace(self, output=f"{directory}/{self.output}")
-
 
 def _conform(
     batch: pa.RecordBatch, target: pa.Schema, rewrite: Rewrite, path: str

@@ -78,7 +78,11 @@ def survey(
             assert report.contents is not None
             if not report.directory.startswith("delete_"):
                 first = next(
-                    (one for one in report.contents.files if one.size and not is_hidden(one.name)),
+                    (
+                        file
+                        for file in report.contents.files
+                        if file.size and not is_hidden(file.name)
+                    ),
                     None,
                 )
                 sample = (
@@ -106,7 +110,7 @@ def require_readable(
         assert report.contents is not None
         recorded.setdefault(report.partition, {}).update(
             (entry.path, entry)
-            for entry in (one.below(report.directory) for one in report.contents.files)
+            for entry in (file.below(report.directory) for file in report.contents.files)
         )
     partitions = found.partitions or (None,) * len(found.listings)
     for partition, listing in zip(partitions, found.listings, strict=True):
@@ -138,7 +142,7 @@ def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
     Raises InvalidDefinition if that holds data, other than that of a dropped table which the
     Cleaner is about to remove, and as `refuse_overlap`.
     """
-    places = {one.name: one.location for one in metastore.tables()}
+    places = {record.name: record.location for record in metastore.tables()}
     if table in places:  # the metastore refuses it, or answers the one that is there
         return places[table]
     if wanted is None:
@@ -146,13 +150,13 @@ def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
         default = f"{metastore.places.root}/{database}.db/{short}"
         taken = set(places.values())
         names = (default if number == 1 else f"{default}_{number}" for number in count(1))
-        where = next(one for one in names if one not in taken)
+        where = next(location for location in names if location not in taken)
     else:
         where = absolute(wanted)
     refuse_overlap(metastore, table, where)
     files, root = Files.of(where)
     data = _data_above(files, root, metastore.dropped_below(where))
-    if data is None or table in (one.name for one in metastore.tables()):  # made meanwhile
+    if data is None or table in (record.name for record in metastore.tables()):  # made meanwhile
         return where
     raise InvalidDefinition(
         f"{table}: {where} holds data, such as {data}, which a new table would mix with its own:"

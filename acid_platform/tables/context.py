@@ -85,7 +85,7 @@ def table_layout(metastore: Metastore, record: TableRecord, txn: Transaction | N
     )
 
 
-def _no_snapshot(partitions: Sequence[str]) -> list[EntityListing]:
+def _no_snapshot(_partitions: Sequence[str]) -> list[EntityListing]:
     raise AssertionError("this layout was made without a snapshot: it can't be read")
 
 

@@ -11,10 +11,17 @@ from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout import formats
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
-from acid_platform.layout.types import LIMITED, UNNAMED, Column, HiveType, parse_columns, parse_type
+from acid_platform.layout.schema import VIRTUAL_COLUMNS
+from acid_platform.layout.types import (
+    CHAR_TYPES,
+    UNNAMED,
+    Column,
+    HiveType,
+    parse_columns,
+    parse_type,
+)
 from acid_platform.metastore.records import TableRecord
 
-RESERVED = ("row__id", "input__file__name")
 _KINDS = ("default", "insert_only")
 
 
@@ -34,7 +41,7 @@ class Declaration:
     ) -> tuple[list[tuple[str, str]], list[tuple[str, str]], dict[str, str], list[str], int]:
         """As the metastore's client takes them, after name and location."""
         own, keys = (
-            [(one.name, str(one.type)) for one in columns]
+            [(column.name, str(column.type)) for column in columns]
             for columns in (self.columns, self.partition_columns)
         )
         return own, keys, dict(self.properties), list(self.bucket_columns), self.bucket_count
@@ -52,7 +59,7 @@ class Declaration:
         """`written_before`: what is only read is allowed too. Raises InvalidDefinition."""
         given = {"transactional": "true", **(properties or {})}
         clustered, buckets = clustered_by or ((), 0)
-        names = tuple(one.lower() for one in clustered)
+        names = tuple(name.lower() for name in clustered)
         keys = parse_columns(", ".join(partitioned_by)) if partitioned_by else ()
         _check_properties(table, given)
         FileFormat.of(given).refuse(columns)
@@ -128,7 +135,7 @@ def check_columns(
 ) -> None:
     """Names and types that may be declared. Raises InvalidDefinition."""
     for column in (*columns, *keys):
-        if column.name in RESERVED or column.name.startswith("__"):
+        if column.name in VIRTUAL_COLUMNS or column.name.startswith("__"):
             raise InvalidDefinition(
                 f"{table}: column {column.name!r} {column.type} can't be"
                 " declared, its name is reserved: take another"
@@ -149,7 +156,7 @@ def check_columns(
 
 def _check_buckets(table: str, columns: Sequence[Column], names: Sequence[str]) -> None:
     for name in names:
-        found = next((one for one in columns if one.name == name), None)
+        found = next((column for column in columns if column.name == name), None)
         if found is None:
             raise InvalidDefinition(f"{table}: there is no column {name!r} to cluster by")
         refuse_unhashable(found.type)
@@ -208,6 +215,6 @@ def _wider(given: HiveType, wanted: HiveType) -> bool:
     if given.kind == wanted.kind == "decimal":
         (precision, scale), (digits, places) = given.sizes, wanted.sizes
         return places >= scale and digits - places >= precision - scale
-    if given.kind == wanted.kind and given.kind in LIMITED:
+    if given.kind == wanted.kind and given.kind in CHAR_TYPES:
         return wanted.sizes >= given.sizes
     return wanted.kind in _WIDER.get(given.kind, ())

@@ -47,7 +47,7 @@ def recorded_listings(
     """
 
     def listings(partitions: Sequence[str]) -> list[EntityListing]:
-        names = [one or None for one in partitions]
+        names = [partition or None for partition in partitions]
         found = txn.manifest(record.name, names)
         lacking = [name for name, known in zip(names, found, strict=True) if _lacks(known)]
         if lacking:
@@ -64,15 +64,15 @@ def recorded_listings(
 
 
 def _lacks(known: Iterable[RecordedDirectory]) -> bool:
-    return any(not one.directory.recorded for one in known)
+    return any(not recorded.directory.recorded for recorded in known)
 
 
 def entity_listing(location: str, known: Sequence[RecordedDirectory]) -> EntityListing:
     """The recorded files of one entity. Raises CorruptFile."""
     parts = []
-    for one in known:
-        directory = one.directory
-        if one.contents is None:
+    for recorded in known:
+        directory = recorded.directory
+        if recorded.contents is None:
             if not directory.obsolete:
                 raise CorruptFile(
                     f"{location}/{directory.name}: write id {directory.high} committed it, and it"
@@ -83,7 +83,7 @@ def entity_listing(location: str, known: Sequence[RecordedDirectory]) -> EntityL
             directory_listing(
                 location,
                 directory.name,
-                Contents.parse(one.contents),
+                Contents.parse(recorded.contents),
                 directory.compacted,
                 directory.versioned,
                 adopted=not directory.txn,
@@ -120,7 +120,7 @@ def record_everything(metastore: Metastore, progress: Progress = lambda *_: None
     Damage is not told here, but to whoever reads the table. Raises MetastoreUnavailable.
     """
     found = metastore.unrecorded()
-    records = {one.name: one for one in metastore.tables()} if found else {}
+    records = {record.name: record for record in metastore.tables()} if found else {}
     done = 0
     for number, (table, partition, names) in enumerate(found):
         progress(f"{table} {partition or ''}".rstrip(), number, len(found))
@@ -142,7 +142,7 @@ def record_entity(metastore: Metastore, record: TableRecord, partition: str | No
     files, root = Files.of(record.location)
     listing = files.entity(f"{root}/{partition or ''}".rstrip("/"))
     (known,) = metastore.recorded(record.name, [partition])
-    wanted = {one.directory.name for one in known if not one.directory.recorded}
+    wanted = {recorded.directory.name for recorded in known if not recorded.directory.recorded}
     reports = surveyed(files, record, partition, listing, wanted)
     try:
         metastore.record_files(record.name, partition, reports)
@@ -208,11 +208,11 @@ def without_malformed(listing: EntityListing) -> EntityListing:
             return True
         return False
 
-    bad = {one for one in listing.directories if is_malformed(one)}
+    bad = {name for name in listing.directories if is_malformed(name)}
     return replace(
         listing,
-        directories=tuple(one for one in listing.directories if one not in bad),
-        files=tuple(one for one in listing.files if one.path.partition("/")[0] not in bad),
+        directories=tuple(name for name in listing.directories if name not in bad),
+        files=tuple(file for file in listing.files if file.path.partition("/")[0] not in bad),
     )
 
 

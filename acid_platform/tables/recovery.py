@@ -43,7 +43,7 @@ def highest_ids(location: str, depth: int) -> Highest:
     return Highest(write_id, txn_id)
 
 
-def highest_of(record: TableRecord, known: Known = lambda partition: ()) -> Highest:
+def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Highest:
     """The same of a table that the metastore knows, and the files of directories that are not among
     the `known` ones of an entity. Raises CorruptFile."""
     depth = len(record.partition_columns)

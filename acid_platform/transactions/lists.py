@@ -211,7 +211,7 @@ class ValidWriteIdList(_IdList):
 class CompactorWriteIdList(ValidWriteIdList):
     """What a compaction may merge (S16): only whole ranges at or below the watermark."""
 
-    def range_valid(self, low: int, high: int) -> RangeResponse:
+    def range_valid(self, low: int, high: int) -> RangeResponse:  # noqa: ARG002, it overrides
         return RangeResponse.ALL if high <= self.high_watermark else RangeResponse.NONE
 
 

@@ -149,19 +149,19 @@ def test_ls_tells_what_the_snapshot_reads_and_what_it_does_not(small: Small) -> 
         txn.lock("db.t", "SHARED_WRITE")
         write_delta(small.table / "delta_0000003_0000003_0000", 3, ((4, "D"),))
         lines = json.loads(small.acid("ls", "db.t", "--json").stdout)
-        assert [(one["directory"], one["sight"]) for one in lines] == [
+        assert [(line["directory"], line["sight"]) for line in lines] == [
             (DELTA, "read"),
             ("delta_0000002_0000002_0000", "read"),
             ("delta_0000003_0000003_0000", "not visible"),
         ]
         txn.abort()
     lines = json.loads(small.acid("ls", "db.t", "--json").stdout)
-    assert [one["sight"] for one in lines] == ["read", "read", "aborted"]
+    assert [line["sight"] for line in lines] == ["read", "read", "aborted"]
     shown = small.acid("ls", "db.t").stdout
     assert "delta_0000003_0000003_0000" in shown
     assert "aborted: write id 3 aborted" in shown
     files = json.loads(small.acid("ls", f"db.t/{DELTA}", "--json").stdout)
-    assert [one["name"] for one in files] == ["_orc_acid_version", "bucket_00000"]
+    assert [file["name"] for file in files] == ["_orc_acid_version", "bucket_00000"]
 
 
 @pytest.mark.parametrize(

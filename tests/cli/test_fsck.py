@@ -99,7 +99,7 @@ def left_behind(small: Small) -> None:
 
 def wide_index(small: Small) -> None:
     """Two stripes, the key of the first one wrong."""
-    big = [(0, 3, BUCKET, one, 3, (one, "x" * 400)) for one in range(4000)]
+    big = [(0, 3, BUCKET, number, 3, (number, "x" * 400)) for number in range(4000)]
 
     def write(w: int) -> list[Event]:
         return [(0, w, *event[2:4], w, event[5]) for event in big]
@@ -475,10 +475,10 @@ def assert_found(small: Small, severity: Severity, check: Check, thing: str, tex
     assert done.exit_code == (0 if severity is NOTE else 1)
     findings = json.loads(done.stdout)["findings"]
     found = [
-        one
-        for one in findings
-        if (one["severity"], one["check"]) == (severity.value, check.value)
-        and one["thing"].startswith(f"{small.name}/{thing}".rstrip("/"))
+        finding
+        for finding in findings
+        if (finding["severity"], finding["check"]) == (severity.value, check.value)
+        and finding["thing"].startswith(f"{small.name}/{thing}".rstrip("/"))
     ]
     assert found, findings
     assert text in found[0]["text"]
@@ -532,7 +532,9 @@ def test_a_writer_at_work_is_no_damage(place: Small) -> None:
         write_delta(small.table / "delta_0000003_0000003_0000", 3, ((9, "x"),))
         (small.table / f"_tmp_{txn.id:07d}_ab12").mkdir()
         report = fsck.examine(small.metastore, [small.name])
-        assert [(one.severity, one.check) for one in report.findings] == [(NOTE, Check.TEMPORARY)]
+        assert [(finding.severity, finding.check) for finding in report.findings] == [
+            (NOTE, Check.TEMPORARY)
+        ]
         txn.abort()
 
 
@@ -543,13 +545,16 @@ def test_repair_does_what_is_provably_safe_and_nothing_else(place: Small) -> Non
     (small.table / "_tmp_ab12").mkdir()
     shutil.copytree(small.table / D1, small.table / "delta_0000001_0000001_0007")
     write_delta(small.table / D9, 9, ((9, "x"),))
-    before = {one for one in small.table.rglob("*") if "_tmp_0" not in one.name}
+    before = {path for path in small.table.rglob("*") if "_tmp_0" not in path.name}
     report = fsck.examine(small.metastore, [small.name], repair=True)
-    assert {one.check for one in report.findings if one.repaired} == {Check.MARKER, Check.TEMPORARY}
+    assert {finding.check for finding in report.findings if finding.repaired} == {
+        Check.MARKER,
+        Check.TEMPORARY,
+    }
     assert not report.healthy
     assert {*small.table.rglob("*")} == before | {small.table / D1 / "_orc_acid_version"}
     again = fsck.examine(small.metastore, [small.name], repair=True)
-    assert [one for one in again.findings if one.repair] == []
+    assert [finding for finding in again.findings if finding.repair] == []
 
 
 def test_without_rows_no_key_is_read(place: Small) -> None:
@@ -557,7 +562,7 @@ def test_without_rows_no_key_is_read(place: Small) -> None:
     small.write(lambda w: rows(w, 0, 2, 1))
     shutil.rmtree(small.table / D1)
     report = fsck.examine(small.metastore, [small.name], rows=False)
-    assert [one.check for one in report.findings] == [Check.MISSING]
+    assert [finding.check for finding in report.findings] == [Check.MISSING]
     assert report.rows == 0
 
 
@@ -609,8 +614,8 @@ def test_fsck_prints_findings_with_next_steps_and_fails_for_damage(small: Small)
 
 def assert_healthy(warehouse: Warehouse) -> fsck.Report:
     report = fsck.examine(warehouse.metastore, warehouse=warehouse.path)
-    assert report.healthy, [str(one) for one in report.findings]
-    assert {one.severity for one in report.findings} <= {NOTE}
+    assert report.healthy, [str(finding) for finding in report.findings]
+    assert {finding.severity for finding in report.findings} <= {NOTE}
     return report
 
 
@@ -643,7 +648,7 @@ def test_P24_adopted_tables_of_hive_are_healthy(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_what_the_platform_writes_is_healthy(tmp_path: Path, spark: SparkSession) -> None:
     with temporary_warehouse(tmp_path / "wh", spark) as warehouse:
-        some = [{"id": one, "v": f"v{one}", "p": one % 2} for one in range(40)]
+        some = [{"id": number, "v": f"v{number}", "p": number % 2} for number in range(40)]
         table = warehouse.create_table("db.t", "id int, v string", ["p int"], (["id"], 2))
         table.insert(some)
         table.update({"v": "upper(v)"}, where="id < 9")

@@ -19,7 +19,7 @@ from tests.cli.small import Small
 
 def rows(small: Small) -> list[int]:
     with Warehouse.open(small.path) as warehouse:
-        return sorted(one["id"] for one in warehouse.table("db.t").to_arrow().to_pylist())
+        return sorted(row["id"] for row in warehouse.table("db.t").to_arrow().to_pylist())
 
 
 def restored(small: Small, backup: Path) -> None:

@@ -419,9 +419,11 @@ class History:
         self.do_clean()
         self.world.clock.advance(3_600_000)
         self.do_clean()
-        left = sorted(one.name for one in self.root.iterdir() if not one.name.startswith("."))
+        left = sorted(info.name for info in self.root.iterdir() if not info.name.startswith("."))
         live = {
-            one.name for one in self.metastore.entities(TABLE)[0].directories if not one.obsolete
+            directory.name
+            for directory in self.metastore.entities(TABLE)[0].directories
+            if not directory.obsolete
         }
         assert set(left) == live, f"on disk is {left}, of which {sorted(live)} is needed"
 

@@ -17,6 +17,7 @@ from acid_platform.compaction import NothingToDo
 from acid_platform.compaction.validation import Profile
 from acid_platform.engine import compact
 from acid_platform.engine.compact import StagedCompaction
+from acid_platform.engine.compaction_inputs import open_inputs, rewrites
 from acid_platform.layout import names
 from acid_platform.metastore import Metastore
 from acid_platform.services.worker import CompactionRun, work_once
@@ -46,8 +47,8 @@ def merge(run: CompactionRun) -> StagedCompaction:
     assert plan and work
     staging = f"{plan.location}/{names.temporary_name(plan.txn_id, 'local')}"
     compact.make_outputs(plan, work, staging)
-    for task in compact.rewrites(plan, work):
-        rewrite_bucket(task.into(staging))
+    for task in rewrites(plan, work, open_inputs(plan, work).sources, staging):
+        rewrite_bucket(task)
     outputs = tuple(compact.finish(plan, work, staging))
     run.staged = StagedCompaction(plan, staging, outputs, Profile(), Profile())
     return run.staged

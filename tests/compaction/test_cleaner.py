@@ -35,8 +35,8 @@ def cleaning(
 
 
 def removed(plan: CleaningPlan) -> set[str]:
-    assert all(one.reason and one.rule for one in plan.removals)
-    return {one.path for one in plan.removals}
+    assert all(removal.reason and removal.rule for removal in plan.removals)
+    return {removal.path for removal in plan.removals}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,9 @@ def test_C45_what_is_not_visible_to_all_covers_nothing() -> None:
 def test_C46_S18_the_output_of_an_aborted_compaction_goes_its_inputs_stay() -> None:
     """Case 17."""
     plan = cleaning("b3v20 d1 d2", "3:M::", 3, ABORTED, x="20 aborted")
-    assert [(one.path, one.rule) for one in plan.removals] == [(names("b3v20")[0], "S18")]
+    assert [(removal.path, removal.rule) for removal in plan.removals] == [
+        (names("b3v20")[0], "S18")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_P19_temporary_directories_go_with_their_owner(
     name: str, state: TxnState | None, goes: bool
 ) -> None:
     plan = cleaning("d1", "1:M::", 1, temporary={name: state})
-    decisions = [(one.path, one.rule) for one in plan.removals]
+    decisions = [(removal.path, removal.rule) for removal in plan.removals]
     decisions += [(one.path, one.rule) for one in plan.kept]
     assert decisions == [(name, "P19")]
     assert bool(plan.removals) is goes
@@ -272,9 +274,9 @@ def test_C46_C53_no_valid_or_open_write_is_ever_lost(
             continue
         assert kind is not DYNAMIC
         assert high <= highest
-        assert not any(one in some.open for one in ids)
+        assert not any(number in some.open for number in ids)
         covered = high <= top or any(
-            one.name.low <= low and high <= one.name.high for one in directory.deltas
+            delta.name.low <= low and high <= delta.name.high for delta in directory.deltas
         )
         assert covered or isinstance(name, BaseName)
     # Whatever stays on disk and may hold rows of an aborted write id keeps it from being forgotten.
@@ -284,4 +286,4 @@ def test_C46_C53_no_valid_or_open_write_is_ever_lost(
             held = set(lists.aborted_between(name.low, name.high))
             assert held <= set(plan.undeletable_aborted_write_ids)
     assert not set(plan.undeletable_aborted_write_ids) & set(plan.removed_aborted_write_ids)
-    assert all(one <= highest for one in plan.removed_aborted_write_ids)
+    assert all(number <= highest for number in plan.removed_aborted_write_ids)

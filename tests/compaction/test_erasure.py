@@ -81,7 +81,7 @@ def test_a_held_snapshot_is_named_and_a_second_request_finishes(
         old = held.table("db.people").to_arrow().num_rows
         result = people.erase(ANN)
         assert not result.erased and result.deleted == 4
-        assert {one.path: one.rows for one in result.remaining} == on_disk(people) != {}
+        assert {file.path: file.rows for file in result.remaining} == on_disk(people) != {}
         for one in result.remaining:
             [holder] = one.holders
             assert holder.run_id == "a-long-report" and "C41" in one.reason
@@ -99,7 +99,7 @@ def test_an_open_writer_below_the_delete_is_named(people: Table) -> None:
         writer.lock("db.people", "SHARED_WRITE")
         result = people.erase(ANN, "month=1")
         assert not result.erased
-        live = [one for one in result.remaining if "open (S16)" in one.reason]
+        live = [file for file in result.remaining if "open (S16)" in file.reason]
         assert live and [one.txn for one in live[0].holders] == [writer.id]
         writer.abort()
     assert people.erase(ANN, "month=1").erased

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform.engine import compact
+from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.open import open_scan
 from acid_platform.errors import AcidError, TxnAborted
 from acid_platform.metastore.rules import cleaning
@@ -87,7 +88,7 @@ def test_P21_an_attempt_whose_staged_output_was_taken_away_has_lost(
     merge(run)
     publish = compact.publish
 
-    def late(work: compact.CompactionWork, staged: compact.StagedCompaction) -> object:
+    def late(work: CompactionWork, staged: compact.StagedCompaction) -> object:
         history.metastore.revoke_workers("worker")
         shutil.rmtree(staged.staging)
         return publish(work, staged)
@@ -173,5 +174,5 @@ def test_case_34_every_held_snapshot_keeps_its_rows_through_minor_major_and_clea
         history.do_release()
         history.do_clean()
         history.check()
-    base, delta = sorted(one.name for one in history.root.iterdir())
+    base, delta = sorted(info.name for info in history.root.iterdir())
     assert base.startswith("base_0000005_v") and delta == "delta_0000006_0000006_0000"

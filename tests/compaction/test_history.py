@@ -317,11 +317,11 @@ class History(RuleBasedStateMachine):
         self, txns: ValidTxnList, writes: ValidWriteIdList, highest: int, kind: CleaningKind
     ) -> None:
         plan = self.cleaning_plan(txns, writes, highest, kind)
-        for one in plan.removals:
-            if one.path == "000000_0":
+        for removal in plan.removals:
+            if removal.path == "000000_0":
                 self.originals = False
             else:
-                del self.directories[one.path]
+                del self.directories[removal.path]
         assert self.cleaning_plan(txns, writes, highest, kind).removals == ()
         left = {by for content in self.directories.values() for _, by in content.deletes}
         left |= {row[0] for content in self.directories.values() for row in content.rows}

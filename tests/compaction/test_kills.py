@@ -79,7 +79,7 @@ def rows(warehouse: Warehouse, name: str) -> list[Any]:
 
 def directories(warehouse: Warehouse, name: str) -> list[str]:
     where = Path(warehouse.table(name).location)
-    return sorted(one.name for one in where.iterdir() if one.is_dir())
+    return sorted(info.name for info in where.iterdir() if info.is_dir())
 
 
 def killed(

@@ -134,7 +134,7 @@ def test_C31_major_is_named_after_the_high_watermark() -> None:
     """Case 6: with write id 5 of 1 to 12 open, the result is base_4."""
     plan = planned("d1 d2 d3 d5 d6", "12:5:5:", MAJOR)
     assert list(map(str, plan.outputs)) == ["base_0000004_v0000077"]
-    assert [one.directory for one in plan.inserts] == names("d1 d2 d3")
+    assert [source.directory for source in plan.inserts] == names("d1 d2 d3")
     assert (plan.low, plan.high) == (0, 4)
 
 
@@ -144,7 +144,7 @@ def test_C31_minor_is_named_after_the_directories_merged() -> None:
     assert str(plan.output_delete_delta) == "delete_delta_0000002_0000004_v0000077"
     assert plan.output_base is None
     assert (plan.base, plan.originals) == (None, ())
-    assert [one.directory for one in plan.deletes] == names("D3")
+    assert [source.directory for source in plan.deletes] == names("D3")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_C31_minor_makes_only_the_kinds_that_it_read(found: str, outputs: list[s
 def test_a_converted_table_that_was_never_written_gets_hives_base() -> None:
     plan = planned("o", "0:M::", MAJOR)
     assert str(plan.output_base) == "base_-9223372036854775808_v0000077"
-    assert [one.path for one in plan.originals] == ["000000_0"]
+    assert [file.path for file in plan.originals] == ["000000_0"]
 
 
 def test_aborted_write_ids_inside_the_range_are_left_out() -> None:
@@ -177,7 +177,7 @@ def test_aborted_write_ids_inside_the_range_are_left_out() -> None:
 
 def test_F13_a_straddling_input_says_which_rows_to_drop() -> None:
     plan = planned("b3v10 d2-5v12 d6", "6:M::", MAJOR)
-    assert [(one.directory, one.above) for one in plan.inserts] == [
+    assert [(source.directory, source.above) for source in plan.inserts] == [
         (names("d2-5v12")[0], 3),
         (names("d6")[0], -1),
     ]
@@ -315,8 +315,8 @@ def test_inputs_by_bucket_of_a_major_compaction() -> None:
         f"{names('b2v9')[0]}/bucket_00001",
         f"{names('d3')[0]}/bucket_00001_4",
     ]
-    assert [one.file.name for one in tasks[1].deletes] == ["bucket_00001"]
-    assert [one.file.name for one in tasks[0].deletes] == []
+    assert [source.file.name for source in tasks[1].deletes] == ["bucket_00001"]
+    assert [source.file.name for source in tasks[0].deletes] == []
     assert [one.file.name for one in tasks[0].every_delete] == ["bucket_00001", "bucket_00007_0"]
     assert [one.source.directory for one in tasks[0].data if one.source] == names("b2v9 d4")
     assert plan.widest_merge == 4
@@ -329,7 +329,7 @@ def test_inputs_by_bucket_of_a_minor_compaction() -> None:
     assert list(tasks) == [0, 1, 7]
     assert [one.file.path for one in tasks[1].data] == [f"{names('d3')[0]}/bucket_00001_4"]
     assert tasks[7].data == ()
-    assert [one.file.name for one in tasks[7].deletes] == ["bucket_00007_0"]
+    assert [source.file.name for source in tasks[7].deletes] == ["bucket_00007_0"]
     assert plan.widest_merge == 2
     assert plan.input_bytes == 40
 
@@ -398,9 +398,9 @@ def test_C31_a_committed_output_hides_exactly_its_inputs(
             kept.directory if kept else str(plan.output_base) if plan.output_base else None
         )
         made_deltas = [plan.output_delete_delta, plan.output_delta]
-        assert [one.name for one in after.deltas] == [one for one in made_deltas if one]
-        gone = {one.path for one in after.obsolete}
-        read = {one.directory for one in (*plan.inserts, *plan.deletes)}
-        assert read | {one.path for one in plan.originals} <= gone
+        assert [delta.name for delta in after.deltas] == [delta for delta in made_deltas if delta]
+        gone = {removable.path for removable in after.obsolete}
+        read = {source.directory for source in (*plan.inserts, *plan.deletes)}
+        assert read | {file.path for file in plan.originals} <= gone
         if kind is MINOR:
             assert after.originals == before.originals

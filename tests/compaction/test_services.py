@@ -45,8 +45,9 @@ def metastore(world: World) -> Iterator[Metastore]:
 
 def looked_at(metastore: Metastore, since: int = 0) -> list[str]:
     return [
-        one.table.removeprefix("default.") + (f" {one.partition}" if one.partition else "")
-        for one in metastore.candidates(since)
+        candidate.table.removeprefix("default.")
+        + (f" {candidate.partition}" if candidate.partition else "")
+        for candidate in metastore.candidates(since)
     ]
 
 
@@ -279,7 +280,8 @@ def test_C13_the_counters_are_those_of_the_selection(data: st.DataObject) -> Non
     state = world.state
     listed = compactor_list(state, state.tables[1])
     reference = entity_size(
-        [LiveDirectory(one.name, _bytes(one)) for one in entity.directories], listed
+        [LiveDirectory(directory.name, _bytes(directory)) for directory in entity.directories],
+        listed,
     )
     assert live_size(entity.directories, listed) == reference
 
@@ -288,9 +290,9 @@ def _compact(world: World, kind: str) -> None:
     """Publishes what a compaction of the live directories would."""
     high = compactor_list(world.state, world.state.tables[1]).high_watermark
     live = [
-        one
-        for one in world.entity().directories
-        if not one.obsolete and not one.base and one.high <= high
+        directory
+        for directory in world.entity().directories
+        if not directory.obsolete and not directory.base and directory.high <= high
     ]
     if len(live) < 2:
         return

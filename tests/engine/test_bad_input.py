@@ -43,7 +43,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> 
 
 
 def paths(table: Table) -> list[str]:
-    return sorted(str(one.relative_to(table.location)) for one in Path(table.location).rglob("*"))
+    return sorted(str(path.relative_to(table.location)) for path in Path(table.location).rglob("*"))
 
 
 def row(**values: Any) -> list[dict[str, Any]]:

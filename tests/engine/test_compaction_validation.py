@@ -166,8 +166,8 @@ def test_C32_insert_only_tables_are_validated_too(
 ) -> None:
     copy = compact._copy_plain
 
-    def wrong(spark: SparkSession, plan: Any, work: Any, staging: str) -> None:
-        copy(spark, plan, work, staging)
+    def wrong(spark: SparkSession, plan: Any, work: Any, inputs: Any, staging: str) -> None:
+        copy(spark, plan, work, inputs, staging)
         tampered(next(Path(staging).glob("base_*/[0-9]*")), change)
 
     monkeypatch.setattr(compact, "_copy_plain", wrong)

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.engine import compact, write
+from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.errors import (
     AcidError,
     CompactionFailed,
@@ -53,9 +54,9 @@ PLANTED = [kind for kind in KINDS if kind not in CHANGED]
 
 def contents(root: Path) -> dict[str, bytes]:
     return {
-        str(one.relative_to(root)): one.read_bytes()
-        for one in root.rglob("*")
-        if one.is_file() and not one.name.startswith(".")
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
     }
 
 
@@ -75,7 +76,7 @@ class Subject:
     def nothing_is_left(self) -> None:
         self.warehouse.release()
         assert [
-            one for one in self.warehouse.metastore.transactions() if one["state"] == "OPEN"
+            row for row in self.warehouse.metastore.transactions() if row["state"] == "OPEN"
         ] == []
         assert self.warehouse.metastore.locks() == []
 
@@ -285,7 +286,7 @@ def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(subjec
     assert sorted(subject.table.to_arrow()["v"].to_pylist()) == GOOD
 
 
-def full_outputs(plan: CompactionPlan, work: compact.CompactionWork, staging: str) -> None:
+def full_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> None:
     """The disk is full inside the Spark task, which is another process."""
     for name in plan.outputs:
         directory = Path(staging, str(name))

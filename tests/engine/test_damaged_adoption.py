@@ -36,7 +36,7 @@ def warehouse(shared: Warehouse) -> Iterator[Warehouse]:
 
 
 def picture(root: Path) -> dict[Path, bytes]:
-    return {one: one.read_bytes() for one in root.rglob("*") if one.is_file()}
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in IN_ROWS])

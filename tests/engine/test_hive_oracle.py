@@ -25,8 +25,8 @@ from pyspark.sql import Row, SparkSession
 from acid_platform.engine.open import open_scan
 from acid_platform.errors import AlreadyScheduled, CompactionRefused
 from acid_platform.services import cleaner
-from acid_platform.snapshots import Snapshot
 from acid_platform.table import Table
+from acid_platform.table_snapshot import Snapshot
 from acid_platform.transaction import TransactionTable
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
@@ -106,7 +106,9 @@ class History:
         match step:
             case "insert":
                 rows: Rows = {
-                    one: (new if one % 3 else None, one % 2) for one in ids if one not in self.rows
+                    number: (new if number % 3 else None, number % 2)
+                    for number in ids
+                    if number not in self.rows
                 }
                 if rows:
                     table.insert(_dicts(rows))
@@ -114,15 +116,15 @@ class History:
             case "update":
                 table.update({"v": f"concat(coalesce(v, ''), '{new}')"}, f"id IN ({listed})")
                 self.rows |= {
-                    one: ((self.rows[one][0] or "") + new, self.rows[one][1])
-                    for one in ids
-                    if one in self.rows
+                    number: ((self.rows[number][0] or "") + new, self.rows[number][1])
+                    for number in ids
+                    if number in self.rows
                 }
             case "delete":
                 table.delete(f"id IN ({listed})")
                 self.rows = {one: row for one, row in self.rows.items() if one not in ids}
             case _:
-                source: Rows = {one: (new, one % 2) for one in ids}
+                source: Rows = {number: (new, number % 2) for number in ids}
                 if source:
                     table.merge(
                         _dicts(source),
@@ -131,7 +133,7 @@ class History:
                         when_matched_delete="t.id % 4 = 1",
                         when_not_matched_insert="*",
                     )
-                gone = {one for one in ids if one in self.rows and one % 4 == 1}
+                gone = {number for number in ids if number in self.rows and number % 4 == 1}
                 self.rows = {
                     one: row for one, row in {**self.rows, **source}.items() if one not in gone
                 }

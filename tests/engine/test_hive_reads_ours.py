@@ -106,7 +106,7 @@ def test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names(
     table.overwrite(spark.createDataFrame([], "id int, v string, m int"), "m=1")
     assert _agree(spark, table, tmp_path / "1") == 0
     reports = [one for one in table.history() if one["operation"] == "update"]
-    assert [(one["rows"], one["files"]) for one in reports] == [(0, 1), (0, 1)]
+    assert [(report["rows"], report["files"]) for report in reports] == [(0, 1), (0, 1)]
     table.insert(rows)
     table.update({"v": "upper(v)"}, "id < 4")
     table.delete("id = 5")

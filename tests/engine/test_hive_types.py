@@ -40,11 +40,11 @@ def stored(table: Table) -> dict[str, str]:
     """Directory → ORC type of the row in its files."""
     files, _ = Files.of(str(table.location))
     return {
-        one.parent.name.partition("_v")[0]: orc_schema(files, str(one))
+        path.parent.name.partition("_v")[0]: orc_schema(files, str(path))
         .partition("row:")[2]
         .removesuffix(">")
-        for one in Path(table.location).rglob("bucket_*")
-        if not one.name.startswith(".")
+        for path in Path(table.location).rglob("bucket_*")
+        if not path.name.startswith(".")
     }
 
 
@@ -185,7 +185,9 @@ def test_P17_instants_are_instants_in_every_time_zone(warehouse: Warehouse, tmp_
     table.update({"w": "w"})
     table.compact("major")
     (base,) = [
-        one for one in Path(table.location).rglob("bucket_*") if one.parent.name.startswith("base_")
+        path
+        for path in Path(table.location).rglob("bucket_*")
+        if path.parent.name.startswith("base_")
     ]
     assert set(stored(table).values()) == {
         "struct<z:timestamp with local time zone,w:timestamp,"
@@ -349,6 +351,6 @@ def test_insert_only_tables_hold_char_and_varchar_in_every_format(
     assert sorted(map(tuple, table.read().collect())) == expected
     if stored_as == "orc":
         files, _ = Files.of(str(table.location))
-        found = {orc_schema(files, str(one)) for one in Path(table.location).rglob("0*")}
+        found = {orc_schema(files, str(path)) for path in Path(table.location).rglob("0*")}
         assert found == {"struct<c:char(3),v:varchar(4)>"}
         assert sorted(tuple(row.values()) for row in table.to_arrow().to_pylist()) == expected

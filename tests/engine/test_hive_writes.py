@@ -85,8 +85,8 @@ class HiveWriter:
         return made
 
     def insert(self, *rows: Sequence[Any]) -> None:
-        for one in rows:
-            self.updater.insert(self.write_id, self._row(None, one))
+        for row in rows:
+            self.updater.insert(self.write_id, self._row(None, row))
 
     def update(self, identity: RowId, values: Sequence[Any]) -> None:
         self.updater.update(self.write_id, self._row(identity, values))
@@ -187,16 +187,16 @@ def test_what_hive_writes_and_compacts_now_is_read_as_hive_reads_it(
                 third.update((1, 0, i), (i, "changed"))
             elif i % 7 == 3:
                 third.delete((1, 0, i))
-    assert {one.name for one in root.iterdir() if one.is_dir()} == {
+    assert {info.name for info in root.iterdir() if info.is_dir()} == {
         "delta_0000001_0000001_0000",
         "delta_0000002_0000002_0000",
         "delta_0000003_0000003_0000",
         "delete_delta_0000003_0000003_0000",
     }
     if compaction:
-        before = {one.name for one in root.iterdir()}
+        before = {info.name for info in root.iterdir()}
         hive_compacts(spark, root, compaction, 3)
-        assert {one.name for one in root.iterdir()} - before == MADE[compaction]
+        assert {info.name for info in root.iterdir()} - before == MADE[compaction]
     expected = [(i, None if i % 5 == 0 else f"v{i}") for i in range(2000) if i % 7 not in (0, 3)]
     expected += [(i, "changed") for i in range(0, 2000, 7)] + [(5000, "late")]
 

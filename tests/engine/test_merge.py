@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.merge import MergeAction, MergeClause, MergeCounts
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.errors import (
     InvalidExpression,
     NoSuchPartition,
@@ -65,7 +65,7 @@ def test_P20_update_delete_and_insert_in_one_statement(table: Table) -> None:
     assert rows(table) == [(i, changed.get(i, "a"), i % 2) for i in ids]
     seen = table.snapshot().directories
     for partition in ("m=0", "m=1"):
-        assert [one.directory for one in seen[partition].deltas][1:] == [
+        assert [delta.directory for delta in seen[partition].deltas][1:] == [
             "delete_delta_0000002_0000002_0000",
             "delta_0000002_0000002_0000",
         ]

@@ -56,7 +56,7 @@ def commit(
 
 
 def values(table: Table) -> list[tuple[Any, ...]]:
-    return sorted(tuple(one.values()) for one in table.to_arrow().to_pylist())
+    return sorted(tuple(row.values()) for row in table.to_arrow().to_pylist())
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
@@ -144,7 +144,7 @@ def test_P26_what_no_commit_named_makes_nothing_obsolete(warehouse: Warehouse) -
     assert [line.split()[0].rpartition("/")[2] for line in done.removed] == [
         f"delta_{w:07d}_{w:07d}_0000"
     ]
-    assert sorted(one.name for one in root.iterdir()) == [
+    assert sorted(info.name for info in root.iterdir()) == [
         "base_0000002",
         "delete_delta_0000002_0000002_0000",
         "delta_0000001_0000001_0000",

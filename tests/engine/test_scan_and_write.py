@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine import deletes, scan, write
-from acid_platform.engine.deletes import DeleteBitmap, DeleteKeys
+from acid_platform.engine.delete_bitmap import DeleteBitmap, DeleteKeys
 from acid_platform.engine.session import check_session
 from acid_platform.errors import PublicationFailed, SparkMisconfigured
 from acid_platform.storage import durability

@@ -197,7 +197,7 @@ def test_F15_rows_of_original_files_can_be_changed(
     for path in sorted((tmp_path / "flat").glob("part-*.orc")):
         path.rename(root / next(names))
     table = warehouse.adopt_table("db.converted", root)
-    assert [str(one) for one in table.columns] == ["id int", "v string"]
+    assert [str(column) for column in table.columns] == ["id int", "v string"]
     assert table.update({"v": "'u'"}, "id in (2, 7)") == 2
     assert table.delete("id = 3") == 1
     assert sorted(map(tuple, table.read().collect())) == [
@@ -271,7 +271,7 @@ def test_F17_insert_only_tables_are_compacted(warehouse: Warehouse, name: str) -
     txn.abort("enough")
     table.compact("minor")
     seen = table.snapshot().directories[""]
-    assert [one.directory[:23] for one in seen.deltas] == ["delta_0000001_0000003_v"]
+    assert [delta.directory[:23] for delta in seen.deltas] == ["delta_0000001_0000003_v"]
     table.insert(rows[3:])
     table.compact("major")
     base = table.snapshot().directories[""].base

@@ -65,7 +65,7 @@ def test_P12_the_lease_of_to_arrow_ends_with_it(warehouse: Warehouse) -> None:
     }
     with pytest.raises(UnknownColumn):
         table.to_arrow(columns=["colour"])
-    assert [one for one in warehouse.metastore.transactions() if one["state"] == "OPEN"] == []
+    assert [row for row in warehouse.metastore.transactions() if row["state"] == "OPEN"] == []
 
 
 def test_P13_an_explicit_snapshot_whose_files_are_gone(
@@ -79,7 +79,7 @@ def test_P13_an_explicit_snapshot_whose_files_are_gone(
     assert table.to_arrow().to_pydict() == {"v": ["three"]}
     with pytest.raises(NotEnoughHistory, match=r"base_0000003.*read a newer snapshot"):
         table.to_arrow(snapshot=f"db.h:1:{NONE_OPEN}::")
-    assert [one for one in warehouse.metastore.transactions() if one["state"] == "OPEN"] == []
+    assert [row for row in warehouse.metastore.transactions() if row["state"] == "OPEN"] == []
 
 
 def test_to_arrow_needs_no_java(tmp_path: Path) -> None:

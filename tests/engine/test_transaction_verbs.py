@@ -25,7 +25,7 @@ def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
 
 
 def rows(warehouse: Warehouse) -> list[tuple[object, ...]]:
-    return sorted(tuple(one.values()) for one in warehouse.table("db.t").to_arrow().to_pylist())
+    return sorted(tuple(row.values()) for row in warehouse.table("db.t").to_arrow().to_pylist())
 
 
 def test_overwrites_of_two_partitions_do_not_wait_for_each_other(warehouse: Warehouse) -> None:
@@ -51,7 +51,7 @@ def test_a_row_that_contradicts_its_partition_is_refused(warehouse: Warehouse) -
 
 def test_columns_added_in_a_transaction_are_seen_at_its_commit(warehouse: Warehouse) -> None:
     def columns() -> list[str]:
-        return [one.name for one in warehouse.table("db.t").columns]
+        return [column.name for column in warehouse.table("db.t").columns]
 
     with warehouse.transaction() as txn:
         table = txn.table("db.t")

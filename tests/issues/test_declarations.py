@@ -30,8 +30,8 @@ from tests.conftest import temporary_warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acid_platform.snapshots import SnapshotTable
     from acid_platform.table import Table
+    from acid_platform.table_snapshot import SnapshotTable
     from acid_platform.transaction import TransactionTable
     from acid_platform.warehouse import Warehouse
 

@@ -75,24 +75,24 @@ class EntityContents:
         self._collisions()
         self._unmatched()
         for part in readable.sources:
-            self._counts(part.directory, [one.size for one in part.files])
+            self._counts(part.directory, [file.size for file in part.files])
 
     def _openable(self, seen: AcidDirectory) -> AcidDirectory:
         """The directory without files that nobody can open; they are told here."""
         base = None if seen.base is None else self._whole(seen.base, seen)
         deltas = tuple(self._whole(delta, seen) for delta in seen.deltas)
         originals = tuple(
-            one for one in seen.originals if self._opens(seen, one.path, seen.insert_only)
+            file for file in seen.originals if self._opens(seen, file.path, seen.insert_only)
         )
         return replace(seen, base=base, deltas=deltas, originals=originals)
 
     def _whole(self, part: _Part, seen: AcidDirectory) -> _Part:
-        sides = {one.path for one in part.side_files}
+        sides = {file.path for file in part.side_files}
         files = tuple(
-            one
-            for one in part.files
-            if f"{one.path}{FLUSH_LENGTH_SUFFIX}" in sides
-            or self._opens(seen, one.path, seen.insert_only)
+            file
+            for file in part.files
+            if f"{file.path}{FLUSH_LENGTH_SUFFIX}" in sides
+            or self._opens(seen, file.path, seen.insert_only)
         )
         if len(files) < len(part.files):
             self._counted[part.directory] = -1  # told already; no second finding for its rows
@@ -354,6 +354,6 @@ def _overlapping(spans: Iterable[tuple[int, int, Source]]) -> Iterator[tuple[Sou
     """Pairs of files whose rowIds reach into each other; `spans` ascend."""
     before: list[tuple[int, Source]] = []
     for low, high, source in spans:
-        before = [one for one in before if one[0] >= low]
+        before = [pair for pair in before if pair[0] >= low]
         yield from ((other, source) for _, other in before)
         before.append((high, source))

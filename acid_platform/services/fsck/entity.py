@@ -47,7 +47,7 @@ class EntityLook:
     @property
     def known(self) -> dict[str, EntityDirectory]:
         """Committed directories by name."""
-        return {one.directory.name: one.directory for one in self.recorded}
+        return {entry.directory.name: entry.directory for entry in self.recorded}
 
     def look(self, listing: EntityListing, registered: bool) -> None:
         """All findings of the entity. What is not registered as a partition is nobody's."""
@@ -125,18 +125,20 @@ class EntityLook:
         """The files of each directory that is there, against what its commit recorded (P26):
         answers the paths of those that are gone or of another size."""
         there = by_directory(listing)
-        for one in self.recorded:
-            name = one.directory.name
-            if one.contents is None or name not in there or one.directory.obsolete:
+        for entry in self.recorded:
+            name = entry.directory.name
+            if entry.contents is None or name not in there or entry.directory.obsolete:
                 continue
-            recorded = {file.below(name).path: file for file in Contents.parse(one.contents).files}
+            recorded = {
+                file.below(name).path: file for file in Contents.parse(entry.contents).files
+            }
             found = {file.path: file for file in there[name]}
             for path, file in sorted(recorded.items()):
                 if path not in found:
                     self.out.error(
                         Check.MISSING,
                         path,
-                        f"write id {one.directory.high} committed it, and it is not there",
+                        f"write id {entry.directory.high} committed it, and it is not there",
                         _COPY,
                     )
                     yield path
@@ -145,7 +147,7 @@ class EntityLook:
                         Check.CONTENT,
                         path,
                         f"has {found[path].size} bytes, and write id"
-                        f" {one.directory.high} committed it with {file.size}",
+                        f" {entry.directory.high} committed it with {file.size}",
                         _COPY,
                     )
                     yield path
@@ -154,7 +156,7 @@ class EntityLook:
                     self.out.warning(
                         Check.UNKNOWN,
                         path,
-                        f"the commit of write id {one.directory.high} did not"
+                        f"the commit of write id {entry.directory.high} did not"
                         " write it: nobody reads it here, but other engines do",
                         "move it out of the table",
                     )
@@ -180,8 +182,8 @@ class EntityLook:
 
     def _has_originals(self, listing: EntityListing) -> bool:
         return any(
-            "/" not in one.path or acid_name(one.path.partition("/")[0]) is None
-            for one in listing.files
+            "/" not in file.path or acid_name(file.path.partition("/")[0]) is None
+            for file in listing.files
         )
 
     def _unknown(self, seen: AcidDirectory) -> None:
@@ -196,12 +198,16 @@ class EntityLook:
                 " adopted with it: nobody reads it here, but other engines do",
                 "move it out of the table",
             )
-        for one in seen.obsolete:
-            if acid_name(one.path) is not None and one.path not in self.known and one.rule != "P22":
+        for removable in seen.obsolete:
+            if (
+                acid_name(removable.path) is not None
+                and removable.path not in self.known
+                and removable.rule != "P22"
+            ):
                 self.out.warning(
                     Check.UNKNOWN,
-                    one.path,
-                    f"no transaction reported it; nobody reads it: {one.reason}",
+                    removable.path,
+                    f"no transaction reported it; nobody reads it: {removable.reason}",
                     "the cleaning after the next compaction removes it",
                 )
         self._aborted(seen)
@@ -226,11 +232,11 @@ class EntityLook:
             )
 
     def _aborted(self, seen: AcidDirectory) -> None:
-        for one in seen.aborted:
+        for removable in seen.aborted:
             self.out.note(
                 Check.ABORTED,
-                one.path,
-                one.reason,
+                removable.path,
+                removable.reason,
                 "nothing to do: the Cleaner removes it in time (`acid run cleaner`)",
             )
 
@@ -266,7 +272,7 @@ def without(seen: AcidDirectory, told: Collection[str]) -> AcidDirectory:
     """What a reader reads of an entity, less the files and directories that were told already."""
 
     def left(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
-        return tuple(one for one in files if one.path not in told)
+        return tuple(file for file in files if file.path not in told)
 
     base = seen.base
     return replace(
@@ -275,7 +281,9 @@ def without(seen: AcidDirectory, told: Collection[str]) -> AcidDirectory:
         if base is None or base.directory in told
         else replace(base, files=left(base.files)),
         deltas=tuple(
-            replace(one, files=left(one.files)) for one in seen.deltas if one.directory not in told
+            replace(delta, files=left(delta.files))
+            for delta in seen.deltas
+            if delta.directory not in told
         ),
         originals=left(seen.originals),
     )

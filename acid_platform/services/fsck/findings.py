@@ -52,7 +52,7 @@ class Check(Enum):
 class Repair(Protocol):
     """A change that can harm nobody, whatever else goes on; `str()` says what it does."""
 
-    def apply(self, metastore: Metastore) -> None: ...
+    def apply(self, metastore: Metastore, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class RemoveTemporary:
     files: Files
     path: str
 
-    def apply(self, metastore: Metastore) -> None:
+    def apply(self, _metastore: Metastore, /) -> None:
         self.files.delete_directory(self.path)
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class WriteVersionFile:
     files: Files
     path: str
 
-    def apply(self, metastore: Metastore) -> None:
+    def apply(self, _metastore: Metastore, /) -> None:
         if self.files.is_directory(self.path):
             written = f"{self.path}/{VERSION_FILE}"
             self.files.write(written, VERSION)
@@ -93,7 +93,7 @@ class ResolveAborted:
     table: str
     write_ids: tuple[int, ...]
 
-    def apply(self, metastore: Metastore) -> None:
+    def apply(self, metastore: Metastore, /) -> None:
         metastore.resolve_doubtful(self.table, aborted=self.write_ids)
 
     def __str__(self) -> str:
@@ -142,12 +142,17 @@ class Report:
     @property
     def healthy(self) -> bool:
         """Whether nothing but notes is left."""
-        return all(one.repaired or one.severity is Severity.NOTE for one in self.findings)
+        return all(
+            finding.repaired or finding.severity is Severity.NOTE for finding in self.findings
+        )
 
     def summary(self) -> str:
         """`2 errors, 1 warning, 0 notes in 3 tables: 12 directories, 30 files, 4000 row keys`"""
         counts = [
-            (sum(one.severity is kind and not one.repaired for one in self.findings), kind)
+            (
+                sum(finding.severity is kind and not finding.repaired for finding in self.findings),
+                kind,
+            )
             for kind in Severity
         ]
         told = [_count(number, kind.value) for number, kind in counts]
@@ -165,7 +170,7 @@ class Report:
             "directories": self.directories,
             "files": self.files,
             "rows": self.rows,
-            "findings": [one.as_json() for one in self.findings],
+            "findings": [finding.as_json() for finding in self.findings],
         }
 
 
@@ -229,9 +234,9 @@ def sorted_findings(every: Iterable[Finding]) -> tuple[Finding, ...]:
 def ranges(ids: Iterable[int]) -> str:
     """`7,9-12`, as `acid metastore resolve` takes them."""
     spans: list[tuple[int, int]] = []
-    for one in sorted(ids):
-        if spans and one == spans[-1][1] + 1:
-            spans[-1] = (spans[-1][0], one)
+    for number in sorted(ids):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], number)
         else:
-            spans.append((one, one))
+            spans.append((number, number))
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)

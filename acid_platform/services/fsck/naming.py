@@ -44,9 +44,9 @@ def readable_part(out: Findings, listing: EntityListing, insert_only: bool) -> E
     return replace(
         listing,
         files=tuple(
-            one for one in listing.files if not bad & {one.path, one.path.partition("/")[0]}
+            file for file in listing.files if not bad & {file.path, file.path.partition("/")[0]}
         ),
-        directories=tuple(one for one in listing.directories if one not in bad),
+        directories=tuple(name for name in listing.directories if name not in bad),
     )
 
 

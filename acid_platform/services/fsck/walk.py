@@ -55,6 +55,7 @@ def examine(
         else sorted(metastore.tables(), key=lambda one: one.name)
     )
     every: list[Findings] = []
+    doubtful = metastore.doubtful()
     for record in records:
         try:
             opened = metastore.open_snapshot([record.name])
@@ -63,9 +64,8 @@ def examine(
                 continue
             raise
         with opened as lease:
-            for out in _TableLook(metastore, record, lease, rows).findings(
-                progress or (lambda *_: None)
-            ):
+            look = _TableLook(metastore, record, lease, rows, record.name in doubtful)
+            for out in look.findings(progress or (lambda *_: None)):
                 if repair and not record.foreign:
                     out.apply(metastore)
                 every.append(out)
@@ -82,9 +82,15 @@ class _TableLook:
     """One table, under its lease."""
 
     def __init__(
-        self, metastore: Metastore, record: TableRecord, lease: Transaction, rows: bool
+        self,
+        metastore: Metastore,
+        record: TableRecord,
+        lease: Transaction,
+        rows: bool,
+        in_doubt: bool,
     ) -> None:
         self._metastore, self._record, self._lease, self._rows = metastore, record, lease, rows
+        self._has_doubts = in_doubt
         self._files, self._root = Files.of(record.location)
 
     def findings(self, progress: Progress) -> Iterator[Findings]:
@@ -96,7 +102,10 @@ class _TableLook:
     def _entities(self, table: Findings, progress: Progress) -> Iterator[Findings]:
         record = self._record
         floors = (
-            {one.name: one.floors for one in self._metastore.partition_records(record.name)}
+            {
+                partition.name: partition.floors
+                for partition in self._metastore.partition_records(record.name)
+            }
             if record.partitioned
             else {"": ()}
         )
@@ -150,7 +159,7 @@ class _TableLook:
         lacking = [
             name
             for name, known in zip(names, found, strict=True)
-            if not all(one.directory.recorded for one in known)
+            if not all(directory.directory.recorded for directory in known)
         ]
         for name in lacking:
             try:
@@ -183,7 +192,7 @@ class _TableLook:
                     "move it out of the table, or into the partition that it belongs to",
                 )
         keys = [name for name, _ in record.partition_columns]
-        found, dropping = [], _dropping(self._metastore)
+        unknown = []
         for place in self._files.partition_directories(self._root, len(keys)):
             if parse_partition(place, keys) is None:
                 out.warning(
@@ -192,14 +201,25 @@ class _TableLook:
                     f"no partition of {', '.join(keys)}: nobody reads it",
                     "move it out of the table",
                 )
-            elif place not in floors and (record.name, place) not in dropping:
-                found.append(place)
-        return found
+            elif place not in floors:
+                unknown.append(place)
+        if not unknown:
+            return []
+        # Asked after the listing: what the Cleaner has removed since then is no longer there.
+        dropping = _dropping(self._metastore)
+        return [
+            place
+            for place in unknown
+            if (record.name, place) not in dropping
+            and self._files.is_directory(f"{self._root}/{place}")
+        ]
 
     def _given_out(self) -> int:
         """The highest write id of the table that any transaction has got."""
-        _, rows = self._metastore.query("SELECT table_id, next_write_id FROM tables")
-        return int(dict(rows)[self._record.table_id]) - 1
+        _, [[next_write_id]] = self._metastore.query(
+            f"SELECT next_write_id FROM tables WHERE table_id = {int(self._record.table_id)}"
+        )
+        return int(next_write_id) - 1
 
     def _temporaries(self, out: Findings, location: str) -> None:
         """P19: who owns a `_tmp_` directory, and whether it is still at work."""
@@ -234,6 +254,8 @@ class _TableLook:
 
     def _in_doubt(self, out: Findings, listings: dict[str, EntityListing | AcidError]) -> None:
         """P24: write ids that a restore left in doubt, with the directories that they wrote."""
+        if not self._has_doubts:
+            return
         name = self._record.name
         doubtful = {
             one
@@ -251,8 +273,8 @@ class _TableLook:
             for directory in listing.directories:
                 parsed = acid_name(directory)
                 low, high = span(parsed) if parsed else (1, 0)
-                for one in doubtful.intersection(range(low, high + 1)):
-                    wrote[one].append(f"{place}/{directory}".lstrip("/"))
+                for number in doubtful.intersection(range(low, high + 1)):
+                    wrote[number].append(f"{place}/{directory}".lstrip("/"))
         resolve = f"acid metastore resolve {name}"
         for one, directories in sorted(wrote.items()):
             out.warning(
@@ -275,9 +297,13 @@ class _TableLook:
 
 def _dropping(metastore: Metastore) -> frozenset[tuple[str, str]]:
     """(table, partition or '') whose files wait for the Cleaner after a drop."""
-    waiting = {(one.table, one.partition or "") for one in metastore.cleaning_blocked()}
+    waiting = {
+        (cleaning.table, cleaning.partition or "") for cleaning in metastore.cleaning_blocked()
+    }
     ready = {
-        (one.table, one.partition or "") for one in metastore.ready_to_clean() if one.kind == "drop"
+        (task.table, task.partition or "")
+        for task in metastore.ready_to_clean()
+        if task.kind == "drop"
     }
     return frozenset(waiting | ready)
 
@@ -286,7 +312,7 @@ def _strangers(metastore: Metastore, warehouse: str) -> Findings:
     """Directories of a database that are no table's."""
     out = Findings("")
     files, root = Files.of(warehouse)
-    claimed = {Files.of(one.location)[1] for one in metastore.tables()}
+    claimed = {Files.of(record.location)[1] for record in metastore.tables()}
     dropping = _dropping(metastore)
     for database in metastore.databases():
         for info in files.children(f"{root}/{database}.db"):

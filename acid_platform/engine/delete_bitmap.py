@@ -90,10 +90,10 @@ class DeleteBitmap:
             self.low_write_id,
             self.write_id_span,
             self.properties,
-            *(blake2b(one.tobytes()).digest() for one in arrays),
+            *(blake2b(array.tobytes()).digest() for array in arrays),
         )
         return kept(
-            spark, key, sum(one.nbytes for one in arrays), lambda: self._test(spark, ordinal)
+            spark, key, sum(array.nbytes for array in arrays), lambda: self._test(spark, ordinal)
         )
 
     def _test(self, spark: SparkSession, ordinal: str) -> Column:

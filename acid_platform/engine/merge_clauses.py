@@ -1,0 +1,49 @@
+"""The WHEN clauses of a MERGE and the counts it returns. Needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+
+class MergeAction(Enum):
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeClause:
+    """WHEN [NOT] MATCHED [AND condition] THEN action; of those that apply the first one counts.
+
+    `values`: column → SQL over `t` and `s`; of an INSERT None means all columns by name.
+    """
+
+    action: MergeAction
+    values: Mapping[str, str] | None = None
+    condition: str | None = None
+
+
+def merge_clauses(
+    update: Mapping[str, str] | None,
+    delete: str | None,
+    insert: Mapping[str, str] | Literal["*"] | None,
+) -> Iterator[MergeClause]:
+    """Clauses of the short form: a row that the delete's condition accepts is not updated."""
+    if delete is not None:
+        yield MergeClause(MergeAction.DELETE, None, delete)
+    if update is not None:
+        yield MergeClause(MergeAction.UPDATE, update)
+    if insert is not None:
+        yield MergeClause(MergeAction.INSERT, None if insert == "*" else insert)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCounts:
+    """Rows that a MERGE changed."""
+
+    updated: int = 0
+    deleted: int = 0
+    inserted: int = 0

@@ -1,0 +1,114 @@
+"""What a command asks of the metastore grows with the tables it looks at, and not faster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acid_platform.location import Location
+from acid_platform.metastore import Metastore
+from acid_platform.services import fsck
+from acid_platform.services.explain import explain_compactions, wishes_of
+from acid_platform.warehouse import Warehouse
+from tests.cli.small import Small
+
+ASKED = (
+    "tables",
+    "entities",
+    "partition_records",
+    "recorded",
+    "doubtful",
+    "ready_to_clean",
+    "cleaning_blocked",
+    "query",
+    "databases",
+)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Small]:
+    where = Location.of(tmp_path / "wh")
+    with Metastore.connect(where.metastore) as metastore:
+        metastore.create_database("db")
+        yield Small(Path(where.warehouse), metastore)
+        metastore.stop()
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Records that the metastore has sent, by method of its client."""
+    counted: Counter[str] = Counter()
+
+    def counting(name: str) -> Any:
+        method = getattr(Metastore, name)
+
+        @wraps(method)
+        def wrapped(*args: Any, **named: Any) -> Any:
+            answer = method(*args, **named)
+            counted[name] += len(answer[1] if name == "query" else answer)
+            return answer
+
+        return wrapped
+
+    for name in ASKED:
+        monkeypatch.setattr(Metastore, name, counting(name))
+    return counted
+
+
+def add_tables(small: Small, *numbers: int) -> None:
+    for number in numbers:
+        table = Small(small.path, small.metastore, f"db.t{number}")
+        small.metastore.create_table(
+            table.name,
+            str(table.table),
+            [("id", "int"), ("v", "string")],
+            [("p", "int")],
+            {"transactional": "true"},
+        )
+        for partition in ("p=1", "p=2"):
+            small.metastore.add_partitions(table.name, [partition])
+            table.insert((1, "a"), partition=partition)
+
+
+def test_fsck_is_linear_in_tables(small: Small, answered: Counter[str]) -> None:
+    add_tables(small, 1, 2, 3)
+    assert fsck.examine(small.metastore).healthy
+    few = Counter(answered)
+    add_tables(small, 4, 5, 6)
+    answered.clear()
+    assert fsck.examine(small.metastore).healthy
+    assert answered == {name: 2 * count for name, count in few.items()}
+
+
+def test_fsck_asks_for_the_dropped_only_where_it_finds_unknown_directories(
+    small: Small, answered: Counter[str]
+) -> None:
+    add_tables(small, 1, 2)
+    with small.metastore.open_snapshot(["db.t2"]):  # the Cleaner has to leave p=2
+        small.metastore.drop_partition("db.t2", "p=2")
+        report = fsck.examine(small.metastore)
+        assert report.healthy, report.findings
+        assert answered["ready_to_clean"] + answered["cleaning_blocked"] == 1
+    (small.table.parent / "t1" / "p=3" / "delta_0000001_0000001_0000").mkdir(parents=True)
+    report = fsck.examine(small.metastore, ["db.t1"])
+    assert any(finding.thing == "db.t1/p=3" for finding in report.findings)
+
+
+def test_a_column_moves_without_a_look_at_other_tables(
+    small: Small, answered: Counter[str]
+) -> None:
+    add_tables(small, 1, 2, 3)
+    with Warehouse(str(small.path), small.metastore) as warehouse:
+        warehouse.create_table("db.u", "id int, v string").change_column("v", "v string", "")
+    assert answered["entities"] <= 1
+
+
+def test_an_explanation_asks_once_for_each_table(small: Small, answered: Counter[str]) -> None:
+    add_tables(small, 1, 2)
+    explain_compactions(small.metastore, wishes_of("db.t1", ["p=1", "p=2"], "major"))
+    assert answered["entities"] == 2, "its two partitions"

@@ -1,0 +1,85 @@
+"""How often one compaction run opens its entities and reads their delete files in the driver."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from acid_platform.services.worker import work_once
+from acid_platform.snapshot.directory import AcidDirectory
+from acid_platform.snapshot.sources import EntitySources, Source
+from acid_platform.storage import deletes, entity
+from acid_platform.storage.files import Files
+from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path / "wh", spark) as opened:
+        yield opened
+
+
+class Reads:
+    """Counts what the driver does; Spark tasks run in processes of their own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entities: Counter[str] = Counter()
+        """By location: the table's directory, or the staging directory."""
+        self.delete_files: Counter[str] = Counter()
+        """By path below the entity."""
+        resolve, events = entity.resolve, deletes._events
+
+        def resolving(files: Files, directory: AcidDirectory) -> EntitySources:
+            place = "staging" if "/_tmp_" in directory.location else "table"
+            self.entities[place] += 1
+            return resolve(files, directory)
+
+        def reading(files: Files, source: Source, *rest: Any) -> Any:
+            self.delete_files[source.path] += 1
+            return events(files, source, *rest)
+
+        monkeypatch.setattr(entity, "resolve", resolving)
+        monkeypatch.setattr(deletes, "_events", reading)
+
+
+@pytest.mark.parametrize("kind", ["major", "minor"])
+def test_a_compaction_opens_its_inputs_once_and_its_output_once(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    table = warehouse.create_table("db.t", "id int, v string")
+    table.insert([{"id": number, "v": "a"} for number in range(6)])
+    table.delete("id = 1")
+    table.update({"v": "'b'"}, "id = 2")
+    warehouse.metastore.request_compaction("db.t", None, kind)
+    reads = Reads(monkeypatch)
+    outcome = work_once(warehouse)
+    assert outcome is not None and outcome.state == "published", outcome
+    assert reads.entities == {"table": 1, "staging": 1}
+    assert set(reads.delete_files.values()) == {1}, reads.delete_files
+    assert len(reads.delete_files) == (2 if kind == "major" else 3), "inputs, and a minor's output"
+    assert [row["id"] for row in table.to_arrow().sort_by("id").to_pylist()] == [0, 2, 3, 4, 5]
+
+
+def test_an_insert_only_compaction_opens_its_inputs_once_and_its_output_once(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its timestamps are looked at first, since Spark would cut nanoseconds."""
+    table = warehouse.create_table(
+        "db.p", "at timestamp", properties={"transactional_properties": "insert_only"}
+    )
+    for _ in range(2):
+        table.insert(warehouse.spark.sql("SELECT TIMESTAMP_NTZ '2000-01-01 00:00:00' AS at"))
+    warehouse.metastore.request_compaction("db.p", None, "major")
+    reads = Reads(monkeypatch)
+    outcome = work_once(warehouse)
+    assert outcome is not None and outcome.state == "published", outcome
+    assert reads.entities == {"table": 1, "staging": 1}
+    assert not reads.delete_files
