@@ -67,7 +67,8 @@ class DeleteKeys:
         return int(right - left)
 
 
-NO_DELETES = DeleteKeys(*(np.empty(0, np.int64) for _ in range(3)), own=np.empty(0, bool))
+_NONE = np.empty(0, np.int64)
+NO_DELETES = DeleteKeys(_NONE, _NONE, _NONE, np.empty(0, bool))
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
@@ -121,10 +122,10 @@ def load_keys(
     fresh[:1] = True
     for column in keys:
         fresh[1:] |= column[1:] != column[:-1]
-    if fresh.all():
-        return DeleteKeys(*keys, own=own_events)
-    own_keys = np.logical_or.reduceat(own_events, np.flatnonzero(fresh))
-    return DeleteKeys(*(column[fresh] for column in keys), own=own_keys)
+    if not fresh.all():
+        keys = [column[fresh] for column in keys]
+        own_events = np.logical_or.reduceat(own_events, np.flatnonzero(fresh))
+    return DeleteKeys(keys[0], keys[1], keys[2], own_events)
 
 
 def _events(
