@@ -1,8 +1,8 @@
-"""`make demo`: a year of flights becomes Hive ACID tables, through Dagster, Spark and DuckDB.
+"""`make demo`: loads a year of flights into Hive ACID tables, through Dagster, Spark and DuckDB.
 
-One process and one JVM: 53 weekly deliveries, each a transaction and a materialization; whenever
-the sensors ask, compaction and cleaning; at the end every table is compared with what pandas
-computes from the raw files. Ends with 1 if anything differs or fails.
+One process with one JVM loads 53 weekly deliveries, each in a transaction and a materialization. It
+compacts and cleans when the sensors ask for it. In the end it compares every table with what pandas
+computes from the raw files. The exit code is 1 if anything differs or fails.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 
 SERVICES_EVERY = 8
-"""Weeks between two looks of the sensors."""
+"""Weeks between two evaluations of the sensors."""
 
 DRIVER_MEMORY = "1g"
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-"""Dagster keeps the logs of steps; the terminal shows progress."""
+"""Dagster keeps the logs of steps, and the terminal shows progress."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Tour:
     checks: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
     changes: list[Change] = field(default_factory=list)
-    """What deliveries did to flights of earlier ones."""
+    """What deliveries did to flights of earlier deliveries."""
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     peak_bytes: int = 0
 
@@ -93,8 +93,8 @@ class Tour:
         )
         self.seconds[phase] += time.monotonic() - started
         self.runs[phase] += 1
-        for one in result.get_asset_check_evaluations():
-            self.checks[one.asset_key.to_user_string(), one.check_name, one.passed] += 1
+        for check in result.get_asset_check_evaluations():
+            self.checks[check.asset_key.to_user_string(), check.check_name, check.passed] += 1
         for event in result.get_asset_materialization_events():
             self.operations.update(row_counts(event.materialization))
         for step in result.get_asset_observation_events():
@@ -102,13 +102,13 @@ class Tour:
         return result
 
     def _observe(self, observed: dg.AssetObservation) -> None:
-        values: dict[str, Any] = {name: one.value for name, one in observed.metadata.items()}
+        values: dict[str, Any] = {name: value.value for name, value in observed.metadata.items()}
         if "compaction" in values:
             self.compactions.append(values)
         self.removed += values.get("removed directories and files", 0)
 
     def watch_memory(self) -> None:
-        """Until the process ends: the memory of all that takes part, with the highest kept."""
+        """Keeps the highest memory of all processes of the demo, until this process ends."""
         with self.warehouse() as warehouse:
             metastore = psutil.Process(int(warehouse.metastore.status()["pid"]))
         me = psutil.Process()
@@ -154,7 +154,7 @@ def reset(home: Path) -> None:
 
 
 def environment(home: Path) -> None:
-    """What the definitions take from the environment, before they are imported."""
+    """Sets what the definitions read from the environment; call it before they are imported."""
     os.environ.pop("ACID_METASTORE", None)
     os.environ["ACID_WAREHOUSE"] = str(home / "warehouse")
     os.environ["DAGSTER_HOME"] = str(home / "dagster")
@@ -167,7 +167,7 @@ def environment(home: Path) -> None:
 
 
 def ingest(tour: Tour, weeks: int) -> None:
-    """Dimensions, then week by week; the sensors look every few weeks."""
+    """Loads the dimensions, then the weeks; evaluates the sensors every few weeks."""
     from assets import flights_source
     from assets.flights import WEEKLY
     from scripts.demo_report import changes_of
@@ -175,9 +175,9 @@ def ingest(tour: Tour, weeks: int) -> None:
     def job(name: str) -> dg.JobDefinition:
         return tour.definitions.resolve_job_def(name)
 
-    tour.say("Dimension tables, each replaced as a whole (INSERT OVERWRITE)")
+    tour.say("Dimension tables: each is replaced as a whole (INSERT OVERWRITE)")
     tour.run("ingestion", job("dimensions_job"))
-    tour.say(f"Flights, partitioned by month: {weeks} weekly deliveries, a transaction each")
+    tour.say(f"Flights, partitioned by month: {weeks} weekly deliveries, each in a transaction")
     # The year is a time window of Dagster: its keys are the first days of the weeks.
     keys = WEEKLY.get_partition_keys()[:weeks]
     task = tour.progress.add_task("flights", total=len(keys), rows=0, now="")
@@ -192,12 +192,12 @@ def ingest(tour: Tour, weeks: int) -> None:
             tour.say(f"  week {number} of {len(keys)}: {rows:,} rows")
         if number % SERVICES_EVERY == 0 or number == len(keys):
             services(tour)
-    tour.say("Delays per carrier and month, after the checks of the whole flights table")
+    tour.say("Delays by carrier and month, after the checks of the whole flights table")
     tour.run("downstream", job("delays_job"))
 
 
 def services(tour: Tour) -> None:
-    """What the daemon does in `make dev`: evaluate the sensors, launch what they ask for."""
+    """Does what the daemon does in `make dev`: evaluates the sensors and runs what they request."""
     import dagster as dg
 
     from acid_platform.orchestration.sensors import cleaner_sensor, initiator_sensor
@@ -210,12 +210,12 @@ def services(tour: Tour) -> None:
             sensor_name=sensor.name,
         )
         context.log.setLevel(logging.WARNING)
-        answer: Any = sensor(context)
+        evaluated: Any = sensor(context)
         before = len(tour.compactions), tour.removed
-        for request in answer.run_requests or []:
+        for request in evaluated.run_requests or []:
             job = tour.definitions.resolve_job_def(str(sensor.job_name))
             tour.run(phase, job, request.run_config, tags=request.tags)
-        done = [one["partition"] for one in tour.compactions[before[0] :]]
+        done = [compaction["partition"] for compaction in tour.compactions[before[0] :]]
         if done:
             tour.say(f"  compacted {', '.join(done)}")
         if tour.removed > before[1]:
@@ -223,11 +223,11 @@ def services(tour: Tour) -> None:
 
 
 Expected = dict[str, tuple["pd.DataFrame", list[str]]]
-"""By table: what it has to hold, and the key that tells its rows apart."""
+"""By table: the rows that it must have, and the key of its rows."""
 
 
 def expected_tables(weeks: int) -> Expected:
-    """Computed by pandas alone, from the raw files."""
+    """The rows of every table, computed by pandas from the raw files."""
     from assets import flights_source
     from assets.flights import DELAYS, DIMENSIONS, FLIGHTS
 
@@ -249,7 +249,7 @@ def expected_tables(weeks: int) -> Expected:
 
 
 def verify(tour: Tour, expected: Expected) -> list[Verdict]:
-    """Each table, read back through Spark, against what is expected of it."""
+    """Compares each table, read by Spark, with the expected rows."""
     from scripts.demo_verify import compare
 
     started = time.monotonic()
@@ -263,15 +263,15 @@ def verify(tour: Tour, expected: Expected) -> list[Verdict]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answers the exit code: 0, or 1 if a table differs from what pandas computed."""
+    """Returns the exit code: 0, or 1 if a table differs from what pandas computed."""
     parser = argparse.ArgumentParser(prog="python -m scripts.demo", description=__doc__)
     parser.add_argument(
         "--home",
         type=Path,
         default=Path("var/demo"),
-        help="where warehouse, Dagster's history and the report go",
+        help="the directory for the warehouse, Dagster's history and the report",
     )
-    parser.add_argument("--weeks", type=int, default=53, help="how many deliveries of the year")
+    parser.add_argument("--weeks", type=int, default=53, help="how many weeks of the year to load")
     options = parser.parse_args(arguments)
     console = Console()
     try:
@@ -282,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def tell(console: Console, home: Path, weeks: int) -> int:
-    """From an empty warehouse to the report."""
+    """Runs the tour from an empty warehouse to the report; returns the exit code."""
     started = time.monotonic()
     reset(home)
     environment(home)
@@ -309,14 +309,14 @@ def tell(console: Console, home: Path, weeks: int) -> int:
         threading.Thread(target=tour.watch_memory, daemon=True).start()
         tour.seconds["start"] = time.monotonic() - started
         ingest(tour, weeks)
-        tour.say("Reading every table back, and comparing each value with pandas")
+        tour.say("Reading every table, and comparing each value with pandas")
         verdicts = verify(tour, expected.result())
         tour.seconds["total"] = time.monotonic() - started
     return conclude(console, tour, verdicts)
 
 
 def load_ahead() -> None:
-    """The slow imports; whoever needs them first waits for this or does it."""
+    """Does the slow imports in the background."""
     import great_expectations  # noqa: F401
 
     from acid_platform import definitions  # noqa: F401
@@ -325,8 +325,8 @@ def load_ahead() -> None:
 def start_spark() -> None:
     """The session that all runs of this process share.
 
-    Statements of a demo are small: compiling them lightly, collecting garbage in one thread and
-    shuffling into one task halves the work of two cores.
+    The statements of the demo are small. Light compilation, garbage collection in one thread and
+    shuffles into one task halve the work of two cores.
     """
     from resources import SparkResource
 
@@ -351,10 +351,10 @@ def conclude(console: Console, tour: Tour, verdicts: Sequence[Verdict]) -> int:
         )
     demo_report.show(console, report)
     demo_report.write_html(path, report, demo_report.delay_chart(delays, carriers))
-    wrong = [one for one in verdicts if not one.right]
-    for one in wrong:
-        for line in one.differences:
-            console.print(f"[bold red]{one.table} is wrong:[/] {line}", highlight=False)
+    wrong = [verdict for verdict in verdicts if not verdict.right]
+    for verdict in wrong:
+        for line in verdict.differences:
+            console.print(f"[bold red]{verdict.table} is wrong:[/] {line}", highlight=False)
     if not wrong:
         console.print(
             f"[bold green]All {len(verdicts)} tables hold exactly what pandas computes"
@@ -362,7 +362,7 @@ def conclude(console: Console, tour: Tour, verdicts: Sequence[Verdict]) -> int:
         )
     console.print(f"Report: {path}", highlight=False)
     console.print(
-        f"Runs, assets and checks in Dagster's pages: make dev"
+        f"To see runs, assets and checks in Dagster: make dev"
         f" ACID_HOME={os.path.relpath(tour.home)}",
         highlight=False,
     )

@@ -1,4 +1,4 @@
-"""What the demo has done, as tables in the terminal and as one HTML file with a chart."""
+"""What the demo has done, as tables in the terminal and as an HTML file with a chart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KB, MB = 1_000, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One table of the report. Columns whose title ends with `#` hold numbers."""
+    """A table of the report. Columns whose titles end with `#` have numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ class Section:
 
 
 def sections(warehouse: Warehouse, tour: Tour, verdicts: Sequence[Verdict]) -> list[Section]:
-    """The report's content; both forms are made of it."""
+    """The content of the report, for both forms."""
     return [
         _story(tour),
         _tables(warehouse, verdicts),
@@ -48,35 +48,35 @@ def sections(warehouse: Warehouse, tour: Tour, verdicts: Sequence[Verdict]) -> l
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that a delivery did to flights of earlier ones."""
+    """What a delivery did to flights of earlier deliveries."""
 
     week: str
-    """Its first day."""
+    """The first day of the week."""
     what: str
     statements: str
     rows: str
 
 
-def changes_of(week: str, one: Delivery, rows: Mapping[str, int]) -> Iterator[Change]:
-    """`rows`: how many its transaction inserted, updated and deleted."""
-    if one.resent_day:
+def changes_of(week: str, delivery: Delivery, rows: Mapping[str, int]) -> Iterator[Change]:
+    """`rows`: how many rows the transaction of the delivery inserted, updated and deleted."""
+    if delivery.resent_day:
         yield Change(
             week,
-            f"the day {one.resent_day} was sent again, without cancelled flights",
+            f"the day {delivery.resent_day} was sent again, without cancelled flights",
             "DELETE, INSERT",
-            f"{rows.get('deleted', 0):,} became {len(one.resent):,}",
+            f"{rows.get('deleted', 0):,} became {len(delivery.resent):,}",
         )
-    if len(one.corrections):
+    if len(delivery.corrections):
         yield Change(
             week,
             "delays were reported too low two weeks before",
             "UPDATE",
             f"{rows.get('updated', 0):,} corrected",
         )
-    if one.erased:
+    if delivery.erased:
         yield Change(
             week,
-            f"the planes {', '.join(one.erased)} had to be erased",
+            f"the planes {', '.join(delivery.erased)} had to be erased",
             "DELETE",
             f"{rows.get('deleted', 0):,} erased",
         )
@@ -90,7 +90,7 @@ def _story(tour: Tour) -> Section:
         tuple(
             (change.week, change.what, change.statements, change.rows) for change in tour.changes
         ),
-        f"Each delivery, with its changes, was one transaction: all of it was seen, or nothing."
+        f"Each delivery, with its changes, was a transaction: readers saw all of it, or nothing."
         f" Rows in all: {count['inserted']:,} inserted, {count['updated']:,} updated,"
         f" {count['deleted']:,} deleted, {count['overwritten']:,} as whole tables.",
     )
@@ -98,17 +98,17 @@ def _story(tour: Tour) -> Section:
 
 def _tables(warehouse: Warehouse, verdicts: Sequence[Verdict]) -> Section:
     rows = []
-    for one in verdicts:
-        written = [row["write_id"] for row in warehouse.metastore.history(one.table)]
-        verdict = "equal" if one.right else "; ".join(one.differences)
+    for verdict in verdicts:
+        written = [row["write_id"] for row in warehouse.metastore.history(verdict.table)]
+        result = "equal" if verdict.right else "; ".join(verdict.differences)
         rows.append(
             (
-                one.table,
-                f"{one.rows:,}",
-                str(one.columns),
+                verdict.table,
+                f"{verdict.rows:,}",
+                str(verdict.columns),
                 str(max(written, default=0)),
                 str(len(set(written))),
-                verdict,
+                result,
             )
         )
     return Section(
@@ -125,24 +125,24 @@ def _compactions(tour: Tour) -> Section:
 
     rows = tuple(
         (
-            str(one["partition"]),
-            str(one["kind"]),
-            str(one["outputs"]),
-            f"{one['rows']:,}",
-            f"{directories(one, 'before')} → {directories(one, 'after')}",
-            f"{one['before: bytes'] / KB:,.0f} → {one['after: bytes'] / KB:,.0f}",
+            str(compaction["partition"]),
+            str(compaction["kind"]),
+            str(compaction["outputs"]),
+            f"{compaction['rows']:,}",
+            f"{directories(compaction, 'before')} → {directories(compaction, 'after')}",
+            f"{compaction['before: bytes'] / KB:,.0f} → {compaction['after: bytes'] / KB:,.0f}",
         )
-        for one in tour.compactions
+        for compaction in tour.compactions
     )
     return Section(
-        "Compactions of nyc.flights, each checked before it counted",
+        "Compactions of nyc.flights, each validated before it was published",
         ("partition", "kind", "output", "rows #", "directories #", "kB #"),
         rows,
     )
 
 
 def _on_disk(warehouse: Warehouse, tour: Tour) -> Section:
-    """Directories that were ever written, and what lies there now."""
+    """All directories that were written, and those that are there now."""
     rows = []
     for name in warehouse.tables():
         history = warehouse.metastore.history(name)
@@ -150,8 +150,8 @@ def _on_disk(warehouse: Warehouse, tour: Tour) -> Section:
         rows.append(
             (
                 name,
-                str(len({(one["partition"], one["directory"]) for one in history})),
-                f"{sum(one['bytes'] for one in history) / KB:,.0f}",
+                str(len({(row["partition"], row["directory"]) for row in history})),
+                f"{sum(row['bytes'] for row in history) / KB:,.0f}",
                 str(directories),
                 f"{size / KB:,.0f}",
             )
@@ -166,11 +166,11 @@ def _on_disk(warehouse: Warehouse, tour: Tour) -> Section:
 
 def _listed(location: Path) -> tuple[int, int]:
     acid = [
-        one
-        for one in location.rglob("*")
-        if one.is_dir() and one.name.startswith(("base_", "delta_", "delete_delta_"))
+        path
+        for path in location.rglob("*")
+        if path.is_dir() and path.name.startswith(("base_", "delta_", "delete_delta_"))
     ]
-    return len(acid), sum(file.stat().st_size for one in acid for file in one.iterdir())
+    return len(acid), sum(file.stat().st_size for path in acid for file in path.iterdir())
 
 
 def _checks(tour: Tour) -> Section:
@@ -204,21 +204,21 @@ def _time(tour: Tour) -> Section:
 
 
 def show(console: Console, report: Sequence[Section]) -> None:
-    """In the terminal."""
-    for one in report:
+    """Prints the report."""
+    for section in report:
         table = Table(
-            title=one.title,
-            caption=one.note or None,
+            title=section.title,
+            caption=section.note or None,
             title_justify="left",
             title_style="bold",
             caption_justify="left",
         )
-        for column in one.columns:
+        for column in section.columns:
             numbers = column.endswith("#")
             table.add_column(
                 column.rstrip("# "), justify="right" if numbers else "left", overflow="fold"
             )
-        for row in one.rows:
+        for row in section.rows:
             table.add_row(*row)
         console.print(table, "")
 
@@ -234,7 +234,7 @@ th, td { padding: .2rem .8rem; border-bottom: 1px solid #ddd; text-align: left }
 
 
 def write_html(path: Path, report: Sequence[Section], chart: bytes) -> None:
-    """As a file that needs nothing else."""
+    """Writes the report into a file that needs no other file."""
     parts = [
         "<!doctype html><html lang='en'><meta charset='utf-8'><title>A year of flights</title>",
         f"<style>{_STYLE}</style><h1>A year of flights in Hive ACID tables</h1>",
@@ -244,11 +244,11 @@ def write_html(path: Path, report: Sequence[Section], chart: bytes) -> None:
         f"<img alt='Mean arrival delay per carrier and month' "
         f"src='data:image/png;base64,{base64.b64encode(chart).decode()}'>",
     ]
-    for one in report:
-        style = ["number" if column.endswith("#") else "text" for column in one.columns]
+    for section in report:
+        style = ["number" if column.endswith("#") else "text" for column in section.columns]
         head = "".join(
             f"<th class='{kind}'>{html.escape(column.rstrip('# '))}</th>"
-            for kind, column in zip(style, one.columns, strict=True)
+            for kind, column in zip(style, section.columns, strict=True)
         )
         body = "".join(
             "<tr>"
@@ -257,11 +257,11 @@ def write_html(path: Path, report: Sequence[Section], chart: bytes) -> None:
                 for kind, value in zip(style, row, strict=True)
             )
             + "</tr>"
-            for row in one.rows
+            for row in section.rows
         )
         parts.append(
-            f"<h2>{html.escape(one.title)}</h2><table><tr>{head}</tr>{body}</table>"
-            f"<p>{html.escape(one.note)}</p>"
+            f"<h2>{html.escape(section.title)}</h2><table><tr>{head}</tr>{body}</table>"
+            f"<p>{html.escape(section.note)}</p>"
         )
     path.write_text("\n".join(parts), encoding="utf-8")
 

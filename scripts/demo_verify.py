@@ -1,4 +1,4 @@
-"""Whether a table holds exactly what pandas computed from the raw files: all rows, all columns."""
+"""Compares a table with what pandas computed from the raw files: all rows, all columns."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ class Verdict:
         return not self.differences
 
 
-def compare(table: str, found: pd.DataFrame, expected: pd.DataFrame, key: Sequence[str]) -> Verdict:
-    """Every value of both frames, rows matched by `key`; order of rows and columns is ignored."""
-    told: list[str] = []
-    if set(found.columns) != set(expected.columns):
-        told.append(f"columns {sorted(found.columns)}, expected {sorted(expected.columns)}")
-        return Verdict(table, len(found), len(found.columns), tuple(told))
-    left, right = (_normal(one[list(expected.columns)], key) for one in (found, expected))
+def compare(
+    table: str, actual: pd.DataFrame, expected: pd.DataFrame, key: Sequence[str]
+) -> Verdict:
+    """Compares every value. Rows match by `key`; the order of rows and columns is ignored."""
+    differences: list[str] = []
+    if set(actual.columns) != set(expected.columns):
+        differences.append(f"columns {sorted(actual.columns)}, expected {sorted(expected.columns)}")
+        return Verdict(table, len(actual), len(actual.columns), tuple(differences))
+    left, right = (_normal(frame[list(expected.columns)], key) for frame in (actual, expected))
     for name, frame in (("the table", left), ("pandas", right)):
         if frame.index.has_duplicates:
             twice = frame.index[frame.index.duplicated()]
-            told.append(f"{len(twice)} keys are twice in {name}, such as {twice[0]}")
-    if not told:
-        told += _missing("the table does not have", right.index.difference(left.index))
-        told += _missing("the table has too much", left.index.difference(right.index))
+            differences.append(f"{len(twice)} keys are twice in {name}, such as {twice[0]}")
+    if not differences:
+        differences += _missing("the table does not have", right.index.difference(left.index))
+        differences += _missing("the table has too much", left.index.difference(right.index))
         common = left.index.intersection(right.index)
         left, right = left.loc[common], right.loc[common]
         for name in left.columns:
@@ -44,11 +46,11 @@ def compare(table: str, found: pd.DataFrame, expected: pd.DataFrame, key: Sequen
             wrong = common[~same.fillna(False).to_numpy(dtype=bool)]
             if len(wrong):
                 at = wrong[0]
-                told.append(
+                differences.append(
                     f"{name} differs in {len(wrong)} rows, such as {at}:"
                     f" {left.at[at, name]!r}, expected {right.at[at, name]!r}"
                 )
-    return Verdict(table, len(found), len(found.columns), tuple(told))
+    return Verdict(table, len(actual), len(actual.columns), tuple(differences))
 
 
 def _missing(what: str, keys: pd.Index) -> list[str]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import click
 import dagster as dg
@@ -205,14 +206,26 @@ def test_the_rooms_of_the_page_are_the_rooms_of_the_library() -> None:
     rooms = {path.parent.name for path in library.glob("*/__init__.py")}
     wings = {f"metastore/{path.parent.name}" for path in library.glob("metastore/*/__init__.py")}
     assert rooms - named == set()
-    assert {name for name in named if not (library / name).is_dir()} <= {
-        "definitions",
-        "warehouse",
-        "table",
-        "transaction",
-        "snapshots",
-    }
+    modules = {name for name in named if not (library / name).is_dir()}
+    assert {name for name in modules if not (library / f"{name}.py").exists()} == set()
+    dotted = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", text)) - set(REGISTRY) - NO_SETTINGS
+    ours = {name for name in dotted if name.partition(".")[0] in rooms}
+
+    def found(name: str) -> bool:
+        """A module, or a name in a module."""
+        path = library.joinpath(*name.split("."))
+        return path.with_suffix(".py").exists() or path.parent.with_suffix(".py").exists()
+
+    assert {name for name in ours if not found(name)} == set()
+    assert len(ours) > 5
     assert wings - named <= {"metastore/operations"}
+
+
+def test_the_picture_says_in_words_what_it_shows_and_has_colours_for_dark_pages() -> None:
+    root = ElementTree.parse(ROOT / "docs" / "images" / "architecture.svg").getroot()
+    texts = {child.tag.partition("}")[2]: child.text or "" for child in root}
+    assert texts["title"] and "metastore" in texts["desc"]
+    assert "prefers-color-scheme: dark" in texts["style"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda one: one.name)
