@@ -52,7 +52,7 @@ GROUP = Group(
         Rule(
             "L6",
             "A SHARED_READ of a database guards only against dropping the database: it does not"
-            " meet EXCLUSIVE locks of its tables.",
+            " conflict with EXCLUSIVE locks of its tables.",
             _MATRIX,
             ("test_L6_database_read_does_not_meet_table_exclusive",),
         ),
