@@ -1,7 +1,7 @@
 """Finding names in a query that no table has as a column, before Spark starts.
 
 A name is judged only if everything that it could refer to is known. Results of subqueries, CTEs and
-functions are left to Spark.
+functions are left to Spark (P33).
 """
 
 from __future__ import annotations
