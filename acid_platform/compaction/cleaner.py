@@ -1,4 +1,4 @@
-"""What the Cleaner may remove from one entity, and what has to stay.
+"""What the Cleaner may remove from one entity, and what has to stay (C44 to C55).
 
 The directory must be selected with the Cleaner's lists (S17, C45) and `cleaning=True`. Every
 transaction that is valid in these lists is visible to all open snapshots: after a compaction the

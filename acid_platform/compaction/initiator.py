@@ -1,4 +1,4 @@
-"""The Initiator's decision whether and how to compact an entity; a pure function.
+"""The Initiator's decision whether and how to compact an entity (C5 to C22).
 
 The caller finds the candidates (C1 to C4, C10), enqueues requests (C24) and writes the history row
 that a decision asks for (C9).

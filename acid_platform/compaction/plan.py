@@ -1,4 +1,4 @@
-"""What a compaction reads and writes.
+"""What a compaction reads and writes (C29, C31, F21).
 
 The same plan is explained (`str(plan)`) and executed, so the two can't drift apart. The directory
 must be selected with the compactor's list and with a transaction list in which the compaction's own

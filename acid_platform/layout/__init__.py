@@ -1,1 +1,1 @@
-"""On-disk names and bytes of Hive ACID tables, as pure functions."""
+"""Names and bytes of Hive ACID tables on disk, as pure functions."""

@@ -1,4 +1,4 @@
-"""Hive's bucket hash on Arrow arrays: which bucket a row belongs to.
+"""Hive's bucket hash on Arrow arrays: which bucket a row belongs to (F11).
 
 Version 2 is Murmur3 with Hive's own quirks, version 1 is Java's hashCode. The table property
 `bucketing_version` selects the version; the default is 1. Both differ from Spark's `hash` and

@@ -1,4 +1,4 @@
-"""File formats of insert-only tables, from their table properties."""
+"""File formats of insert-only tables, from their table properties (F17)."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ ORC = FileFormat()
 
 
 def is_insert_only(properties: Mapping[str, str]) -> bool:
-    """Whether the table is insert-only: its rows are only appended or overwritten."""
+    """Whether the table is insert-only: its rows are only appended or overwritten (F5)."""
     return properties.get("transactional_properties", "default").lower() == "insert_only"

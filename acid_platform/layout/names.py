@@ -1,4 +1,4 @@
-"""Names of ACID directories and data files: parsing and formatting.
+"""Names of ACID directories and data files: parsing and formatting (F1, F2).
 
 Ids are integers: any number of digits is accepted, at least seven are written.
 """

@@ -1,4 +1,4 @@
-"""Editing the tail of a finished ORC file: adding user metadata and declaring column types.
+"""Editing the tail of a finished ORC file: adding user metadata, declaring column types (F8).
 
 An ORC footer is a protobuf message, so appending serialised `UserMetadataItem`s (field 5) to it as
 one more chunk gives a valid longer footer; the postscript gets the new length. The writers of Spark

@@ -1,4 +1,4 @@
-"""Names and values of partition directories: escaping and parsing."""
+"""Names and values of partition directories: escaping and parsing (F4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bucket property of row keys and its encoding (Hive's BucketCodec)."""
+"""The bucket property of row keys and its encoding, Hive's BucketCodec (F10)."""
 
 from __future__ import annotations
 

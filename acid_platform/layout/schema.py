@@ -1,4 +1,4 @@
-"""The six columns of ACID files and the user metadata of their footers."""
+"""The six columns of ACID files and the user metadata of their footers (F6, F8)."""
 
 from __future__ import annotations
 

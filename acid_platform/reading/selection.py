@@ -40,7 +40,7 @@ class TableLayout:
     """Where to get the files that commits recorded (P26)."""
     floor: int = 0
     insert_only: bool = False
-    """Whether files are in the table's own format, without ACID columns."""
+    """Whether files are in the table's own format, without ACID columns (F17)."""
     format: FileFormat = ORC
     buckets: Bucketing | None = None
 

@@ -1,4 +1,4 @@
-"""Which directories and files of an entity a snapshot sees, and which are obsolete."""
+"""Which directories and files of an entity a snapshot sees, and which are obsolete (F12)."""
 
 from acid_platform.snapshot.directory import (
     AcidDirectory,

@@ -1,7 +1,7 @@
 """Which files of a selected directory hold rows, and which layouts are refused.
 
 File names are taken from the listing, never constructed: the attempt suffix of a delta and of its
-delete_delta may differ, or be absent from either.
+delete_delta may differ, or be absent from either (F23).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Contents:
     zero_length: tuple[str, ...]
     """Empty bucket files, which are not valid ORC; treated as absent."""
     side_files: tuple[FileEntry, ...] = ()
-    """`_flush_length` files, which hold the committed length of their data file."""
+    """`_flush_length` files, which hold the committed length of their data file (F9)."""
 
 
 def data_files(

@@ -1,6 +1,6 @@
 """Which base, deltas and original files of an entity a snapshot sees, and what may be removed.
 
-The algorithm is that of Hive's AcidUtils.getAcidState. Readers, the compactor (with a
+The algorithm (F12) is that of Hive's AcidUtils.getAcidState. Readers, the compactor (with a
 `CompactorWriteIdList`) and the Cleaner (with the list of S17) all use it. Each of them must take
 both lists before it lists the directory.
 """
@@ -134,7 +134,7 @@ def select(
     cleaning: bool = False,
     insert_only: bool = False,
 ) -> AcidDirectory:
-    """What a snapshot of `write_ids` and `txns` sees of an entity.
+    """What a snapshot of `write_ids` and `txns` sees of an entity (F12).
 
     The result does not depend on the order of the listing. A transaction passes a list that
     includes its own write id.
@@ -143,7 +143,7 @@ def select(
     it is obsolete for snapshots that see the drop (P22). With `cleaning`, missing history is no
     error: the Cleaner reads no rows, and its list may end below the base of a later compaction that
     also waits for cleaning (C39). With `insert_only`, files may have any name and lie in
-    sub-directories, and a directory is visible as a whole or not at all.
+    sub-directories, and a directory is visible as a whole or not at all (F17).
 
     Raises MalformedName; UnsupportedLayout and CorruptFile for files that can't be read correctly;
     NotEnoughHistory if all compacted bases are newer than the snapshot (unless `cleaning`).
@@ -278,7 +278,7 @@ class _Selection:
         if not above_floor:
             self._require_history([base for base in history if base.name.write_id > self.floor])
             return None
-        # If two compactions of the same range finished, the later is read, as for deltas (S44).
+        # If two compactions of the same range finished, the later is read, as for deltas (F12).
         *losers, best = sorted(
             above_floor,
             key=lambda base: (
@@ -350,7 +350,7 @@ class _Selection:
             ):
                 self._cover(delta, cover, rule)
                 continue
-            # The base or an earlier delta also holds the rows at or below `below` (S35, S48).
+            # The base or an earlier delta also holds the rows at or below `below` (F13).
             straddles = name.low <= below and not name.deletes
             selected.append(self._delta(delta, below if straddles else -1))
         return tuple(selected)

@@ -39,7 +39,7 @@ class FileEntry:
     size: int
     footer: Footer | None = None
     length: int | None = None
-    """The number of bytes that a streaming writer committed; None: the whole file."""
+    """The number of bytes that a streaming writer committed (F9); None: the whole file."""
     ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
     """The known bounds of the values of each column, by its name in lower case."""
 
@@ -56,7 +56,7 @@ class FileEntry:
 class EntityListing:
     """The files of an entity, in any order, and its direct sub-directories.
 
-    `directories` includes empty directories: an empty base replaces everything before it.
+    `directories` includes empty directories: an empty base replaces everything before it (F3).
     `data_formats` maps a direct child to the `dataFormat` in its `_metadata_acid`; `versioned`
     names the direct children with a version file.
     """

@@ -39,7 +39,7 @@ class SourceKind(Enum):
     ACID = "acid"
     """ORC with the six ACID columns; each row stores its key."""
     RAW = "raw"
-    """ORC without them (original file, LOAD DATA); row keys follow from the position."""
+    """ORC without them (original file, LOAD DATA); row keys follow from the position (F15)."""
     PLAIN = "plain"
     """A file of an insert-only table, in the table's format; rows have no keys."""
 
@@ -69,7 +69,7 @@ class Source:
     above: int = -1
     """Keep only rows with currentTransaction > above (F13)."""
     length: int | None = None
-    """Committed length in bytes, at which an ORC tail ends; None: the whole file."""
+    """Committed length in bytes, at which an ORC tail ends (F9); None: the whole file."""
     write_id: int = 0
     bucket: int = 0
     """Bucket property of the rows of a RAW file."""
@@ -105,7 +105,7 @@ def side_files(directory: AcidDirectory) -> tuple[tuple[str, FileEntry], ...]:
 def flush_length(content: bytes) -> int:
     """The committed length in a side file: its last complete 8-byte big-endian value.
 
-    0 if there is none: nothing of the data file was committed yet, so it is not read.
+    0 if there is none: nothing of the data file was committed yet, so it is not read (F9).
     """
     whole = len(content) // 8 * 8
     return int.from_bytes(content[whole - 8 : whole], "big") if whole else 0
@@ -186,7 +186,7 @@ def _undecided(source: VisibleBase | VisibleDelta) -> bool:
 
 
 def _may_be_loaded(source: VisibleBase | VisibleDelta) -> bool:
-    """Whether LOAD DATA can have made the directory: it makes `delta_N_N_S` and overwrite bases."""
+    """Whether LOAD DATA may have made it: a `delta_N_N_S` or an overwrite base (F15)."""
     if source.compacted:
         return False
     name = source.name

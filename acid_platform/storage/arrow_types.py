@@ -71,7 +71,7 @@ _TEXT = ("string", "char", "varchar")
 
 
 def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") -> pa.Array:
-    """File values converted to the column's declared type, or an error.
+    """File values converted to the column's declared type, or an error (F18).
 
 
     Struct fields match by name, ignoring case; missing fields become NULL. Numbers widen, whole
@@ -165,7 +165,7 @@ def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
 def partition_value(text: str | None, hive: HiveType) -> Any:
     """A partition value as Spark's try_cast reads it, as a Python value.
 
-    None for NULL and for text that does not parse. `text` is the unescaped value.
+    None for NULL and for text that does not parse. `text` is the unescaped value (F4).
     """
     if text is None:
         return None

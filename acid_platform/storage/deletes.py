@@ -84,7 +84,7 @@ def _distinct(values: np.ndarray) -> np.ndarray:
 
 
 def valid_ids(current: np.ndarray, write_ids: ValidWriteIdList) -> np.ndarray:
-    """Mask (n,) of the events whose own currentTransaction (int64 (n,)) the snapshot sees."""
+    """Mask (n,) of the events whose own currentTransaction, int64 (n,), the snapshot sees (F16)."""
     valid: np.ndarray = current <= write_ids.high_watermark
     excepted = (*write_ids.open, *write_ids.aborted)
     if excepted:
@@ -101,9 +101,9 @@ def load_keys(
 ) -> DeleteKeys:
     """The keys that these delete files delete for a snapshot.
 
-    An event counts if its own currentTransaction is valid. `own` keeps only keys of rows that were
-    inserted under the same write id; `buckets` keeps only keys with one of these bucket properties.
-    Raises CorruptFile, also if a listed file is gone, and UnsupportedLayout.
+    An event counts if its own currentTransaction is valid (F16). `own` keeps only keys of rows that
+    were inserted under the same write id; `buckets` keeps only keys with one of these bucket
+    properties. Raises CorruptFile, also if a listed file is gone (F23), and UnsupportedLayout.
     """
     if not sources:
         return NO_DELETES
@@ -186,7 +186,7 @@ def _counted(
 
 
 def require_operation(operation: np.ndarray, expected: int, path: str) -> None:
-    """Raises unless all events have the operation `expected`: ACID version 2 never mixes them.
+    """Raises unless all events have the operation `expected`: version 2 never mixes them (F22).
 
     Raises UnsupportedLayout for an operation that only ACID version 1 mixes in, CorruptFile for an
     unknown number.

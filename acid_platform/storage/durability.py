@@ -100,7 +100,7 @@ def _up_to(root: str, path: str) -> Iterator[str]:
 
 
 def _rename(files: Files, staged: str, final: str) -> None:
-    """Raises PublicationFailed if `final` exists: the rename would nest the directory in it."""
+    """Raises PublicationFailed if `final` exists: the rename would nest the directory (F20)."""
     if files.system.get_file_info(final).type != fs.FileType.NotFound:
         raise PublicationFailed(
             f"{final} already exists, as if a write id was used twice; move it"

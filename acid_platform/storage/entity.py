@@ -39,7 +39,7 @@ def _numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySour
     """The sources, with RAW files in the bucket codec that the delete events use for their rows.
 
     Rows of RAW files store no bucket property, so only the delete events tell it: codec 1, or
-    codec 0 (the bare bucket number) if Hive 2 wrote the events. Raises CorruptFile if they mix.
+    codec 0 (the bare number, F10) if Hive 2 wrote the events. Raises CorruptFile if they mix.
     """
     raw = {source.write_id for source in sources.inserts if source.kind is SourceKind.RAW}
     if not raw or not len(keys):

@@ -60,7 +60,7 @@ def finish_flat_file(files: Files, path: str, target: str, columns: Sequence[Col
     """Copy the flat file of insert events at `path` to the ACID file `target`; returns its rows.
 
     `columns` are the fields of `row`, in order. Without rows no file is written. Raises CorruptFile
-    if the keys do not ascend or the file is not as Spark writes it.
+    if the keys do not ascend (F7) or the file is not as Spark writes it.
     """
     file = open_orc(files, path)
     rows = int(file.nrows)
@@ -97,7 +97,7 @@ def finish_delete_file(
     """Copy the delete events of the file at `path` to `target`; returns their number.
 
     Only the first five columns are read. Without events no file is written. Raises CorruptFile if
-    the keys do not ascend or the file lacks these columns.
+    the keys do not ascend (F7) or the file lacks these columns.
     """
     writer = AcidWriter(
         partial(files.system.open_output_stream, target), target, columns, compression, deletes=True

@@ -39,7 +39,7 @@ def _content(files: Files, path: str, length: int | None) -> pa.NativeFile:
 
 
 def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
-    """Open the file, or its first `length` bytes, if a streaming writer committed only those.
+    """Open the file, or its first `length` bytes, if a streaming writer committed those (F9).
 
     Raises CorruptFile if they do not end in an ORC tail, FileNotFoundError if there is no file.
     """
@@ -129,7 +129,7 @@ def stripe_ends(file: orc.ORCFile, path: str, keys_of: Sequence[str]) -> list[Ro
     """The key of the last row of every stripe, for Hive's `hive.acid.key.index`.
 
     `keys_of` names the three columns of the key. Raises CorruptFile if the keys do not ascend from
-    row to row: Hive would silently miss deletes.
+    row to row (F7): Hive would silently miss deletes.
     """
     columns = list(keys_of)
     ends: list[RowKey] = []
@@ -166,7 +166,7 @@ def ascending_steps(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
 def finish_file(files: Files, path: str, columns: Sequence[Column]) -> int:
     """Give a freshly written file of insert events the footer that Hive needs; returns its rows.
 
-    `columns` are the fields of `row`, in order. Raises CorruptFile if its keys do not ascend.
+    `columns` are the fields of `row`, in order. Raises CorruptFile if keys do not ascend (F7).
     """
     file = open_orc(files, path)
     rows = int(file.nrows)

@@ -138,7 +138,7 @@ class AcidWriter:
         self._ends: list[RowKey] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch. Raises CorruptFile if the keys do not ascend."""
+        """Append a batch. Raises CorruptFile if the keys do not ascend (F7)."""
         if not batch.num_rows:
             return
         self._waiting.append(batch)

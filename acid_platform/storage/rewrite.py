@@ -1,4 +1,4 @@
-"""Writing one output file of a compaction from the files of one bucket.
+"""Writing one output file of a compaction from the files of one bucket (C31, F21).
 
 This runs inside Spark tasks and imports neither Spark nor driver code. Memory: what `storage.merge`
 holds, the delete keys, and one stripe of the output.
@@ -120,8 +120,8 @@ class Rewritten:
 def rewrite_bucket(rewrite: Rewrite) -> Rewritten:
     """Write the output file, or no file if no row is left.
 
-    Every event keeps its row key and its currentTransaction. Raises CorruptFile for inputs that
-    can't be read, CompactionMismatch if an intermediate merge changed a value, and
+    Every event keeps its row key and its currentTransaction (F21). Raises CorruptFile for inputs
+    that can't be read, CompactionMismatch if an intermediate merge changed a value, and
     CompactionRefused if some timestamps have nanoseconds and others lie outside the years that
     nanoseconds can hold.
     """

@@ -1,4 +1,5 @@
-"""Checksums of column values that do not depend on the order of the rows (compaction C32).
+"""Checksums of column values that do not depend on the order of the rows (C32).
+
 
 Each value gets a 64-bit hash. Numbers, dates and timestamps are hashed here; for all other types
 DuckDB's vectorised hash function is used, in memory, one batch at a time.

@@ -129,8 +129,8 @@ def test_P26_a_statement_over_changed_files_names_them_and_changes_nothing(
         refused(
             subject,
             CorruptFile,
-            f"db.t: {subject.root}/{path} has {size} bytes, and write id"
-            f" {write_id} committed with {len(recorded[path])};",
+            f"db.t: {subject.root}/{path} has {size} bytes, but write id"
+            f" {write_id} committed it with {len(recorded[path])};",
         )
     subject.restore()
     assert subject.table.delete("v = 'no such value'") == 0

@@ -102,8 +102,8 @@ def make(**arguments: Any) -> Callable[[], object]:
 @pytest.mark.parametrize(
     ("build", "why"),
     [
-        (make(write_mode="replace"), "write_mode 'replace'; choose one of append, overwrite"),
-        (make(schema_mode="merge"), "schema_mode 'merge'; choose error or add"),
+        (make(write_mode="replace"), "write_mode is 'replace'; choose one of append, overwrite"),
+        (make(schema_mode="merge"), "schema_mode is 'merge'; choose error or add"),
         (make(write_mode="upsert"), "write_mode upsert needs key=[…]"),
         (make(key=["id"]), "write_mode overwrite uses no key"),
         (make(write_mode="upsert", key="id"), "key must be a list: ['id']"),
@@ -125,7 +125,7 @@ def make(**arguments: Any) -> Callable[[], object]:
             "'dya' is not a partition column of the table",
         ),
         (make(ins={"x": "db.up"}), "ins names x, but"),
-        (lambda: acid_multi_asset(outs=[AcidOut("db.a"), AcidOut("DB.A")]), "twice: db.a"),
+        (lambda: acid_multi_asset(outs=[AcidOut("db.a"), AcidOut("DB.A")]), "names db.a twice"),
     ],
 )
 def test_what_can_t_be_honoured_is_told_when_the_module_is_loaded(

@@ -46,7 +46,7 @@ def test_C21_the_initiator_sensor_asks_above_the_threshold(
         assert request.tags == {"acid/table": "db.t", "acid/compactions": "1"}
         assert request.run_config == {"ops": {"queued": {"config": {"table": "db.t"}}}}
     else:
-        assert "nothing waits" in result.skip_reason.skip_message
+        assert "the queue is empty" in result.skip_reason.skip_message
 
 
 def test_one_run_per_table_and_one_key_per_set_of_tasks(place: Place) -> None:
@@ -83,7 +83,7 @@ def test_runs_that_never_take_their_tasks_are_not_repeated_for_ever(place: Place
             tags=request.tags,
             status=dg.DagsterRunStatus.FAILURE,
         )
-    assert "by hand" in tick(place, sensors.initiator_sensor).skip_reason.skip_message
+    assert "look at the runs" in tick(place, sensors.initiator_sensor).skip_reason.skip_message
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_C41_the_cleaner_waits_for_who_may_read_and_says_so(place: Place) -> Non
 
 def test_no_second_cleaner_while_one_works(place: Place) -> None:
     place.instance.create_run_for_job(bound("cleaning_job"), status=dg.DagsterRunStatus.STARTED)
-    assert "at work" in tick(place, sensors.cleaner_sensor).skip_reason.skip_message
+    assert "running" in tick(place, sensors.cleaner_sensor).skip_reason.skip_message
 
 
 # --- recorded erasure requests ------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_a_request_that_fails_is_repeated_and_then_told(place: Place) -> None:
     for _ in range(sensors.MOST_ATTEMPTS):
         [request] = tick(place, sensors.erasure_sensor).run_requests
         ran(place, request, dg.DagsterRunStatus.FAILURE)
-    assert "by hand" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
+    assert "look at the runs" in tick(place, sensors.erasure_sensor).skip_reason.skip_message
     asked(place, "id = 2")
     [other] = tick(place, sensors.erasure_sensor).run_requests  # one does not stop the others
     assert other.tags["acid/erasure"] == "2"

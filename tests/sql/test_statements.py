@@ -256,8 +256,11 @@ def test_parts_that_are_not_built_are_named(text: str, message: str) -> None:
         ("SELECT (1", "not Hive SQL"),
         ("SELECT 'a", "not Hive SQL"),
         ("DELETE t WHERE a = 1", "DELETE needs FROM"),
-        ("MERGE INTO t USING (SELECT 1 AS a) ON a = 1 WHEN MATCHED THEN DELETE", "a name"),
-        ("MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN INSERT VALUES (1)", "can't be done"),
+        ("MERGE INTO t USING (SELECT 1 AS a) ON a = 1 WHEN MATCHED THEN DELETE", "an alias"),
+        (
+            "MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN INSERT VALUES (1)",
+            "is not possible",
+        ),
         ("UPDATE t SET a = 1, a = 2", "column 'a' twice"),
         ("ALTER TABLE t DROP PARTITION (a > 3)", "neither column=value nor a column"),
         ("INSERT INTO t PARTITION (a, b=1) SELECT 1", "write fixed values first"),

@@ -134,7 +134,7 @@ WRONG: tuple[tuple[str, type[errors.AcidError], str], ...] = (
     (
         "INSERT INTO item VALUES (1, 'x')",
         errors.WrongType,
-        "a row of VALUES has 2 values, and 4 are needed: id, name, price, since",
+        "a row of VALUES has 2 values, but needs 4: id, name, price, since",
     ),
     ("INSERT INTO item SELECT 1, 'x'", errors.WrongType, "the query has 2 columns, and 4 are"),
     ("INSERT INTO item VALUES (1, 'x', 1, 'soon')", errors.WrongType, "does not fit its column"),
@@ -155,7 +155,11 @@ WRONG: tuple[tuple[str, type[errors.AcidError], str], ...] = (
         "2 source rows match one row",
     ),
     ("ALTER TABLE item CHANGE id key int", errors.InvalidDefinition, "has rows, whose files know"),
-    ("ALTER TABLE sale ADD PARTITION (y=2013, m=1)", errors.TableExists, "y=2013/m=1 already"),
+    (
+        "ALTER TABLE sale ADD PARTITION (y=2013, m=1)",
+        errors.TableExists,
+        "already has partition y=2013/m=1",
+    ),
     ("COMMIT", errors.NoSuchTxn, "no transaction is open; START TRANSACTION opens one"),
 )
 
