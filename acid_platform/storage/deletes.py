@@ -65,7 +65,8 @@ class DeleteKeys:
         return int(right - left)
 
 
-NO_DELETES = DeleteKeys(*(np.empty(0, np.int64) for _ in range(3)), np.empty(0, bool))
+_NO_IDS = np.empty(0, np.int64)
+NO_DELETES = DeleteKeys(_NO_IDS, _NO_IDS, _NO_IDS, np.empty(0, bool))
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
@@ -115,10 +116,10 @@ def load_keys(
     fresh[:1] = True
     for column in keys:
         fresh[1:] |= column[1:] != column[:-1]
-    if fresh.all():
-        return DeleteKeys(*keys, own_events)
-    own_keys = np.logical_or.reduceat(own_events, np.flatnonzero(fresh))
-    return DeleteKeys(*(column[fresh] for column in keys), own_keys)
+    if not fresh.all():
+        own_events = np.logical_or.reduceat(own_events, np.flatnonzero(fresh))
+        keys = [column[fresh] for column in keys]
+    return DeleteKeys(keys[0], keys[1], keys[2], own_events)
 
 
 def _events(

@@ -180,7 +180,8 @@ class History:
         for reader in self.readers:
             found = self.found(reader.lease, reader.write_ids, reader.txns)
             assert found == reader.expected, (
-                f"the snapshot of {reader.lease.id} ({reader.write_ids}) sees {found}, not {reader.expected}"
+                f"the snapshot of {reader.lease.id} ({reader.write_ids}) sees {found},"
+                f" not {reader.expected}"
             )
 
     # --- writers --------------------------------------------------------------------------------

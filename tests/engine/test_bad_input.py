@@ -176,7 +176,7 @@ def test_a_refused_call_has_its_own_error_and_changes_nothing(
         (
             lambda wh: wh.create_table("db.u", "row__id int"),
             InvalidDefinition,
-            "db.u: column 'row__id'.*reserved: take another",
+            "db.u: column 'row__id'.*reserved: use another",
         ),
     ],
 )
