@@ -1,1 +1,1 @@
-"""Initiator, Worker, Cleaner and housekeeper."""
+"""Initiator, Worker and Cleaner, what they would do next, erasure requests and fsck."""

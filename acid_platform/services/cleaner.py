@@ -1,7 +1,7 @@
-"""The Cleaner: removes what no snapshot can need any more (C37 to C55, P19, P22).
+"""The Cleaner: removes directories that no snapshot can need any more (C37 to C55, P19, P22).
 
-The metastore says which cleanings may run; what each may remove is decided by a pure plan, which is
-explained or executed.
+The metastore decides which cleanings may run. A pure plan decides what each of them removes; it is
+either explained or executed.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What one cleaning did; `error` when it has to be tried again."""
+    """What a cleaning did; `error` is set if it has to be tried again."""
 
     task: CleaningTask
     removed: tuple[str, ...]
-    """`path (rule: reason)` of each directory or file that was removed."""
+    """`path (rule: reason)` for each directory or file that was removed."""
     error: str = ""
 
 
 class Fate(Enum):
-    """What would become of a path."""
+    """What the next cycle would do with a path."""
 
     REMOVED = "removed"
     KEPT = "kept"
@@ -65,9 +65,9 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExplainedPath:
-    """A path that looks removable: what the next cycle would do with it, and why.
+    """What the next cycle would do with a path that looks removable, and why.
 
-    A path is below its entity; empty where only the metastore knows what there is to clean.
+    `path` is relative to the entity; it is empty if only the metastore knows what is to be cleaned.
     """
 
     table: str
@@ -77,11 +77,11 @@ class ExplainedPath:
     rule: str
     reason: str
     holders: tuple[Holder, ...] = ()
-    """Who keeps the Cleaner away."""
+    """The transactions that the Cleaner waits for."""
 
 
 def explain(metastore: Metastore) -> list[ExplainedPath]:
-    """What the next cycle would remove, and why everything else has to stay; changes nothing."""
+    """What the next cycle would remove, and why everything else has to stay. Changes nothing."""
     ready: dict[str, list[CleaningTask]] = defaultdict(list)
     blocked: dict[str, dict[str | None, BlockedCleaning]] = defaultdict(dict)
     paths: list[ExplainedPath] = []
@@ -148,15 +148,17 @@ def _waits(
             path,
             Fate.WAITS,
             "C16",
-            "no compaction has covered it; the Initiator asks for one",
+            "no compaction has covered it yet; the Initiator requests one",
         )
     rule = "C41" if wait.holders else "C38"
     return ExplainedPath(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
 
 
 def run(metastore: Metastore) -> list[Cleaned]:
-    """One cycle over everything that may be cleaned now. Raises LeaseHeld while another Cleaner is
-    at it (P9)."""
+    """Runs one cycle over everything that may be cleaned now.
+
+    Raises LeaseHeld while another Cleaner runs a cycle (P9).
+    """
     finished: list[Cleaned] = []
     with leading(metastore, "Cleaner") as renew:
         for task in metastore.ready_to_clean():
@@ -171,8 +173,11 @@ def run(metastore: Metastore) -> list[Cleaned]:
 
 
 def _clean_staging(metastore: Metastore, record: TableRecord) -> list[Cleaned]:
-    """What a killed statement staged at the table's root: it goes with its owner (P19), also where
-    nothing was compacted or aborted that asks for a cleaning. Of a foreign table nothing (P31)."""
+    """Removes what killed statements have staged at the table's root (P19).
+
+    A cleaning for it may never be queued, since nothing was compacted or aborted. Foreign tables
+    are left alone (P31).
+    """
     if record.foreign or no_cleanup(record.properties):
         return []
     task = CleaningTask(
@@ -189,7 +194,7 @@ def _clean_staging(metastore: Metastore, record: TableRecord) -> list[Cleaned]:
     )
     try:
         removed = _remove(task, _staging_plan(metastore, record))
-    except Exception as error:  # the trouble of one table
+    except Exception as error:  # it fails only this table
         return [Cleaned(task, (), f"{type(error).__name__}: {error}")]
     return [Cleaned(task, tuple(removed))] if removed else []
 
@@ -211,7 +216,7 @@ def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
         return Cleaned(task, ())
     try:
         task = metastore.start_cleaning(task)
-    except CompactionLost:  # another Cleaner, or a transaction that began meanwhile
+    except CompactionLost:  # another Cleaner has it, or a transaction began in the meantime
         return None
     try:
         if task.kind == "drop":
@@ -232,15 +237,15 @@ def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
 
 
 def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> list[CleaningPlan]:
-    """One plan per directory: an abort of unknown partitions looks into each of them (C55).
+    """One plan for each directory: an abort in unknown partitions needs all of them (C55).
 
-    `again`: after the removals, so that what is recorded and gone is not told once more.
+    `again`: the removals are done, so recorded directories that are gone are not planned again.
     """
     record = metastore.table(task.table)
     if record.table_id != task.table_id:
         raise CompactionLost(
             f"{task.table} was renamed, and another table has its name; the next"
-            " cycle cleans it under its new one"
+            " cycle cleans it under its new name"
         )
     files, root = Files.of(record.location)
     if task.partition is None and record.partitioned:
@@ -289,11 +294,11 @@ def judged(
     txns: ValidTxnList,
     with_gone: bool,
 ) -> EntityListing:
-    """What lies in a directory, without what must not make anything else superfluous (P26).
+    """The listing without directories that must not make others obsolete (P26).
 
-    A base or a merged delta that no commit reported hides nothing from a reader, so it hides
-    nothing here; it stays where it is, unless its writer was aborted. `with_gone` adds obsolete
-    directories that are recorded and gone already, so that the metastore is told of them.
+    A base or a merged delta that no commit reported hides nothing from a reader, so it must not
+    hide anything here. It stays in place, unless its writer was aborted. `with_gone` adds obsolete
+    directories that are recorded but already gone, so that the metastore learns that.
     """
     recorded = {one.name for one in known}
 
@@ -324,7 +329,7 @@ def judged(
 
 
 def _temporaries(metastore: Metastore, files: Files, location: str) -> dict[str, TxnState | None]:
-    """`_tmp_` directories and the states of their owners; listed first, asked after."""
+    """`_tmp_` directories with the states of their owners, which are asked after the listing."""
     found = {name: temporary_owner(name) for name in files.temporaries(location)}
     owners = sorted({owner for owner in found.values() if owner is not None})
     states = metastore.txn_states(owners) if owners else {}
@@ -350,7 +355,7 @@ def _remove(task: CleaningTask, plan: CleaningPlan) -> list[str]:
 
 
 def _forgotten(plans: list[CleaningPlan]) -> list[int] | None:
-    """Aborted write ids of which no file is left in any directory; None: all of them (C49, C53)."""
+    """Aborted write ids that have no file left in any directory; None: all of them (C49, C53)."""
     if not any(plan.undeletable_aborted_write_ids for plan in plans):
         return None
     gone = [set(plan.removed_aborted_write_ids) for plan in plans]
@@ -359,8 +364,11 @@ def _forgotten(plans: list[CleaningPlan]) -> list[int] | None:
 
 
 def _remove_dropped(task: CleaningTask) -> tuple[str, ...]:
-    """The location of a dropped table; of a partition, and where another table is by now, only
-    what is below the drop: somebody may be writing there."""
+    """Removes the location of a dropped table.
+
+    Of a dropped partition, or if another table uses the location by now, only directories from
+    before the drop are removed: somebody may be writing there.
+    """
     files, path = Files.of(task.location)
     if not task.reused:
         files.delete_directory(path)

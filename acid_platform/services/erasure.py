@@ -1,8 +1,8 @@
-"""Erasure requests: rows that no file may hold any more, not even one of an old snapshot.
+"""Erasure requests: deleting rows from every file, also from files of old snapshots.
 
 DELETE only hides rows. The steps after it: `queue` and `compact` (major compactions), `clean` (the
-Cleaner), `prove` (every file is read). A later request goes on where an earlier one had to wait.
-Only `compact` may start Spark.
+Cleaner), `prove` (every file is read). If something has to wait, a later request continues from
+there. Only `compact` may start Spark.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
 
 CLEANER_WAIT_SECONDS = 60.0
-"""For another Cleaner that is in the middle of a cycle."""
+"""How long to wait for another Cleaner to end its cycle."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErasureRequest:
-    """Which rows of which table; `condition` includes the partition."""
+    """Which rows of which table to erase; `condition` includes the partition."""
 
     table: str
     condition: str
@@ -55,18 +55,18 @@ class ErasureRequest:
         where: str,
         partition: Mapping[str, Any] | str | None = None,
     ) -> ErasureRequest:
-        """Checks everything before anything is deleted.
+        """Checks a request, before anything is deleted.
 
         Raises NoSuchTable, NoSuchPartition, InvalidExpression, UnknownColumn, and
         UnsupportedStatement: for an insert-only table, for one that keeps its files (NO_CLEANUP),
-        and for a predicate that only Spark evaluates, since the end could not be proven then.
+        and for a predicate that only Spark evaluates, since the erasure could not be proven.
         """
         record = metastore.table(table)
         layout = table_layout(metastore, record, None)
         columns, keys = columns_of_record(record)
         if layout.insert_only:
             raise UnsupportedStatement(
-                f"{record.name} is insert-only, so that single rows can't be deleted: overwrite its"
+                f"{record.name} is insert-only, so single rows can't be deleted: overwrite its"
                 " partitions without them"
             )
         if no_cleanup(record.properties):
@@ -84,10 +84,10 @@ class ErasureRequest:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """A file that still holds such rows, why, and who keeps it."""
+    """A file that still holds such rows, why, and the transactions that need it."""
 
     path: str
-    """Below the table's directory."""
+    """Relative to the table's directory."""
     rows: int
     reason: str
     holders: tuple[Holder, ...] = ()
@@ -95,27 +95,27 @@ class Remaining:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """What was done, and what every file says now."""
+    """What was done, and which files still hold matching rows."""
 
     request: ErasureRequest
     deleted: int
-    """Rows that were visible until now."""
+    """The number of rows that were still visible."""
     rewritten: tuple[str, ...]
-    """Directories that compactions have written anew, below the table's."""
+    """Directories that compactions have written, relative to the table's."""
     removed: tuple[str, ...]
-    """`path (rule: reason)` of what the Cleaner has removed of the table."""
+    """`path (rule: reason)` for everything of the table that the Cleaner removed."""
     files: int
-    """Files that were read at the end."""
+    """The number of files that were read for the proof."""
     remaining: tuple[Remaining, ...]
 
     @property
     def erased(self) -> bool:
-        """No file holds a matching row."""
+        """Whether no file holds a matching row."""
         return not self.remaining
 
     @property
     def waits_for(self) -> tuple[int, ...]:
-        """Transactions that are in the way."""
+        """The transactions that keep files from being removed."""
         return tuple(sorted({held.txn for file in self.remaining for held in file.holders}))
 
     @property
@@ -135,7 +135,7 @@ class Erasure:
         return f"{self.request.table}: not erased: {told}: " + "; ".join(self.reasons())
 
     def reasons(self) -> list[str]:
-        """A line for all files that remain for one reason, since there may be thousands."""
+        """One line for each reason, since thousands of files may remain for the same reason."""
         groups: defaultdict[tuple[str, tuple[Holder, ...]], list[Remaining]] = defaultdict(list)
         for one in self.remaining:
             groups[one.reason, one.holders].append(one)
@@ -173,9 +173,10 @@ class Erasure:
 
 
 def queue(metastore: Metastore, request: ErasureRequest) -> bool:
-    """Asks for major compactions of the partitions whose files still hold such rows.
+    """Requests major compactions of the partitions whose files still hold such rows.
 
-    Not where the Cleaner has all that it needs. Answers whether any compaction of the table waits.
+    Partitions that only wait for the Cleaner are left out. Returns whether the table has
+    compactions in the queue.
     """
     record = metastore.table(request.table)
     going = [
@@ -194,7 +195,7 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
         if file.writer is None and not _explained(file.path, going)
     }
     for partition in sorted(wanted, key=str):
-        # None of a partitioned table: what aborted writers left in partitions that nobody knows.
+        # None in a partitioned table: aborted writers left files in unregistered partitions.
         with suppress(AlreadyScheduled, NoSuchPartition):
             metastore.request_compaction(
                 request.table, partition or None, CompactionKind.MAJOR.value, initiator=worker_id()
@@ -203,9 +204,9 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
 
 
 def compact(context: Context, request: ErasureRequest) -> tuple[Outcome, ...]:
-    """Works off the queue of the table, and waits for what another Worker has taken of it.
+    """Executes the queued compactions of the table, and waits for those of other Workers.
 
-    A failure is answered, not raised: `prove` tells what is left because of it.
+    A failure is returned, not raised: `prove` reports what is left because of it.
     """
     done = []
     while outcome := worker.work_once(context, table=request.table):
@@ -216,9 +217,9 @@ def compact(context: Context, request: ErasureRequest) -> tuple[Outcome, ...]:
 
 
 def clean(metastore: Metastore, request: ErasureRequest) -> tuple[str, ...]:
-    """The Cleaner's cycles until one removes nothing; what went of the table.
+    """Runs cycles of the Cleaner until one removes nothing; returns what was removed of the table.
 
-    Raises LeaseHeld when another Cleaner does not end its cycle within CLEANER_WAIT_SECONDS.
+    Raises LeaseHeld if another Cleaner does not end its cycle within CLEANER_WAIT_SECONDS.
     """
     removed: list[str] = []
     while lines := [
@@ -251,14 +252,14 @@ def prove(
 ) -> Erasure:
     """Reads every file of the table, and explains those that still hold such rows.
 
-    Raises CorruptFile for files that can't be judged: that is no success.
+    Raises CorruptFile if a file can't be read, since nothing is proven then.
     """
     searched = _search(metastore, request)
     unreadable = [file for file in searched.found if file.error]
     if unreadable:
         raise CorruptFile(
-            f"{request.table}: it can't be proven that the rows are gone, {len(unreadable)} files"
-            " can't be judged: " + "; ".join(file.error for file in unreadable)
+            f"{request.table}: it can't be proven that the rows are gone, since {len(unreadable)}"
+            " files can't be read: " + "; ".join(file.error for file in unreadable)
         )
     rewritten = tuple(
         f"{outcome.task.partition or ''}/{output.directory}".lstrip("/")
@@ -270,7 +271,7 @@ def prove(
 
 
 def answer(metastore: Metastore, recorded: int, result: Erasure, run_id: str) -> None:
-    """Records what became of a recorded request, unless that is settled already."""
+    """Records how a recorded request ended, unless it is settled already."""
     state = ErasureState.ERASED if result.erased else ErasureState.WAITING
     if any(erasure.id == recorded and erasure.state.open for erasure in metastore.erasures()):
         metastore.answer_erasure(recorded, state, str(result), result.waits_for, run_id)
@@ -292,7 +293,7 @@ def _queued(metastore: Metastore, table: str) -> list[dict[str, Any]]:
     ]
 
 
-# --- why, and who -------------------------------------------------------------------------------
+# --- reasons and holders -------------------------------------------------------------------------
 
 
 def _explain(
@@ -363,7 +364,7 @@ def _explain(
 
 
 def _explained(path: str, fates: Iterable[ExplainedPath]) -> ExplainedPath | None:
-    """What the Cleaner says of the directory or file, or of the whole partition."""
+    """What the Cleaner says about the directory or file, or about the whole partition."""
     matching = []
     for fate in fates:
         key = f"{fate.partition or ''}/{fate.path}".strip("/")

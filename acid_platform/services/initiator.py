@@ -1,7 +1,7 @@
-"""The Initiator: which entities need a compaction, from the metastore's counters alone.
+"""The Initiator: decides from the metastore's counters which entities need a compaction.
 
-No directory is listed: writers and compactions report what they publish (P8), so a cycle costs a
-call per page of candidates and pure decisions.
+It lists no directory, because writers and compactions report what they publish (P8). A cycle costs
+one call for each page of candidates, and pure decisions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Initiated:
-    """What the Initiator decided about one entity; `id` of the queue row if it asked for one."""
+    """What the Initiator decided about an entity; `id` of the queue row if it requested one."""
 
     table: str
     partition: str | None
@@ -47,7 +47,7 @@ class Initiated:
 
 
 def explain(metastore: Metastore, now_ms: int) -> list[Initiated]:
-    """The decision about every entity; changes nothing."""
+    """The decision about every entity. Changes nothing."""
     return [
         Initiated(entity.table, entity.partition, decision)
         for entity, decision in _decisions(metastore, now_ms, since=0)
@@ -55,11 +55,11 @@ def explain(metastore: Metastore, now_ms: int) -> list[Initiated]:
 
 
 def run(metastore: Metastore, now_ms: int, since: int = 0) -> list[Initiated]:
-    """One cycle: enqueue what the thresholds ask for, then revoke workers that timed out (C1 to
-    C25); answers every decision.
+    """Runs one cycle (C1 to C25) and returns every decision.
 
-    `since`: the metastore's moment when the cycle before it began, to look at what changed only
-    (C1). Raises LeaseHeld while another Initiator is at it (P9).
+    Enqueues what the thresholds ask for, then revokes Workers that timed out. `since`: the
+    metastore's `moment` at the start of the previous cycle, to look only at what changed since
+    (C1). Raises LeaseHeld while another Initiator runs a cycle (P9).
     """
     done: list[Initiated] = []
     with leading(metastore, "Initiator") as renew:
@@ -72,7 +72,7 @@ def run(metastore: Metastore, now_ms: int, since: int = 0) -> list[Initiated]:
 
 
 _AT_ONCE = 500
-"""Decisions that become durable together: one call, one write."""
+"""How many decisions share one call, and so one write to the journal."""
 
 
 def _carry_out(
@@ -94,9 +94,9 @@ def _carry_out(
                 if isinstance(answer, AcidError):
                     raise answer
                 queued = answer
-        except AlreadyScheduled as error:  # by hand, since the page of candidates was made
+        except AlreadyScheduled as error:  # by hand, after the page of candidates was read
             decision = Decision(None, "C24", str(error))
-        except (NoSuchTable, NoSuchPartition) as error:  # dropped since then
+        except (NoSuchTable, NoSuchPartition) as error:  # dropped in the meantime
             decision = Decision(None, "C4", str(error))
         yield Initiated(entity.table, entity.partition, decision, queued)
 
@@ -122,7 +122,7 @@ def _decisions(
 
 
 _BEFORE_SIZES = ("C5", "C6", "C7", "C8", "C9")
-"""Rules that drop a candidate before its sizes are looked at."""
+"""Rules that reject a candidate without looking at its sizes."""
 
 
 def _candidate(entity: EntityCounters, now_ms: int) -> Candidate:
@@ -142,6 +142,9 @@ def _candidate(entity: EntityCounters, now_ms: int) -> Candidate:
 
 
 def _minor_refused(entity: EntityCounters) -> str:
-    """Layout hive3 can't publish deltas and delete_deltas by one rename (P23): major then."""
+    """Why only a major compaction can run, if so (P23).
+
+    Layout hive3 can't publish deltas and delete_deltas by one rename.
+    """
     hive3 = Layout.of(entity.properties) is Layout.HIVE3
     return "layout hive3 with deltas and delete_deltas" if hive3 and entity.both_kinds else ""

@@ -1,4 +1,4 @@
-"""One cycle of a service at a time, however many processes run it (P9)."""
+"""A lease, so that a service runs one cycle at a time, however many processes run it (P9)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def leading(metastore: Metastore, service: str) -> Iterator[Callable[[], object]]:
-    """Holds the lease of `service` for the block.
+    """Holds the lease of `service` during the block.
 
-    Yields how to renew it: call that between pieces of work, at least every `hive.txn.timeout`. It
-    and the entry raise LeaseHeld when another process has the lease.
+    Yields a function that renews the lease: call it between pieces of work, at least every
+    `hive.txn.timeout`. Entering the block and renewing raise LeaseHeld if another process has the
+    lease.
     """
     holder = worker_id()
 

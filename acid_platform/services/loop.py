@@ -1,4 +1,4 @@
-"""The pace of the services when no orchestrator drives them."""
+"""How often the services run when no orchestrator drives them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Service(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Milliseconds between cycles; an idle service waits twice as long each time, up to `longest`.
+    """Milliseconds between cycles; an idle service doubles the wait each time, up to `longest`.
 
-    An eager service goes on at once while it finds work (C26).
+    An eager service starts the next cycle at once while it finds work (C26).
     """
 
     wait: int
@@ -42,11 +42,11 @@ _THREADS = "hive.compactor.worker.threads"
 
 
 def pace_of(service: Service, settings: Settings) -> Pace:
-    """Raises SettingRefused when a setting has switched the service off."""
+    """The pace that the settings ask for. Raises SettingRefused if they switch the service off."""
     if service is Service.WORKER:
         threads = settings.integer(_THREADS)
         if not threads:
-            raise SettingRefused(f"{_THREADS} is 0, so that no Worker may run; set it to 1 or more")
+            raise SettingRefused(f"{_THREADS} is 0, so no Worker may run; set it to 1 or more")
         return Pace(
             settings.integer("hive.compactor.worker.sleep.time"),
             settings.integer("hive.compactor.worker.max.sleep.time"),
@@ -56,7 +56,7 @@ def pace_of(service: Service, settings: Settings) -> Pace:
     switch = _SWITCHES[service]
     if not settings.flag(switch):
         raise SettingRefused(
-            f"{switch} is false, so that the {service.value} may not run; set it to true"
+            f"{switch} is false, so the {service.value} may not run; set it to true"
         )
     wait = settings.integer(_INTERVALS[service])
     return Pace(wait, wait)
@@ -68,9 +68,9 @@ def run_until(
     pace: Pace,
     failed: Callable[[Transient], None],
 ) -> None:
-    """Repeats `cycle`, which tells whether it found work, until `stop` is set.
+    """Repeats `cycle`, which returns whether it found work, until `stop` is set.
 
-    A cycle is never broken off. A Transient error is told to `failed` and the next cycle tries
+    A cycle is never interrupted. A Transient error is passed to `failed`, and the next cycle tries
     again; any other error ends the loop.
     """
     wait = pace.wait

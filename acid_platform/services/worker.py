@@ -1,6 +1,6 @@
-"""The Worker: takes a queued compaction and carries it through, or says why not (C26 to C36).
+"""The Worker: takes a queued compaction and executes it, or records why it can't (C26 to C36).
 
-The steps are separate, so that an orchestrator can show them and put checks of its own between
+The steps are separate, so that an orchestrator can show them and add checks of its own between
 merging and publishing; `work_once` runs them all.
 """
 
@@ -50,7 +50,7 @@ _QUEUES = ("hive.compactor.job.queue", "mapreduce.job.queuename", "mapred.job.qu
 _MOST_DELTAS = "hive.compactor.max.num.delta"
 
 Check = Callable[[StagedCompaction], None]
-"""A caller's own check of the staged output; raises to stop the publication."""
+"""A caller's own check of the staged output; it raises to prevent the publication."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class Outcome:
     plan: CompactionPlan | None = None
     outputs: tuple[Written, ...] = ()
     deviations: tuple[Deviation, ...] = ()
-    """The forecast beside what was written."""
+    """The forecast compared with what was written."""
 
 
 @dataclass(slots=True)
 class CompactionRun:
-    """One attempt at one task. Call `prepare`, `merge`, `check`, `publish`; `fail` on any error."""
+    """An attempt at a task. Call `prepare`, `merge`, `check`, `publish`; on any error `fail`."""
 
     context: Context
     task: CompactionTask
@@ -80,22 +80,25 @@ class CompactionRun:
     _work: CompactionWork | None = field(default=None, repr=False)
     _queue: str = field(default="", repr=False)
     _session: SparkSession | None = field(default=None, repr=False)
-    """Set once it is used: failing must not start one."""
+    """Set when it is first used, since `fail` must not start a session."""
 
     @classmethod
     def take(
         cls, context: Context, worker: str | None = None, table: str | None = None
     ) -> CompactionRun | None:
-        """The next task (of a table), now owned by `worker`; None when nothing waits (C26)."""
+        """Takes the next task (of a table) for `worker`; None if no task waits (C26)."""
         task = context.metastore.take_compaction(worker or worker_id(), table)
         return None if task is None else cls(context, task)
 
     def prepare(self) -> CompactionPlan | NothingToDo:
-        """Open the compaction's transaction, choose inputs and names; writes nothing (C28, C29)."""
+        """Begins the compaction's transaction, chooses inputs and output names (C28, C29).
+
+        Writes no file.
+        """
         metastore = self.context.metastore
         self.txn = metastore.begin_compaction(self.task, self.task.worker, self.context.info())
         self.task = self.txn.task
-        # As its snapshot sees them: columns that came with rows are known with these rows (P28).
+        # As its snapshot sees the table: it has every column that rows in the snapshot have (P28).
         record = self.txn.table(self.task.table)
         layout = self.context.layout(record, self.txn)
         partition = self.task.partition or ""
@@ -135,7 +138,7 @@ class CompactionRun:
         return plan
 
     def merge(self) -> StagedCompaction:
-        """Spark tasks build the output where no reader sees it, and profile both sides."""
+        """Builds the output in Spark tasks, where no reader sees it; profiles inputs and output."""
         assert self.plan and self._work and self.txn, "prepare() comes first"
         spark = self._session = self.context.spark
         with tagged(spark, self.txn.id):
@@ -144,22 +147,22 @@ class CompactionRun:
         return self.staged
 
     def differences(self) -> tuple[Measure, ...]:
-        """What the output changed that it may not; empty for a right compaction."""
+        """What the compaction changed and must not change; empty if it is correct."""
         assert self.staged, "merge() comes first"
         return compare(self.staged.expected, self.staged.actual)
 
     def check(self) -> None:
-        """Raises CompactionMismatch naming each difference."""
-        found = self.differences()
-        if found:
+        """Raises CompactionMismatch, which names each difference."""
+        differences = self.differences()
+        if differences:
             raise CompactionMismatch(
                 f"compaction {self.task.id} of {job_entity(self.task)} would change the data: "
-                + "; ".join(map(str, found))
+                + "; ".join(map(str, differences))
                 + "; its inputs were kept"
             )
 
     def deviations(self) -> tuple[Deviation, ...]:
-        """What was expected beside what was written."""
+        """The forecast compared with what was written."""
         assert self.forecast and self.staged, "merge() comes first"
         return against(
             self.forecast,
@@ -167,13 +170,16 @@ class CompactionRun:
         )
 
     def publish(self) -> tuple[Written, ...]:
-        """Rename into place and commit; counts only if the task is still ours (P21)."""
+        """Renames the output into place and commits, if the task is still ours (P21).
+
+        Raises CompactionLost, TxnAborted.
+        """
         assert self.staged and self._work and self.txn, "merge() comes first"
         self.txn.heartbeat()
         try:
             outputs = compact.publish(self._work, self.staged)
         except FileNotFoundError:
-            # Taken away since: the Cleaner removes what a lost attempt had staged.
+            # The Cleaner removed the staged output, so the attempt is lost: the heartbeat raises.
             self.txn.heartbeat()
             raise
         reports = [
@@ -193,7 +199,7 @@ class CompactionRun:
         return outputs
 
     def fail(self, error: BaseException) -> None:
-        """Drop the output, abort the transaction, mark the task failed (C32)."""
+        """Removes the output, aborts the transaction and marks the task as failed (C32)."""
         if self.txn is not None:
             cancel(self._session, self.txn.id)
         if self.staged and self._work:
@@ -205,15 +211,15 @@ class CompactionRun:
             else:
                 self.context.metastore.fail_compaction(self.task, self.txn, text)
         except CompactionLost:
-            return  # revoked meanwhile: the row is another worker's now
+            return  # revoked in the meantime: the row belongs to another Worker now
 
 
 def work_once(
     context: Context, check: Check | None = None, table: str | None = None
 ) -> Outcome | None:
-    """Take and finish one task (of a table); None when nothing waits.
+    """Takes and finishes one task (of a table); None if no task waits.
 
-    A failure is recorded in the task and answered, not raised: the queue goes on.
+    A failure is recorded in the task and returned, not raised, so that the queue goes on.
     """
     run = CompactionRun.take(context, table=table)
     if run is None:
@@ -237,7 +243,7 @@ def work_once(
     except AcidError as error:
         run.fail(error)
         return Outcome(run.task, "failed", str(error), run.plan)
-    except Exception as error:  # a full disk, say: the trouble of one table, as to Hive's Worker
+    except Exception as error:  # such as a full disk: as in Hive, it fails only this task
         run.fail(error)
         return Outcome(run.task, "failed", f"{type(error).__name__}: {error}", run.plan)
     except BaseException as error:
@@ -248,8 +254,11 @@ def work_once(
 def job_setting(
     settings: Settings, request: Mapping[str, str], table: Mapping[str, str], *names: str
 ) -> str:
-    """A setting of one job: `compactor.<name>` of the request, then of the table, then the
-    warehouse's value of the first name (C22)."""
+    """A setting for one job (C22).
+
+    `compactor.<name>` of the request wins, then that of the table, then the warehouse's value of
+    the first name.
+    """
     for properties in (request, table):
         for name in names:
             if f"compactor.{name}" in properties:
@@ -258,13 +267,13 @@ def job_setting(
 
 
 def revoke_dead(metastore: Metastore) -> list[int]:
-    """Tasks whose Worker was a process of this host that has ended are initiated again (C25).
+    """Puts tasks back into the queue whose Worker was a process of this host that has ended (C25).
 
-    Those of a Dagster run are freed when the run has ended.
+    Tasks of a Dagster run are put back when the run ends.
     """
     import psutil
 
-    host, freed = socket.gethostname(), []
+    host, requeued = socket.gethostname(), []
     for row in metastore.compactions():
         process = str(row["workerid"]).partition(".")[0]
         if (
@@ -273,8 +282,8 @@ def revoke_dead(metastore: Metastore) -> list[int]:
             and process.isdecimal()
             and not psutil.pid_exists(int(process))
         ):
-            freed += metastore.revoke_workers(f"{host}-{row['workerid']}")
-    return freed
+            requeued += metastore.revoke_workers(f"{host}-{row['workerid']}")
+    return requeued
 
 
 def job_entity(task: CompactionTask) -> str:

@@ -67,8 +67,8 @@ class DeleteKeys:
         return int(right - left)
 
 
-_NONE = np.empty(0, np.int64)
-NO_DELETES = DeleteKeys(_NONE, _NONE, _NONE, np.empty(0, bool))
+_NO_IDS = np.empty(0, np.int64)
+NO_DELETES = DeleteKeys(_NO_IDS, _NO_IDS, _NO_IDS, np.empty(0, bool))
 
 
 def _distinct(values: np.ndarray) -> np.ndarray:
@@ -123,8 +123,8 @@ def load_keys(
     for column in keys:
         fresh[1:] |= column[1:] != column[:-1]
     if not fresh.all():
-        keys = [column[fresh] for column in keys]
         own_events = np.logical_or.reduceat(own_events, np.flatnonzero(fresh))
+        keys = [column[fresh] for column in keys]
     return DeleteKeys(keys[0], keys[1], keys[2], own_events)
 
 

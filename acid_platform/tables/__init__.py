@@ -1,1 +1,1 @@
-"""What is known of tables: how they are declared, adopted, opened and recovered."""
+"""Tables: how they are declared, adopted, laid out for readers, and recovered."""

@@ -1,5 +1,5 @@
-"""What is found in the directory of a table that others have written (P24), and in one that a new
-table is to have (P31). Starts no Spark."""
+"""Surveying a table directory that others have written (P24), and choosing the directory of a new
+table (P31). Starts no Spark."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Survey:
     write_id: int
     txn_id: int
     sample: str
-    """Path of one data file, or empty."""
+    """The path of a data file, or empty."""
     listings: tuple[EntityListing, ...] = ()
-    """Of the table or of its partitions, in their order."""
+    """The listing of the table, or of each partition in their order."""
 
     def aborted(self, snapshot: ValidWriteIdList | None) -> frozenset[int]:
-        """Write ids that never count: those that the snapshot does not see, as aborted for ever."""
+        """Write ids that the snapshot does not see: they count as aborted for ever."""
         if snapshot is None:
             return frozenset()
         later = range(snapshot.high_watermark + 1, self.write_id + 1)
@@ -57,10 +57,10 @@ def survey(
     properties: Mapping[str, str] | None = None,
     progress: Progress = lambda *_: None,
 ) -> Survey:
-    """Looks through `depth` levels of partition directories, and into the footer of each file.
+    """Looks at `depth` levels of partition directories, and at the footer of each file.
 
-    `properties` are those of the table: they tell in which format its files are. Raises
-    InvalidDefinition where nothing is there, MalformedName, CorruptFile.
+    `properties` are those of the table: they say which format its files have. Raises
+    InvalidDefinition if the directory does not exist, MalformedName, CorruptFile.
     """
     files, root = Files.of(location)
     if not files.is_directory(root):
@@ -98,11 +98,11 @@ def survey(
 def require_readable(
     found: Survey, snapshot: ValidWriteIdList | None, properties: Mapping[str, str] | None
 ) -> None:
-    """Refuses a table of which nobody could read `snapshot` rightly; None: all that is found.
+    """Checks that `snapshot` can be read correctly; None means everything that was found.
 
-    Once the table is adopted a reader looks into records and no more into directories (P26): this
-    is where strange files and those at a wrong place are noticed. Raises MalformedName,
-    UnsupportedLayout, CorruptFile.
+    Readers of an adopted table use the records and no longer list directories (P26), so this is
+    where foreign or misplaced files are noticed. Raises MalformedName, UnsupportedLayout,
+    CorruptFile.
     """
     write_ids = ValidWriteIdList.of("", found.write_id, aborted=found.aborted(snapshot))
     recorded: dict[str | None, dict[str, FileEntry]] = {}
@@ -114,7 +114,7 @@ def require_readable(
         )
     partitions = found.partitions or (None,) * len(found.listings)
     for partition, listing in zip(partitions, found.listings, strict=True):
-        # Old history may be gone: that is told to whoever asks for it, as by the Cleaner's lists.
+        # Old history may be gone; a reader that asks for it gets the error.
         directory = select(
             listing,
             write_ids,
@@ -136,14 +136,14 @@ def require_readable(
 
 
 def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
-    """Where a table that is to be created lies: where it is wanted, else in the first of `db.db/t`,
-    `db.db/t_2`, `db.db/t_3`, … that no table has.
+    """The location of a new table: `wanted`, or the first of `db.db/t`, `db.db/t_2`, `db.db/t_3`, …
+    that no table uses.
 
-    Raises InvalidDefinition if that holds data, other than that of a dropped table which the
-    Cleaner is about to remove, and as `refuse_overlap`.
+    Raises InvalidDefinition if it holds data, other than that of a dropped table that waits for
+    the Cleaner, and as `refuse_overlap`.
     """
     places = {record.name: record.location for record in metastore.tables()}
-    if table in places:  # the metastore refuses it, or answers the one that is there
+    if table in places:  # the metastore refuses it, or returns the existing table
         return places[table]
     if wanted is None:
         database, _, short = table.partition(".")
@@ -156,18 +156,22 @@ def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
     refuse_overlap(metastore, table, where)
     files, root = Files.of(where)
     data = _data_above(files, root, metastore.dropped_below(where))
-    if data is None or table in (record.name for record in metastore.tables()):  # made meanwhile
+    if data is None or table in (
+        record.name for record in metastore.tables()
+    ):  # made in the meantime
         return where
     raise InvalidDefinition(
-        f"{table}: {where} holds data, such as {data}, which a new table would mix with its own:"
-        f" `adopt_table({table!r}, {where!r})` makes a table of it; or move it away, or give"
+        f"{table}: {where} holds data, such as {data}, which would mix with a new table's rows:"
+        f" `adopt_table({table!r}, {where!r})` makes a table of it; or move the data away, or give"
         " another location"
     )
 
 
 def refuse_overlap(metastore: Metastore, table: str, where: str) -> None:
-    """A directory around the warehouse or another table, or inside of one, would be removed with
-    it. Raises InvalidDefinition."""
+    """Raises InvalidDefinition if the directory encloses the warehouse or overlaps another table.
+
+    Dropping one of them would remove the other.
+    """
     root = metastore.places.root
     if f"{root}/".startswith(f"{where}/"):
         raise InvalidDefinition(
@@ -188,7 +192,7 @@ def refuse_overlap(metastore: Metastore, table: str, where: str) -> None:
 
 
 def _data_above(files: Files, path: str, floor: int | None) -> str | None:
-    """An ACID directory or a data file that is not one of write ids up to `floor`, if any."""
+    """The path of an ACID directory with a write id above `floor`, or of a data file, if any."""
     for info in files.children(path):
         if is_hidden(info.base_name):
             continue
@@ -208,10 +212,13 @@ def _data_above(files: Files, path: str, floor: int | None) -> str | None:
 
 
 def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
-    """The table's columns as an ORC file of it has them. Raises InvalidDefinition, CorruptFile."""
+    """The columns of a table, read from one of its ORC files.
+
+    Raises InvalidDefinition, CorruptFile.
+    """
     if not path:
         raise InvalidDefinition(
-            f"{table}: there is no data file to take the columns from; give schema='id int, …'"
+            f"{table}: there is no data file to read the columns from; give schema='id int, …'"
         )
     fields = parse_type(orc_schema(files, path)).children
     if is_acid([name for name, _ in fields]):

@@ -1,4 +1,4 @@
-"""What the services need of a warehouse; Spark starts only where work is really done."""
+"""What engine and services need of a warehouse. Spark starts only when it is used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Layouts = Callable[["TableRecord", "Transaction"], TableLayout]
 """`Context.layout`."""
 
 DEFAULT_COMPRESSION = "zlib"
-"""Hive's default, which every Hive, Trino and Impala can read; `orc.compress` overrides it."""
+"""Hive's default, which all of Hive, Trino and Impala read; `orc.compress` overrides it."""
 
 
 class Context(Protocol):
@@ -44,7 +44,7 @@ class Context(Protocol):
 
 
 def compression(record: TableRecord) -> str:
-    """`orc.compress` of the table as Spark and Arrow spell it."""
+    """The table's `orc.compress`, spelled as Spark and Arrow expect it."""
     value = record.properties.get("orc.compress", DEFAULT_COMPRESSION).lower()
     return "uncompressed" if value == "none" else value
 
@@ -58,8 +58,9 @@ def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Co
 
 
 def table_layout(metastore: Metastore, record: TableRecord, txn: Transaction | None) -> TableLayout:
-    """Where a table lies, the partitions that the snapshot of `txn` sees with their floors (P22,
-    P28), and the files that it may read (P26); None for who looks at the directories themselves.
+    """Where a table is, and the partitions (P22, P28) and files (P26) that `txn` sees.
+
+    `txn` None: for callers that list the directories themselves.
     """
     files, path = Files.of(record.location)
     columns, partition_columns = columns_of_record(record)
@@ -86,11 +87,11 @@ def table_layout(metastore: Metastore, record: TableRecord, txn: Transaction | N
 
 
 def _no_snapshot(_partitions: Sequence[str]) -> list[EntityListing]:
-    raise AssertionError("this layout was made without a snapshot: it can't be read")
+    raise AssertionError("this layout was made without a snapshot, so it has no files to read")
 
 
 def bucketing(record: TableRecord) -> Bucketing | None:
-    """CLUSTERED BY of the table; Hive's version is 1 where the property is absent."""
+    """The table's CLUSTERED BY; as in Hive, the bucketing version is 1 without the property."""
     if not record.bucket_count:
         return None
     version = int(record.properties.get("bucketing_version", "1"))
@@ -98,5 +99,5 @@ def bucketing(record: TableRecord) -> Bucketing | None:
 
 
 def worker_id() -> str:
-    """`host-pid.thread`: unique among the workers that live at one time (C26)."""
+    """`host-pid.thread`: unique among the Workers that run at the same time (C26)."""
     return f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident() % 100_000}"

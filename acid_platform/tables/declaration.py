@@ -1,4 +1,4 @@
-"""Declaring a table: what may be declared, as a value. Pure."""
+"""Declarations of tables as values, and what may be declared. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS = ("default", "insert_only")
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Columns, partition columns, buckets and properties of a table to be."""
+    """Columns, partition columns, buckets and properties of a new table."""
 
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...]
@@ -39,7 +39,7 @@ class Declaration:
     def arguments(
         self,
     ) -> tuple[list[tuple[str, str]], list[tuple[str, str]], dict[str, str], list[str], int]:
-        """As the metastore's client takes them, after name and location."""
+        """The arguments of the metastore's client after name and location."""
         own, keys = (
             [(column.name, str(column.type)) for column in columns]
             for columns in (self.columns, self.partition_columns)
@@ -56,7 +56,11 @@ class Declaration:
         properties: Mapping[str, str] | None,
         written_before: bool = False,
     ) -> Declaration:
-        """`written_before`: what is only read is allowed too. Raises InvalidDefinition."""
+        """A checked declaration.
+
+        `written_before`: the table has files, so types that can only be read are allowed too.
+        Raises InvalidDefinition.
+        """
         given = {"transactional": "true", **(properties or {})}
         clustered, buckets = clustered_by or ((), 0)
         names = tuple(name.lower() for name in clustered)
@@ -68,7 +72,7 @@ class Declaration:
             if written_before and "bucketing_version" not in given:
                 raise InvalidDefinition(
                     f"{table}: give properties={{'bucketing_version': '1' or '2'}} as the table has"
-                    " it in Hive: without it rows would go to other buckets"
+                    " it in Hive: otherwise rows would go to other buckets"
                 )
             given.setdefault("bucketing_version", "2")
             _check_buckets(table, columns, names)
@@ -76,9 +80,9 @@ class Declaration:
 
 
 def widened(record: TableRecord, columns: str) -> TableRecord:
-    """The table with more columns, as in `"note string"`.
+    """The table with additional columns, such as `"note string"`.
 
-    Raises UnknownColumn for a column that is there.
+    Raises UnknownColumn for a column that exists already.
     """
     known = {name: kind for name, kind in (*record.columns, *record.partition_columns)}
     new = []
@@ -114,11 +118,11 @@ _FIXED = ("transactional", "transactional_properties", "bucketing_version", form
 
 
 def refuse_property_change(table: str, known: Mapping[str, str], given: Mapping[str, str]) -> None:
-    """Of a table that is there. Raises InvalidDefinition, SettingRefused."""
+    """Checks properties for an existing table. Raises InvalidDefinition, SettingRefused."""
     for name in _FIXED:
         if name in given and given[name].lower() != known.get(name, "").lower():
             raise InvalidDefinition(
-                f"{table}: {name}={given[name]!r} would misread the files that are there; make"
+                f"{table}: {name}={given[name]!r} would misread the existing files; make"
                 " another table with it by CREATE TABLE … AS SELECT"
             )
     Layout.of(given)
@@ -133,23 +137,23 @@ def check_columns(
     keys: Sequence[Column] = (),
     written_before: bool = False,
 ) -> None:
-    """Names and types that may be declared. Raises InvalidDefinition."""
+    """Raises InvalidDefinition for a name or type that can't be declared."""
     for column in (*columns, *keys):
         if column.name in VIRTUAL_COLUMNS or column.name.startswith("__"):
             raise InvalidDefinition(
                 f"{table}: column {column.name!r} {column.type} can't be"
-                " declared, its name is reserved: take another"
+                " declared, because its name is reserved: use another name"
             )
     for column in keys:
         if column.type.kind in UNNAMED and not written_before:
             raise InvalidDefinition(
-                f"{table}: {column} can't be a partition column, directories of"
-                " this type are not named here; use string or timestamp"
+                f"{table}: {column} can't be a partition column, because this"
+                " platform can't name directories of this type; use string or timestamp"
             )
         if column.type.nested or column.name.startswith(("_", ".")):
             raise InvalidDefinition(
-                f"{table}: {column} can't be a partition column, its"
-                " directories would be hidden or its type is nested: take"
+                f"{table}: {column} can't be a partition column: its"
+                " directories would be hidden, or its type is nested; use"
                 " another name or type"
             )
 
@@ -170,13 +174,13 @@ _WIDER = {
     "float": ("double",),
     "varchar": ("string",),
 }
-"""Types whose values every reader of older files turns into the other (F18)."""
+"""For each type, the types into which every reader can convert values of older files (F18)."""
 
 
 def change_column(
     record: TableRecord, old: str, new: Column, after: str | None
 ) -> list[tuple[str, str]]:
-    """The columns after ALTER TABLE CHANGE; `after` empty: first. No file changes.
+    """The columns after ALTER TABLE CHANGE; `after` empty: in the first place. No file changes.
 
     Raises UnknownColumn, InvalidDefinition for a type that is not wider.
     """
@@ -190,7 +194,7 @@ def change_column(
     given = parse_type(columns[old])
     if new.type != given and not _wider(given, new.type):
         raise InvalidDefinition(
-            f"{record.name}: {old} {given} can't become {new.type}: rows that are there may not"
+            f"{record.name}: {old} {given} can't become {new.type}: existing rows may not"
             " fit; CREATE TABLE … AS SELECT with a CAST"
         )
     if old in record.bucket_columns and (new.name, new.type) != (old, given):

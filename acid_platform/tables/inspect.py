@@ -1,4 +1,4 @@
-"""What lies in a table's directories now, as the current snapshot sees it. Starts no Spark."""
+"""Listing a table's directories with what the current snapshot reads. Starts no Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def directories(metastore: Metastore, table: str, below: str = "") -> list[DirectoryLine]:
-    """Every base, delta and delete_delta of a table; `below` limits to partitions such as `year=1`.
+    """Every base, delta and delete_delta of a table; `below` selects partitions, such as `year=1`.
 
     Holds a read lease while it lists. Raises NoSuchTable, MalformedName, CorruptFile.
     """

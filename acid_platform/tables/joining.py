@@ -1,9 +1,9 @@
-"""Joining the metastore of a warehouse, and finding out that the two belong together (P31).
+"""Joining a warehouse's metastore, and checking that warehouse and metastore belong together (P31).
 
-The root of a warehouse carries its identity in `_acid_warehouse.json`, the metastore has it too.
-The metastore gets one first, then the root, then the metastore notes that the root has it: a root
-that lacks the file later on is not the one that it was. Loads no file system but the local one
-unless it has to: every command passes here.
+Both have the same identity; the warehouse's root keeps it in `_acid_warehouse.json`. The metastore
+gets an identity first, then the root, then the metastore notes that the root has it: a root without
+the file is then another directory. Every command comes through here, so no file system but the
+local one is loaded unless it is needed.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.places import is_uri
 
 IDENTITY = "_acid_warehouse.json"
-"""Hidden from readers by its underscore."""
+"""The underscore hides it from readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the root's file says: the identity, and where the metastore was when it was written;
-    inside the root relative to it."""
+    """What the root's file says: the identity, and where the metastore was when it was written.
+
+    The place is relative to the root if it is inside.
+    """
 
     identity: str
     metastore: str
 
     @classmethod
     def read(cls, root: str) -> Mark | None:
-        """None if the root has none. Raises WarehouseMismatch if it can't be understood."""
+        """None if the root has no such file. Raises WarehouseMismatch if it can't be parsed."""
         file = f"{root}/{IDENTITY}"
         try:
             said = json.loads(_read(file))
@@ -50,13 +52,13 @@ class Mark:
             ) from error
 
     def place(self, root: str) -> Mark:
-        """Gives it to a root that has none; answers which the root has."""
-        with suppress(FileExistsError):  # of several processes one makes the name
+        """Writes it unless the root has one; returns the one that the root has."""
+        with suppress(FileExistsError):  # one of several processes makes the file
             self._write(root, os.link)
         return Mark.read(root) or self
 
     def replace(self, root: str) -> None:
-        """Takes the place of any other."""
+        """Writes it, and replaces any other."""
         self._write(root, os.replace)
 
     def _write(self, root: str, into_place: Callable[[Path, Path], object]) -> None:
@@ -107,7 +109,7 @@ def _sync(directory: str) -> None:
 
 
 def new_mark(place: Location) -> Mark:
-    """Of a new identity."""
+    """A mark with a new identity."""
     inside = f"{place.warehouse}/{METASTORE_DIRECTORY}"
     return Mark(
         uuid.uuid4().hex, METASTORE_DIRECTORY if place.metastore == inside else _home(place)
@@ -119,8 +121,9 @@ def _home(place: Location) -> str:
 
 
 def join(place: Location, empty: bool = False) -> Metastore:
-    """A client of the warehouse's metastore, which is started if need be, and made if there is none
-    and no table either; `empty`: although there are tables.
+    """A client of the warehouse's metastore, which is started if it does not run.
+
+    If there is no metastore and no table, it is made; `empty` makes it although there are tables.
 
     Raises MetastoreMissing, WarehouseMismatch, and what Metastore.connect raises.
     """
@@ -143,14 +146,14 @@ def join(place: Location, empty: bool = False) -> Metastore:
 
 
 def rebuilding(place: Location) -> Path:
-    """A file that is there while a rebuild goes on, and after one that was interrupted."""
+    """A file that exists during a rebuild, and after a rebuild that was interrupted."""
     return Path(place.metastore, "rebuild.unfinished")
 
 
 def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bool = False) -> None:
-    """Checks that root and metastore have one identity, and gives them one if both are new.
+    """Checks that root and metastore have the same identity, or gives them one if both are new.
 
-    `mark` was read before the metastore is asked. Raises MetastoreMissing, WarehouseMismatch.
+    `mark` must have been read before this call. Raises MetastoreMissing, WarehouseMismatch.
     """
     known, placed = metastore.identity()
     if known is None and mark is not None and not empty:
@@ -161,9 +164,9 @@ def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bo
         )
     if known is None:
         known, placed = metastore.identify(new_mark(place).identity)
-        if mark is not None:  # of the metastore that this one replaces
+        if mark is not None:  # it names the metastore that this one replaces
             Mark(known, new_mark(place).metastore).replace(place.warehouse)
-    # Of a process that was faster the file comes before the note in the metastore.
+    # Another process may have written the file, but not yet the note in the metastore.
     found = Mark.read(place.warehouse)
     if found is None and not placed:
         found = Mark(known, new_mark(place).metastore).place(place.warehouse)
@@ -177,16 +180,19 @@ def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bo
     if found.identity != known:
         raise WarehouseMismatch(
             f"{place.warehouse} is the warehouse {found.identity}, and the metastore in"
-            f" {place.metastore} is that of {known}: name directory and metastore of one warehouse"
-            " by ACID_WAREHOUSE and ACID_METASTORE, or make the directory's metastore with `acid"
-            " metastore restore FILE` or `acid metastore rebuild`"
+            f" {place.metastore} is that of {known}: set ACID_WAREHOUSE and ACID_METASTORE to"
+            " directory and metastore of the same warehouse, or make the directory's metastore with"
+            " `acid metastore restore FILE` or `acid metastore rebuild`"
         )
     if not placed:
         metastore.identity_placed(known)
 
 
 def refuse_other_home(place: Location, mark: Mark) -> None:
-    """Two copies of one metastore must not serve one root. Raises WarehouseMismatch."""
+    """Raises WarehouseMismatch if the root has a metastore elsewhere.
+
+    Two copies of a metastore must not serve the same root.
+    """
     if place.shared or not mark.metastore or mark.metastore.startswith("tcp://"):
         return
     home = os.path.join(place.warehouse, mark.metastore)
@@ -195,12 +201,12 @@ def refuse_other_home(place: Location, mark: Mark) -> None:
     if Path(home, "metastore.duckdb").exists():
         raise WarehouseMismatch(
             f"{place.warehouse} has its metastore in {home}, not in {place.metastore}; set"
-            f" ACID_METASTORE to the former, or remove that one, if it is only an old copy"
+            f" ACID_METASTORE to {home}, or remove that metastore if it is only an old copy"
         )
 
 
 def require_new(place: Location, mark: Mark | None) -> None:
-    """Whether a new metastore would forget tables. Raises MetastoreMissing."""
+    """Raises MetastoreMissing if a new metastore would not know existing tables."""
     if mark is not None:
         raise MetastoreMissing(
             f"{place.warehouse} is a warehouse with the identity {mark.identity}, and there is no"
@@ -217,13 +223,13 @@ def require_new(place: Location, mark: Mark | None) -> None:
 def _ways() -> str:
     return (
         "if it is elsewhere, set ACID_METASTORE; else restore a backup (`acid metastore restore"
-        " FILE`), or make a new one out of the directories (`acid metastore rebuild`), or an"
+        " FILE`), or make a new one from the directories (`acid metastore rebuild`), or an"
         " empty one (`acid metastore start --empty`)"
     )
 
 
 def table_directories(root: str) -> Iterator[tuple[str, str, str]]:
-    """(database, table, location) of each directory below `db.db` that is not empty."""
+    """(database, table, location) for each directory below `db.db` that is not empty."""
     from acid_platform.storage.files import Files
 
     files, path = Files.of(root)

@@ -1,7 +1,7 @@
-"""The files that a snapshot may read, from what the metastore recorded (P26).
+"""The files that a snapshot may read, as the metastore recorded them (P26).
 
-Directories that an older version committed without a record of their files are looked into once, by
-whoever comes first; what is found has to be what their commits counted.
+An older version committed directories without a record of their files. The first reader looks at
+their files and records them; they have to match what the commits counted.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore, Transaction
 
 Progress = Callable[[str, int, int], None]
-"""Told before each table: its name, how many are done, how many there are."""
+"""Called before each entity with its name, the number done and the total."""
 _THREADS = 8
 
 
 def recorded_listings(
     metastore: Metastore, record: TableRecord, txn: Transaction
 ) -> Callable[[Sequence[str]], list[EntityListing]]:
-    """What the snapshot of `txn` may read of the table's partitions ('' if it has none).
+    """A function that lists what `txn` may read of partitions ('' for an unpartitioned table).
 
-    The answer raises SnapshotExpired or TxnAborted once the transaction has ended, and CorruptFile
-    for a directory of an older version that is gone.
+    That function raises SnapshotExpired or TxnAborted once the transaction has ended, and
+    CorruptFile for a directory of an older version that is gone.
     """
 
     def listings(partitions: Sequence[str]) -> list[EntityListing]:
@@ -100,7 +100,7 @@ def directory_listing(
     versioned: bool = True,
     adopted: bool = False,
 ) -> EntityListing:
-    """One directory with its files; '' holds the original files of an entity."""
+    """A directory with its files; '' stands for the original files of an entity."""
     return EntityListing(
         location,
         tuple(file.below(name) for file in contents.files),
@@ -115,9 +115,10 @@ def directory_listing(
 
 
 def record_everything(metastore: Metastore, progress: Progress = lambda *_: None) -> int:
-    """Looks into all directories whose files are not recorded; answers how many they were.
+    """Records the files of all directories that lack a record; returns the number of directories.
 
-    Damage is not told here, but to whoever reads the table. Raises MetastoreUnavailable.
+    Damaged directories are skipped: readers of the table get the error. Raises
+    MetastoreUnavailable.
     """
     found = metastore.unrecorded()
     records = {record.name: record for record in metastore.tables()} if found else {}
@@ -134,10 +135,9 @@ def record_everything(metastore: Metastore, progress: Progress = lambda *_: None
 
 
 def record_entity(metastore: Metastore, record: TableRecord, partition: str | None) -> None:
-    """Takes down the files of an entity's directories that lack a record.
+    """Records the files of an entity's directories that lack a record.
 
-    Raises CorruptFile for a file that can't be read, or where the files are not those that the
-    commit counted.
+    Raises CorruptFile if a file can't be read, or if the files differ from what the commit counted.
     """
     files, root = Files.of(record.location)
     listing = files.entity(f"{root}/{partition or ''}".rstrip("/"))
@@ -157,8 +157,10 @@ def surveyed(
     listing: EntityListing,
     only: Container[str] | None = None,
 ) -> list[WriteReport]:
-    """A report of each directory that lies in an entity, or of those among `only`, by the footers
-    of its files; '' stands for original files. Raises MalformedName, CorruptFile."""
+    """A report for each directory of an entity, or for those in `only`, made from file footers.
+
+    '' stands for original files. Raises MalformedName, CorruptFile.
+    """
     stored, plain = FileFormat.of(record.properties), is_insert_only(record.properties)
     reports = []
     for name, entries in sorted(by_directory(listing).items()):
@@ -182,8 +184,10 @@ def surveyed(
 
 
 def by_directory(listing: EntityListing) -> dict[str, list[FileEntry]]:
-    """ACID directories of one entity with their files, whose paths stay relative to the entity; ''
-    stands for its original files, if there are any. Raises MalformedName."""
+    """The files of each ACID directory of an entity; '' stands for its original files.
+
+    Paths stay relative to the entity. Raises MalformedName.
+    """
 
     def is_acid(child: str) -> bool:
         return parse_directory(child, f"{listing.location}/{child}") is not None
@@ -199,7 +203,7 @@ def by_directory(listing: EntityListing) -> dict[str, list[FileEntry]]:
 
 
 def without_malformed(listing: EntityListing) -> EntityListing:
-    """The listing without directories whose names only look like ACID ones."""
+    """The listing without directories whose names only resemble ACID names."""
 
     def is_malformed(child: str) -> bool:
         try:
@@ -235,7 +239,7 @@ def _looked_into(
     def look(entry: FileEntry) -> FileEntry:
         path, name = f"{location}/{entry.path}", entry.path.removeprefix(prefix)
         known = plain or parse_bucket_file(entry.name) or original_bucket(entry.name) is not None
-        if not entry.size or not known:  # whoever reads the directory refuses a strange name
+        if not entry.size or not known:  # readers of the directory refuse an unknown name
             return FileEntry(name, entry.size, Footer(0, not plain and bool(known)))
         side = sides.get(entry.path)
         length = None if side is None else flush_length(files.read(f"{location}/{side.path}"))

@@ -1,5 +1,5 @@
-"""A metastore that is restored: what the tables' directories tell about the ids that were given out
-(P24), and whose warehouse it becomes (P31). Starts no Spark."""
+"""Restoring a metastore: which ids the tables' directories show to be in use (P24), and which
+warehouse it belongs to (P31). Starts no Spark."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from acid_platform.tables.manifests import by_directory, surveyed, without_malfo
 def highest_ids(location: str, depth: int) -> Highest:
     """The highest write id and transaction id in the names of a table's directories.
 
-    `depth` is the number of partition columns. Names that follow no grammar tell nothing; fsck is
-    who complains about them.
+    `depth` is the number of partition columns. Malformed names are skipped; fsck reports them.
     """
     write_id = txn_id = 0
     for name in _directories(location, depth):
@@ -44,8 +43,10 @@ def highest_ids(location: str, depth: int) -> Highest:
 
 
 def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Highest:
-    """The same of a table that the metastore knows, and the files of directories that are not among
-    the `known` ones of an entity. Raises CorruptFile."""
+    """The same for a recorded table, with the files of directories that `known` does not have.
+
+    `known` returns the directories of a partition. Raises CorruptFile.
+    """
     depth = len(record.partition_columns)
     found = highest_ids(record.location, depth)
     files, root = Files.of(record.location)
@@ -62,8 +63,8 @@ def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Hig
 def restore(place: Location, file: str, replace: bool = False, moved_from: str = "") -> Restored:
     """Makes the warehouse's metastore from a backup; root and metastore get a new identity.
 
-    Raises BackupRefused, WarehouseMismatch if the root is another warehouse's than the backup's, or
-    has its metastore elsewhere, and what restore_metastore raises.
+    Raises BackupRefused, WarehouseMismatch if the root belongs to another warehouse than the
+    backup, or has its metastore elsewhere, and what restore_metastore raises.
     """
     mark = Mark.read(place.warehouse)
     if mark is not None:

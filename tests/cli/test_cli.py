@@ -310,7 +310,7 @@ def test_a_compaction_is_explained_before_and_while_it_waits_and_nothing_changes
     asked = explained(small, "compact", "db.t", "major", "--explain")
     [wish] = asked["compactions"]
     assert wish["result"] == "would run" and wish["pays back"] == "after 7 scans"
-    assert [(one["action"], one["rows"]) for one in asked["directories"]] == [
+    assert [(directory["action"], directory["rows"]) for directory in asked["directories"]] == [
         ("read", 2),
         ("read", 1),
         ("write", 3),

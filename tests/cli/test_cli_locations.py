@@ -25,9 +25,9 @@ def test_P31_restore_take_over_and_rebuild_as_commands(small: Small, tmp_path: P
     said = small.acid("metastore", "restore", file, "--replace").stdout
     assert "until `acid metastore take-over`: db.far" in said
     [waits] = [
-        one
-        for one in json.loads(small.acid("doctor", "--json").stdout)["stuck"]
-        if one["what"] == "table db.far"
+        thing
+        for thing in json.loads(small.acid("doctor", "--json").stdout)["stuck"]
+        if thing["what"] == "table db.far"
     ]
     assert "take-over" in waits["why"]
     assert json.loads(small.acid("metastore", "take-over", "db.far", "--json").stdout) == [
@@ -39,6 +39,6 @@ def test_P31_restore_take_over_and_rebuild_as_commands(small: Small, tmp_path: P
     refused = small.acid("metastore", "start")
     assert refused.exit_code == 1 and "acid metastore rebuild" in refused.stderr
     rebuilt = json.loads(small.acid("metastore", "rebuild", "--json").stdout)
-    assert [(one["table"], one["note"]) for one in rebuilt["tables"]] == [("db.t", "")]
-    assert any("aborted" in one for one in rebuilt["unknown"])
+    assert [(table["table"], table["note"]) for table in rebuilt["tables"]] == [("db.t", "")]
+    assert any("aborted" in fact for fact in rebuilt["unknown"])
     assert json.loads(small.acid("cat", "db.t").stdout.splitlines()[0]) == {"id": 1, "v": "A"}

@@ -72,7 +72,7 @@ def new_table(place: Small, partitioned: bool = False, buckets: int = 0) -> Smal
 
 
 def rows(w: int, *row_ids: int, bucket: int = BUCKET, operation: int = 0) -> list[Event]:
-    return [(operation, w, bucket, one, w, (one, "x")) for one in row_ids]
+    return [(operation, w, bucket, row_id, w, (row_id, "x")) for row_id in row_ids]
 
 
 def torn(small: Small) -> None:
@@ -436,7 +436,7 @@ PARTITION_DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
         WARNING,
         Check.PARTITION,
         "p=2",
-        "knows no such partition",
+        "the partition is not registered",
     ),
     (
         "a delta beside the partitions",
@@ -466,7 +466,7 @@ PARTITION_DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
 
 
 def ids(damages: list[tuple[str, Plant, Severity, Check, str, str]]) -> list[str]:
-    return [one[0] for one in damages]
+    return [damage[0] for damage in damages]
 
 
 def assert_found(small: Small, severity: Severity, check: Check, thing: str, text: str) -> None:
@@ -578,7 +578,9 @@ def test_P24_write_ids_in_doubt_are_named_with_their_directories(small: Small) -
     done = small.acid("fsck", "--json")
     report = json.loads(done.stdout)
     assert done.exit_code == 1
-    assert [(one["check"], one["text"].partition(" is")[0]) for one in report["findings"]] == [
+    assert [
+        (finding["check"], finding["text"].partition(" is")[0]) for finding in report["findings"]
+    ] == [
         ("in doubt", "write id 2"),
         ("in doubt", "write id 4"),
         ("in doubt", "write ids 3 are in doubt since a restore, and no directory"),
@@ -605,7 +607,7 @@ def test_fsck_prints_findings_with_next_steps_and_fails_for_damage(small: Small)
     done = small.acid("fsck")
     assert done.exit_code == 1
     assert f"db.t/{D1}" in done.stdout and "restore it from a copy" in done.stdout
-    assert "the metastore knows no table there" in done.stdout
+    assert "no table is registered there" in done.stdout
     assert done.stderr.startswith("error: 1 error, 1 warning, 0 notes in 1 table")
 
 

@@ -73,6 +73,7 @@ def add_tables(small: Small, *numbers: int) -> None:
         for partition in ("p=1", "p=2"):
             small.metastore.add_partitions(table.name, [partition])
             table.insert((1, "a"), partition=partition)
+            table.insert((2, "b"), partition=partition)
 
 
 def test_fsck_is_linear_in_tables(small: Small, answered: Counter[str]) -> None:

@@ -157,7 +157,7 @@ class History:
     # --- the model ------------------------------------------------------------------------------
 
     def visible(self, seen: ValidWriteIdList) -> list[Key]:
-        floor = max((one for one in self.bases if seen.is_valid(one)), default=0)
+        floor = max((base for base in self.bases if seen.is_valid(base)), default=0)
         gone = {key for key, write_id in self.deleted if seen.is_valid(write_id)}
         return sorted(
             key
@@ -177,10 +177,11 @@ class History:
         return sorted(keys)
 
     def check(self) -> None:
-        for one in self.readers:
-            found = self.found(one.lease, one.write_ids, one.txns)
-            assert found == one.expected, (
-                f"the snapshot of {one.lease.id} ({one.write_ids}) sees {found}, not {one.expected}"
+        for reader in self.readers:
+            found = self.found(reader.lease, reader.write_ids, reader.txns)
+            assert found == reader.expected, (
+                f"the snapshot of {reader.lease.id} ({reader.write_ids}) sees {found},"
+                f" not {reader.expected}"
             )
 
     # --- writers --------------------------------------------------------------------------------
@@ -223,7 +224,7 @@ class History:
         self.writers += batch
 
     def do_write(self) -> None:
-        able = [one for one in self.writers if not one.streams]
+        able = [writer for writer in self.writers if not writer.streams]
         if able:
             self.statement(self.random.choice(able))
 
@@ -379,7 +380,7 @@ class History:
 
     def do_clean(self) -> None:
         done = cleaner.run(self.metastore)
-        self.removed += sum(len(one.removed) for one in done)
+        self.removed += sum(len(line.removed) for line in done)
         for one in done:
             assert one.error in ("", "something obsolete is still there"), one
             self.log += [f"  removed {line}" for line in one.removed]

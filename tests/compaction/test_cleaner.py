@@ -110,7 +110,7 @@ def test_C46_nothing_above_the_highest_write_id_even_if_the_list_was_not_cut(fou
     directory = select(listing(found), lists, txns())
     plan = plan_cleaning(directory, AFTER, lists, 5)
     assert plan.removals == ()
-    assert [one.rule for one in plan.kept] == ["C45"]
+    assert [kept.rule for kept in plan.kept] == ["C45"]
     # Else this row would wait for ever for the later one, which waits for its turn (C39, C47).
     assert plan.done
     assert removed(plan_cleaning(directory, AFTER, lists, 9)) == {names(found)[1]}
@@ -133,7 +133,7 @@ def test_C53_a_batch_with_aborted_and_committed_write_ids_stays() -> None:
     assert plan.removals == ()
     assert plan.undeletable_aborted_write_ids == (4,)
     assert plan.removed_aborted_write_ids == ()
-    assert [(one.path, one.rule) for one in plan.kept] == [(batch, "C53")]
+    assert [(kept.path, kept.rule) for kept in plan.kept] == [(batch, "C53")]
     assert plan.done, "nothing obsolete is left"
     rewritten = cleaning(f"{batch} b10v20", "10:M::4", 10)
     assert removed(rewritten) == {batch}
@@ -171,7 +171,9 @@ def test_C55_dynamic_abort_removes_aborted_directories_only() -> None:
     found = "b2 b5 d3 d7"
     plan = cleaning(found, "7:M::7", 7, DYNAMIC)
     assert removed(plan) == set(names("d7"))
-    assert {(one.path, one.rule) for one in plan.kept} == {(name, "C55") for name in names("b2 d3")}
+    assert {(kept.path, kept.rule) for kept in plan.kept} == {
+        (name, "C55") for name in names("b2 d3")
+    }
     assert cleaning("b2 b5 d3", "7:M::7", 7, DYNAMIC).done
 
 
@@ -205,7 +207,7 @@ def test_P19_temporary_directories_go_with_their_owner(
 ) -> None:
     plan = cleaning("d1", "1:M::", 1, temporary={name: state})
     decisions = [(removal.path, removal.rule) for removal in plan.removals]
-    decisions += [(one.path, one.rule) for one in plan.kept]
+    decisions += [(kept.path, kept.rule) for kept in plan.kept]
     assert decisions == [(name, "P19")]
     assert bool(plan.removals) is goes
     assert ("transaction 12" in str(plan)) is ("12_ab" in name)

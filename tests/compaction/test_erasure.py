@@ -100,7 +100,7 @@ def test_an_open_writer_below_the_delete_is_named(people: Table) -> None:
         result = people.erase(ANN, "month=1")
         assert not result.erased
         live = [file for file in result.remaining if "open (S16)" in file.reason]
-        assert live and [one.txn for one in live[0].holders] == [writer.id]
+        assert live and [holder.txn for holder in live[0].holders] == [writer.id]
         writer.abort()
     assert people.erase(ANN, "month=1").erased
 

@@ -35,7 +35,7 @@ def file(directory: str, size: int, bucket: int = 0) -> FileEntry:
 def test_a_major_compaction_leaves_the_deleted_rows_out() -> None:
     plan = planned(CompactionKind.MAJOR, file(BASE, 900), file(DELTA, 100), file(GONE, 50))
     told = forecast(plan, {BASE: 90, DELTA: 10, GONE: 20})
-    assert [one.directory for one in told.inputs] == [BASE, DELTA, GONE]
+    assert [share.directory for share in told.inputs] == [BASE, DELTA, GONE]
     assert told.read == Amount(120, 1050, 3)
     assert told.outputs == (Share("base_0000005_v0000077", Amount(80, 800, 1)),)
     assert told.saving == 250 + 2 * OPEN_BYTES
@@ -78,7 +78,9 @@ def test_what_saves_nothing_never_pays_back(
 
 def test_the_forecast_beside_what_was_written() -> None:
     told = Forecast((), (Share("b", Amount(1000, 50, 1)),))
-    assert [str(one) for one in against(told, [Amount(998, 40, 1), Amount(1, 5, 1)])] == [
+    assert [
+        str(deviation) for deviation in against(told, [Amount(998, 40, 1), Amount(1, 5, 1)])
+    ] == [
         "rows: 1,000 expected, 999 written",
         "bytes: 50 expected, 45 written",
         "files: 1 expected, 2 written",

@@ -26,8 +26,8 @@ from tests.hive import hive_rows_with_ids, link_farm
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_C41_C46_every_held_snapshot_of_a_random_history_keeps_its_rows(first: int) -> None:
     done = [play(seed, 60) for seed in range(first, first + 10)]
-    assert sum(one.published for one in done) > 3
-    assert sum(one.removed for one in done) > 30
+    assert sum(line.published for line in done) > 3
+    assert sum(line.removed for line in done) > 30
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_case_34_every_held_snapshot_keeps_its_rows_through_minor_major_and_clea
         history.check()
         insert()
     assert history.published == 2
-    assert [len(one.expected) for one in history.readers] == [3, 3, 3, 6, 6]
+    assert [len(reader.expected) for reader in history.readers] == [3, 3, 3, 6, 6]
     while history.readers:
         history.do_release()
         history.do_clean()

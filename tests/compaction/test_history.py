@@ -86,16 +86,16 @@ class History(RuleBasedStateMachine):
 
     def txn_list(self, high_watermark: int, excepted: frozenset[int] = frozenset()) -> ValidTxnList:
         """The list up to a transaction; those in `excepted` count as open."""
-        known = [one for one in self.all[:high_watermark] if not one.read_only]
+        known = [txn for txn in self.all[:high_watermark] if not txn.read_only]
         return ValidTxnList.of(
             high_watermark,
-            [one.number for one in known if one.state is TxnState.OPEN or one.number in excepted],
-            [one.number for one in known if one.state is TxnState.ABORTED],
+            [txn.number for txn in known if txn.state is TxnState.OPEN or txn.number in excepted],
+            [txn.number for txn in known if txn.state is TxnState.ABORTED],
         )
 
     def write_list(self, txns: ValidTxnList) -> ValidWriteIdList:
         """S7 and S8, with P5's high watermark."""
-        writes = {one.write_id: one.number for one in self.all if one.write_id}
+        writes = {number.write_id: number.number for number in self.all if number.write_id}
         top = max((w for w, txn in writes.items() if txn <= txns.high_watermark), default=0)
         invalid = {w: txn for w, txn in writes.items() if w <= top and not txns.is_valid(txn)}
         return ValidWriteIdList.of(
@@ -110,7 +110,7 @@ class History(RuleBasedStateMachine):
         return Snapshot(owner, txns, self.write_list(txns))
 
     def min_open(self) -> int:
-        opened = [one.number for one in self.all if one.state is TxnState.OPEN]
+        opened = [number.number for number in self.all if number.state is TxnState.OPEN]
         return min(opened, default=len(self.all) + 1)
 
     def end(self, txn: Txn, state: TxnState) -> None:
@@ -143,11 +143,13 @@ class History(RuleBasedStateMachine):
 
     def model(self, snapshot: Snapshot) -> list[Row]:
         writes = snapshot.own_writes
-        valid = [one for one in self.all if one.write_id and writes.is_valid(one.write_id)]
-        since = max((one.write_id for one in valid if one.overwrites), default=0)
+        valid = [
+            number for number in self.all if number.write_id and writes.is_valid(number.write_id)
+        ]
+        since = max((number.write_id for number in valid if number.overwrites), default=0)
         rows = list(ORIGINALS) if self.had_originals and not since else []
-        rows += [row for one in valid if one.write_id >= since for row in one.inserted]
-        deleted = {row for one in valid for row in one.deleted}
+        rows += [row for number in valid if number.write_id >= since for row in number.inserted]
+        deleted = {row for number in valid for row in number.deleted}
         return [row for row in rows if row not in deleted]
 
     @initialize(originals=st.booleans())
@@ -162,7 +164,7 @@ class History(RuleBasedStateMachine):
 
     def next_statement(self, txn: Txn) -> int:
         if not txn.write_id:
-            txn.write_id = max((one.write_id for one in self.all), default=0) + 1
+            txn.write_id = max((number.write_id for number in self.all), default=0) + 1
         txn.statements += 1
         return txn.statements - 1
 
@@ -209,12 +211,14 @@ class History(RuleBasedStateMachine):
     def end_write(self, which: int, commit: bool) -> None:
         """First committer wins (T31), and no write lands below a committed overwrite (P6)."""
         txn = self.writers.pop(which % len(self.writers)).owner
-        done = [one for one in self.all if one.state is TxnState.COMMITTED and one.write_id]
+        done = [
+            number for number in self.all if number.state is TxnState.COMMITTED and number.write_id
+        ]
         changes = bool(txn.deleted or txn.overwrites)
         conflict = any(
-            (changes and (one.deleted or one.overwrites) and txn.number <= one.commit_id)
-            or (one.overwrites and txn.write_id and txn.write_id < one.write_id)
-            for one in done
+            (changes and (line.deleted or line.overwrites) and txn.number <= line.commit_id)
+            or (line.overwrites and txn.write_id and txn.write_id < line.write_id)
+            for line in done
         )
         self.end(txn, TxnState.COMMITTED if commit and not conflict else TxnState.ABORTED)
 
@@ -307,7 +311,9 @@ class History(RuleBasedStateMachine):
     @rule(kind=st.sampled_from([CleaningKind.ABORTED, CleaningKind.DYNAMIC_ABORT]))
     def clean_aborted(self, kind: CleaningKind) -> None:
         """C50 to C52, C55: nobody waits, but the lists stop below what any snapshot excludes."""
-        low = min([self.min_open(), *(one.txns.min_open for one in self.readers + self.writers)])
+        low = min(
+            [self.min_open(), *(reader.txns.min_open for reader in self.readers + self.writers)]
+        )
         txns = self.txn_list(low - 1)
         writes = self.write_list(txns)
         highest = writes.high_watermark

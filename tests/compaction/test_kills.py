@@ -137,7 +137,7 @@ def test_a_worker_that_is_killed_at_any_phase_loses_and_doubles_nothing(
         assert work(warehouse, name) == ("nothing to do" if phase == "committed" else "published")
         assert rows(warehouse, name) == before[phase], phase
     cleaned = cleaner.run(warehouse.metastore)
-    assert len(cleaned) == len(PHASES) and not any(one.error for one in cleaned)
+    assert len(cleaned) == len(PHASES) and not any(cleaned_task.error for cleaned_task in cleaned)
     for phase, name in tables.items():
         left = directories(warehouse, name)
         prefixes = ["base_"] if kinds[phase] == "major" else ["delete_delta_", "delta_"]
@@ -163,7 +163,7 @@ def test_a_spark_worker_that_is_killed_between_renames_and_commit(
     assert len(revoke_dead(warehouse.metastore)) == 1
     assert work(warehouse, name) == "published"
     assert rows(warehouse, name) == before
-    assert [one.error for one in cleaner.run(warehouse.metastore)] == [""]
+    assert [cleaned_task.error for cleaned_task in cleaner.run(warehouse.metastore)] == [""]
     assert len(directories(warehouse, name)) == 2
     assert rows(warehouse, name) == before
 
@@ -199,9 +199,13 @@ def test_P21_of_two_workers_on_one_request_exactly_one_counts(
     with pytest.raises(CompactionLost if late else TxnAborted) as lost:
         slow.publish()
     slow.fail(lost.value)
-    [base] = [one for one in directories(warehouse, name) if one.startswith(("base", "_tmp"))]
+    [base] = [
+        directory
+        for directory in directories(warehouse, name)
+        if directory.startswith(("base", "_tmp"))
+    ]
     assert rows(warehouse, name) == before
     [row] = warehouse.metastore.compactions()
     assert (row["state"], row["txnid"]) == ("ready for cleaning", int(base.rpartition("_v")[2]))
-    assert [one.error for one in cleaner.run(warehouse.metastore)] == [""]
+    assert [cleaned_task.error for cleaned_task in cleaner.run(warehouse.metastore)] == [""]
     assert directories(warehouse, name) == [base]

@@ -311,14 +311,14 @@ def test_inputs_by_bucket_of_a_major_compaction() -> None:
     plan = planned(bucketed(), "4:M::", MAJOR)
     tasks = plan.inputs_by_bucket()
     assert list(tasks) == [0, 1], "a bucket that only delete files have can yield no row"
-    assert [one.file.path for one in tasks[1].data] == [
+    assert [file.file.path for file in tasks[1].data] == [
         f"{names('b2v9')[0]}/bucket_00001",
         f"{names('d3')[0]}/bucket_00001_4",
     ]
     assert [source.file.name for source in tasks[1].deletes] == ["bucket_00001"]
     assert [source.file.name for source in tasks[0].deletes] == []
-    assert [one.file.name for one in tasks[0].every_delete] == ["bucket_00001", "bucket_00007_0"]
-    assert [one.source.directory for one in tasks[0].data if one.source] == names("b2v9 d4")
+    assert [file.file.name for file in tasks[0].every_delete] == ["bucket_00001", "bucket_00007_0"]
+    assert [file.source.directory for file in tasks[0].data if file.source] == names("b2v9 d4")
     assert plan.widest_merge == 4
     assert plan.input_bytes == 60
 
@@ -327,7 +327,7 @@ def test_inputs_by_bucket_of_a_minor_compaction() -> None:
     plan = planned(bucketed(), "4:M::", MINOR)
     tasks = plan.inputs_by_bucket()
     assert list(tasks) == [0, 1, 7]
-    assert [one.file.path for one in tasks[1].data] == [f"{names('d3')[0]}/bucket_00001_4"]
+    assert [file.file.path for file in tasks[1].data] == [f"{names('d3')[0]}/bucket_00001_4"]
     assert tasks[7].data == ()
     assert [source.file.name for source in tasks[7].deletes] == ["bucket_00007_0"]
     assert plan.widest_merge == 2
@@ -338,12 +338,12 @@ def test_originals_and_raw_files_go_by_the_digits_of_their_names() -> None:
     originals = [FileEntry(name, 10) for name in ("000001_0", "000000_0_copy_1", "000000_0")]
     found = EntityListing("t", tuple(originals + files("d1", "000001_0", "000000_0")))
     tasks = planned(found, "1:M::", MAJOR).inputs_by_bucket()
-    assert [one.file.path for one in tasks[0].data] == [
+    assert [file.file.path for file in tasks[0].data] == [
         "000000_0",
         "000000_0_copy_1",
         f"{names('d1')[0]}/000000_0",
     ]
-    assert [one.source is None for one in tasks[1].data] == [True, False]
+    assert [file.source is None for file in tasks[1].data] == [True, False]
 
 
 def test_a_file_without_bucket_number_is_named() -> None:

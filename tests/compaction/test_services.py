@@ -56,7 +56,9 @@ def cycle(world: World, metastore: Metastore, since: int = 0) -> list[Initiated]
 
 
 def rules(decided: list[Initiated]) -> dict[str, str]:
-    return {one.table.removeprefix("default."): one.decision.rule for one in decided}
+    return {
+        initiated.table.removeprefix("default."): initiated.decision.rule for initiated in decided
+    }
 
 
 # --- candidates ---------------------------------------------------------------------------------
@@ -137,7 +139,7 @@ def test_C41_a_dropped_partition_that_waits_is_explained_with_its_holders(
         [waits] = cleaner.explain(metastore)
         assert (waits.table, waits.partition, waits.path) == ("default.p", "p=1", "")
         assert (waits.fate, waits.rule) == (Fate.WAITS, "C41")
-        assert [one.txn for one in waits.holders] == [lease.id]
+        assert [holder.txn for holder in waits.holders] == [lease.id]
 
 
 def test_C4_a_table_that_is_dropped_during_the_cycle_stops_nothing(
@@ -225,7 +227,7 @@ def test_case_35_C7_C20_insert_only(world: World, metastore: Metastore) -> None:
     world.overwrite("i")
     for _ in range(11):
         world.insert("i")
-    decided = {one.table: one for one in cycle(world, metastore)}["default.i"]
+    decided = {initiated.table: initiated for initiated in cycle(world, metastore)}["default.i"]
     assert (decided.decision.rule, decided.decision.kind and decided.decision.kind.value) == (
         "C20",
         "minor",
@@ -306,8 +308,8 @@ def _compact(world: World, kind: str) -> None:
     if kind == "major":
         name = f"base_{merge.high_watermark:07d}_v{txn:07d}"
     else:
-        low = min(one.low for one in live)
-        name = f"delta_{low:07d}_{max(one.high for one in live):07d}_v{txn:07d}"
+        low = min(directory.low for directory in live)
+        name = f"delta_{low:07d}_{max(directory.high for directory in live):07d}_v{txn:07d}"
     world.commit_compaction(task, txn, name)
 
 
@@ -468,7 +470,7 @@ def test_C33_aborted_dynamic_partitions_go_straight_to_the_cleaner(
     cycle(world, metastore)
     assert world.states() == []
     world.clock.advance(13 * 3_600_000)
-    [decided] = [one for one in cycle(world, metastore) if one.id]
+    [decided] = [initiated for initiated in cycle(world, metastore) if initiated.id]
     assert (decided.partition, decided.decision.rule) == (None, "C12")
     assert world.states() == ["ready for cleaning"]
     [task] = world.ready()

@@ -74,13 +74,13 @@ ONE_VALUE = {"hive.txn.manager"}
 
 
 def test_P9_every_setting_of_hive_is_in_one_class() -> None:
-    known = [one.name for one in (*HONOURED, *NO_EFFECT, *REFUSED)]
+    known = [entry.name for entry in (*HONOURED, *NO_EFFECT, *REFUSED)]
     assert len(known) == len(set(known))
     assert set(known) >= SECTION_6
 
 
 def test_P9_what_is_not_honoured_says_why() -> None:
-    assert all(len(one.reason) > 15 for one in (*NO_EFFECT, *REFUSED))
+    assert all(len(entry.reason) > 15 for entry in (*NO_EFFECT, *REFUSED))
 
 
 def read_names(tree: ast.Module) -> Iterator[str]:
@@ -115,9 +115,9 @@ def patterns() -> frozenset[str]:
     )
 
 
-@pytest.mark.parametrize("name", [one.name for one in HONOURED if one.name not in ONE_VALUE])
+@pytest.mark.parametrize("name", [entry.name for entry in HONOURED if entry.name not in ONE_VALUE])
 def test_P9_an_honoured_setting_is_read_somewhere(name: str, patterns: frozenset[str]) -> None:
-    assert any(re.fullmatch(one, name) for one in patterns), f"nobody reads {name}"
+    assert any(re.fullmatch(pattern, name) for pattern in patterns), f"nobody reads {name}"
 
 
 @pytest.mark.parametrize("name", sorted(ONE_VALUE))

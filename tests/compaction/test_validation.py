@@ -58,11 +58,11 @@ def test_equal_profiles_have_no_difference() -> None:
 def test_each_difference_is_named(
     after: Profile, expected: list[tuple[Invariant, str, int | None, int | None]]
 ) -> None:
-    assert compare(BEFORE, after) == tuple(Measure(*one) for one in expected)
+    assert compare(BEFORE, after) == tuple(Measure(*measure) for measure in expected)
 
 
 def test_every_invariant_is_measured() -> None:
-    assert {one.invariant for one in measures(BEFORE, BEFORE)} == set(Invariant)
+    assert {measure.invariant for measure in measures(BEFORE, BEFORE)} == set(Invariant)
 
 
 def test_a_difference_reads_as_a_sentence() -> None:
@@ -89,7 +89,7 @@ profiles = st.builds(
 @given(st.lists(profiles, max_size=5), st.integers(0, 5))
 def test_tasks_may_profile_apart_and_in_any_order(parts: list[Profile], cut: int) -> None:
     whole = combine(parts)
-    assert whole.rows == sum(one.rows for one in parts)
+    assert whole.rows == sum(part.rows for part in parts)
     assert compare(whole, combine(reversed(parts))) == ()
     assert compare(whole, combine([combine(parts[:cut]), combine(parts[cut:])])) == ()
-    assert whole.row_id_checksum == sum(one.row_id_checksum for one in parts) % 2**64
+    assert whole.row_id_checksum == sum(part.row_id_checksum for part in parts) % 2**64

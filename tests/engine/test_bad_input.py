@@ -136,10 +136,10 @@ def test_a_refused_call_has_its_own_error_and_changes_nothing(
         call(table)
     assert type(raised.value) is error
     warehouse.release()
-    assert [one for one in warehouse.metastore.transactions() if one["state"] == "OPEN"] == []
+    assert [txn for txn in warehouse.metastore.transactions() if txn["state"] == "OPEN"] == []
     assert warehouse.metastore.locks() == []
     assert paths(table) == before
-    assert sorted(tuple(one) for one in table.read().collect()) == ROWS
+    assert sorted(tuple(collected) for collected in table.read().collect()) == ROWS
 
 
 @pytest.mark.spark
@@ -176,7 +176,7 @@ def test_a_refused_call_has_its_own_error_and_changes_nothing(
         (
             lambda wh: wh.create_table("db.u", "row__id int"),
             InvalidDefinition,
-            "db.u: column 'row__id'.*reserved: take another",
+            "db.u: column 'row__id'.*reserved: use another",
         ),
     ],
 )
@@ -187,7 +187,7 @@ def test_what_the_warehouse_refuses_leaves_no_table_and_no_transaction(
         call(warehouse)
     warehouse.release()
     assert warehouse.tables() == ["db.t"]
-    assert [one for one in warehouse.metastore.transactions() if one["state"] == "OPEN"] == []
+    assert [txn for txn in warehouse.metastore.transactions() if txn["state"] == "OPEN"] == []
 
 
 @pytest.mark.spark
@@ -196,7 +196,7 @@ def test_a_failed_statement_rolls_back_the_whole_transaction(warehouse: Warehous
     with pytest.raises(WrongType), warehouse.transaction() as txn:
         txn.table("db.t").insert(row(id=7))
         txn.table("db.t").insert(row(id="eight"))
-    assert sorted(tuple(one) for one in table.read().collect()) == ROWS
+    assert sorted(tuple(collected) for collected in table.read().collect()) == ROWS
     warehouse.release()
     assert [one for one in warehouse.metastore.transactions() if one["state"] == "OPEN"] == []
 

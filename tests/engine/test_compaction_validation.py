@@ -96,8 +96,8 @@ def refused(warehouse: Warehouse, table: Table, kind: str, *named: str) -> None:
     number = warehouse.metastore.request_compaction(table.name, None, kind)
     outcome = work_once(warehouse)
     assert outcome is not None and (outcome.task.id, outcome.state) == (number, "failed")
-    for one in named:
-        assert one in outcome.reason
+    for text in named:
+        assert text in outcome.reason
     assert "its inputs were kept" in outcome.reason
     assert picture(table) == before
     [row] = [row for row in warehouse.metastore.compactions() if row["compactionid"] == number]

@@ -252,7 +252,7 @@ def test_a_statement_that_fails_half_way_leaves_nothing(subject: Subject, kind: 
     assert type(raised.value) is error, raised.value
     assert re.search("again|begin", str(raised.value)), raised.value
     assert contents(subject.root) == before
-    assert not [one for one in os.listdir(subject.root) if one.startswith("_tmp")]
+    assert not [name for name in os.listdir(subject.root) if name.startswith("_tmp")]
     subject.nothing_is_left()
     assert subject.table.count() == len(GOOD)
     assert subject.table.insert(rows) == 5000

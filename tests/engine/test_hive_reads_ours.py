@@ -105,7 +105,7 @@ def test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names(
     table.truncate("m=0")
     table.overwrite(spark.createDataFrame([], "id int, v string, m int"), "m=1")
     assert _agree(spark, table, tmp_path / "1") == 0
-    reports = [one for one in table.history() if one["operation"] == "update"]
+    reports = [committed for committed in table.history() if committed["operation"] == "update"]
     assert [(report["rows"], report["files"]) for report in reports] == [(0, 1), (0, 1)]
     table.insert(rows)
     table.update({"v": "upper(v)"}, "id < 4")

@@ -151,7 +151,7 @@ def test_show_compactions_and_the_cleaner_end_the_example(
     warehouse.release()
     assert acid("run", "cleaner", "--once").exit_code == 0
     assert directories(table) == [kept]
-    assert [tuple(one) for one in table.read(row_id=True).orderBy("id").collect()] == [
+    assert [tuple(collected) for collected in table.read(row_id=True).orderBy("id").collect()] == [
         (1, "A", (1, BUCKET, 0)),
         (2, "B", (1, BUCKET, 1)),
     ]

@@ -88,7 +88,7 @@ def test_P16_a_filter_on_a_partition_opens_only_its_files(
 def _files_opened(frame: DataFrame) -> int:
     leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()
     counts = [leaves.apply(i).metrics() for i in range(leaves.size())]
-    return sum(one.apply("numFiles").value() for one in counts if one.contains("numFiles"))
+    return sum(count.apply("numFiles").value() for count in counts if count.contains("numFiles"))
 
 
 def test_F24_count_and_id_only_reads_keep_the_six_columns(table: Table) -> None:

@@ -178,7 +178,7 @@ def test_P12_a_frame_keeps_its_rows_through_update_compaction_and_cleaning(
     assert sorted(row.v for row in filtered.collect()) == list("abcd")
     warehouse.release()
     assert any(done.removed for done in cleaner.run(warehouse.metastore))
-    assert all("/base_0000003_v" in one for one in directories(months))
+    assert all("/base_0000003_v" in directory for directory in directories(months))
     assert rows(months) == [(i, "x", i // 2 + 1) for i in range(1, 6)]
     with pytest.raises(SnapshotExpired, match="read"):
         before.count()

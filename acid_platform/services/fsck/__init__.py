@@ -1,4 +1,4 @@
-"""`acid fsck`: whether files, names and metastore agree. Starts no Spark."""
+"""`acid fsck`: checks that files, names and metastore agree. Starts no Spark."""
 
 from acid_platform.services.fsck.findings import Check, Finding, Report, Severity
 from acid_platform.services.fsck.walk import examine

@@ -1,7 +1,7 @@
-"""What is inside the files that a snapshot reads: schema, row keys, key index, deletes, counts.
+"""Checking what is in the files of a snapshot: schema, row keys, key index, deletes, counts.
 
-Files are read one at a time and only by their key columns; of the keys, per file, write id and
-bucket just the lowest and highest rowId stay in memory, besides the deleted keys.
+Files are read one at a time, and only their key columns. Memory holds the deleted keys, and for
+each file, write id and bucket only the lowest and highest rowId.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from acid_platform.storage.plain import count_rows
 from acid_platform.transactions import ValidWriteIdList
 
 _RESTORE = "restore the file from a copy of the warehouse, or abort what needs it"
-_REWRITE = "a major compaction writes it anew: `acid compact TABLE major`"
+_REWRITE = "a major compaction rewrites it: `acid compact TABLE major`"
 
 Group = tuple[int, int]
-"""Write id and bucket property: rowIds count within."""
+"""Write id and bucket property; rowIds are unique within a group."""
 
 
 @dataclass(slots=True)
 class EntityContents:
-    """One look into the files of one entity.
+    """Checks the files of one entity.
 
-    `known` are the directories that writers reported; `buckets` is the table's bucket count, 0
-    without CLUSTERED BY; `rows` False leaves the keys alone.
+    `known` has the directories that writers reported; `buckets` is the table's bucket count, 0
+    without CLUSTERED BY; `rows` False skips row keys.
     """
 
     out: Findings
@@ -60,7 +60,7 @@ class EntityContents:
     _matched: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
 
     def look(self, seen: AcidDirectory) -> None:
-        """Tells all that is wrong with what the snapshot reads of the entity."""
+        """Reports everything that is wrong with the files that the snapshot reads."""
         readable = self._openable(seen)
         try:
             sources, self._deleted = open_entity(
@@ -78,7 +78,7 @@ class EntityContents:
             self._counts(part.directory, [file.size for file in part.files])
 
     def _openable(self, seen: AcidDirectory) -> AcidDirectory:
-        """The directory without files that nobody can open; they are told here."""
+        """The directory without files that can't be opened, which are reported."""
         base = None if seen.base is None else self._whole(seen.base, seen)
         deltas = tuple(self._whole(delta, seen) for delta in seen.deltas)
         originals = tuple(
@@ -95,7 +95,7 @@ class EntityContents:
             or self._opens(seen, file.path, seen.insert_only)
         )
         if len(files) < len(part.files):
-            self._counted[part.directory] = -1  # told already; no second finding for its rows
+            self._counted[part.directory] = -1  # reported already: no second finding for its rows
         return replace(part, files=files)
 
     def _opens(self, seen: AcidDirectory, path: str, plain: bool) -> bool:
@@ -139,7 +139,7 @@ class EntityContents:
             self._collect(events, source)
 
     def _without_keys(self, source: Source) -> None:
-        """Files of insert-only tables, and those whose rows have an identity by position."""
+        """Counts the rows of files without ACID columns; notes the row ids that RAW rows have."""
         if source.kind is SourceKind.PLAIN:
             try:
                 self._add(source.directory, count_rows(self.files, source.path, self.format))
@@ -260,14 +260,17 @@ class EntityContents:
             self._spans[group].append((int(row_ids.min()), int(row_ids.max()), source))
 
     def _match(self, group: Group, row_ids: np.ndarray) -> None:
-        """Marks the deleted keys that these rows have."""
+        """Marks the deleted keys that belong to these rows."""
         keys = self._deleted
         first, last = np.searchsorted(keys.write_ids, [group[0], group[0] + 1])
         low, high = first + np.searchsorted(keys.buckets[first:last], [group[1], group[1] + 1])
         self._matched[low:high] |= np.isin(keys.row_ids[low:high], row_ids)
 
     def _collisions(self) -> None:
-        """Row keys that two files have; only files whose spans overlap are read again (P14)."""
+        """Reports row keys that two files share (P14).
+
+        Only files whose ranges of rowIds overlap are read again.
+        """
         for group, spans in self._spans.items():
             spans.sort(key=lambda one: one[:2])
             for one, other in _overlapping(spans):
@@ -280,7 +283,7 @@ class EntityContents:
                         f"{len(twice)} rows have the keys"
                         f" of rows in {self._relative(one)}, such as {key}: a delete of one removes"
                         " the other",
-                        "remove the copy, if one is; else restore the files",
+                        "remove the copy if one of them is a copy; else restore the files",
                     )
 
     def _row_ids(self, group: Group, source: Source) -> np.ndarray:
@@ -305,7 +308,7 @@ class EntityContents:
             )
 
     def _counts(self, directory: str, sizes: list[int]) -> None:
-        """What the writer reported, against what lies there (P8)."""
+        """Compares what the writer reported with what is there (P8)."""
         if not self._ours(directory) or self._counted.get(directory, 0) < 0:
             return
         report = self.known[directory]
@@ -327,7 +330,7 @@ class EntityContents:
     # --- small things --------------------------------------------------------------------------
 
     def _ours(self, directory: str) -> bool:
-        """Written by a transaction of this metastore, not adopted with its table."""
+        """Whether a transaction of this metastore wrote it; else it was adopted with its table."""
         return directory in self.known and self.known[directory].txn > 0
 
     def _add(self, directory: str, rows: int) -> None:
@@ -343,7 +346,7 @@ _Part = TypeVar("_Part", VisibleBase, VisibleDelta)
 
 
 def _visible(events: EventKeys, source: Source, write_ids: ValidWriteIdList) -> np.ndarray:
-    """Rows that the snapshot takes from the file (S15, F13)."""
+    """Mask (n,) of the events of the file that the snapshot sees (S15, F13)."""
     visible: np.ndarray = events.current > source.above
     if source.test_rows:
         visible &= valid_ids(events.current, write_ids)
@@ -351,7 +354,7 @@ def _visible(events: EventKeys, source: Source, write_ids: ValidWriteIdList) -> 
 
 
 def _overlapping(spans: Iterable[tuple[int, int, Source]]) -> Iterator[tuple[Source, Source]]:
-    """Pairs of files whose rowIds reach into each other; `spans` ascend."""
+    """Pairs of files whose ranges of rowIds overlap; `spans` are in ascending order."""
     before: list[tuple[int, Source]] = []
     for low, high, source in spans:
         before = [pair for pair in before if pair[0] >= low]

@@ -1,4 +1,4 @@
-"""One entity, a table without partitions or one partition, against what the metastore knows."""
+"""Comparing one entity (a partition or an unpartitioned table) with the metastore's records."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ _COPY = "restore it from a copy of the warehouse"
 
 @dataclass(frozen=True, slots=True)
 class EntityLook:
-    """`recorded`: directories with their files as readers get them (P26); `given`: the table's
-    highest write id so far."""
+    """Checks one entity.
+
+    `recorded`: its recorded directories with their files (P26); `given`: the highest write id of
+    the table that was allocated; `rows`: whether to read row keys.
+    """
 
     out: Findings
     metastore: Metastore
@@ -46,11 +49,11 @@ class EntityLook:
 
     @property
     def known(self) -> dict[str, EntityDirectory]:
-        """Committed directories by name."""
+        """The committed directories by name."""
         return {entry.directory.name: entry.directory for entry in self.recorded}
 
     def look(self, listing: EntityListing, registered: bool) -> None:
-        """All findings of the entity. What is not registered as a partition is nobody's."""
+        """Reports all findings; of an unregistered partition only that it is there."""
         insert_only = is_insert_only(self.record.properties)
         listing = readable_part(self.out, listing, insert_only)
         self.out.directories += len(listing.directories)
@@ -115,15 +118,17 @@ class EntityLook:
             self.out.warning(
                 Check.PARTITION,
                 "",
-                "the metastore knows no such partition: nobody reads its rows",
+                "the partition is not registered: nobody reads its rows",
                 "drop the table and adopt it again with all its partitions, or move it out of the"
                 " table",
             )
         self._aborted(seen)
 
     def _files_of(self, listing: EntityListing) -> Iterator[str]:
-        """The files of each directory that is there, against what its commit recorded (P26):
-        answers the paths of those that are gone or of another size."""
+        """Compares the files of each directory with what its commit recorded (P26).
+
+        Yields the paths of files that are gone or have another size.
+        """
         there = by_directory(listing)
         for entry in self.recorded:
             name = entry.directory.name
@@ -138,7 +143,7 @@ class EntityLook:
                     self.out.error(
                         Check.MISSING,
                         path,
-                        f"write id {entry.directory.high} committed it, and it is not there",
+                        f"write id {entry.directory.high} committed it, but it is not there",
                         _COPY,
                     )
                     yield path
@@ -162,7 +167,7 @@ class EntityLook:
                     )
 
     def _missing(self, listing: EntityListing) -> Iterator[str]:
-        """Directories that are needed and not there."""
+        """Yields directories that are needed but not there."""
         there = {*listing.directories, *({""} if self._has_originals(listing) else ())}
         for name, one in sorted(self.known.items()):
             needed = (
@@ -194,8 +199,8 @@ class EntityLook:
             self.out.error(
                 Check.UNKNOWN,
                 seen.originals[0].path,
-                "an original file in a table that was not"
-                " adopted with it: nobody reads it here, but other engines do",
+                "an original file that was not adopted"
+                " with the table: nobody reads it here, but other engines do",
                 "move it out of the table",
             )
         for removable in seen.obsolete:
@@ -241,7 +246,7 @@ class EntityLook:
             )
 
     def _markers(self, listing: EntityListing, seen: AcidDirectory) -> None:
-        """Our writers always leave a version file; Hive 2 and LOAD DATA do not."""
+        """Checks version files: our writers always write one; Hive 2 and LOAD DATA don't."""
         for source in seen.sources:
             path = f"{seen.location}/{source.directory}"
             if source.directory in listing.versioned:
@@ -251,7 +256,7 @@ class EntityLook:
                         Check.MARKER,
                         f"{source.directory}/{VERSION_FILE}",
                         f"holds {content.decode(errors='replace')!r} and not"
-                        f" {VERSION.decode()!r}: readers take it for another ACID version",
+                        f" {VERSION.decode()!r}: readers assume another ACID version",
                         _COPY,
                     )
             elif (
@@ -269,7 +274,7 @@ class EntityLook:
 
 
 def without(seen: AcidDirectory, told: Collection[str]) -> AcidDirectory:
-    """What a reader reads of an entity, less the files and directories that were told already."""
+    """The directory without files and directories that have a finding already."""
 
     def left(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
         return tuple(file for file in files if file.path not in told)
@@ -290,7 +295,7 @@ def without(seen: AcidDirectory, told: Collection[str]) -> AcidDirectory:
 
 
 def acid_name(directory: str) -> AcidName | None:
-    """None also for a malformed name, which `naming` tells."""
+    """The parsed name; None also for a malformed name, which naming.py reports."""
     try:
         return parse_directory(directory)
     except MalformedName:
@@ -298,7 +303,7 @@ def acid_name(directory: str) -> AcidName | None:
 
 
 def span(name: AcidName) -> tuple[int, int]:
-    """The write ids that a directory is named after: of a base only its own."""
+    """The lowest and highest write id in a directory's name; of a base twice its write id."""
     if isinstance(name, BaseName):
         return name.write_id, name.write_id
     return name.low, name.high

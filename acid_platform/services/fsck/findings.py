@@ -1,4 +1,4 @@
-"""What fsck tells: findings, each with its next step, and the repairs that are provably safe."""
+"""What fsck reports: findings, each with its next step, and repairs that are provably safe."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Severity(Enum):
     """How bad a finding is."""
 
     ERROR = "error"
-    """Rows are wrong, missing or unreadable, here or for Hive."""
+    """Rows are wrong, missing or unreadable, here or in Hive."""
     WARNING = "warning"
-    """Readers are right, but somebody has to decide or to tidy up."""
+    """Readers get correct rows, but somebody has to decide or to clean up."""
     NOTE = "note"
-    """Legal, and worth knowing."""
+    """Correct, but worth knowing."""
 
 
 class Check(Enum):
-    """What was looked at."""
+    """What was checked."""
 
     NAME = "name"
     MARKER = "marker"
@@ -50,14 +50,14 @@ class Check(Enum):
 
 
 class Repair(Protocol):
-    """A change that can harm nobody, whatever else goes on; `str()` says what it does."""
+    """A change that is safe while others read and write; `str()` says what it does."""
 
     def apply(self, metastore: Metastore, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveTemporary:
-    """A `_tmp_` directory whose transaction has ended: it can't publish any more (P2, P19)."""
+    """Removes a `_tmp_` directory whose transaction has ended and can't publish it (P2, P19)."""
 
     files: Files
     path: str
@@ -71,7 +71,10 @@ class RemoveTemporary:
 
 @dataclass(frozen=True, slots=True)
 class WriteVersionFile:
-    """The marker of a directory whose files all have the ACID columns: readers see the same."""
+    """Writes the version file of a directory whose files all have ACID columns.
+
+    Readers see the same rows with it.
+    """
 
     files: Files
     path: str
@@ -88,7 +91,7 @@ class WriteVersionFile:
 
 @dataclass(frozen=True, slots=True)
 class ResolveAborted:
-    """Write ids in doubt that no directory is named after: there is nothing that could be lost."""
+    """Marks write ids in doubt as aborted if they have no directory: no row can be lost."""
 
     table: str
     write_ids: tuple[int, ...]
@@ -97,17 +100,17 @@ class ResolveAborted:
         metastore.resolve_doubtful(self.table, aborted=self.write_ids)
 
     def __str__(self) -> str:
-        return f"{self.table}: say that write ids {ranges(self.write_ids)} aborted"
+        return f"{self.table}: mark write ids {ranges(self.write_ids)} as aborted"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be, why that matters, and what to do next."""
+    """Something that is not as it should be, why that matters, and what to do next."""
 
     severity: Severity
     check: Check
     thing: str
-    """`db.t/partition/directory/file`, as far as it applies: what `acid ls` takes."""
+    """`db.t/partition/directory/file` or a prefix of it, as `acid ls` takes it."""
     text: str
     next_step: str
     repair: Repair | None = None
@@ -130,18 +133,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings, the worst first, and how much was looked at."""
+    """All findings, the worst first, and how much was checked."""
 
     findings: tuple[Finding, ...]
     tables: int = 0
     directories: int = 0
     files: int = 0
     rows: int = 0
-    """Row keys that were compared."""
+    """The number of row keys that were compared."""
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing but notes is left."""
+        """Whether only notes and repaired findings are left."""
         return all(
             finding.repaired or finding.severity is Severity.NOTE for finding in self.findings
         )
@@ -186,7 +189,7 @@ def _count(number: int, noun: str) -> str:
 
 @dataclass(slots=True)
 class Findings:
-    """Collects what is found in one entity; `below` gives another place the same list."""
+    """Collects the findings of one entity; `place` begins the path of each."""
 
     place: str
     found: list[Finding] = field(default_factory=list)
@@ -218,7 +221,7 @@ class Findings:
         self.found.append(Finding(severity, check, thing, text, next_step, repair))
 
     def apply(self, metastore: Metastore) -> None:
-        """Does the repairs that were found."""
+        """Applies the repairs of the findings."""
         for number, one in enumerate(self.found):
             if one.repair is not None:
                 one.repair.apply(metastore)
@@ -232,7 +235,7 @@ def sorted_findings(every: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def ranges(ids: Iterable[int]) -> str:
-    """`7,9-12`, as `acid metastore resolve` takes them."""
+    """Numbers as `7,9-12`, the form that `acid metastore resolve` takes."""
     spans: list[tuple[int, int]] = []
     for number in sorted(ids):
         if spans and number == spans[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""Names and places of files in one entity: what no reader can take, and what each one skips."""
+"""Checking names and places of files in one entity: what readers reject, and what they ignore."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOVE = "move it out of the table"
 
 
 def readable_part(out: Findings, listing: EntityListing, insert_only: bool) -> EntityListing:
-    """The listing without what makes a reader fail; each such thing becomes a finding."""
+    """The listing without entries that make a reader fail; each of those becomes a finding."""
     inside: dict[str, list[FileEntry]] = defaultdict(list)
     loose: list[FileEntry] = []
     for entry in listing.files:
@@ -53,7 +53,7 @@ def readable_part(out: Findings, listing: EntityListing, insert_only: bool) -> E
 def _fit(
     out: Findings, listing: EntityListing, child: str, files: list[FileEntry], insert_only: bool
 ) -> bool:
-    """Whether an ACID directory can be read, as far as names tell."""
+    """Whether an ACID directory can be read, judged by names alone."""
     try:
         parse_directory(child, child)
         contents = data_files(listing.location, child, files, insert_only)
@@ -64,7 +64,7 @@ def _fit(
         out.warning(
             Check.CONTENT,
             path,
-            "the file has no byte; readers take it as absent",
+            "the file is empty; readers treat it as absent",
             "restore it if rows are missing, else remove it",
         )
     nested = {
@@ -91,9 +91,9 @@ def _loose(out: Findings, entry: FileEntry, insert_only: bool, based: bool) -> b
         return False
     if insert_only or original_bucket(entry.name) is not None or not entry.size:
         return True
-    text = "no original file (NNNNNN_N[_copy_K]), so its rows can have no identity"
+    text = "no original file (NNNNNN_N[_copy_K]), so its rows can't have row ids"
     if based:
-        out.warning(Check.NAME, entry.path, f"{text}; the base stands for it", _MOVE)
+        out.warning(Check.NAME, entry.path, f"{text}; the base replaces it", _MOVE)
     else:
         out.error(Check.NAME, entry.path, f"{text}: reading the table fails", _MOVE)
     return False

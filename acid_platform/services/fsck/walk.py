@@ -1,8 +1,8 @@
-"""The walk of fsck: each table under a read lease, each entity against the metastore's word.
+"""The walk of fsck: each table under a read lease, each entity compared with the metastore.
 
-Order matters: the lease first, so that the Cleaner removes nothing that the snapshot needs; then
-what the metastore knows; the directories after that, so that whatever it knows has to be there;
-which write ids were given out last of all, so that no directory is newer than the answer.
+The order matters. First the lease, so that the Cleaner removes nothing that the snapshot needs.
+Then what the metastore has recorded, then the directories, so that everything recorded must be
+there. Last the highest write id that was allocated, so that no listed directory can be newer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from acid_platform.storage.files import Files
 from acid_platform.tables.manifests import record_entity
 
 Progress = Callable[[str, int, int], None]
-"""Told before each entity: its name, how many are done, how many its table has."""
+"""Called before each entity with its name, the number done, and the number in its table."""
 
 
 def examine(
@@ -42,11 +42,11 @@ def examine(
     repair: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Looks through these tables, or all of them; changes nothing unless `repair`.
+    """Checks these tables, or all tables. Changes nothing unless `repair` is set.
 
-    `warehouse`: its databases' directories are searched for what belongs to no table. `rows` False
-    leaves row keys alone, which is quick. `repair` does what is provably safe: see the classes in
-    findings.py; in foreign tables nothing (P31). Writers may go on meanwhile: what is open is not
+    `warehouse`: also looks there for directories that belong to no table. `rows` False skips row
+    keys, which is quick. `repair` does what is provably safe, see the classes in findings.py, and
+    nothing in foreign tables (P31). Writers may go on in the meantime: open write ids are not
     judged. Raises NoSuchTable.
     """
     records = (
@@ -60,7 +60,7 @@ def examine(
         try:
             opened = metastore.open_snapshot([record.name])
         except NoSuchTable:
-            if tables is None:  # dropped meanwhile
+            if tables is None:  # dropped in the meantime
                 continue
             raise
         with opened as lease:
@@ -79,7 +79,7 @@ def examine(
 
 
 class _TableLook:
-    """One table, under its lease."""
+    """Checks one table under its lease."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class _TableLook:
         self._files, self._root = Files.of(record.location)
 
     def findings(self, progress: Progress) -> Iterator[Findings]:
-        """Of each entity, then of the table as a whole."""
+        """The findings of each entity, then those of the whole table."""
         table = Findings(self._record.name)
         yield from self._entities(table, progress)
         yield table
@@ -134,7 +134,7 @@ class _TableLook:
                     Check.MARKER,
                     "",
                     str(listing),
-                    "until then the entity can't be read, and was not looked through",
+                    "until then the entity can't be read, and it was not checked",
                 )
             else:
                 self._lease.heartbeat(read=True)
@@ -152,8 +152,10 @@ class _TableLook:
             yield out
 
     def _recorded(self, out: Findings, places: list[str]) -> dict[str, list[RecordedDirectory]]:
-        """The files of each entity as readers get them; those that an older version did not record
-        are recorded first."""
+        """The recorded directories of each entity.
+
+        Files of directories that an older version did not record are recorded first.
+        """
         record, names = self._record, [place or None for place in places]
         found = self._lease.manifest(record.name, names)
         lacking = [
@@ -174,11 +176,11 @@ class _TableLook:
         for place in places:
             try:
                 yield place, self._files.entity(f"{self._root}/{place}".rstrip("/"))
-            except AcidError as error:  # a marker that tells of another version
+            except AcidError as error:  # the marker of another version
                 yield place, error
 
     def _unregistered(self, out: Findings, floors: Iterable[str]) -> list[str]:
-        """Partition directories that the metastore does not know, and what lies beside them."""
+        """Partition directories that are not registered. Reports files beside the partitions."""
         record = self._record
         if not record.partitioned:
             return []
@@ -188,7 +190,7 @@ class _TableLook:
                 out.warning(
                     Check.PARTITION,
                     name,
-                    "lies beside the partitions: nobody reads it",
+                    "is beside the partitions: nobody reads it",
                     "move it out of the table, or into the partition that it belongs to",
                 )
         keys = [name for name, _ in record.partition_columns]
@@ -215,14 +217,14 @@ class _TableLook:
         ]
 
     def _given_out(self) -> int:
-        """The highest write id of the table that any transaction has got."""
+        """The highest write id of the table that was allocated to a transaction."""
         _, [[next_write_id]] = self._metastore.query(
             f"SELECT next_write_id FROM tables WHERE table_id = {int(self._record.table_id)}"
         )
         return int(next_write_id) - 1
 
     def _temporaries(self, out: Findings, location: str) -> None:
-        """P19: who owns a `_tmp_` directory, and whether it is still at work."""
+        """Who owns each `_tmp_` directory, and whether its transaction is still open (P19)."""
         found = {name: temporary_owner(name) for name in self._files.temporaries(location)}
         states = self._metastore.txn_states(sorted({one for one in found.values() if one}))
         for name, owner in found.items():
@@ -239,8 +241,8 @@ class _TableLook:
                     out.note(
                         Check.TEMPORARY,
                         name,
-                        f"transaction {owner} is at work in it",
-                        "nothing to do: `acid show transactions` tells whose it is",
+                        f"transaction {owner} is writing there",
+                        "nothing to do: `acid show transactions` says whose it is",
                     )
                 case state:
                     ended = {"c": "has committed", "a": "was aborted"}.get(state, "has ended")
@@ -248,12 +250,12 @@ class _TableLook:
                         Check.TEMPORARY,
                         name,
                         f"transaction {owner} {ended} and left it",
-                        "the Cleaner removes it after the next compaction, --repair now",
+                        "the Cleaner removes it after the next compaction; --repair removes it now",
                         RemoveTemporary(self._files, path),
                     )
 
     def _in_doubt(self, out: Findings, listings: dict[str, EntityListing | AcidError]) -> None:
-        """P24: write ids that a restore left in doubt, with the directories that they wrote."""
+        """Write ids that a restore left in doubt, with the directories that they wrote (P24)."""
         if not self._has_doubts:
             return
         name = self._record.name
@@ -281,7 +283,7 @@ class _TableLook:
                 Check.IN_DOUBT,
                 "",
                 f"write id {one} is in doubt since a restore; it wrote {', '.join(directories)}",
-                f"say what became of it: `{resolve} --committed {one}`, or --aborted",
+                f"say how it ended: `{resolve} --committed {one}`, or --aborted",
             )
         left = tuple(sorted(doubtful - set(wrote)))
         if left and whole:
@@ -296,7 +298,7 @@ class _TableLook:
 
 
 def _dropping(metastore: Metastore) -> frozenset[tuple[str, str]]:
-    """(table, partition or '') whose files wait for the Cleaner after a drop."""
+    """(table, partition or '') of dropped tables and partitions that wait for the Cleaner."""
     waiting = {
         (cleaning.table, cleaning.partition or "") for cleaning in metastore.cleaning_blocked()
     }
@@ -309,7 +311,7 @@ def _dropping(metastore: Metastore) -> frozenset[tuple[str, str]]:
 
 
 def _strangers(metastore: Metastore, warehouse: str) -> Findings:
-    """Directories of a database that are no table's."""
+    """Directories of a database that belong to no table."""
     out = Findings("")
     files, root = Files.of(warehouse)
     claimed = {Files.of(record.location)[1] for record in metastore.tables()}
@@ -322,7 +324,7 @@ def _strangers(metastore: Metastore, warehouse: str) -> Findings:
             out.warning(
                 Check.UNKNOWN,
                 info.path.removeprefix("/"),
-                "the metastore knows no table there",
+                "no table is registered there",
                 "adopt it (`Warehouse.adopt_table`) or remove it; a dropped table's directory goes"
                 " by itself",
             )
