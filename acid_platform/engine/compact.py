@@ -210,7 +210,7 @@ def _as_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> li
 def finish(plan: CompactionPlan, work: CompactionWork, staging: str) -> Iterator[Written]:
     """Adds marker files and records sizes.
 
-    A delta without rows is dropped. A base stays, with an empty file if it has no rows (P32).
+    A delta without rows is dropped (F21). A base stays, with an empty file if it has no rows (P32).
     """
     for name in plan.outputs:
         where = f"{staging}/{name}"

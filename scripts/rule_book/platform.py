@@ -183,7 +183,7 @@ GROUP = Group(
             "P14",
             "The identity of a row counts within its partition's directory: a delete in one"
             " partition touches no other.",
-            ("engine.deletes",),
+            ("engine.delete_bitmap",),
             (
                 "test_P14_identities_are_per_partition",
                 "test_P14_survivors_are_the_rows_whose_whole_key_is_not_deleted",
@@ -218,7 +218,7 @@ GROUP = Group(
             " session in another zone than UTC is refused.",
             (
                 "engine.session",
-                "engine.types",
+                "engine.spark_types",
             ),
             (
                 "test_P17_a_session_in_another_time_zone_is_refused",

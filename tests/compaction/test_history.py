@@ -95,7 +95,7 @@ class History(RuleBasedStateMachine):
 
     def write_list(self, txns: ValidTxnList) -> ValidWriteIdList:
         """S7 and S8, with P5's high watermark."""
-        writes = {number.write_id: number.number for number in self.all if number.write_id}
+        writes = {txn.write_id: txn.number for txn in self.all if txn.write_id}
         top = max((w for w, txn in writes.items() if txn <= txns.high_watermark), default=0)
         invalid = {w: txn for w, txn in writes.items() if w <= top and not txns.is_valid(txn)}
         return ValidWriteIdList.of(
@@ -110,7 +110,7 @@ class History(RuleBasedStateMachine):
         return Snapshot(owner, txns, self.write_list(txns))
 
     def min_open(self) -> int:
-        opened = [number.number for number in self.all if number.state is TxnState.OPEN]
+        opened = [txn.number for txn in self.all if txn.state is TxnState.OPEN]
         return min(opened, default=len(self.all) + 1)
 
     def end(self, txn: Txn, state: TxnState) -> None:
