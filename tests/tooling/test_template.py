@@ -62,14 +62,14 @@ import json
 from acid_platform import definitions
 repository = definitions.defs().get_repository_def()
 keys = repository.asset_graph.get_all_asset_keys()
-print(json.dumps([sorted(one.to_user_string() for one in keys),
-                  sorted(one for one in repository.job_names if not one.startswith("__"))]))
+print(json.dumps([sorted(key.to_user_string() for key in keys),
+                  sorted(name for name in repository.job_names if not name.startswith("__"))]))
 """
 ALONE = """
 import os, sys
 # The virtual environment also knows the checkout that it was made for.
-sys.path[:] = [one for one in sys.path if one in os.environ["PYTHONPATH"].split(os.pathsep)
-               or not os.path.isdir(os.path.join(one, "acid_platform"))]
+sys.path[:] = [path for path in sys.path if path in os.environ["PYTHONPATH"].split(os.pathsep)
+               or not os.path.isdir(os.path.join(path, "acid_platform"))]
 """
 
 
@@ -87,7 +87,7 @@ def test_without_assets_the_platform_passes_its_tests(bare: Path) -> None:
 
 def test_a_new_table_is_loaded_and_clean(bare: Path) -> None:
     written = create(bare, "shop.orders")
-    assert [str(one.relative_to(bare)) for one in written] == [
+    assert [str(path.relative_to(bare)) for path in written] == [
         "assets/orders.py",
         "tests/assets/test_orders.py",
     ]
@@ -228,8 +228,8 @@ def test_pythons_of_ci_and_containers_are_those_that_the_project_takes() -> None
     ] + [path.read_text() for path in WORKFLOWS]
     for text in texts:
         named = re.findall(r'python(?:-version)?: ?"?(3\.\d+)|"(3\.\d+)"', text)
-        versions = {one or other for one, other in named}
-        assert versions and all(supported.contains(one) for one in versions), versions
+        versions = {first or second for first, second in named}
+        assert versions and all(supported.contains(version) for version in versions), versions
 
 
 def test_what_the_dockerfile_copies_and_starts_is_there() -> None:
@@ -246,8 +246,8 @@ def test_what_the_dockerfile_copies_and_starts_is_there() -> None:
         "ENTRYPOINT",
         "CMD",
     }
-    copied = [one for word, rest in instructions if word == "COPY" for one in rest.split()[:-1]]
-    assert copied and all((ROOT / one).exists() for one in copied)
+    copied = [name for word, rest in instructions if word == "COPY" for name in rest.split()[:-1]]
+    assert copied and all((ROOT / name).exists() for name in copied)
     port = re.search(r"^PORT \?= (\d+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert port and ("EXPOSE", port[1]) in instructions
     subprocess.run(["bash", "-n", ROOT / ".ci/run"], check=True)
