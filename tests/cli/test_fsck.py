@@ -219,7 +219,7 @@ DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
         f"{D1}/bucket_00001",
         "no byte",
     ),
-    ("a torn file", torn, ERROR, Check.CONTENT, f"{D1}/bucket_00000", "bytes, but write id 1"),
+    ("a torn file", torn, ERROR, Check.CONTENT, f"{D1}/bucket_00000", "bytes, and write id 1"),
     (
         "another ACID version, first directory",
         written(f"{D1}/_orc_acid_version", b"1"),
