@@ -66,5 +66,6 @@ class Layout(Enum):
             return cls(value.lower())
         except ValueError:
             raise SettingRefused(
-                f"table property {LAYOUT_PROPERTY}={value!r}: choose hive4 or hive3 (P23)"
+                f"table property {LAYOUT_PROPERTY}={value!r} is unknown; choose hive4 or hive3"
+                " (P23)"
             ) from None

@@ -64,13 +64,13 @@ class Stripe:
 class NestedStripe:
     """How to assemble a nested stripe from the bytes of the flat one.
 
-    First the bytes up to `cut`; then those from `again` to `until` once more, as the row index of
-    `row`; then the rest up to the footer; finally the new `footer`, which is uncompressed.
+    First the bytes up to `cut`; then those from `index_from` to `index_to` once more, as the row
+    index of `row`; then the rest up to the footer; finally the new `footer`, uncompressed.
     """
 
     cut: int
-    again: int
-    until: int
+    index_from: int
+    index_to: int
     footer: bytes
 
 
@@ -98,14 +98,14 @@ def nested_stripe(stripe: Stripe, footer: bytes) -> NestedStripe:
     encodings: list[bytes] = []
     rest: list[bytes] = []
     at = cut = stripe.offset
-    again = until = slot = 0
+    index_from = index_to = slot = 0
     for field in fields(footer):
         if field.number == _STREAMS:
             values = {each.number: each.value for each in fields(field.payload)}
             kind, column, length = (values.get(key, 0) for key in (_STREAM_KIND, _COLUMN, _LENGTH))
             streams.append(_stream(field.payload, column))
             if kind == _ROW_INDEX and column == 0:
-                again, until = at, at + length
+                index_from, index_to = at, at + length
             at += length
             if kind in _INDEXES and column < _ROW:
                 cut, slot = at, len(streams)
@@ -113,15 +113,15 @@ def nested_stripe(stripe: Stripe, footer: bytes) -> NestedStripe:
             encodings.append(field.raw)
         else:
             rest.append(field.raw)
-    if until > again:
+    if index_to > index_from:
         index = (
             number(_STREAM_KIND, _ROW_INDEX)
             + number(_COLUMN, _ROW)
-            + number(_LENGTH, until - again)
+            + number(_LENGTH, index_to - index_from)
         )
         streams.insert(slot, delimited(_STREAMS, index))
     encodings.insert(_ROW, encodings[0])
-    return NestedStripe(cut, again, until, b"".join([*streams, *encodings, *rest]))
+    return NestedStripe(cut, index_from, index_to, b"".join([*streams, *encodings, *rest]))
 
 
 def nested_metadata(metadata: bytes) -> bytes:

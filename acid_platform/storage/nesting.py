@@ -143,10 +143,10 @@ def _nested(
         new = nested_stripe(stripe, _inflated(read(stripe.footer_at, stripe.end), postscript))
         own = postscript.chunks(new.footer)
         yield from copied(stripe.offset, new.cut)
-        yield read(new.again, new.until)
+        yield read(new.index_from, new.index_to)
         yield from copied(new.cut, stripe.footer_at)
         yield own
-        index = stripe.index + new.until - new.again
+        index = stripe.index + new.index_to - new.index_from
         entries.append(stripe.moved(at, index, len(own)))
         at += index + stripe.data + len(own)
     end = size - postscript.size - postscript.footer_length
