@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from acid_platform.clock import wall_ms
 from acid_platform.config import REGISTRY, Settings
 from acid_platform.errors import AcidError, WarehouseNotWritable
 from acid_platform.location import Location
@@ -83,7 +83,7 @@ def examine(place: Location) -> Report:
             (*checks, _metastore(metastore)),
             tuple(settings_rows(metastore)),
             tuple(_thresholds(metastore)),
-            tuple(stuck(metastore, _now())),
+            tuple(stuck(metastore, wall_ms())),
         )
 
 
@@ -147,7 +147,7 @@ def _thresholds(metastore: Metastore) -> Iterator[Row]:
     from acid_platform.services import initiator
     from acid_platform.services.explain import decision_row
 
-    return map(decision_row, initiator.explain(metastore, _now()))
+    return map(decision_row, initiator.explain(metastore, wall_ms()))
 
 
 def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
@@ -186,7 +186,3 @@ def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
                 or "nobody has tried it yet: switch on erasure_sensor, or run `acid erase`",
                 task.user,
             )
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from acid_platform.clock import wall_ms
 from acid_platform.config import Settings
 from acid_platform.errors import LeaseHeld, Transient
 from acid_platform.services import cleaner, initiator, worker
@@ -49,7 +49,7 @@ class Runner:
         metastore = self._warehouse.metastore
         match self._service:
             case Service.INITIATOR:
-                return explain_initiator(metastore, _now())
+                return explain_initiator(metastore, wall_ms())
             case Service.WORKER:
                 return explain_worker(metastore)
             case Service.CLEANER:
@@ -119,7 +119,7 @@ class Runner:
         metastore = self._warehouse.metastore
         settings, began = metastore.settings(), metastore.moment()
         since = self._looked if settings == self._settings_then else 0
-        done = initiator.run(metastore, _now(), since)
+        done = initiator.run(metastore, wall_ms(), since)
         self._looked, self._settings_then = began, settings
         for one in done:
             if one.id is not None or one.decision.did_not_initiate:
@@ -176,7 +176,7 @@ class Runner:
 
     def _tell(self, text: str, **values: Any) -> None:
         if self._say_json:
-            self._say_json({"time": _now(), "service": self._service.value, **values})
+            self._say_json({"time": wall_ms(), "service": self._service.value, **values})
         else:
             click.echo(text)
 
@@ -191,7 +191,3 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -217,7 +217,7 @@ DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
         WARNING,
         Check.CONTENT,
         f"{D1}/bucket_00001",
-        "no byte",
+        "the file is empty",
     ),
     ("a torn file", torn, ERROR, Check.CONTENT, f"{D1}/bucket_00000", "bytes, and write id 1"),
     (
@@ -402,7 +402,7 @@ DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
         NOTE,
         Check.TEMPORARY,
         "_tmp_ab12",
-        "no owning transaction",
+        "which transaction owns it",
     ),
     (
         "fewer rows than reported",
