@@ -1,4 +1,4 @@
-"""`acid run`: a service of the warehouse in this process, once or until a signal."""
+"""`acid run`: runs a service of the warehouse in this process, once or until a signal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Runner:
-    """One service. What it does is printed line by line, or given to `say_json` as values."""
+    """Runs one service and prints what it does, as lines or as values for `say_json`."""
 
     def __init__(
         self, warehouse: Warehouse, service: str, say_json: Callable[[Any], None] | None = None
@@ -35,8 +35,8 @@ class Runner:
         self._service = Service(service)
         self._say_json = say_json
         self._looked = 0
-        """The metastore's moment when the Initiator's last cycle began, with `_settings_then` in
-        force (C1)."""
+        """The metastore's `moment` at the start of the Initiator's last cycle, which ran with
+        `_settings_then` (C1)."""
         self._settings_then: dict[str, str] = {}
         self._cycles = {
             Service.INITIATOR: self._initiate,
@@ -45,7 +45,7 @@ class Runner:
         }
 
     def explain(self) -> list[Section]:
-        """What a cycle would do; changes nothing."""
+        """What a cycle would do. Changes nothing."""
         metastore = self._warehouse.metastore
         match self._service:
             case Service.INITIATOR:
@@ -56,7 +56,7 @@ class Runner:
                 return explain_cleaner(metastore)
 
     def once(self) -> None:
-        """One cycle; a Worker works until the queue is empty. Raises SettingRefused."""
+        """Runs one cycle; a Worker runs until the queue is empty. Raises SettingRefused."""
         pace_of(self._service, self._settings())
         self._begin()
         cycle = self._cycles[self._service]
@@ -67,10 +67,10 @@ class Runner:
             found = cycle()
 
     def forever(self) -> None:
-        """Cycles at the configured intervals until SIGINT or SIGTERM; see services/loop.py.
+        """Runs cycles at the configured intervals until SIGINT or SIGTERM; see services/loop.py.
 
-        The first signal ends the loop after the running cycle, a second one ends the process.
-        Raises SettingRefused, JavaMissing, and the error that ended a cycle unless Transient.
+        The first signal ends the loop after the current cycle, the second ends the process. Raises
+        SettingRefused, JavaMissing, and an error that ended a cycle unless it is Transient.
         """
         pace = pace_of(self._service, self._settings())
         if self._service is Service.WORKER:
@@ -86,11 +86,11 @@ class Runner:
         def loop() -> None:
             try:
                 run_until(stop, self._cycles[self._service], pace, self._failed)
-            except BaseException as error:  # the main thread tells it
+            except BaseException as error:  # the main thread raises it
                 ended.append(error)
                 stop.set()
 
-        # Not in the main thread: PySpark would put its own handler in the place of ours.
+        # Not in the main thread, where PySpark would replace our signal handler.
         threads = [
             threading.Thread(target=loop, name=f"{self._service.value}-{number}")
             for number in range(pace.threads)
@@ -98,7 +98,7 @@ class Runner:
         for thread in threads:
             thread.start()
         for one in threads:
-            while one.is_alive():  # a join without a limit would keep signals waiting
+            while one.is_alive():  # a join without a timeout would delay signals
                 one.join(0.2)
         if ended:
             raise ended[0]
@@ -106,14 +106,14 @@ class Runner:
 
     def _begin(self) -> None:
         if self._service is Service.WORKER:
-            freed = worker.revoke_dead(self._warehouse.metastore)
-            if freed:
+            requeued = worker.revoke_dead(self._warehouse.metastore)
+            if requeued:
                 self._tell(
-                    f"compactions {freed} are initiated again: their Worker here has ended",
-                    revoked=freed,
+                    f"compactions {requeued} are queued again: their Worker on this host has ended",
+                    revoked=requeued,
                 )
 
-    # --- cycles: each tells whether it found work ----------------------------------------------
+    # --- cycles: each returns whether it found work --------------------------------------------
 
     def _initiate(self) -> bool:
         metastore = self._warehouse.metastore
@@ -133,7 +133,7 @@ class Runner:
                 )
         queued = sum(decided.id is not None for decided in done)
         if not queued:
-            self._tell(f"looked at {len(done)} entities, nothing to compact", entities=len(done))
+            self._tell(f"checked {len(done)} entities, nothing to compact", entities=len(done))
         return queued > 0
 
     def _work(self) -> bool:
@@ -170,7 +170,7 @@ class Runner:
 
     def _failed(self, error: Transient) -> None:
         if isinstance(error, LeaseHeld):
-            self._tell(f"stands by: {error}", state="standby")
+            self._tell(f"standing by: {error}", state="standby")
             return
         self._tell(f"error, the next cycle tries again: {error}", error=str(error))
 
