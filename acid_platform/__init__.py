@@ -1,8 +1,8 @@
 """Hive ACID tables with transactions in DuckDB and compaction in Spark.
 
 `from acid_platform import Warehouse, ValidWriteIdList`; in a notebook `%load_ext acid_platform`
-gives `%%acid`. Names are loaded at first use: Spark tasks
-import this package too, and need none of them.
+gives `%%acid`. Names are loaded at first use, since Spark tasks import this package too and need
+none of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from acid_platform.warehouse import Warehouse
 
 __version__ = "0.1.0"
-"""Of the package: pyproject.toml takes it from here, so that it is known without installing."""
+"""The package's version, also without installing it; pyproject.toml reads it from here."""
 
 __all__ = ["ValidTxnList", "ValidWriteIdList", "Warehouse"]
 

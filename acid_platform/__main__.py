@@ -8,7 +8,7 @@ from acid_platform.cli.project import enter_project
 
 
 def run() -> None:
-    """The entry point: the settings of the project first, as each command reads them."""
+    """The entry point: adds the project's settings to the environment, then runs the command."""
     enter_project(Path.cwd(), os.environ)
     main(prog_name="acid")
 

@@ -1,7 +1,7 @@
-"""The clocks of a process; tests and the simulator put their own in their place.
+"""The clocks of the metastore process; tests and the simulator replace them.
 
-The wall clock tells times that people see. Somebody may set it at any time, by a day too, so no
-timeout counts by it: timeouts count by the steady clock, which nobody can set (P29).
+The wall clock gives the times that people see. It may be set at any time, even by a day, so no
+timeout uses it: timeouts use the steady clock, which can't be set (P29).
 """
 
 from __future__ import annotations
@@ -11,18 +11,23 @@ from dataclasses import dataclass
 from typing import Protocol
 
 LONGEST_LOOK_AWAY = 2_000
-"""Milliseconds that count at most between two looks at the steady clock of a process: while it is
-stopped, it can't hear that others are alive."""
+"""The most milliseconds that the steady clock advances between two reads: while a process is
+suspended, it can't receive heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One moment by both clocks, in milliseconds."""
+    """A moment on both clocks, in milliseconds."""
 
     wall: int
     """Since 1970 UTC."""
     steady: int
-    """Since a start that means nothing, and is another one after a restart."""
+    """Since an arbitrary start, which differs after a restart."""
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000
 
 
 class Clock(Protocol):
@@ -30,9 +35,9 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The steady clock stands still while the machine sleeps, and while this process is stopped.
+    """The steady clock stops while the machine sleeps, and while this process is suspended.
 
-    For the second it has to be looked at regularly, by one thread.
+    The latter works only if one thread reads it regularly.
     """
 
     def __init__(self) -> None:
@@ -55,7 +60,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self, start_ms: int = 1_700_000_000_000, steady_ms: int = 5_000) -> None:
         self._wall, self._steady = start_ms, steady_ms
@@ -68,10 +73,10 @@ class ManualClock:
         return Moment(self._wall, self._steady)
 
     def advance(self, milliseconds: int) -> None:
-        """Time passes."""
+        """Advances both clocks."""
         self._wall += milliseconds
         self._steady += milliseconds
 
     def set_wall(self, milliseconds: int) -> None:
-        """Somebody moves the wall clock by so much; no time passes."""
+        """Moves only the wall clock, as if somebody set it."""
         self._wall += milliseconds

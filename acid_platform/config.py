@@ -1,7 +1,7 @@
 """Every setting that the platform knows, in three literal classes (P9).
 
 HONOURED settings change what happens. NO_EFFECT settings are accepted so that Hive scripts run;
-each says why nothing follows. REFUSED settings accept only the one value that the platform works
+each says why it has no effect. REFUSED settings accept only the value that the platform works
 with. Times are kept in milliseconds; a number without a unit is in the setting's own unit.
 """
 
@@ -190,7 +190,10 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.metastore.fold.transactions", _N, "1000", low=1),
     Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
 )
-"""What changes behaviour. `acid.heartbeat.interval` 0 means half of `hive.txn.timeout` (P7)."""
+"""Settings that change behaviour.
+
+`acid.heartbeat.interval` 0 means half of `hive.txn.timeout` (P7).
+"""
 
 _METRIC = "a threshold of Hive's periodic metric log, which is not built"
 _NO_LOCK_POLL = "the metastore grants waiting locks itself; each call states its own wait"
@@ -314,30 +317,30 @@ TABLE_PROPERTIES = (
     "compactor.*",
     "compactorthreshold.*",
 )
-"""Properties of a table that the platform reads (C5, C22, C44, P23)."""
+"""The table properties that the platform reads (C5, C22, C44, P23)."""
 
 TABLE_PREFIX = "compactorthreshold."
 
 
 def setting(name: str) -> Setting:
-    """The registered setting. Raises SettingRefused for a name that nobody knows."""
-    found = REGISTRY.get(name)
-    if found is None:
+    """The registered setting. Raises SettingRefused for an unknown name."""
+    known = REGISTRY.get(name)
+    if known is None:
         raise SettingRefused(
             f"there is no setting {name!r}; `acid doctor` lists the {len(REGISTRY)} that exist"
         )
-    return found
+    return known
 
 
 @lru_cache(maxsize=1024)
 def _parsed(name: str, text: str) -> Value:
-    """Read for every request, changed hardly ever."""
+    """Cached, since settings are read for every request and hardly ever change."""
     return setting(name).parse(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Values in force: defaults, overridden by what was set (as text, checked)."""
+    """The values in force: defaults, overridden by what was set (as checked text)."""
 
     overrides: Mapping[str, str]
 
@@ -350,7 +353,7 @@ class Settings:
         return chosen
 
     def with_value(self, name: str, text: str) -> Settings:
-        """A copy with one more value. Raises SettingRefused, also where two settings clash (P7)."""
+        """A copy with one more value. Raises SettingRefused, also if two settings conflict (P7)."""
         setting(name).parse(text)
         changed = Settings({**self.overrides, name: text})
         own = changed.integer("acid.heartbeat.interval")

@@ -30,9 +30,9 @@ from resources import SparkResource, WarehouseResource  # noqa: E402
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """The services, with whatever the package `assets` holds; without it, the services alone.
+    """The services, and everything in the package `assets` if it exists.
 
-    Runs use one process, hence one JVM, for all of their steps.
+    A run uses one process, and so one JVM, for all of its steps.
     """
     assets, checks, jobs = _project()
     return dg.Definitions(
@@ -57,11 +57,11 @@ def defs() -> dg.Definitions:
 
 
 def _project() -> tuple[Any, Any, list[Any]]:
-    """Assets, checks, and what the modules list as JOBS."""
+    """The assets, the checks, and the modules' JOBS."""
     try:
         import assets
     except ModuleNotFoundError as missing:
-        if missing.name != "assets":  # an import inside assets has failed: that is no absence
+        if missing.name != "assets":  # assets exists, but one of its imports failed
             raise
         return [], [], []
     modules = [

@@ -1,7 +1,7 @@
-"""What was written reaches the disk: the one place that syncs local files and directories (P27).
+"""Syncing local files and directories to the disk; only this module does it (P27).
 
-A file that was written is on the disk once the file was synced, and is found there under its name
-once its directory was. Neither follows from the other, nor from the end of the process that wrote.
+A file's content is on the disk after the file was synced; its name is there after its directory was
+synced. Neither implies the other, and the end of the process that wrote them implies none.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 _THREADS = 16
-"""The disk makes several syncs that come at once durable with one write of its journal."""
+"""The file system makes concurrent syncs durable with one write of its journal."""
 
 
 def sync_data(file: int) -> None:
-    """The content of an open file. Raises OSError."""
+    """Syncs the content of an open file. Raises OSError."""
     if sys.platform == "darwin":
         # There fsync leaves the bytes in the cache of the disk; DuckDB does the same.
         fcntl.fcntl(file, fcntl.F_FULLFSYNC)
@@ -27,7 +27,7 @@ def sync_data(file: int) -> None:
 
 
 def sync_path(path: str | os.PathLike[str]) -> None:
-    """The content of a file, whoever wrote it; or the names in a directory. Raises OSError."""
+    """Syncs a file's content, whoever wrote it, or the names in a directory. Raises OSError."""
     file = os.open(path, os.O_RDONLY)
     try:
         if stat.S_ISDIR(os.fstat(file).st_mode):
@@ -39,7 +39,7 @@ def sync_path(path: str | os.PathLike[str]) -> None:
 
 
 def sync_paths(paths: Iterable[str]) -> None:
-    """Each path once, several at a time; all are tried. Raises the first OSError."""
+    """Syncs each path once, several at a time, even if one fails. Raises the first OSError."""
     wanted = list(dict.fromkeys(paths))
     if len(wanted) < 2:
         for path in wanted:
@@ -51,16 +51,16 @@ def sync_paths(paths: Iterable[str]) -> None:
 
 
 def nearest(path: str) -> str:
-    """The path itself if it is there, else the lowest directory above it that is."""
+    """The path itself if it exists, else the nearest directory above it that exists."""
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     return path
 
 
 def make_directory(path: str | os.PathLike[str], mode: int = 0o777) -> None:
-    """The directory, and those above that are missing, under names that are on the disk.
+    """Makes the directory and missing ones above it, and syncs their names to the disk.
 
-    `mode` is that of the directory itself. Raises OSError.
+    `mode` applies to the directory itself. Raises OSError.
     """
     wanted = os.path.abspath(path)
     last = nearest(wanted)
@@ -74,8 +74,8 @@ def make_directory(path: str | os.PathLike[str], mode: int = 0o777) -> None:
 
 def _between(low: str, high: str) -> list[str]:
     """`low` and the directories above it, up to `high`."""
-    found = [low]
+    directories = [low]
     while low != high and len(low) > len(high):
         low = os.path.dirname(low)
-        found.append(low)
-    return found
+        directories.append(low)
+    return directories

@@ -36,7 +36,7 @@ class NoSuchPartition(Terminal):
 
 
 class InvalidDefinition(Terminal):
-    """A table, column, type, partition or property declaration that can't be honoured."""
+    """A declaration of a table, column, type, partition or property is not possible."""
 
 
 class DeclarationChanged(Transient):
@@ -52,7 +52,7 @@ class WrongType(Terminal):
 
 
 class PartitionColumnUpdate(Terminal):
-    """UPDATE may not assign a partition column: delete and insert instead."""
+    """UPDATE can't assign a partition column: delete and insert instead."""
 
 
 class InvalidExpression(Terminal):
@@ -72,14 +72,14 @@ class SourceRowsAmbiguous(Terminal):
 
 
 class SettingRefused(Terminal):
-    """A setting, or a value of one, that the platform refuses (P7, P9)."""
+    """The platform refuses a setting, or its value (P7, P9)."""
 
 
 # --- environment ------------------------------------------------------------------------------
 
 
 class NoSuchWarehouse(Terminal):
-    """No warehouse was made at this place yet."""
+    """There is no warehouse at this place."""
 
 
 class WarehouseNotWritable(Terminal):
@@ -95,16 +95,16 @@ class WarehouseMoved(Terminal):
 
 
 class ForeignLocation(Terminal):
-    """The files may belong to the warehouse that this one is a copy of: take them over, or leave
+    """The files may belong to the warehouse that this one was copied from: take them over, or leave
     them alone (P31)."""
 
 
 class JavaMissing(Terminal):
-    """No Java 17 or newer was found, and Spark needs one."""
+    """No Java 17 or newer was found, which Spark needs."""
 
 
 class SparkMisconfigured(Terminal):
-    """The Spark session lacks something that correct results depend on (P17)."""
+    """The Spark session lacks a setting that correct results depend on (P17)."""
 
 
 class MetastoreInUse(Terminal):
@@ -120,11 +120,11 @@ class MetastoreDamaged(Terminal):
 
 
 class MetastoreMissing(Terminal):
-    """Tables are there, but not the metastore that knew them: restore or rebuild it (P31)."""
+    """There are tables, but not their metastore: restore or rebuild it (P31)."""
 
 
 class RebuildRefused(Terminal):
-    """A metastore that can't be made out of the directories, as asked (P24)."""
+    """The metastore can't be rebuilt from the directories as requested (P24)."""
 
 
 class MetastoreRefused(Terminal):
@@ -140,7 +140,7 @@ class MetastoreWriteFailed(Terminal):
 
 
 class BackupRefused(Terminal):
-    """A backup that can't be written, or a file that can't be restored, as asked."""
+    """The backup can't be written, or the file can't be restored, as requested."""
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -151,11 +151,11 @@ class MalformedName(Terminal):
 
 
 class CorruptFile(Terminal):
-    """A data file that is torn, empty where it may not be, or lacks what ACID needs."""
+    """A data file is torn, empty although it must not be, or lacks ACID columns or metadata."""
 
 
 class UnsupportedLayout(Terminal):
-    """Files of a kind that this version does not read (the text says which)."""
+    """This version does not read files of this kind (the text says which)."""
 
 
 class NotEnoughHistory(Terminal):
@@ -163,8 +163,8 @@ class NotEnoughHistory(Terminal):
 
 
 class PublicationFailed(Transient):
-    """What was written is not what was counted, can't be put into place, or did not reach the disk;
-    nothing was committed (P19, P27)."""
+    """The written rows differ from the counted ones, can't be put into place, or did not reach the
+    disk; nothing was committed (P19, P27)."""
 
 
 class CompactionMismatch(Terminal):
@@ -175,7 +175,7 @@ class CompactionMismatch(Terminal):
 
 
 class NoSuchTxn(Terminal):
-    """The transaction is unknown, or has ended in another way than asked for (T7, T12)."""
+    """The transaction is unknown, or has ended differently than requested (T7, T12)."""
 
 
 class TxnAborted(Transient):
@@ -187,11 +187,11 @@ class WriteConflict(TxnAborted):
 
 
 class OverwriteThenWrite(Terminal):
-    """A second write of an entity that this transaction overwrote: commit first (P6)."""
+    """The transaction writes again to an entity that it overwrote: commit first (P6)."""
 
 
 class ReadOnlyTxn(Terminal):
-    """A read-only transaction may not write (T17)."""
+    """A read-only transaction can't write (T17)."""
 
 
 class TooManyOpenTxns(Transient):
@@ -203,30 +203,30 @@ class LockNotAcquired(Transient):
 
 
 class LockTimeout(Transient):
-    """The lock was not granted within the wait that was asked for (L11)."""
+    """The lock was not granted within the requested wait (L11)."""
 
 
 class NoSuchLock(Terminal):
-    """The lock request has ended, or never was (L12)."""
+    """The lock request has ended, or never existed (L12)."""
 
 
 class OutcomeUnknown(Transient):
-    """The reply was lost and the outcome can't be learnt; it does not mean "not committed" (P3)."""
+    """The reply was lost and the outcome is unknown; it does not mean "not committed" (P3)."""
 
 
 class SnapshotExpired(Transient):
-    """The files behind a DataFrame are gone, as its read lease has ended: read() again (P12)."""
+    """A DataFrame's files are gone, because its read lease has ended: call read() again (P12)."""
 
 
 # --- compaction ---------------------------------------------------------------------------------
 
 
 class AlreadyScheduled(Terminal):
-    """The entity has a compaction that waits, works, or left nothing new to do (C24)."""
+    """A compaction of the entity is queued or running, or there is nothing new to compact (C24)."""
 
 
 class CompactionRefused(Terminal):
-    """The request can't or need not be done (C27, C29)."""
+    """The requested compaction is not possible or not needed (C27, C29)."""
 
 
 class CompactionFailed(Transient):
@@ -245,14 +245,14 @@ class CompactionLost(Transient):
 
 
 class CheckErrored(Terminal):
-    """An expectation could not be evaluated, so that it says nothing about the data."""
+    """An expectation could not be evaluated, so it says nothing about the data."""
 
 
 class SourceMissing(Terminal):
-    """A file that an asset reads its rows from is not there."""
+    """A file from which an asset reads its rows is missing."""
 
 
 def error_class(name: str) -> type[AcidError]:
-    """The class of an error that came as its name; AcidError for a name that is not known."""
+    """The error class with this name; AcidError for an unknown name."""
     named = globals().get(name)
     return named if isinstance(named, type) and issubclass(named, AcidError) else AcidError

@@ -1,4 +1,4 @@
-"""The read leases of one handle: files stay while frames may read them (P12)."""
+"""The read leases of a handle: files stay while its frames may read them (P12)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class Leases:
-    """Fresh snapshots, each held until `release`, or until its one result is made. Thread-safe."""
+    """Takes snapshots, each held until `release` or until its only result is complete.
+
+    Thread-safe.
+    """
 
     def __init__(
         self,
@@ -41,15 +44,18 @@ class Leases:
     def scan(
         self, table: str, where: str | None, explicit: ValidWriteIdList | None = None
     ) -> TableScan:
-        """A scan at a fresh snapshot, or at an explicit write id list (P13); `where` prunes
-        partitions."""
+        """A scan at a fresh snapshot, or at an explicit write id list (P13).
+
+        `where` prunes partitions.
+        """
         with self.fresh(table) as read:
             return read.scans([(read.table(table), where)], explicit)[0]
 
     @contextmanager
     def fresh(self, *tables: str) -> Iterator[FreshRead]:
-        """One snapshot for a block: the declarations that it sees, and scans that outlive the block
-        under one lease. `tables` are protected from the start, others when they are scanned (P12).
+        """A snapshot for a block: declarations, and scans that outlive the block under its lease.
+
+        `tables` are protected from the start, other tables once they are scanned (P12).
 
         Raises SnapshotExpired if the lease ended before the block did (P29).
         """
@@ -63,7 +69,7 @@ class Leases:
             _end(lease)
 
     def snapshot(self, table: str) -> TableSnapshot:
-        """What a fresh snapshot sees of a table; its files stay like those of a scan."""
+        """What a fresh snapshot sees of a table; its files are protected like those of a scan."""
         with self.fresh(table) as read:
             record, lease = read.table(table), read.lease
             (scan,) = read.scans([(record, None)])
@@ -83,19 +89,19 @@ class Leases:
         explicit: ValidWriteIdList | None = None,
         row_id: bool = False,
     ) -> pa.Table:
-        """Live rows at a fresh snapshot, whose lease ends here: the result needs no file more."""
+        """Live rows at a fresh snapshot, whose lease ends here: the result needs no files."""
         with self._arrow_scan(table, columns, where, explicit, row_id) as scan:
             return scan.table()
 
     def count(self, table: str, where: str | None = None) -> int:
-        """How many rows `rows` would have, mostly out of footers."""
+        """How many rows `rows` would return, mostly read from footers."""
         with self._arrow_scan(table, [], where) as scan:
             return scan.count()
 
     def release(self) -> None:
-        """End all leases: what was read so far may raise SnapshotExpired from now on.
+        """Ends all leases: frames read so far may raise SnapshotExpired from now on.
 
-        One whose end the metastore can't be told ends after its timeout.
+        If the metastore can't be reached, a lease ends after its timeout.
         """
         with self._guard:
             held, self._held = self._held, []
@@ -122,7 +128,7 @@ class Leases:
         _end(lease)
 
     def _keep(self, lease: Lease, scans: list[TableScan]) -> None:
-        """Hold the lease, unless an older one of ours protects the very same files already."""
+        """Holds the lease, unless an older lease of this handle protects the same files already."""
         with self._guard:
             kept = []
             for held, earlier in self._held:
@@ -137,16 +143,16 @@ class Leases:
 
 
 class FreshRead:
-    """What is read at one fresh snapshot."""
+    """Reads at one fresh snapshot."""
 
     def __init__(self, lease: Lease, layout: Layouts) -> None:
         self.lease = lease
         self.opened: list[TableScan] = []
-        """All scans of it."""
+        """The scans that were opened so far."""
         self._layout = layout
 
     def table(self, name: str) -> TableRecord:
-        """As the snapshot sees it (P28). Raises NoSuchTable."""
+        """The table as the snapshot sees it (P28). Raises NoSuchTable."""
         return self.lease.table(name)
 
     def views(self) -> list[ViewRecord]:
@@ -171,7 +177,7 @@ class FreshRead:
 
 
 def _end(lease: Lease) -> None:
-    """Of a lease that nobody needs any more; what was read under it was checked before."""
+    """Ends a lease that is not needed any more; its reads were checked before."""
     with suppress(SnapshotExpired, MetastoreUnavailable, OutcomeUnknown):
         lease.commit()
 
@@ -185,10 +191,10 @@ def _ended_on_error(lease: Lease) -> Iterator[None]:
         raise
 
 
-def _same_files(some: list[TableScan], others: list[TableScan]) -> bool:
-    return len(some) == len(others) and all(
-        one.location == other.location
-        and [(entity.partition, entity.directory) for entity in one.entities]
+def _same_files(left: list[TableScan], right: list[TableScan]) -> bool:
+    return len(left) == len(right) and all(
+        scan.location == other.location
+        and [(entity.partition, entity.directory) for entity in scan.entities]
         == [(entity.partition, entity.directory) for entity in other.entities]
-        for one, other in zip(some, others, strict=True)
+        for scan, other in zip(left, right, strict=True)
     )

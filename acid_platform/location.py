@@ -1,4 +1,4 @@
-"""Where a warehouse and its metastore are: an argument, else the environment (P10)."""
+"""Where a warehouse and its metastore are: from an argument, else the environment (P10)."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pathlib import Path
 from acid_platform.errors import InvalidDefinition
 
 METASTORE_DIRECTORY = "_metastore"
-"""Below a local warehouse; hidden from readers by its underscore."""
+"""The metastore's directory in a local warehouse; the underscore hides it from readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """`warehouse` is an absolute path or a URI, `metastore` the directory of its metastore, or
-    `tcp://host:port` of one that runs as a service."""
+    """`warehouse` is an absolute path or a URI; `metastore` is the metastore's directory, or
+    `tcp://host:port` if it runs as a service."""
 
     warehouse: str
     metastore: str
 
     @property
     def shared(self) -> bool:
-        """Whether the metastore is a service that somebody else starts."""
+        """Whether the metastore is a service, which is started elsewhere."""
         return self.metastore.startswith("tcp://")
 
     @property
     def made(self) -> bool:
-        """Whether there is a metastore already; a service is taken for one."""
+        """Whether the metastore exists; a service is assumed to exist."""
         return self.shared or Path(self.metastore, "metastore.duckdb").exists()
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What the statements of one transaction share: locks, targets, and what was written so far."""
+"""What the statements of a transaction share: locks, write targets, and what was written."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class SnapshotOutdated(Transient):
     """The only statement of a transaction missed a commit: begin again (T40, P30).
 
-    `locks` are what it asked for. Who begins with them waits in the queue first and takes the
-    snapshot then, which misses nothing.
+    `locks` are those that it requested. A transaction that begins with them waits for the locks
+    first and takes its snapshot then, so the snapshot misses nothing.
     """
 
     def __init__(self, text: str, locks: Sequence[LockRequest]) -> None:
@@ -41,7 +41,7 @@ class SnapshotOutdated(Transient):
 
 
 class Statements:
-    """The state of a transaction between its statements; `begun` is the metastore's side of it."""
+    """The state of a transaction between its statements; `begun` is the metastore's transaction."""
 
     def __init__(
         self, context: Context, begun: Begun, restart_if_stale: bool, held: Sequence[LockRequest]
@@ -52,7 +52,7 @@ class Statements:
         self.added_columns: dict[str, list[tuple[str, str]]] = {}
         self.records: dict[str, TableRecord] = {}
         self.session: SparkSession | None = None
-        """The session of the statements so far: aborting must not start one."""
+        """The session that statements have used: aborting must not start a session."""
         self._restart_if_stale = restart_if_stale
         self._held = list(held)
         self._lock_settings = Settings.of(context.metastore.settings()).lock_settings
@@ -76,7 +76,7 @@ class Statements:
         return scans
 
     def table(self, name: str) -> TableRecord:
-        """As the snapshot sees it, with the columns that were added here (P28).
+        """The table as the snapshot sees it, with the columns that were added here (P28).
 
         Raises NoSuchTable.
         """
@@ -87,17 +87,20 @@ class Statements:
         return self.begun.views()
 
     def partitions(self, name: str) -> list[str]:
-        """Those that the snapshot sees, and those written here."""
+        """The partitions that the snapshot sees, and those written here."""
         return sorted(self.layout(self.table(name)).partitions)
 
     def lock(self, record: TableRecord, statement: Statement, partition: str | None = None) -> None:
-        """Raises LockTimeout, TxnAborted, and SnapshotOutdated or WriteConflict where the statement
-        can't be committed any more (T40, P30)."""
+        """Requests the lock of a statement.
+
+        Raises LockTimeout, TxnAborted, and SnapshotOutdated or WriteConflict if the statement can't
+        be committed any more (T40, P30).
+        """
         lock, operation = lock_of(statement, self._lock_settings)
         dynamic = record.partitioned and partition is None
         request = LockRequest(record.name, lock, operation, partition, dynamic)
         if request not in self._held:
-            # To ask again for what one holds would mean to wait for those who wait for it.
+            # Requesting a held lock again would wait for those that wait for it.
             self.begun.lock([request])
             self._held.append(request)
         if self._restart_if_stale:
@@ -122,11 +125,11 @@ class Statements:
         return self.begun.valid_write_ids(table), self.begun.valid_txns
 
     def layout(self, record: TableRecord) -> TableLayout:
-        """With the partitions and files that the snapshot sees, and those written here."""
+        """The layout with what the snapshot sees, and what was written here."""
         return with_own(self.context.layout(record, self.begun), self.reports)
 
     def target(self, record: TableRecord, layout: TableLayout) -> WriteTarget:
-        """Of the next statement."""
+        """The write target of the next statement."""
         number = self._number
         self._number += 1  # a failed statement's id is not used again (P19)
         return WriteTarget(
@@ -145,8 +148,9 @@ class Statements:
 
     @contextmanager
     def next(self, record: TableRecord, layout: TableLayout) -> Iterator[WriteTarget]:
-        """The target of the next statement; its Spark jobs carry the transaction's tag (P4)."""
-        # First: what a target observes belongs to the kind of session that there is.
+        """The write target of the next statement, whose Spark jobs carry the transaction's tag
+        (P4)."""
+        # The session first: a target's observation depends on the kind of session.
         spark = self.session = self.context.spark
         target = self.target(record, layout)
         if target.statement == 0:
@@ -192,8 +196,12 @@ class Statements:
     def refuse_after_overwrite(
         self, record: TableRecord, partitions: Sequence[str] = ("",)
     ) -> None:
-        """Before anything is written, as far as the partitions are known by then ('' for an
-        unpartitioned table); those that come with the rows are refused by `record`."""
+        """Raises OverwriteThenWrite before anything is written, if the partitions are known by
+        then.
+
+        '' stands for an unpartitioned table. Partitions that come with the rows are refused by
+        `record`.
+        """
         for partition in partitions:
             if (record.name, partition) in self._overwritten:
                 raise self._overwritten_before(record.name, partition)
@@ -201,13 +209,12 @@ class Statements:
     def _overwritten_before(self, table: str, partition: str) -> OverwriteThenWrite:
         return OverwriteThenWrite(
             f"transaction {self.id} overwrote {table} {partition}".rstrip()
-            + ": its base hides whatever the same transaction writes there; commit first"
+            + ": its base hides everything else that the transaction writes there; commit first"
         )
 
 
 def with_own(layout: TableLayout, reports: Sequence[WriteReport]) -> TableLayout:
-    """The layout with the files, and perhaps partitions, that only the transaction itself has
-    written so far."""
+    """The layout with the files and partitions that the transaction itself has written."""
     mine = [report for report in reports if report.table == layout.name]
     if not mine:
         return layout

@@ -1,4 +1,4 @@
-"""A table as its user holds it: each verb is one transaction, each read holds its snapshot."""
+"""The handle of a table: each change is a transaction, and each read holds its snapshot."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Table:
 
     @property
     def record(self) -> TableRecord:
-        """The table as the metastore declares it now. Raises NoSuchTable."""
+        """The table's current declaration. Raises NoSuchTable."""
         return self._warehouse.metastore.table(self._name)
 
     @property
@@ -89,11 +89,11 @@ class Table:
         snapshot: ValidWriteIdList | str | None = None,
         row_id: bool = False,
     ) -> DataFrame:
-        """Committed rows, as of now or of a write id list; `row_id` adds the column row__id.
+        """Committed rows, now or at a write id list; `row_id` adds the column row__id.
 
         The frame is lazy and keeps its snapshot: a read lease of the warehouse protects its files
-        until `Warehouse.release`, `close` or `acid.read.lease.max` (P12); an action later than that
-        raises SnapshotExpired once the files are gone. Rows come in no particular order. Raises
+        until `Warehouse.release`, `close` or `acid.read.lease.max` (P12). A later action raises
+        SnapshotExpired once the files are gone. The rows have no particular order. Raises
         UnknownColumn, InvalidExpression, NotEnoughHistory, SnapshotExpired (P29).
         """
         scan = self._warehouse.leases.scan(self._name, where, _parsed(snapshot))
@@ -108,23 +108,24 @@ class Table:
     ) -> pa.Table:
         """The rows of `read` as a pyarrow Table, without a JVM: for notebooks and small tables.
 
-        Only the wanted columns are decoded. `where` may compare columns with literals and each
-        other; what only Spark evaluates is refused. Timestamps have no zone: wall clock (P17).
-        Of insert-only tables ORC and Parquet are read. Raises UnknownColumn, InvalidExpression,
-        UnsupportedStatement, UnsupportedLayout, NotEnoughHistory, CorruptFile, and SnapshotExpired
-        when this process was stopped for so long that files could be removed (P29).
+        Only the wanted columns are decoded. `where` may compare columns with literals and with each
+        other; predicates that only Spark evaluates are refused. Timestamps have no zone: they are
+        wall clock times (P17). Insert-only tables must be stored as ORC or Parquet. Raises
+        UnknownColumn, InvalidExpression, UnsupportedStatement, UnsupportedLayout, NotEnoughHistory,
+        CorruptFile, and SnapshotExpired if this process was suspended for so long that files may
+        have been removed (P29).
         """
         return self._warehouse.leases.rows(self._name, columns, where, _parsed(snapshot), row_id)
 
     def count(self, where: str | None = None) -> int:
-        """The number of rows, without Spark: out of footers where no row needs a test.
+        """The number of rows, without Spark: read from footers if no row needs a test.
 
-        Raises as to_arrow; `read(where=…).count()` does for predicates that only Spark evaluates.
+        Raises as to_arrow; use `read(where=…).count()` for predicates that only Spark evaluates.
         """
         return self._warehouse.leases.count(self._name, where)
 
     def snapshot(self) -> TableSnapshot:
-        """The current snapshot, held by a read lease like a frame's."""
+        """The current snapshot; a read lease protects its files, as for a frame."""
         return self._warehouse.leases.snapshot(self._name)
 
     def partitions(self) -> list[str]:
@@ -156,7 +157,7 @@ class Table:
         return self._autocommit(lambda table: table.update(assignments, where))
 
     def delete(self, where: str | None = None) -> int:
-        """Delete where the predicate holds, everything without one; returns the rows deleted."""
+        """Deletes the rows that match the predicate, or all; returns the number of rows."""
         return self._autocommit(lambda table: table.delete(where))
 
     def merge(
@@ -170,12 +171,12 @@ class Table:
     ) -> MergeCounts:
         """MERGE INTO this table `t` USING `source` `s` ON `on`.
 
-        `when_matched_update={"v": "s.v"}` sets columns of matched rows, but for those that the
-        condition `when_matched_delete` (`"true"` for all) deletes; `when_not_matched_insert` adds
-        source rows without a match (`"*"`: all columns by name). `clauses` gives any list of
-        conditional clauses, of which the first that applies to a row counts.
+        `when_matched_update={"v": "s.v"}` sets columns of matched rows, except for rows that the
+        condition `when_matched_delete` (`"true"` for all) deletes. `when_not_matched_insert` adds
+        source rows without a match (`"*"`: all columns by name). `clauses` is any list of
+        conditional clauses, of which the first that applies to a row is used.
 
-        Raises SourceRowsAmbiguous when several source rows change one row, PartitionColumnUpdate,
+        Raises SourceRowsAmbiguous if several source rows change one row, PartitionColumnUpdate,
         BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression, WriteConflict.
         """
         return self._autocommit(
@@ -190,12 +191,12 @@ class Table:
         )
 
     def erase(self, where: str, partition: Mapping[str, Any] | str | None = None) -> Erasure:
-        """Delete rows for good: no file, not even of an old snapshot, holds them afterwards.
+        """Deletes rows from every file, also from files of old snapshots.
 
-        Deletes them in one transaction, compacts and cleans, then reads every file of the table.
-        What an open snapshot still needs stays, and `remaining` says who has it: erase again when
-        it has ended. Raises as count, also NoSuchPartition, LeaseHeld, and CorruptFile for a file
-        that can't be judged.
+        Deletes the rows in one transaction, compacts and cleans, then reads every file of the
+        table. Files that an open snapshot still needs stay; `remaining` names the transactions:
+        erase again when they have ended. Raises as count, also NoSuchPartition, LeaseHeld, and
+        CorruptFile for a file that can't be read.
         """
         metastore = self._warehouse.metastore
         request = ErasureRequest.of(metastore, self.name, where, partition)
@@ -206,9 +207,9 @@ class Table:
         return erasure.prove(metastore, request, deleted, outcomes, removed)
 
     def request_erasure(self, where: str, partition: Mapping[str, Any] | str | None = None) -> int:
-        """Record that these rows have to be erased: Dagster's `erasure_sensor` sees to it.
+        """Records that these rows have to be erased, which Dagster's `erasure_sensor` will do.
 
-        Nothing is deleted yet. Answers the request's id, as `acid show erasures` lists it; the same
+        Nothing is deleted yet. Returns the request's id, as `acid show erasures` lists it; an equal
         request gets the same id while it is open. Raises as `erase` does before it deletes.
         """
         warehouse = self._warehouse
@@ -218,19 +219,19 @@ class Table:
         )
 
     def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
-        """Remove all rows, or those of one partition. Raises NoSuchPartition, WriteConflict."""
+        """Removes all rows, or those of one partition. Raises NoSuchPartition, WriteConflict."""
         self._autocommit(lambda table: table.truncate(partition))
 
     def add_columns(self, columns: str) -> None:
-        """`"note string"`; rows written before have NULL there. No file is touched.
+        """Adds columns, such as `"note string"`; existing rows have NULL there. No file changes.
 
-        Columns that others add at the same time stay. Raises UnknownColumn for a column that is
-        there already, DeclarationChanged when others were faster each time (P28).
+        Columns that others add at the same time stay. Raises UnknownColumn for a column that
+        exists, DeclarationChanged if others altered the table during each attempt (P28).
         """
         self._alter_columns(lambda record: widened(record, columns).columns)
 
     def _alter_columns(self, columns: Callable[[TableRecord], Sequence[tuple[str, str]]]) -> None:
-        """Works the columns out again when others altered the table meanwhile (P28)."""
+        """Computes the columns again if others altered the table in the meantime (P28)."""
         for _ in range(_ATTEMPTS):
             record = self.record
             with suppress(DeclarationChanged):
@@ -243,11 +244,12 @@ class Table:
         )
 
     def change_column(self, old: str, column: str, after: str | None = None) -> None:
-        """`change_column("id", "id bigint")`: a wider type, or another place.
+        """`change_column("id", "id bigint")`: gives a column a wider type, or another place.
 
-        `after`: the column that it follows, empty for the first place. Another name is possible
-        only while the table has no rows, since files know their columns by name; another place
-        also if they know them by position. Raises UnknownColumn, InvalidDefinition, LockTimeout.
+        `after`: the column that it follows, empty for the first place. Renaming a column is only
+        possible while the table has no rows, since files store the names of their columns. So is
+        moving it if files match columns by position. Raises UnknownColumn, InvalidDefinition,
+        LockTimeout.
         """
         (new,) = parse_columns(column)
         check_columns(self.name, [new])
@@ -258,8 +260,8 @@ class Table:
             moved = [name for name, _ in columns] != [name for name, _ in record.columns]
             if (renamed or (moved and self._by_position(record))) and self.count():
                 raise InvalidDefinition(
-                    f"{self.name} has rows, whose files know {old} by its name or place: every"
-                    " reader, Hive too, would find NULL or another column there; CREATE VIEW with"
+                    f"{self.name} has rows, and their files find {old} by its name or position:"
+                    " every reader, Hive too, would read NULL or another column; CREATE VIEW with"
                     " the new name, or CREATE TABLE … AS SELECT"
                 )
             return columns
@@ -268,7 +270,7 @@ class Table:
             self._alter_columns(changed)
 
     def _by_position(self, record: TableRecord) -> bool:
-        """Whether files may match their columns by position, as Hive's original files do."""
+        """Whether files may match columns by position, as Hive's original files do."""
         if FileFormat.of(record.properties).by_position:
             return True
         return any(
@@ -278,28 +280,28 @@ class Table:
         )
 
     def rename(self, name: str) -> Table:
-        """Renames it; its files stay. Raises TableExists, InvalidDefinition, LockTimeout."""
+        """Renames the table; its files stay. Raises TableExists, InvalidDefinition, LockTimeout."""
         with self._alone():
             record = self._warehouse.metastore.alter_table(self._name, rename=table_name(name))
         return Table(self._warehouse, record.name)
 
     def _alone(self) -> AbstractContextManager[object]:
-        """Nobody reads or writes the table meanwhile. Raises LockTimeout."""
+        """Keeps others from reading and writing the table. Raises LockTimeout."""
         lock = LockRequest(self._name, LockType.EXCLUSIVE, Operation.SELECT)
         return self._warehouse.metastore.begin(locks=[lock])
 
     def drop_partition(self, partition: Mapping[str, Any] | str) -> None:
-        """Gone at once for new snapshots; files go when no older one needs them (P22)."""
+        """Drops a partition for new snapshots; files stay while older ones need them (P22)."""
         values = partition_values(partition, self.partition_columns, self.name, self.partitions())
         self._warehouse.metastore.drop_partition(self._name, partition_name(values))
 
     def compact(
         self, kind: str, partition: Mapping[str, Any] | str | None = None, wait: bool = True
     ) -> list[dict[str, Any]]:
-        """Queue a `"minor"` or `"major"` compaction of a partition, or of each one (C58).
+        """Queues a `"minor"` or `"major"` compaction of a partition, or of each one (C58).
 
-        With `wait` this process works the queue off until the requests have ended, and the rows of
-        SHOW COMPACTIONS for them are returned; without, a Worker somewhere takes them. Raises
+        With `wait` this process executes queued compactions until these have ended; otherwise a
+        Worker takes them. Returns their rows of SHOW COMPACTIONS. Raises
         AlreadyScheduled, CompactionRefused, CompactionFailed.
         """
         wanted, targets = self._compactions(kind, partition)
@@ -308,7 +310,7 @@ class Table:
     def explain_compaction(
         self, kind: str, partition: Mapping[str, Any] | str | None = None
     ) -> list[Section]:
-        """What `compact` would read and write, and after how many scans it pays back."""
+        """What `compact` would read and write, and after how many scans it pays off."""
         wanted, targets = self._compactions(kind, partition)
         return explain_compactions(
             self._warehouse.metastore, wishes_of(self._name, targets, wanted.value)
@@ -317,7 +319,7 @@ class Table:
     def _compactions(
         self, kind: str, partition: Mapping[str, Any] | str | None
     ) -> tuple[CompactionKind, list[str | None]]:
-        """The kind, and the partition or each one. Raises CompactionRefused."""
+        """The kind, and the partitions to compact. Raises CompactionRefused."""
         try:
             wanted = CompactionKind(kind.lower())
         except ValueError:
@@ -347,11 +349,12 @@ class Table:
 def autocommit(
     warehouse: Warehouse, table: str, statement: Callable[[Transaction], _Done]
 ) -> _Done:
-    """One statement that writes `table`, as a transaction; again when its snapshot grew old (T40).
+    """Runs a statement that writes `table` as a transaction; repeats it if its snapshot is outdated
+    (T40).
 
-    From the second attempt on it has its locks before its snapshot, which then misses nothing that
-    the locks keep away: an overwrite ends on a table into which others insert all the time (P30).
-    Raises LockTimeout when another writer was faster each time.
+    From the second attempt on it gets its locks before its snapshot, so the snapshot misses no
+    commit that the locks prevent: an overwrite succeeds although others insert all the time (P30).
+    Raises LockTimeout if another writer committed during each attempt.
     """
     settings = Settings.of(warehouse.metastore.settings())
     locks: Sequence[LockRequest] = ()

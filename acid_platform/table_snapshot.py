@@ -1,4 +1,4 @@
-"""What a snapshot sees of a table, and a snapshot over all tables held for a block (P12)."""
+"""A snapshot of all tables that is held for a block, and what it sees of a table (P12)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """What a snapshot sees of one table: its lists, and the directories of each partition."""
+    """What a snapshot sees of a table: its id lists, and the directories of each partition."""
 
     table: str
     write_ids: ValidWriteIdList
     txns: ValidTxnList
     directories: Mapping[str, AcidDirectory]
-    """By partition name; '' for an unpartitioned table."""
+    """By partition name; '' stands for an unpartitioned table."""
 
     def __str__(self) -> str:
         lines = [str(self.write_ids)]
@@ -53,14 +53,14 @@ class TableSnapshot:
 
 
 class Snapshot:
-    """One snapshot over all tables; its frames are valid until the block ends."""
+    """A snapshot of all tables; its frames are valid until the block ends."""
 
     def __init__(self, warehouse: Warehouse, lease: Lease) -> None:
         self._warehouse = warehouse
         self._lease = lease
 
     def table(self, name: str) -> SnapshotTable:
-        """As it was declared at the snapshot, whatever others do since (P28).
+        """The table as it was declared at the snapshot, whatever others do later (P28).
 
         Raises NoSuchTable, SnapshotExpired after the block.
         """
@@ -100,8 +100,11 @@ class SnapshotTable:
     def read(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> DataFrame:
-        """As Table.read, at this snapshot. Raises SnapshotExpired after the block, or when the
-        snapshot was not read for `acid.read.lease.max` (P12)."""
+        """As Table.read, at this snapshot.
+
+        Raises SnapshotExpired after the block, or if the snapshot was not read for
+        `acid.read.lease.max` (P12).
+        """
         with self._lease.checked():
             write_ids, layout = self._seen()
             scan = open_scan(layout, write_ids, self._lease.valid_txns, where)

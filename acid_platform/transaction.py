@@ -71,24 +71,23 @@ class Transaction:
 
     @property
     def write_ids(self) -> dict[str, int]:
-        """Write id of each table written so far."""
+        """The write id of each table that was written so far."""
         return dict(self._work.begun.write_ids)
 
     @property
     def reports(self) -> tuple[WriteReport, ...]:
-        """The directories that this transaction has published, one report each (P8)."""
+        """A report for each directory that this transaction has published (P8)."""
         return tuple(self._work.reports)
 
     def row_counts(self, table: str) -> dict[str, int]:
-        """Rows of a table by what was done: inserted, updated, deleted, overwritten (written by an
-        overwrite)."""
+        """Rows that a table's statements inserted, updated, deleted or wrote by overwriting."""
         return {word: rows for word, rows in self._work.row_counts.get(table, {}).items() if rows}
 
     def table(self, name: str) -> TransactionTable:
-        """As the transaction's snapshot sees it, whatever others declare since (P28).
+        """The table as the transaction's snapshot sees it, whatever others declare later (P28).
 
-        A change of what others have altered, dropped or made again since raises
-        DeclarationChanged. Raises NoSuchTable.
+        Changing a table that others have altered, dropped or made again raises DeclarationChanged.
+        Raises NoSuchTable.
         """
         return TransactionTable(self._work, self._work.table(name))
 
@@ -109,17 +108,17 @@ class Transaction:
         self._work.begun.heartbeat()
 
     def when_lost(self, callback: Callable[[str], None]) -> None:
-        """Calls `callback` with the reason, in another thread, if the metastore aborts it (P4)."""
+        """Calls `callback` with the reason if the metastore aborts it (P4), in another thread."""
         self._work.begun.when_lost(callback)
 
     def commit(self) -> None:
-        """Raises WriteConflict, TxnAborted, OutcomeUnknown, what makes a commit impossible, and
-        DeclarationChanged if others changed what it wrote to, or added a column of the same name
-        with another type (P28).
+        """Raises WriteConflict, TxnAborted, OutcomeUnknown, the errors that make a commit
+        impossible, and DeclarationChanged if others changed a table that it wrote, or added a
+        column of the same name with another type (P28).
 
-        A commit that is refused rolls everything back: the transaction has ended, and holds no
-        lock. Only after MetastoreUnavailable and MetastoreWriteFailed, when nothing was decided, it
-        is still open: commit again, or abort.
+        A refused commit rolls everything back: the transaction has ended and holds no lock. Only
+        after MetastoreUnavailable and MetastoreWriteFailed nothing was decided, and it is still
+        open: commit again, or abort.
         """
         try:
             self._work.commit()
@@ -133,7 +132,7 @@ class Transaction:
             raise
 
     def abort(self, reason: str = "") -> None:
-        """Nothing of it ever becomes visible; its files are removed by the Cleaner."""
+        """Aborts it: nothing becomes visible, and the Cleaner removes its files."""
         jobs.cancel(self._work.session, self.id)
         self._work.begun.abort(reason)
 
@@ -158,7 +157,7 @@ class Transaction:
 
 
 class LentTransaction(Transaction):
-    """The same transaction for code that may work in it, and not end it."""
+    """The same transaction for code that may use it, but not end it."""
 
     def __init__(self, txn: Transaction) -> None:
         self._work = txn._work
@@ -176,8 +175,8 @@ class LentTransaction(Transaction):
 
     def _not_ours(self, what: str) -> InvalidDefinition:
         return InvalidDefinition(
-            f"transaction {self.id} is ended by whoever began it, after the checks: don't {what}"
-            " it; write with txn.table(…), and raise to have it aborted"
+            f"transaction {self.id} is ended by the code that began it, after the checks: don't"
+            f" {what} it; write with txn.table(…), and raise an error to have it aborted"
         )
 
 
@@ -196,14 +195,14 @@ class TransactionTable:
     def read(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> DataFrame:
-        """Rows as Table.read; valid until the transaction ends."""
+        """As Table.read; the frame is valid until the transaction ends."""
         scan = self._scan(where)
         return filtered(lambda: self._spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
     ) -> pa.Table:
-        """Rows as Table.to_arrow, at the transaction's snapshot and with its own writes.
+        """As Table.to_arrow, at the transaction's snapshot and with its own writes.
 
         Raises TxnAborted if the metastore aborted it before the last file was read (P29).
         """
@@ -212,7 +211,7 @@ class TransactionTable:
             return arrow_scan(self._layout(), write_ids, txns, columns, where, row_id).table()
 
     def insert(self, rows: Rows) -> int:
-        """Append; partitions are made as the rows need them. Returns the number of rows.
+        """Appends rows; makes the partitions that they need. Returns the number of rows.
 
         Raises UnknownColumn, WrongType, OverwriteThenWrite.
         """
@@ -228,10 +227,11 @@ class TransactionTable:
         return rows
 
     def overwrite(self, rows: Rows, partition: Mapping[str, Any] | str | None = None) -> int:
-        """Replace the whole table, or of a partitioned one the partitions that the rows name.
+        """Replaces the whole table, or those partitions of a partitioned table that occur in the
+        rows.
 
-        With `partition` (`"month=3"` or a dict of all partition columns) exactly that one is
-        replaced, also by no rows. Returns the number of rows. Raises NoSuchPartition.
+        With `partition` (`"month=3"` or a dict of all partition columns) exactly that partition is
+        replaced, even by no rows. Returns the number of rows. Raises NoSuchPartition.
         """
         fixed = self._fixed(partition)
         self._require_writable()
@@ -254,7 +254,7 @@ class TransactionTable:
         return count
 
     def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
-        """Remove all rows of the table, or of one partition, whose directory stays.
+        """Removes all rows of the table, or of one partition, whose directory stays.
 
         Raises NoSuchPartition, OverwriteThenWrite.
         """
@@ -313,8 +313,9 @@ class TransactionTable:
         for column in self._partition_columns:
             if column.type.kind in UNNAMED:
                 raise UnsupportedStatement(
-                    f"{self.name} is partitioned by {column}, whose directories are read but not"
-                    " named here; write with Hive, or copy into a table partitioned by a string"
+                    f"{self.name} is partitioned by {column}, whose directories this"
+                    " platform reads, but does not write; write with Hive, or copy into a table"
+                    " partitioned by a string"
                 )
 
     def _require_predicate(self, where: Where) -> None:
@@ -324,12 +325,12 @@ class TransactionTable:
     def _refuse_insert_only(self, statement: str) -> None:
         if is_insert_only(self._record.properties):
             raise UnsupportedStatement(
-                f"{statement} needs rows with an identity, and {self.name} is insert-only:"
+                f"{statement} needs rows with row ids, and {self.name} is insert-only:"
                 " overwrite its partitions, or make a table without transactional_properties"
             )
 
     def update(self, assignments: Mapping[str, str], where: Where = None) -> int:
-        """Set columns to SQL expressions over the row where the predicate holds.
+        """Sets columns to SQL expressions in the rows that match the predicate.
 
         Returns the number of rows changed. Raises PartitionColumnUpdate, UnknownColumn, WrongType,
         InvalidExpression.
@@ -354,7 +355,7 @@ class TransactionTable:
         return rows
 
     def delete(self, where: Where = None) -> int:
-        """Delete the rows where the predicate holds, all without one; returns how many."""
+        """Deletes the rows that match the predicate, or all; returns the number of rows."""
         self._refuse_insert_only("DELETE")
         self._require_predicate(where)
         self._work.lock(self._record, Statement.DELETE)
@@ -369,7 +370,7 @@ class TransactionTable:
         return rows
 
     def add_columns(self, columns: str) -> None:
-        """As Table.add_columns; others see the columns when the transaction commits."""
+        """As Table.add_columns; others see the columns after the commit."""
         wide = widened(self._record, columns)
         new = wide.columns[len(self._record.columns) :]
         self._work.added_columns.setdefault(self.name, []).extend(new)
@@ -377,7 +378,7 @@ class TransactionTable:
         self._columns, _ = columns_of_record(wide)
 
     def partitions(self) -> list[str]:
-        """Those that the transaction sees, sorted, with those that it wrote itself."""
+        """The partitions that the transaction sees, with those that it wrote, sorted."""
         return self._work.partitions(self.name)
 
     @property
@@ -390,7 +391,7 @@ class TransactionTable:
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
-        """Its columns, then its partition columns."""
+        """The columns, then the partition columns."""
         return (*self._columns, *self._partition_columns)
 
     def _layout(self) -> TableLayout:

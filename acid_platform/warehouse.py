@@ -1,4 +1,4 @@
-"""The warehouse: the door to its tables, transactions, snapshots and services."""
+"""The warehouse handle: tables, transactions, snapshots and services."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 class Warehouse:
     """A directory of Hive ACID tables and its metastore. Use `open`; close it, or use `with`.
 
-    Thread-safe for reading; a transaction belongs to one thread. Every frame that it hands out is
-    backed by a read lease of this handle (P12).
+    Thread-safe for reading; a transaction belongs to one thread. A read lease of this handle
+    protects the files of every frame that it returns (P12).
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Warehouse:
         self._run_id = run_id
         self._guard = threading.RLock()
         self.leases = Leases(metastore, self.layout, self.info)
-        """What frames of this handle read from."""
+        """The read leases of the frames of this handle."""
         self._session: SqlSession | None = None
 
     @classmethod
@@ -89,13 +89,13 @@ class Warehouse:
         run_id: str = "",
         settings: Mapping[str, str] | None = None,
     ) -> Warehouse:
-        """Join the warehouse at a path or URI, or make it; its metastore is started if none runs.
+        """Opens the warehouse at a path or URI, or makes it; starts its metastore if none runs.
 
         Defaults: ACID_WAREHOUSE, ACID_METASTORE (a directory; for a local warehouse the one inside
-        it). Spark starts at first need. `settings` are Hive's configuration names, stored in the
-        metastore. The files of a warehouse that an older version made are recorded at its first
-        start. Raises WarehouseNotWritable, WarehouseMismatch, MetastoreMissing if there are tables
-        and no metastore (P31), MetastoreUnavailable, SettingRefused.
+        it). Spark starts when it is first needed. `settings` go by Hive's configuration names and
+        are stored in the metastore. The first start of a warehouse from an older version records
+        its files. Raises WarehouseNotWritable, WarehouseMismatch, MetastoreMissing if there are
+        tables and no metastore (P31), MetastoreUnavailable, SettingRefused.
         """
         place = Location.of(location, metastore)
         files, path = Files.of(place.warehouse)
@@ -103,7 +103,7 @@ class Warehouse:
         handle = cls(place.warehouse, join(place), spark, run_id)
         for name, value in (settings or {}).items():
             handle.metastore.set(name, value)
-        if handle.metastore.unrecorded():  # an older version made it
+        if handle.metastore.unrecorded():  # the warehouse is from an older version
             with progress() as told:
                 record_everything(handle.metastore, told)
         return handle
@@ -125,7 +125,7 @@ class Warehouse:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session, started now if needed. Raises JavaMissing, SparkMisconfigured."""
+        """The Spark session, which is started if needed. Raises JavaMissing, SparkMisconfigured."""
         with self._guard:
             if self._spark is None:
                 from acid_platform.engine import session
@@ -151,11 +151,11 @@ class Warehouse:
     ) -> Table:
         """`create_table("db.t", "id int, v string", partitioned_by=["month int"])`.
 
-        Names are stored in lower case; a name without a database is in `default`, and a database
-        that is not there is made. Without `location` the table is in `db.db/t`, or `db.db/t_2` and
-        so on while a table that was renamed has that; a relative one is below the current
-        directory. A directory with data is refused: `adopt_table` takes it. Raises
-        InvalidDefinition, TableExists.
+        Names are stored in lower case. A name without a database is in `default`; a missing
+        database is made. Without `location` the table is in `db.db/t`, or in `db.db/t_2` and so on
+        if a renamed table still uses that directory. A relative `location` is below the current
+        directory. A directory with data is refused: use `adopt_table`. Raises InvalidDefinition,
+        TableExists.
         """
         full = table_name(name)
         declared = Declaration.of(
@@ -180,17 +180,16 @@ class Warehouse:
         snapshot: ValidWriteIdList | str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Table:
-        """A table that is there already: a Hive ACID directory, or plain ORC files (P24).
+        """Registers an existing table: a Hive ACID directory, or plain ORC files (P24).
 
-        Every footer is opened, and what it tells is recorded (P26). No file is touched; plain files
-        become original files of write id 0. `schema` None takes the columns of one of its ORC
-        files. A relative path is below the current directory. Write ids that `snapshot` does not
-        see count as aborted for ever; without it everything that is found counts as committed, and
-        a warning says so. New ids start above the highest that any name holds. Nobody else may
-        write there afterwards.
+        Every footer is read and recorded (P26). No file is changed; plain files become original
+        files of write id 0. `schema` None takes the columns of one of the ORC files. A relative
+        path is below the current directory. Write ids that `snapshot` does not see count as aborted
+        for ever; without `snapshot` all write ids count as committed, and a warning says so. New
+        ids start above the highest in any name. Nobody else may write there afterwards.
 
-        Raises TableExists, InvalidDefinition, and for what no reader could read rightly
-        MalformedName, UnsupportedLayout, CorruptFile; nothing is registered then.
+        Raises TableExists, InvalidDefinition, and for files that can't be read correctly
+        MalformedName, UnsupportedLayout, CorruptFile; then nothing is registered.
         """
         full, where = table_name(name), absolute(os.fspath(location))
         refuse_overlap(self.metastore, full, where)
@@ -235,15 +234,15 @@ class Warehouse:
         return Table(self, table_name(name))
 
     def tables(self) -> list[str]:
-        """Full names, sorted."""
+        """The full names of all tables, sorted."""
         return sorted(record.name for record in self.metastore.tables())
 
     def drop_table(self, name: str) -> None:
-        """Gone at once for new snapshots; its files go when no older one needs them (C41)."""
+        """Drops the table for new snapshots; files stay while older ones need them (C41)."""
         self.metastore.drop_table(table_name(name))
 
     def layout(self, record: TableRecord, txn: Begun) -> TableLayout:
-        """Where a table lies, its partitions, and the files that the transaction may read."""
+        """Where a table is, and the partitions and files that the transaction sees."""
         return table_layout(self.metastore, record, txn)
 
     # --- transactions and snapshots ------------------------------------------------------------
@@ -253,19 +252,19 @@ class Warehouse:
     ) -> Transaction:
         """`with wh.transaction() as txn:` commits at the end of the block, or aborts.
 
-        `restart_if_stale`: a lock that had to wait raises SnapshotOutdated when the snapshot misses
-        what was committed meanwhile (T40); single statements begin again then, with the `locks` of
-        the error: the snapshot is taken when they are granted. Raises LockTimeout.
+        `restart_if_stale`: a lock that had to wait raises SnapshotOutdated if the snapshot misses a
+        commit (T40). A single statement then begins again with the `locks` of the error, so that
+        its snapshot is taken after they were granted. Raises LockTimeout.
         """
         begun = self.metastore.begin(locks=locks, info=self.info())
         return Transaction(self, begun, restart_if_stale, locks)
 
     def snapshot(self) -> Snapshot:
-        """`with wh.snapshot() as s:` one snapshot over all tables, held for the block (P12)."""
+        """`with wh.snapshot() as s:` is one snapshot of all tables, held for the block (P12)."""
         return Snapshot(self, self.metastore.open_snapshot(None, self.info()))
 
     def release(self) -> None:
-        """End all read leases: frames read so far may raise SnapshotExpired from now on (P12)."""
+        """Ends all read leases: frames returned so far may now raise SnapshotExpired (P12)."""
         self.leases.release()
 
     # --- compaction ----------------------------------------------------------------------------
@@ -273,7 +272,10 @@ class Warehouse:
     def compact(
         self, table: str, partitions: Iterable[str | None], kind: CompactionKind, wait: bool
     ) -> list[dict[str, Any]]:
-        """Queue, and with `wait` work the queue off until these requests have ended (C58, C59)."""
+        """Queues compactions; with `wait` executes queued ones until these have ended (C58, C59).
+
+        Returns their rows of SHOW COMPACTIONS. Raises AlreadyScheduled, CompactionFailed.
+        """
         wanted: list[int] = []
         refused: AlreadyScheduled | None = None
         for partition in partitions:
@@ -301,10 +303,10 @@ class Warehouse:
             }
         return [row for row in self.metastore.compactions() if row["compactionid"] in wanted]
 
-    # --- looking -------------------------------------------------------------------------------
+    # --- showing -------------------------------------------------------------------------------
 
     def show_transactions(self) -> pd.DataFrame:
-        """SHOW TRANSACTIONS: open ones, and aborted ones with data left."""
+        """SHOW TRANSACTIONS: open transactions, and aborted ones with files left."""
         return _frame(self.metastore.transactions(), show_columns.TRANSACTIONS)
 
     def show_locks(self) -> pd.DataFrame:
@@ -316,27 +318,29 @@ class Warehouse:
         return _frame(self.metastore.compactions(), show_columns.COMPACTIONS)
 
     def abort_transactions(self, ids: Sequence[int]) -> str:
-        """ABORT TRANSACTIONS: those that are open; answers how many (T12)."""
+        """ABORT TRANSACTIONS: aborts those that are open; says how many (T12)."""
         return self.metastore.abort_transactions(ids)
 
     def withdraw_erasure(self, request: int, reason: str = "") -> None:
-        """Settles a recorded erasure request without erasing. Raises InvalidDefinition if it is
-        settled already."""
+        """Settles a recorded erasure request without erasing.
+
+        Raises InvalidDefinition if it is settled already.
+        """
         self.metastore.answer_erasure(request, ErasureState.WITHDRAWN, reason)
 
     def sql(self, statement: str) -> Answer:
-        """One statement of Hive's SQL, or several with semicolons between them; the last's answer.
+        """Runs one statement of Hive's SQL, or several separated by semicolons.
 
-        A Spark DataFrame of a SELECT, over one snapshot of all tables that it names; a pandas
-        DataFrame of SHOW, DESCRIBE and EXPLAIN; a `Done` of anything else. USE and START
-        TRANSACTION last beyond the call. Raises UnsupportedStatement, InvalidExpression,
+        Returns the result of the last: a Spark DataFrame for a SELECT, over one snapshot of all its
+        tables; a pandas DataFrame for SHOW, DESCRIBE and EXPLAIN; a `Done` for anything else. USE
+        and START TRANSACTION outlast the call. Raises UnsupportedStatement, InvalidExpression,
         NoSuchTable and what the verbs of Table raise.
         """
         return self.session.run(statement)
 
     @property
     def session(self) -> SqlSession:
-        """What SQL remembers between statements: the database of USE, and an open transaction."""
+        """The state of SQL between statements: the database of USE, and an open transaction."""
         from acid_platform.sql import SqlSession
 
         with self._guard:
@@ -347,7 +351,7 @@ class Warehouse:
     # --- ending --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Release all leases and the connection. The Spark session and the metastore go on.
+        """Ends all leases and the connection. The Spark session and the metastore keep running.
 
         A transaction that SQL began and did not end is rolled back.
         """

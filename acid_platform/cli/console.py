@@ -1,4 +1,4 @@
-"""How each command finds its warehouse, prints, and fails."""
+"""How commands find their warehouse, print results and fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 class Failed(click.ClickException):
-    """A failed command: one line, exit code 1."""
+    """A failed command: prints one line and exits with code 1."""
 
     exit_code = 1
 
@@ -37,7 +37,7 @@ class Failed(click.ClickException):
 
 
 class Group(click.Group):
-    """Turns the platform's errors into one line; anything else is a bug and keeps its trace."""
+    """Prints the platform's errors as one line; other errors are bugs and keep their traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -48,7 +48,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A misspelt command gets the nearest ones as a suggestion."""
+        """Suggests the nearest commands for a misspelt one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -60,7 +60,7 @@ class Group(click.Group):
 
 
 class Session:
-    """What the options of a command chose, and how it prints."""
+    """The warehouse and the output format that a command's options chose."""
 
     def __init__(self, warehouse: str | None, as_json: bool) -> None:
         self._warehouse = warehouse
@@ -75,7 +75,7 @@ class Session:
         return Location.of(self._warehouse)
 
     def existing(self) -> Location:
-        """Raises NoSuchWarehouse: a command never makes a warehouse out of a misspelt path."""
+        """The location, or NoSuchWarehouse: a misspelt path must not make a warehouse."""
         place = self.place
         if not place.made:
             others = nearby(place.warehouse)
@@ -91,7 +91,7 @@ class Session:
         return join(self.existing())
 
     def open(self) -> Warehouse:
-        """With pyspark loaded; Spark itself starts at first need."""
+        """Opens the warehouse and loads pyspark; Spark itself starts when it is needed."""
         from acid_platform.warehouse import Warehouse
 
         return Warehouse.open(self.existing().warehouse)
@@ -103,7 +103,7 @@ class Session:
         title: str = "",
         empty: str = "nothing",
     ) -> None:
-        """A table of the columns, or in JSON a list of whole rows."""
+        """Prints a table of the columns, or in JSON a list of complete rows."""
         every = list(rows)
         if self.json:
             self.say_json(every)
@@ -113,7 +113,7 @@ class Session:
             click.echo(f"{title}: {empty}" if title else empty)
 
     def say(self, value: Mapping[str, Any], text: str) -> None:
-        """One line, or in JSON the value behind it."""
+        """Prints a line, or in JSON the value."""
         if self.json:
             self.say_json(value)
         else:
@@ -121,13 +121,13 @@ class Session:
 
     def render(self, what: Any) -> None:
         console = Console(highlight=False)
-        if not console.is_terminal:  # a pipe has no width; nothing may be cut
+        if not console.is_terminal:  # a pipe has no width, and nothing may be cut
             console = Console(highlight=False, width=PIPE_WIDTH)
         console.print(what)
 
     @contextmanager
     def working(self, text: str) -> Iterator[None]:
-        """A spinner on a terminal while the block works; without `text` none."""
+        """Shows a spinner on a terminal during the block, unless `text` is empty."""
         console = Console(stderr=True)
         if not (text and console.is_terminal):
             yield
@@ -140,7 +140,7 @@ class Session:
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Adds --warehouse and --json, and passes them as a Session."""
+    """Adds the options --warehouse and --json, and passes them as a Session."""
 
     @click.option(
         "--warehouse",
@@ -157,7 +157,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Names of the warehouse's tables, for the shell; nothing if its metastore does not run."""
+    """The warehouse's table names for the shell; none if its metastore does not run."""
     session = Session(ctx.params.get("warehouse"), False)
     try:
         with Metastore.connect(session.existing().metastore, autostart=False) as metastore:

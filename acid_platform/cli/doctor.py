@@ -1,15 +1,15 @@
-"""What is wrong with an installation or a warehouse, as plain rows. Starts no Spark."""
+"""Checks of an installation and a warehouse, as plain rows. Starts no Spark."""
 
 from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from acid_platform.clock import wall_ms
 from acid_platform.config import REGISTRY, Settings
 from acid_platform.errors import AcidError, WarehouseNotWritable
 from acid_platform.location import Location
@@ -21,8 +21,8 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One check. `ok` False means that something has to be done; the text says what."""
+class CheckResult:
+    """The result of a check. If `ok` is False, the text says what has to be done."""
 
     check: str
     ok: bool
@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """Something that waits, why, and for whom."""
+    """Something that waits, why, and the transactions that it waits for."""
 
     what: str
     why: str
@@ -40,9 +40,9 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`thresholds`: what the Initiator decides about each entity now, with its reason."""
+    """`thresholds`: the Initiator's current decision about each entity, with its reason."""
 
-    checks: tuple[Finding, ...]
+    checks: tuple[CheckResult, ...]
     settings: tuple[Row, ...] = ()
     thresholds: tuple[Row, ...] = ()
     stuck: tuple[Stuck, ...] = ()
@@ -62,36 +62,36 @@ class Report:
 
 
 def examine(place: Location) -> Report:
-    """Looks at Java, Python, the warehouse, its metastore and what waits there; changes nothing.
+    """Checks Java, Python, the warehouse, its metastore and what waits there. Changes nothing.
 
-    A metastore that is there but does not run is started, as any client would.
+    An existing metastore that does not run is started, as by any client.
     """
     checks = [
-        Finding("python", True, f"{platform.python_version()} on {platform.system()}"),
+        CheckResult("python", True, f"{platform.python_version()} on {platform.system()}"),
         _checked("java", _java),
         _checked("warehouse", lambda: _warehouse(place)),
     ]
     if not place.made:
         text = f"none in {place.metastore} yet; the first Warehouse.open makes it"
-        return Report((*checks, Finding("metastore", True, text)))
+        return Report((*checks, CheckResult("metastore", True, text)))
     try:
         metastore = join(place)
     except AcidError as error:
-        return Report((*checks, Finding("metastore", False, str(error))))
+        return Report((*checks, CheckResult("metastore", False, str(error))))
     with metastore:
         return Report(
             (*checks, _metastore(metastore)),
             tuple(settings_rows(metastore)),
             tuple(_thresholds(metastore)),
-            tuple(stuck(metastore, _now())),
+            tuple(stuck(metastore, wall_ms())),
         )
 
 
-def _checked(name: str, check: Callable[[], str]) -> Finding:
+def _checked(name: str, check: Callable[[], str]) -> CheckResult:
     try:
-        return Finding(name, True, check())
+        return CheckResult(name, True, check())
     except AcidError as error:
-        return Finding(name, False, str(error))
+        return CheckResult(name, False, str(error))
 
 
 def _java() -> str:
@@ -116,7 +116,7 @@ def _warehouse(place: Location) -> str:
     return f"{place.warehouse} can be written"
 
 
-def _metastore(metastore: Metastore) -> Finding:
+def _metastore(metastore: Metastore) -> CheckResult:
     status = metastore.status()
     text = (
         f"process {status['pid']} serves {status['directory']}: {status['tables']} tables,"
@@ -126,11 +126,11 @@ def _metastore(metastore: Metastore) -> Finding:
     failed = status["failed_writes"]
     if failed:
         text += f"; {failed} writes of its journal failed, see server.log there"
-    return Finding("metastore", not failed, text)
+    return CheckResult("metastore", not failed, text)
 
 
 def settings_rows(metastore: Metastore) -> Iterator[Row]:
-    """Every setting with its value, class and, unless honoured, why (P9)."""
+    """Every setting with its value, class and, unless it is honoured, the reason (P9)."""
     values = metastore.settings()
     for name, one in REGISTRY.items():
         yield {
@@ -147,11 +147,11 @@ def _thresholds(metastore: Metastore) -> Iterator[Row]:
     from acid_platform.services import initiator
     from acid_platform.services.explain import decision_row
 
-    return map(decision_row, initiator.explain(metastore, _now()))
+    return map(decision_row, initiator.explain(metastore, wall_ms()))
 
 
 def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
-    """Cleanings, locks, compactions, erasures and foreign tables that wait, and for what."""
+    """Cleanings, locks, compactions, erasures and foreign tables that wait, with the reason."""
     for cleaning in metastore.cleaning_blocked():
         where = f"{cleaning.table} {cleaning.partition or ''}".rstrip()
         yield Stuck(f"cleaning of {where}", cleaning.reason, ", ".join(map(str, cleaning.holders)))
@@ -166,14 +166,15 @@ def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
         if lock["lock_state"] == "WAITING":
             resource = "/".join(filter(None, (lock["database"], lock["table"], lock["partition"])))
             owner = f"transaction {lock['transaction_id']} of {lock['user']}@{lock['hostname']}"
-            why = lock["blocked_by"] or "about to go on"
+            why = lock["blocked_by"] or "about to be granted"
             yield Stuck(f"{lock['lock_type']} of {resource}", why, owner)
     interval = Settings.of(metastore.settings()).integer("hive.compactor.check.interval")
     for row in metastore.compactions():
         name = f"compaction {row['compactionid']} of {row['dbname']}.{row['tabname']}"
         if row["state"] == "initiated" and now_ms - row["enqueuetime"] > interval:
             yield Stuck(
-                name, "no Worker took it: run `acid run worker`, or switch on the compaction job"
+                name,
+                "no Worker has taken it: run `acid run worker`, or switch on the compaction job",
             )
         elif row["state"] == "failed":
             yield Stuck(name, f"failed: {row['errormessage']}", row["workerhost"])
@@ -182,11 +183,6 @@ def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
         if task.state.open:
             yield Stuck(
                 f"erasure {task.id} of {task.table}",
-                task.answer
-                or "nobody has tried it yet: switch on erasure_sensor, or run `acid erase`",
+                task.answer or "not tried yet: switch on erasure_sensor, or run `acid erase`",
                 task.user,
             )
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""`acid ls`, `cat`, `orcdump` and `fsck`: what lies in the directories of tables. No Spark."""
+"""`acid ls`, `cat`, `orcdump` and `fsck`: what is in the directories of tables. No Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acid_platform.storage.files import Files
 
 ROWS = 1000
-"""How many rows a terminal is shown, unless --limit says otherwise."""
+"""The most rows that are printed without --limit."""
 
 
 @click.command()
@@ -29,8 +29,8 @@ ROWS = 1000
 def ls(session: Session, path: str) -> None:
     """List PATH, such as db.t, db.t/month=3 or db.t/delta_0000001_0000001_0000.
 
-    Directories come along their write ids, with what the current snapshot reads and what is
-    obsolete; inside a directory its files are listed.
+    Directories are listed by write id, with what the current snapshot reads and what is obsolete.
+    For a directory its files are listed.
     """
     from acid_platform.tables.inspect import directories
 
@@ -70,9 +70,9 @@ def ls(session: Session, path: str) -> None:
 def cat(session: Session, path: str, limit: int) -> None:
     """Print what is at PATH, as lines of JSON.
 
-    Of a table or partition (db.t, db.t/month=3) the rows that the current snapshot reads; of a
-    directory or an ORC file (db.t/delta_0000001_0000001_0000/bucket_00000) every event; of a
-    marker its text.
+    For a table or partition (db.t, db.t/month=3) the rows that the current snapshot reads; for a
+    directory or an ORC file (db.t/delta_0000001_0000001_0000/bucket_00000) every event; for a
+    marker file its text.
     """
     with session.metastore() as metastore:
         record, below = _in_table(metastore, path)
@@ -157,19 +157,19 @@ def orcdump(session: Session, file: str, meta: bool) -> None:
 @click.option(
     "--rows/--no-rows",
     default=True,
-    help="Compare all row keys too, or (quick) only names, footers and the metastore.",
+    help="Also compare all row keys, or (quick) only names, footers and the metastore.",
 )
 @click.option(
     "--repair",
     is_flag=True,
-    help="Do what is provably safe: nothing that a reader or writer could miss.",
+    help="Make the repairs that are safe while others read and write.",
 )
 @command
 def fsck(session: Session, table: str | None, rows: bool, repair: bool) -> None:
-    """Check files, names and metastore against each other, of TABLE or of all tables.
+    """Compare files, names and metastore of TABLE, or of all tables.
 
-    Each finding says why it matters and what to do next. Writers may go on meanwhile. Exit code 1
-    if anything but notes is left.
+    Each finding says why it matters and what to do next. Writers may go on in the meantime. Exit
+    code 1 if anything but notes is left.
     """
     from acid_platform.services import fsck as check
 
@@ -200,7 +200,7 @@ def fsck(session: Session, table: str | None, rows: bool, repair: bool) -> None:
 
 
 def _in_table(metastore: Metastore, path: str) -> tuple[TableRecord, str]:
-    """`db.t/a/b` → the table's record and `a/b`."""
+    """Splits `db.t/a/b` into the table's record and `a/b`."""
     name, _, below = path.strip("/").partition("/")
     return metastore.table(name if "." in name else f"default.{name}"), below
 

@@ -1,7 +1,6 @@
-"""The command line `acid`. Spark starts only for `sql`, `compact`, `erase` and
-`run worker`.
+"""The command line `acid`. Spark starts only for `sql`, `compact`, `erase` and `run worker`.
 
-Exit codes: 0, 1 when a command failed (one line on stderr says why), 2 for wrong usage.
+Exit codes: 0; 1 if a command failed (a line on stderr says why); 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="acid")
 def main() -> None:
-    """Hive ACID tables: look, query, compact, clean."""
+    """Hive ACID tables: list, query, compact and clean."""
 
 
 for _one in (ls, cat, orcdump, fsck, metastore):
     main.add_command(_one)
 
 
-# --- looking ------------------------------------------------------------------------------------
+# --- showing ------------------------------------------------------------------------------------
 
 
 @main.command()
@@ -121,14 +120,14 @@ def _print_report(session: Session, report: Report, with_settings: bool) -> None
     type=click.IntRange(min=0),
     default=ROWS,
     show_default=True,
-    help="Rows to print as a table; 0 for all. JSON has all rows.",
+    help="Rows to print as a table; 0 for all. JSON always has all rows.",
 )
 @command
 def sql(session: Session, script: str, limit: int) -> None:
-    """Run a SCRIPT of Hive's SQL: statements with semicolons between them.
+    """Run a SCRIPT of Hive's SQL: statements separated by semicolons.
 
-    Each answer is printed as its statement ends; with --json, one line each. The first error ends
-    the script and rolls back the transaction that it had begun.
+    Each result is printed when its statement ends; with --json as one line. The first error ends
+    the script and rolls back the transaction that it began.
     """
     from acid_platform.sql import Done
     from acid_platform.sql.present import rows_of
@@ -151,7 +150,7 @@ def sql(session: Session, script: str, limit: int) -> None:
             raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
         if warehouse.session.in_transaction:
             raise Failed(
-                "the script ends inside its transaction, which is rolled back; end it"
+                "the script ended inside of a transaction, which is rolled back; end it"
                 " with COMMIT or ROLLBACK"
             )
 
@@ -159,18 +158,18 @@ def sql(session: Session, script: str, limit: int) -> None:
 @main.command()
 @click.argument("table", shell_complete=complete_tables)
 @click.argument("kind", type=click.Choice(["major", "minor"]))
-@click.option("--partition", metavar="NAME", help="Such as month=3; default each partition.")
+@click.option("--partition", metavar="NAME", help="Such as month=3; default: each partition.")
 @click.option(
     "--wait/--no-wait",
     default=False,
-    help="Do the work here and wait, or (default) leave it to a Worker.",
+    help="Compact here and wait, or (default) leave it to a Worker.",
 )
-@click.option("--explain", is_flag=True, help="Say what it would read, write and save.")
+@click.option("--explain", is_flag=True, help="Only print what it would read, write and save.")
 @command
 def compact(
     session: Session, table: str, kind: str, partition: str | None, wait: bool, explain: bool
 ) -> None:
-    """Ask for a major or minor compaction of TABLE."""
+    """Request a major or minor compaction of TABLE."""
     with session.open() as warehouse:
         if explain:
             _print_sections(session, warehouse.table(table).explain_compaction(kind, partition))
@@ -179,28 +178,28 @@ def compact(
             rows = warehouse.table(table).compact(kind, partition, wait)
     session.show(rows, SHOWN["compactions"])
     if not (wait or session.json):
-        click.echo("queued; a Worker takes it: `acid run worker`, or Dagster's compaction job")
+        click.echo("queued; a Worker will take it: `acid run worker`, or Dagster's compaction job")
 
 
 @main.command()
 @click.argument("table", shell_complete=complete_tables)
 @click.option("--where", metavar="PREDICATE", required=True, help='Such as "person_id = 42".')
-@click.option("--partition", metavar="NAME", help="Such as month=3; default the whole table.")
-@click.option("--later", is_flag=True, help="Only record the request, for Dagster's sensor.")
+@click.option("--partition", metavar="NAME", help="Such as month=3; default: the whole table.")
+@click.option("--later", is_flag=True, help="Only record the request for Dagster's sensor.")
 @command
 def erase(session: Session, table: str, where: str, partition: str | None, later: bool) -> None:
-    """Delete rows of TABLE for good: from every file, also those of old snapshots.
+    """Delete rows of TABLE from every file, also from files of old snapshots.
 
-    Deletes, compacts, cleans, then reads every file. Exit code 1 while some still hold such rows:
-    it says which, and who keeps them; run it again when they have ended.
+    Deletes, compacts, cleans, then reads every file. Exit code 1 if some files still hold such
+    rows: it prints which, and the transactions that need them; run it again when they have ended.
     """
     if later:
         with session.open() as warehouse:
             number = warehouse.table(table).request_erasure(where, partition)
         session.say(
             {"erasure": number},
-            f"request {number}: Dagster's erasure_sensor sees to it;"
-            " acid show erasures tells what became of it",
+            f"request {number}: Dagster's erasure_sensor will do it;"
+            " acid show erasures prints its state",
         )
         return
     with session.open() as warehouse, session.working(f"erasing rows of {table}"):
@@ -215,14 +214,14 @@ def erase(session: Session, table: str, where: str, partition: str | None, later
 
 @main.command()
 @click.argument("service", type=click.Choice(["initiator", "worker", "cleaner"]))
-@click.option("--once", is_flag=True, help="One cycle: a Worker works until the queue is empty.")
-@click.option("--explain", is_flag=True, help="Say what a cycle would do, and do nothing.")
+@click.option("--once", is_flag=True, help="Run one cycle; a Worker runs until the queue is empty.")
+@click.option("--explain", is_flag=True, help="Only print what a cycle would do.")
 @command
 def run(session: Session, service: str, once: bool, explain: bool) -> None:
     """Run the initiator, a worker or the cleaner without Dagster.
 
-    Runs at the intervals of the settings until SIGINT or SIGTERM, and then ends the cycle that is
-    going on first.
+    Runs cycles at the intervals of the settings until SIGINT or SIGTERM, and then finishes the
+    current cycle.
     """
     from acid_platform.cli.runner import Runner
 
@@ -251,7 +250,7 @@ def _print_sections(session: Session, sections: Sequence[Section]) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @command
 def completion(session: Session, shell: str) -> None:
-    """Print what makes SHELL complete commands, options and table names.
+    """Print a script that lets SHELL complete commands, options and table names.
 
     For example: `acid completion bash > ~/.local/share/bash-completion/completions/acid`.
     """

@@ -1,4 +1,4 @@
-"""`acid metastore`: the process behind a warehouse."""
+"""`acid metastore`: the metastore process of a warehouse."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ def metastore() -> None:
 
 
 @metastore.command()
-@click.option("--prometheus", "as_text", is_flag=True, help="Print counters as Prometheus reads.")
+@click.option(
+    "--prometheus", "as_text", is_flag=True, help="Print counters in the format of Prometheus."
+)
 @command
 def status(session: Session, as_text: bool) -> None:
-    """Whether it runs, and what it holds. Starts nothing."""
+    """Print whether it runs, and what it holds. Starts nothing."""
     running = _running(session)
     found = None
     if running is not None:
@@ -61,14 +63,18 @@ def _short(value: Any) -> str:
 
 @metastore.command()
 @click.option(
-    "--listen", metavar="HOST:PORT", help="Serve other machines too; ends only when it is stopped."
+    "--listen",
+    metavar="HOST:PORT",
+    help="Also serve other machines; it then runs until it is stopped.",
 )
 @click.option(
-    "--empty", is_flag=True, help="Make a new one also where tables are, which it will not know."
+    "--empty",
+    is_flag=True,
+    help="Make a new one although there are tables, which it will not know.",
 )
 @command
 def start(session: Session, listen: str | None, empty: bool) -> None:
-    """Start it if it does not run; makes a warehouse's metastore if there is none."""
+    """Start it if it does not run; make a warehouse's metastore if there is none."""
     if session.place.shared:
         raise InvalidDefinition(
             f"{session.place.metastore} is a service: start it on its machine, with ACID_METASTORE"
@@ -100,7 +106,10 @@ def start(session: Session, listen: str | None, empty: bool) -> None:
 @metastore.command()
 @command
 def stop(session: Session) -> None:
-    """Stop it and wait for its end. The next client starts it again, unless it is a service."""
+    """Stop it and wait until it has ended.
+
+    The next client starts it again, unless it is a service.
+    """
     running = _running(session)
     if running is None:
         _not_running(session)
@@ -113,7 +122,7 @@ def stop(session: Session) -> None:
 @click.argument("query")
 @command
 def metastore_sql(session: Session, query: str) -> None:
-    """Run one SELECT over the metastore's own tables."""
+    """Run a SELECT over the metastore's own tables."""
     with session.metastore() as client:
         columns, rows = client.query(query)
     session.show([dict(zip(columns, row, strict=True)) for row in rows], columns, empty="no rows")
@@ -123,7 +132,7 @@ def metastore_sql(session: Session, query: str) -> None:
 @click.argument("file", type=click.Path(dir_okay=False))
 @command
 def backup(session: Session, file: str) -> None:
-    """Write all that is committed now to the new FILE, while others work."""
+    """Write everything that is committed to the new FILE, while others work."""
     with session.metastore() as client:
         made = client.backup(file)
     session.say(
@@ -134,19 +143,19 @@ def backup(session: Session, file: str) -> None:
 
 @metastore.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--replace", is_flag=True, help="Put a metastore that is there aside.")
+@click.option("--replace", is_flag=True, help="Move an existing metastore aside.")
 @click.option(
     "--moved-from",
     metavar="ROOT",
     default="",
-    help="Where the warehouse was, for a backup of a version that recorded whole paths.",
+    help="Where the warehouse was, if the backup is of a version that recorded absolute paths.",
 )
 @command
 def restore(session: Session, file: str, replace: bool, moved_from: str) -> None:
-    """Make the warehouse's metastore from a backup FILE. It must not run.
+    """Make the warehouse's metastore from a backup FILE. The metastore must not run.
 
-    The warehouse gets a new identity, and tables outside of its directory are read only until
-    `take-over`. Write ids above the backup's are in doubt: hidden, and their files kept, until
+    The warehouse gets a new identity, and tables outside of its directory are read-only until
+    `take-over`. Write ids above the backup's are in doubt: hidden, with their files kept, until
     `resolve`.
     """
     from acid_platform.tables.recovery import restore as restore_file
@@ -174,7 +183,7 @@ def restore(session: Session, file: str, replace: bool, moved_from: str) -> None
         lines.append(f"{name}: write ids {_ranges(ids)} are in doubt: hidden, and their files kept")
     if done.doubtful:
         lines.append(
-            "say what became of them: acid metastore resolve TABLE --committed IDS --aborted IDS"
+            "say how they ended: acid metastore resolve TABLE --committed IDS --aborted IDS"
         )
     click.echo("\n".join(lines))
 
@@ -185,7 +194,7 @@ def restore(session: Session, file: str, replace: bool, moved_from: str) -> None
 @click.option("--aborted", metavar="IDS", default="", help="Such as 8.")
 @command
 def resolve(session: Session, table: str | None, committed: str, aborted: str) -> None:
-    """Say what became of write ids that a restore left in doubt; without TABLE, list them."""
+    """Say how write ids ended that a restore left in doubt; without TABLE, list them."""
     with session.metastore() as client:
         if table:
             client.resolve_doubtful(table, _ids(committed), _ids(aborted))
@@ -202,29 +211,29 @@ def resolve(session: Session, table: str | None, committed: str, aborted: str) -
     "--moved-from",
     metavar="ROOT",
     default="",
-    help="Where the warehouse was, if an older version recorded whole paths.",
+    help="Where the warehouse was, if an older version recorded absolute paths.",
 )
 @command
 def take_over(session: Session, table: str | None, moved_from: str) -> None:
-    """Write, compact and clean TABLE, or all, outside of a warehouse that is a copy.
+    """Allow writing to TABLE, or to all tables, outside of a copied warehouse's directory.
 
-    They are read only in a copy of a warehouse, since the original may use their directories too:
-    only one of the two may write there.
+    In a copy of a warehouse these tables are read-only, since the original may use the same
+    directories, and only one of the two may write there.
     """
     with session.metastore() as client:
         moved = client.relocate(moved_from) if moved_from else []
         taken = client.take_over(table) if table or not moved_from else []
     rows = [{"taken over": one} for one in (*taken, *moved)]
-    session.show(rows, empty="no table is read only")
+    session.show(rows, empty="no table is read-only")
 
 
 @metastore.command()
 @command
 def rebuild(session: Session) -> None:
-    """Make a new metastore out of the tables' directories, when there is no backup.
+    """Make a new metastore from the tables' directories, if there is no backup.
 
-    It says what the directories don't tell: which write ids were aborted, for example, count as
-    committed. Refused if there is a metastore.
+    Prints what the directories can't tell: aborted write ids, for example, count as committed.
+    Refused if there is a metastore.
     """
     from acid_platform.cli.rebuild import UNKNOWN
     from acid_platform.cli.rebuild import rebuild as rebuild_from
@@ -236,7 +245,7 @@ def rebuild(session: Session) -> None:
         session.say_json({"tables": [asdict(rebuilt) for rebuilt in found], "unknown": UNKNOWN})
         return
     session.show([asdict(rebuilt) for rebuilt in found], empty="no table was found")
-    click.echo("\n".join(["what the directories don't tell:", *(f"- {fact}" for fact in UNKNOWN)]))
+    click.echo("\n".join(["what the directories can't tell:", *(f"- {fact}" for fact in UNKNOWN)]))
 
 
 def _require_own(session: Session, what: str) -> None:
@@ -263,7 +272,7 @@ def _ranges(ids: list[tuple[int, int]]) -> str:
 
 def _running(session: Session) -> Metastore | None:
     try:
-        # Also of one that does not belong to the warehouse: it can be looked at, and stopped.
+        # Also a metastore of another warehouse: its status can be read, and it can be stopped.
         return Metastore.connect(session.existing().metastore, autostart=False)
     except (MetastoreUnavailable, NoSuchWarehouse):
         return None

@@ -1,7 +1,7 @@
-"""The project's directory, which `acid` is called in: its settings and its warehouse.
+"""Finding the settings and the warehouse of the project in which `acid` is called.
 
 `make` passes both to what it starts. Here they are found without it, so that `acid show tables`
-looks at the tables that `make dev` shows.
+shows the same tables as `make dev`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 MARK = "workspace.yaml"
-"""The file that makes a directory a project: it names the definitions that Dagster loads."""
+"""The file that marks a project's directory: it names the definitions that Dagster loads."""
 
 _LINE = re.compile(r"(ACID_[A-Z0-9_]+|JAVA_HOME)=(.*)")
 _PATHS = ("ACID_WAREHOUSE", "ACID_METASTORE", "ACID_METASTORE_KEY_FILE")
 
 
 def enter_project(start: Path, environment: MutableMapping[str, str]) -> None:
-    """Adds what the project of a directory says to what the environment says already.
+    """Adds the project's settings to the environment, which wins.
 
-    That is `.env`, as make reads it, and ACID_WAREHOUSE=var/warehouse. Relative paths begin at the
+    They are `.env`, as make reads it, and ACID_WAREHOUSE=var/warehouse. Relative paths start at the
     project. Outside of a project nothing is added.
     """
     root = project_root(start)
@@ -41,7 +41,7 @@ def project_root(start: Path) -> Path | None:
 
 
 def read_settings(file: Path) -> dict[str, str]:
-    """The platform's NAME=value lines of an `.env` file; none if it is not there."""
+    """The platform's NAME=value lines of an `.env` file; none if the file does not exist."""
     if not file.is_file():
         return {}
     matches = filter(None, map(_LINE.fullmatch, file.read_text().splitlines()))
@@ -54,7 +54,7 @@ def _unquoted(value: str) -> str:
 
 
 def nearby(warehouse: str) -> list[str]:
-    """Warehouses beside one that was not found, such as the demo's."""
+    """Warehouses near a path that has none, such as the demo's."""
     above = Path(warehouse).parent
     found = sorted(above.glob("*/_metastore/metastore.duckdb")) + sorted(
         above.glob("*/*/_metastore/metastore.duckdb")

@@ -1,4 +1,4 @@
-"""A new metastore out of the directories of a warehouse whose metastore was lost (P24, P31).
+"""Making a new metastore from the directories of a warehouse that lost its metastore (P24, P31).
 
 Each directory `db.db/t` is adopted as the table `db.t`. Starts no Spark.
 """
@@ -29,14 +29,14 @@ from acid_platform.warehouse import Warehouse
 
 UNKNOWN = (
     "which write ids were aborted or still open: all that are found count as committed",
-    "which tables were dropped, and not yet cleaned: they are back; a renamed table has the name of"
+    "which tables were dropped but not yet cleaned: they are back; a renamed table has the name of"
     " its directory",
     "columns as they were declared: they are those of one data file; partition columns are int,"
     " bigint, date or string by their values",
     "buckets (CLUSTERED BY) and properties, such as orc.compress and compaction thresholds",
     "tables outside of the warehouse, views, settings, history, erasure requests",
 )
-"""What the directories don't tell."""
+"""What the directories can't tell."""
 
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -45,7 +45,7 @@ _BUCKET = re.compile(r"bucket_\d+.*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A directory and what became of it. `note`: why it is no table, or what to look at."""
+    """A directory and its table. `note`: why it is no table, or what to check."""
 
     table: str
     location: str
@@ -59,7 +59,7 @@ class Rebuilt:
 def rebuild(
     place: Location, progress: Callable[[str, int, int], None] = lambda *_: None
 ) -> list[Rebuilt]:
-    """Makes the metastore, with a new identity of the warehouse; goes on after an interruption.
+    """Makes the metastore and a new identity of the warehouse; continues after an interruption.
 
     Raises RebuildRefused if there is a metastore, WarehouseMismatch if it is elsewhere.
     """
@@ -117,7 +117,7 @@ def _told(table: Table, seen: Survey, note: str) -> Rebuilt:
 
 
 def _keys(location: str) -> list[tuple[str, str]]:
-    """Partition columns by the names of directories, and types that all their values have."""
+    """Partition columns from the names of directories, with types that fit all their values."""
     files, root = Files.of(location)
     keys: list[tuple[str, str]] = []
     level = [root]
@@ -146,9 +146,9 @@ def _type(values: list[str | None]) -> str:
 
 
 def _kind(seen: Survey) -> tuple[dict[str, str], str]:
-    """Properties that the files themselves tell, and what to look at. Raises InvalidDefinition."""
+    """Properties that the files show, and what to check. Raises InvalidDefinition."""
     if not seen.sample:
-        raise InvalidDefinition("there is no data file that tells its columns")
+        raise InvalidDefinition("there is no data file to read the columns from")
     files, path = Files.of(seen.sample)
     with files.system.open_input_file(path) as stream:
         if bytes(stream.read(3)) != b"ORC":
@@ -158,6 +158,6 @@ def _kind(seen: Survey) -> tuple[dict[str, str], str]:
             )
     directory, _, name = path.rpartition("/")
     if parse_directory(directory.rpartition("/")[2]) and not _BUCKET.fullmatch(name):
-        # No buckets: the rows in there have no identity.
-        return {"transactional_properties": "insert_only"}, "taken for insert-only"
+        # Not named by bucket: these rows have no row ids.
+        return {"transactional_properties": "insert_only"}, "assumed to be insert-only"
     return {}, ""

@@ -1,15 +1,15 @@
-"""`acid run`: a service of the warehouse in this process, once or until a signal."""
+"""`acid run`: runs a service of the warehouse in this process, once or until a signal."""
 
 from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from acid_platform.clock import wall_ms
 from acid_platform.config import Settings
 from acid_platform.errors import LeaseHeld, Transient
 from acid_platform.services import cleaner, initiator, worker
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Runner:
-    """One service. What it does is printed line by line, or given to `say_json` as values."""
+    """Runs one service and prints what it does, as lines or as values for `say_json`."""
 
     def __init__(
         self, warehouse: Warehouse, service: str, say_json: Callable[[Any], None] | None = None
@@ -35,8 +35,8 @@ class Runner:
         self._service = Service(service)
         self._say_json = say_json
         self._looked = 0
-        """The metastore's moment when the Initiator's last cycle began, with `_settings_then` in
-        force (C1)."""
+        """The metastore's `moment` at the start of the Initiator's last cycle, which ran with
+        `_settings_then` (C1)."""
         self._settings_then: dict[str, str] = {}
         self._cycles = {
             Service.INITIATOR: self._initiate,
@@ -45,18 +45,18 @@ class Runner:
         }
 
     def explain(self) -> list[Section]:
-        """What a cycle would do; changes nothing."""
+        """What a cycle would do. Changes nothing."""
         metastore = self._warehouse.metastore
         match self._service:
             case Service.INITIATOR:
-                return explain_initiator(metastore, _now())
+                return explain_initiator(metastore, wall_ms())
             case Service.WORKER:
                 return explain_worker(metastore)
             case Service.CLEANER:
                 return explain_cleaner(metastore)
 
     def once(self) -> None:
-        """One cycle; a Worker works until the queue is empty. Raises SettingRefused."""
+        """Runs one cycle; a Worker runs until the queue is empty. Raises SettingRefused."""
         pace_of(self._service, self._settings())
         self._begin()
         cycle = self._cycles[self._service]
@@ -67,10 +67,10 @@ class Runner:
             found = cycle()
 
     def forever(self) -> None:
-        """Cycles at the configured intervals until SIGINT or SIGTERM; see services/loop.py.
+        """Runs cycles at the configured intervals until SIGINT or SIGTERM; see services/loop.py.
 
-        The first signal ends the loop after the running cycle, a second one ends the process.
-        Raises SettingRefused, JavaMissing, and the error that ended a cycle unless Transient.
+        The first signal ends the loop after the current cycle, the second ends the process. Raises
+        SettingRefused, JavaMissing, and an error that ended a cycle unless it is Transient.
         """
         pace = pace_of(self._service, self._settings())
         if self._service is Service.WORKER:
@@ -86,11 +86,11 @@ class Runner:
         def loop() -> None:
             try:
                 run_until(stop, self._cycles[self._service], pace, self._failed)
-            except BaseException as error:  # the main thread tells it
+            except BaseException as error:  # the main thread raises it
                 ended.append(error)
                 stop.set()
 
-        # Not in the main thread: PySpark would put its own handler in the place of ours.
+        # Not in the main thread, where PySpark would replace our signal handler.
         threads = [
             threading.Thread(target=loop, name=f"{self._service.value}-{number}")
             for number in range(pace.threads)
@@ -98,7 +98,7 @@ class Runner:
         for thread in threads:
             thread.start()
         for one in threads:
-            while one.is_alive():  # a join without a limit would keep signals waiting
+            while one.is_alive():  # a join without a timeout would delay signals
                 one.join(0.2)
         if ended:
             raise ended[0]
@@ -106,20 +106,20 @@ class Runner:
 
     def _begin(self) -> None:
         if self._service is Service.WORKER:
-            freed = worker.revoke_dead(self._warehouse.metastore)
-            if freed:
+            requeued = worker.revoke_dead(self._warehouse.metastore)
+            if requeued:
                 self._tell(
-                    f"compactions {freed} are initiated again: their Worker here has ended",
-                    revoked=freed,
+                    f"compactions {requeued} are queued again: their Worker on this host has ended",
+                    revoked=requeued,
                 )
 
-    # --- cycles: each tells whether it found work ----------------------------------------------
+    # --- cycles: each returns whether it found work --------------------------------------------
 
     def _initiate(self) -> bool:
         metastore = self._warehouse.metastore
         settings, began = metastore.settings(), metastore.moment()
         since = self._looked if settings == self._settings_then else 0
-        done = initiator.run(metastore, _now(), since)
+        done = initiator.run(metastore, wall_ms(), since)
         self._looked, self._settings_then = began, settings
         for one in done:
             if one.id is not None or one.decision.did_not_initiate:
@@ -133,7 +133,7 @@ class Runner:
                 )
         queued = sum(decided.id is not None for decided in done)
         if not queued:
-            self._tell(f"looked at {len(done)} entities, nothing to compact", entities=len(done))
+            self._tell(f"checked {len(done)} entities, nothing to compact", entities=len(done))
         return queued > 0
 
     def _work(self) -> bool:
@@ -170,13 +170,13 @@ class Runner:
 
     def _failed(self, error: Transient) -> None:
         if isinstance(error, LeaseHeld):
-            self._tell(f"stands by: {error}", state="standby")
+            self._tell(f"standing by: {error}", state="standby")
             return
         self._tell(f"error, the next cycle tries again: {error}", error=str(error))
 
     def _tell(self, text: str, **values: Any) -> None:
         if self._say_json:
-            self._say_json({"time": _now(), "service": self._service.value, **values})
+            self._say_json({"time": wall_ms(), "service": self._service.value, **values})
         else:
             click.echo(text)
 
@@ -191,7 +191,3 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""What people see: listings, the timeline of a table, read costs. Terminal, notebook, chart."""
+"""Showing listings, timelines and read costs in terminals, notebooks and charts."""
 
 from acid_platform.display.costs import ReadCost, chart, read_cost
 from acid_platform.display.listing import Listing, human_bytes, show_table, shown

@@ -1,4 +1,4 @@
-"""What a read of a table costs, measured, and a chart of such measurements."""
+"""Measuring what a read of a table costs, and a chart of such measurements."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from acid_platform.warehouse import Warehouse
 
 _INK = "#7a7f87"
-"""Text and lines: readable on white and on black."""
+"""The colour of text and lines, readable on white and on black."""
 _COLOURS = ("#d1775b", "#2a9d8f", "#5b7fd1", "#a06cc4")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCost:
-    """A read of all columns and rows by `to_arrow`: what had to be opened, and how long it took."""
+    """The cost of reading all columns and rows with `to_arrow`."""
 
     directories: int
     delete_deltas: int
@@ -59,7 +59,8 @@ def read_cost(warehouse: Warehouse, table: str, repeats: int = 3) -> ReadCost:
 
 
 def chart(costs: Mapping[str, ReadCost]) -> Figure:
-    """A bar per measurement, in its order: `chart({"before": …, "after a major": …})`."""
+    """A chart with a bar for each measurement, in this order: `chart({"before": …, "after a major":
+    …})`."""
     from matplotlib.figure import Figure
 
     panels = {

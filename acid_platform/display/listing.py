@@ -1,4 +1,4 @@
-"""Rows under named columns: in a terminal (rich) and in a notebook (HTML)."""
+"""Tables of rows for terminals (rich) and notebooks (HTML)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CELL = "padding:2px 8px;text-align:left;border-bottom:1px solid rgba(128,128,12
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Rows under named columns; renders itself with rich and as HTML."""
+    """Rows with named columns; renders itself with rich and as HTML."""
 
     rows: tuple[Mapping[str, Any], ...]
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ class Listing:
     def __rich__(self) -> RichTable:
         table = _rich_table(self.columns, self.title, self.rows)
         for row in self.rows:
-            # Text: names such as [delete_]delta are no markup.
+            # As Text, because names such as [delete_]delta are not markup.
             table.add_row(*(Text(shown(name, row.get(name))) for name in self.columns))
         return table
 
@@ -47,7 +47,7 @@ class Listing:
 def show_table(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None, title: str = ""
 ) -> Listing:
-    """Rows as a listing; without `columns` those of the first row."""
+    """The rows as a listing; `columns` default to those of the first row."""
     every = tuple(rows)
     return Listing(every, tuple(columns or (every[0] if every else ())), title)
 
@@ -63,7 +63,7 @@ def human_bytes(size: int) -> str:
 
 
 def shown(column: str, value: Any) -> str:
-    """A value as people read it: times in UTC, durations in seconds, nothing as nothing."""
+    """A value for people: times in UTC, durations in seconds, None as an empty string."""
     if value is None or value == "None":
         return ""
     if isinstance(value, int) and not isinstance(value, bool):

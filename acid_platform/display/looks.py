@@ -1,4 +1,4 @@
-"""What people look at in notebooks: tables, snapshots, transactions, locks, compactions."""
+"""Listings for notebooks: tables, snapshots, transactions, locks, compactions."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ SHOWN = {
         "time",
     ),
 }
-"""What people are shown of each; JSON and frames have every column."""
+"""The columns that people see of each listing; JSON and frames have every column."""
 
 
 def timeline(warehouse: Warehouse, table: str) -> Timeline:
-    """What lies in the table's directories, and what the current snapshot reads of it.
+    """The table's directories, and what the current snapshot reads of them.
 
     Raises NoSuchTable.
     """
@@ -89,7 +89,7 @@ def timeline(warehouse: Warehouse, table: str) -> Timeline:
 
 
 def transactions(warehouse: Warehouse) -> Listing:
-    """SHOW TRANSACTIONS: open ones, leases among them, and aborted ones with data left."""
+    """SHOW TRANSACTIONS: open ones with leases, and aborted ones with files left."""
     return _listing("transactions", warehouse.metastore.transactions())
 
 
@@ -126,6 +126,6 @@ def snapshot(seen: TableSnapshot) -> Listing:
 
 
 def _listing(what: str, rows: list[dict[str, Any]], title: str = "") -> Listing:
-    """Without the columns that say nothing in any row: a page is narrower than a terminal."""
+    """A listing without columns that are empty in all rows, since a page is narrow."""
     told = tuple(name for name in SHOWN[what] if any(shown(name, row[name]) for row in rows))
     return show_table(rows, told or SHOWN[what], title or what)

@@ -1,4 +1,4 @@
-"""A bar for long work, on the terminal's error stream; nothing where that is no terminal."""
+"""A progress bar on stderr, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Is told `(what, done, total)`, and is gone after the block."""
+    """Yields a function that takes `(what, done, total)`; the bar disappears after the block."""
     from rich.console import Console
     from rich.progress import Progress
 

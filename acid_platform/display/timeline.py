@@ -1,6 +1,6 @@
-"""The timeline of a table: its directories along the write ids, and what a snapshot makes of them.
+"""The timeline of a table: its directories by write id, and which of them a snapshot reads.
 
-Colours are readable on light and dark ground alike; text takes the colour of the page.
+Colours are readable on light and dark backgrounds; text has the colour of the page.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The directories of a table along its write ids; see `looks.timeline`."""
+    """The directories of a table by write id; see `looks.timeline`."""
 
     table: str
     lines: tuple[DirectoryLine, ...]
@@ -44,7 +44,7 @@ class Timeline:
         return max((line.high for line in self.lines), default=0)
 
     def bar(self, line: DirectoryLine) -> tuple[int, int]:
-        """First and last column of a line in a bar of BAR columns."""
+        """The first column of a line's bar and the one after its last, of BAR columns."""
         last = max(self.last_write_id, 1)
         first = (max(line.low, 1) - 1) * BAR // last
         return first, max(first + 1, max(line.high, 1) * BAR // last)

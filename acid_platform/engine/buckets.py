@@ -1,4 +1,4 @@
-"""Bucketed tables: every row goes to the writer task whose number Hive's hash gives."""
+"""Bucketed tables: Hive's hash decides which writer task gets a row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUCKET_OF_ROW = "__bucket"
 
 
 def bucket_of_row(buckets: Bucketing, columns: Sequence[TableColumn]) -> Column:
-    """The bucket number of a frame's row; `columns` are the table's (F11)."""
+    """The bucket number of a row of the frame; `columns` are the table's (F11)."""
     kinds = [next(c.type for c in columns if c.name == name) for name in buckets.columns]
     count, version = buckets.count, buckets.version
 
@@ -31,6 +31,6 @@ def bucket_of_row(buckets: Bucketing, columns: Sequence[TableColumn]) -> Column:
 def place_by_hash(
     frame: DataFrame, buckets: Bucketing, columns: Sequence[TableColumn]
 ) -> DataFrame:
-    """The frame with bucket n in partition n."""
+    """The frame with the rows of bucket n in partition n."""
     placed = frame.withColumn(BUCKET_OF_ROW, bucket_of_row(buckets, columns))
     return placed.repartitionById(buckets.count, F.col(BUCKET_OF_ROW)).drop(BUCKET_OF_ROW)

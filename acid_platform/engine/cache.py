@@ -1,8 +1,8 @@
-"""What scans are made of, kept for the reads that come after: frames over files, tests for deletes.
+"""A cache of the parts of scans: frames over files, and delete tests.
 
-Files of a snapshot never change, and Spark takes 20 to 50 milliseconds to list and resolve a few of
-them again, and a dozen to take over the bitmap of their deletes: much of a short query. What is
-kept are plans, file sizes and bitmaps, never rows.
+Files of a snapshot never change. Spark takes 20 to 50 milliseconds to list and resolve a few files
+again, and about 12 to load the bitmap of their deletes, which is much of a short query. The cache
+holds plans, file sizes and bitmaps, never rows.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 MAX_ENTRIES = 64
 MAX_BYTES = 64 << 20
-"""Of all that is kept, in the JVM."""
+"""The limit for everything in the cache, as memory of the JVM."""
 FILE_BYTES = 1000
-"""An estimate of what the JVM holds of a file: its status and paths."""
+"""An estimate of the memory that the JVM needs for a file: its status and paths."""
 
 _Part = TypeVar("_Part", DataFrame, Column)
 _kept: OrderedDict[Hashable, tuple[tuple[SparkSession, Any], int]] = OrderedDict()
@@ -26,19 +26,19 @@ _guard = threading.Lock()
 
 
 def kept(spark: SparkSession, key: Hashable, size: int, make: Callable[[], _Part]) -> _Part:
-    """What `make` made for an equal key of this session, or a new one; thread-safe.
+    """The cached result of `make` for this key and session, or a new one. Thread-safe.
 
-    The key must tell everything that `make` depends on: of files, their paths and sizes. `size`
-    in bytes.
+    The key must have everything that `make` depends on: for files, paths and sizes. `size` is in
+    bytes.
     """
-    key = (id(spark), key)  # kept with its session, so that no other gets that id
+    key = (id(spark), key)  # the entry holds the session, so no other session gets its id
     with _guard:
         if key in _kept:
             _kept.move_to_end(key)
             found: _Part = _kept[key][0][1]
             return found
     made = make()
-    if size > MAX_BYTES // 2:  # it would drive out all others
+    if size > MAX_BYTES // 2:  # it would evict all others
         return made
     with _guard:
         _kept[key] = (spark, made), size

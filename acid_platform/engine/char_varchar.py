@@ -1,7 +1,8 @@
-"""CHAR and VARCHAR in Spark, which knows text alone.
+"""CHAR and VARCHAR in Spark, which reads them as strings.
 
-A CHAR is padded to its length, in files as in frames. Read columns carry Spark's own mark of their
-type, by which comparisons with literals and with other CHAR columns ignore trailing blanks.
+A CHAR is padded to its length in files and in frames. Columns that are read carry Spark's own
+metadata for their type, so that comparisons with literals and other CHAR columns ignore trailing
+blanks.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import CHAR_TYPES, Column, HiveType, parse_type
 
 _MARK = "__CHAR_VARCHAR_TYPE_STRING"
-"""Spark's key in the metadata of a field."""
+"""Spark's key in a field's metadata."""
 
 _Leaf = Callable[[str, HiveType], str]
 
 
 def has_char_or_varchar(hive: HiveType) -> bool:
-    """Whether the type is CHAR or VARCHAR, or holds one."""
+    """Whether the type is CHAR or VARCHAR, or contains one."""
     return any(kind.kind in CHAR_TYPES for kind in hive.walk())
 
 
 def as_read(value: str, hive: HiveType) -> str:
-    """SQL of a stored value, given as SQL, as it is read: CHAR padded, both cut to their length."""
+    """SQL that reads a stored value: CHAR padded, CHAR and VARCHAR cut to their length."""
     return _mapped(value, hive, _cut)
 
 
 def marked(frame: DataFrame, columns: Iterable[Column]) -> DataFrame:
-    """The frame with Spark's mark at its CHAR and VARCHAR columns."""
+    """The frame with Spark's type metadata at its CHAR and VARCHAR columns."""
     for column in columns:
         if column.type.kind in CHAR_TYPES and column.name in frame.columns:
             frame = frame.withMetadata(column.name, {_MARK: str(column.type)})
@@ -40,15 +41,15 @@ def marked(frame: DataFrame, columns: Iterable[Column]) -> DataFrame:
 
 
 def marked_type(field: T.StructField) -> HiveType | None:
-    """CHAR or VARCHAR, of a field that has the mark."""
+    """The CHAR or VARCHAR type of a field with that metadata, else None."""
     return parse_type(field.metadata[_MARK]) if _MARK in field.metadata else None
 
 
 def to_be_stored(frame: DataFrame, columns: Sequence[Column], table: str) -> DataFrame:
-    """The frame with its CHAR and VARCHAR values as files hold them.
+    """The frame with the CHAR and VARCHAR values of `columns` as files store them.
 
-    `columns` of the frame; others stay as they are. Trailing blanks beyond the length are cut, as
-    in Hive; what else is too long stops the job (TOO_LONG): Hive would cut it in silence.
+    Trailing blanks beyond the length are cut, as in Hive. Any other value that is too long fails
+    the job (TOO_LONG), where Hive would cut it silently.
     """
     stored = {
         column.name: _stored(f"`{column.name}`", column, table)
@@ -57,7 +58,7 @@ def to_be_stored(frame: DataFrame, columns: Sequence[Column], table: str) -> Dat
     }
     if not stored:
         return frame
-    # A selection of its own: values are computed once, and looked at twice.
+    # A selection of its own: each value is used twice, and must be computed once.
     return frame.selectExpr(
         *(
             f"{stored[name]} AS `{name}`" if name in stored else f"`{name}`"
@@ -69,7 +70,7 @@ def to_be_stored(frame: DataFrame, columns: Sequence[Column], table: str) -> Dat
 def struct_to_be_stored(
     frame: DataFrame, struct: str, columns: Sequence[Column], table: str
 ) -> DataFrame:
-    """The same for columns that are the fields of one struct of the frame; it may be NULL."""
+    """The same for columns that are fields of a struct of the frame, which may be NULL."""
     if not any(has_char_or_varchar(column.type) for column in columns):
         return frame
     fields = [
@@ -100,7 +101,7 @@ def _cut(value: str, hive: HiveType) -> str:
 
 
 def _mapped(value: str, hive: HiveType, leaf: _Leaf, depth: int = 0) -> str:
-    """SQL of `value` with `leaf` of every CHAR and VARCHAR in it."""
+    """SQL of `value` with `leaf` applied to every CHAR and VARCHAR in it."""
     if not has_char_or_varchar(hive):
         return value
     each = f"__x{depth}"

@@ -1,9 +1,9 @@
 """Delete events as bitmaps that a scan tests row by row (P14, P15).
 
-Identity is (partition directory, write id, bucket property, rowId). A group is the first three;
-its bitmap has one bit per rowId from its lowest deleted one to its highest. All bitmaps of a scan
-lie in one array of 64-bit words, found through a table addressed by (partition, write id,
-property), so that a row costs a few array loads whatever the number of deletes.
+A row is identified by (partition directory, write id, bucket property, rowId). The first three form
+a group; its bitmap has one bit for each rowId from the lowest to the highest deleted one. All
+bitmaps of a scan are in one array of 64-bit words. A table indexed by (partition, write id,
+property) finds a group's words, so a row costs a few array loads however many deletes there are.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from acid_platform.engine.row_keys import BUCKET, ROW_ID, WRITE_ID
 from acid_platform.storage.deletes import DeleteKeys
 
 MAX_WORDS = 1 << 23
-"""64 MB of bitmap; above it, or with as many slots, the scan joins instead."""
+"""64 MB of bitmap; with more words, or more slots, the scan uses a join instead."""
 
 FEW_GROUPS = 8
-"""So many are compared one after another; more are found through a table."""
+"""Up to so many groups are compared one after another; more are found through the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteBitmap:
-    """Bitmaps of several entities, addressed by their ordinal in the scan."""
+    """Bitmaps of several entities, which are indexed by their ordinal in the scan."""
 
     words: np.ndarray
     starts: np.ndarray  # by slot: index of the group's first word, -1 where it has none
@@ -42,7 +42,7 @@ class DeleteBitmap:
 
     @classmethod
     def build(cls, entities: Sequence[DeleteKeys]) -> DeleteBitmap | None:
-        """None when it would be too large, so that a join is better."""
+        """The bitmap, or None if it would be too large, so that a join is better."""
         properties = sorted({int(p) for keys in entities for p in np.unique(keys.buckets)})
         low = min(int(keys.write_ids[0]) for keys in entities if len(keys))
         high = max(int(keys.write_ids[-1]) for keys in entities if len(keys))
@@ -79,10 +79,10 @@ class DeleteBitmap:
         return cls(words, starts, lows, spans, low, span, tuple(properties))
 
     def deleted(self, spark: SparkSession, ordinal: str) -> Column:
-        """Whether a row of the scan is deleted; never NULL.
+        """A column that says whether a row of the scan is deleted; never NULL.
 
-        `ordinal` names the column of the row's entity. The arrays reach the plan as uncorrelated
-        scalar subqueries: evaluated once, then each test is an array load.
+        `ordinal` names the column with the entity's ordinal. The arrays are uncorrelated scalar
+        subqueries of the plan: evaluated once, after which each test is an array load.
         """
         arrays = (self.words, self.starts, self.lows, self.spans)
         key = (
@@ -105,7 +105,7 @@ class DeleteBitmap:
         return hit.bitwiseAND(F.lit(1)) == 1
 
     def _by_group(self, ordinal: str, groups: np.ndarray) -> Column:
-        """Index of a row's word, -1 if it has none: one comparison per group, the largest first."""
+        """The index of a row's word, else -1: a comparison per group, the largest group first."""
         several = len(np.unique(groups // (self.write_id_span * len(self.properties)))) > 1
         cases = []
         for slot in sorted(groups.tolist(), key=lambda one: -int(self.spans[one])):
@@ -123,7 +123,7 @@ class DeleteBitmap:
         return F.expr(f"CAST(CASE {' '.join(cases)} ELSE -1 END AS int)")
 
     def _by_slot(self, spark: SparkSession, ordinal: str) -> Column:
-        """The same through a table with an entry for every (entity, write id, property)."""
+        """The same by a table with an entry for every (entity, write id, property)."""
         high = self.low_write_id + self.write_id_span - 1
         properties = ", ".join(map(str, self.properties))
         place = f"(array_position(array({properties}), {_PROPERTY}) - 1)"
@@ -141,7 +141,7 @@ class DeleteBitmap:
 
 _WRITE, _PROPERTY, _ROW = (f"coalesce({name}, -1)" for name in (WRITE_ID, BUCKET, ROW_ID))
 _WORD = f"shiftright({_ROW}, 6)"
-"""Keys are never NULL: where Spark knows it too, it makes two fifths less code of the test."""
+"""Keys are never NULL; if Spark knows that, it generates 40% less code for the test."""
 
 
 def _scalar(spark: SparkSession, values: np.ndarray) -> Column:
@@ -150,7 +150,7 @@ def _scalar(spark: SparkSession, values: np.ndarray) -> Column:
 
 
 def keys_frame(spark: SparkSession, entities: Sequence[DeleteKeys]) -> DataFrame:
-    """All keys with their entity ordinal, for the anti join: columns e, w, b, r."""
+    """All keys for the anti join: columns e (entity ordinal), w, b, r."""
     ordinals = np.concatenate([np.full(len(k), i, np.int32) for i, k in enumerate(entities)])
     return spark.createDataFrame(
         pa.table(

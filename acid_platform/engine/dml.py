@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE as frames of events: one scan and one Spark job each (P20)."""
+"""INSERT, UPDATE and DELETE as frames of events, each with one scan and one Spark job (P20)."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.known_columns import unknown_column
 
 NEW = "__new"
-"""The new values of an updated or inserted row, as one struct."""
+"""The column with the new values of an updated or inserted row, as a struct."""
 
 
 def insert_events(
     frame: DataFrame, target: WriteTarget, columns: Sequence[TableColumn]
 ) -> DataFrame:
-    """Insert events of a frame that has the table's columns; each row in its bucket's task."""
+    """Insert events for a frame with the table's columns; each row is in its bucket's task."""
     if target.buckets:
         frame = place_by_hash(frame, target.buckets, columns)
     return numbered(frame, target, [column.name for column in columns])
 
 
 def bucket_number() -> Column:
-    """Decoded from the property, both codec versions (F10)."""
+    """The bucket number, decoded from a bucket property of either codec version (F10)."""
     prop = F.col(BUCKET)
     new = F.shiftright(prop, 29).bitwiseAND(F.lit(7)) == 1
     number = F.shiftright(prop, 16).bitwiseAND(F.lit(0xFFF))
@@ -57,13 +57,13 @@ def bucket_number() -> Column:
 
 
 Where = str | Condition | None
-"""Which rows a statement changes; None: all."""
+"""Which rows a statement changes; None: all rows."""
 
 
 def matched_rows(
     spark: SparkSession, scan: TableScan, where: Where, wanted: Sequence[str] | None = None
 ) -> DataFrame:
-    """The rows that `where` accepts, with their KEYS: each once, whatever the subqueries join."""
+    """The rows that `where` accepts, with their KEYS; each once, whatever its subqueries join."""
     if not isinstance(where, Condition):
         return ScanBuilder(spark, scan, wanted, where).rows()
     rows = ScanBuilder(spark, scan, None).rows().selectExpr("*", ROW_ID_STRUCT)
@@ -77,7 +77,7 @@ def delete_events(
     target: WriteTarget,
     where: Where,
 ) -> DataFrame:
-    """One delete event per matching row, in the file of the bucket that holds the row.
+    """A delete event for each matching row, in the file of the row's bucket.
 
     Only the columns that `where` reads are decoded. Raises InvalidExpression, UnknownColumn.
     """
@@ -97,7 +97,7 @@ def update_events(
     where: Where,
     table: str,
 ) -> DataFrame:
-    """A delete and an insert event per matching row, out of one scan (F6).
+    """A delete event and an insert event for each matching row, from one scan (F6).
 
     Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression.
     """
@@ -114,13 +114,13 @@ def update_events(
 def both_events(
     placed: DataFrame, kinds: Column, scan: TableScan, target: WriteTarget
 ) -> DataFrame:
-    """The events of placed rows (partition columns, KEYS, NEW): one per entry of `kinds`.
+    """The events of placed rows (partition columns, KEYS, NEW), one for each entry of `kinds`.
 
     Both events of an updated row come from the same task and the same evaluation of its values.
     """
     partition = [F.col(f"`{name}`") for name in target.partition_columns]
     is_delete = F.col(KIND) == DELETES
-    # Without their values delete events are small to sort.
+    # Delete events are cheap to sort without their values.
     both = placed.withColumn(KIND, F.explode(kinds)).withColumn(NEW, F.when(~is_delete, F.col(NEW)))
     both = arranged(both, target, KEYS)
     inserts, deletes = insert_ids(target.write_id, target.statement), _delete_ids(target)
@@ -140,7 +140,7 @@ def assigned(
     own: Mapping[str, Column],
     table: str,
 ) -> list[Column]:
-    """The table's columns after SET: SQL expressions over `frame`, or the row's `own` values.
+    """The table's columns after SET: SQL expressions over `frame`, else the row's `own` values.
 
     Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression.
     """
@@ -193,5 +193,5 @@ def _delete_ids(target: WriteTarget) -> list[Column]:
 
 
 def writers(scan: TableScan) -> int:
-    """Number of writer tasks = highest bucket number that the scanned files can hold, plus one."""
+    """The number of writer tasks: the highest bucket number in the scanned files, plus one."""
     return scan.highest_bucket + 1

@@ -1,4 +1,4 @@
-"""Spark's exceptions as the platform's: what the caller can act on, under a name of its own."""
+"""Translating Spark's exceptions into the platform's errors, which a caller can act on."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _VALUE_ERROR = re.compile(
 _DATA_EXCEPTION = re.compile(
     r"(\[[A-Z_.]+\] (?:(?! SQLSTATE:)[^\n])*)\s+SQLSTATE: (?:2[12]\w{3}|P0001)\b"
 )
-"""SQL's classes 21 and 22, such as a division by zero, an index out of bounds, a subquery with two
-rows; and what `raise_error` says."""
+"""SQLSTATE classes 21 and 22, such as a division by zero, an index out of bounds or a subquery with
+two rows; and the messages of `raise_error`."""
 
 _QUOTED = re.compile(r"`[^`]+`(?:\.`[^`]+`)*")
 _NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
@@ -51,22 +51,22 @@ _UNWRITTEN = re.compile(r"\[TASK_WRITE_FAILED\] [^\n]* (\S+?)\.\s")
 _OURS = re.compile(r"^acid_platform\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
 
 OTHER_PARTITION = "[OTHER_PARTITION]"
-"""Begins the message of a job that met a row of another partition than it was to write."""
+"""Starts the message of a job that found a row of another partition than it writes."""
 _OTHER_PARTITION = re.compile(r"\[OTHER_PARTITION\] ([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 NO_INSERT = "[NO_INSERT]"
-"""Begins the message of a scan that met something else than an insert event: where, operation."""
+"""Starts the message of a scan that found an event other than an insert: place, operation."""
 _NO_INSERT = re.compile(r"\[NO_INSERT\] ([^\n]+?): (-?\d+)")
 TOO_LONG = "[TOO_LONG]"
-"""Begins the message of a job that met a text that its CHAR or VARCHAR column does not take."""
+"""Starts the message of a job that found a text too long for its CHAR or VARCHAR column."""
 _TOO_LONG = re.compile(r"\[TOO_LONG\] (column \S+ of \S+ takes \S+ a value has \d+ characters)")
 
 NOT_IN_ORC = "[NOT_IN_ORC]"
-"""Begins the message of a job that met a timestamp that ORC files can't hold."""
+"""Starts the message of a job that found a timestamp that ORC files can't store."""
 _NOT_IN_ORC = re.compile(r"\[NOT_IN_ORC\] (column \S+ has [\d-]+ [\d:.]+)")
 
 
 def of_files(error: BaseException) -> AcidError | None:
-    """What a Spark exception says of the data files, or None: gone, unreadable, none of ours."""
+    """The error if a Spark exception means that a data file is gone, unreadable or no ACID file."""
     text = str(error)
     if ours := _OURS.search(text):  # raised in a task
         kind: type[AcidError] = getattr(errors, ours[1], AcidError)
@@ -74,7 +74,7 @@ def of_files(error: BaseException) -> AcidError | None:
     if _MISSING_FILE.search(text) and (path := _ACID_FILE.search(text)):
         return SnapshotExpired(
             f"{path[0]} is gone: the read lease of this DataFrame has ended and the"
-            " Cleaner removed what newer snapshots do not need; call read() again"
+            " Cleaner removed files that newer snapshots don't need; call read() again"
         )
     if wrong := _NO_INSERT.search(text):
         return _no_insert(_path(wrong[1]), int(wrong[2]))
@@ -87,13 +87,13 @@ def of_files(error: BaseException) -> AcidError | None:
 
 
 def translated(error: BaseException) -> AcidError | None:
-    """The platform's error that a Spark exception stands for, or None."""
+    """The platform's error for a Spark exception, or None if there is none."""
     if found := of_files(error):
         return found
     text = str(error)
     if _NO_SOURCE.search(text):
         return UnsupportedLayout(
-            "avro files need a package that Spark does not bring: put"
+            "avro files need a package that Spark does not include: put"
             " org.apache.spark:spark-avro_2.13 of your Spark version into spark.jars.packages"
         )
     if lost := _TEXT_LOST.search(text):
@@ -104,7 +104,7 @@ def translated(error: BaseException) -> AcidError | None:
         return WrongType(f"{long[1]}; cut it with left(value, length), or use a string column")
     if lost := _NOT_IN_ORC.search(text):
         return WrongType(
-            f"{lost[1]}, which ORC files can't hold (they would say 1970): round it to"
+            f"{lost[1]}, which ORC files can't store (they would say 1970): round it to"
             " the second, or store it in an insert-only table of another format"
         )
     if value := _VALUE_ERROR.search(text):
@@ -120,7 +120,7 @@ def translated(error: BaseException) -> AcidError | None:
     if unwritten := _UNWRITTEN.search(text):
         return PublicationFailed(
             f"{_path(unwritten[1])} can't be written: {_cause(error)}; nothing"
-            " was published: make room, or allow it, and run it again"
+            " was published: free space, or grant the permission, and run it again"
         )
     if isinstance(error, ParseException):
         return InvalidExpression(f"not a SQL expression: {_first_line(text)}")
@@ -142,13 +142,13 @@ def _unresolved(line: str) -> AcidError:
 
 
 def _without_advice(line: str) -> str:
-    """Spark's sentences without its codes, and without the advice to give up ANSI checks."""
+    """Spark's message without its codes, and without the advice to turn off ANSI checks."""
     advice = r" (?:Use `?'?try_|Use the SQL function|If necessary|SQLSTATE)"
     return re.split(advice, line)[0].rstrip(" .")
 
 
 def _cause(error: BaseException) -> str:
-    """What the innermost exception says; a Connect client is only told of the outermost."""
+    """The message of the innermost exception; a Connect client only gets the outermost."""
     inner: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     while inner is not None and inner.getCause() is not None:
         inner = inner.getCause()
@@ -174,7 +174,7 @@ def _first_line(text: str) -> str:
 
 @contextmanager
 def raise_as_ours() -> Iterator[None]:
-    """Inside the block, Spark's exceptions are raised as the platform's where one fits."""
+    """Translates Spark's exceptions inside the block into the platform's errors if one fits."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
@@ -190,9 +190,9 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def analysed(frame: DataFrame) -> DataFrame:
-    """The same frame; its errors are raised now, as a classic session does by itself.
+    """The same frame, after its analysis errors were raised, as a classic session does by itself.
 
-    Spark Connect looks at a frame only when it is run.
+    Spark Connect analyses a frame only when it runs.
     """
     if is_connect(frame.sparkSession):
         _ = frame.schema
@@ -200,12 +200,12 @@ def analysed(frame: DataFrame) -> DataFrame:
 
 
 def install_expiry(spark: SparkSession) -> None:
-    """Make every later Spark action raise SnapshotExpired where a read lease has ended (P12).
+    """Makes every later Spark action raise SnapshotExpired if a read lease has ended (P12).
 
-    And CorruptFile or UnsupportedLayout, where a data file can't be read. A DataFrame outlives the
-    call that made it and any frame may be derived from it, so the only place that sees all actions
-    is PySpark's own conversion of JVM and server exceptions. Anything else passes through
-    unchanged. Calling this again changes nothing.
+    Also CorruptFile or UnsupportedLayout if a data file can't be read. A DataFrame outlives the
+    call that made it, and others may be derived from it, so only PySpark's own conversion of JVM
+    and server exceptions sees all actions. Other exceptions pass through unchanged. Calling this
+    again has no effect.
     """
     module: Any = captured
     if is_connect(spark):

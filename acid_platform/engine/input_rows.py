@@ -1,4 +1,4 @@
-"""Rows that a caller gives, as a frame with exactly the table's columns: lossless, or an error."""
+"""Turning a caller's rows into a frame with exactly the table's columns, without loss."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from acid_platform.reading.known_columns import unknown_column
 from acid_platform.storage.arrow_types import arrow_type
 
 Rows: TypeAlias = DataFrame | pd.DataFrame | pa.Table | Sequence[Mapping[str, object]]
-"""What a write accepts; columns match by name."""
+"""The kinds of rows that a write accepts; columns are matched by name."""
 
 ROWS_PER_LOCAL_TASK = 1_000_000
 
@@ -38,8 +38,8 @@ def conform(
 ) -> DataFrame:
     """`rows` with exactly the table's columns and types; missing columns become NULL.
 
-    `columns` are the table's columns and partition columns; `fixed` gives values of partition
-    columns that the rows need not carry, and may not contradict: WrongType when they are written.
+    `columns` are the table's columns and partition columns. `fixed` gives values of partition
+    columns; rows may leave them out, but a different value raises WrongType when it is written.
     Raises UnknownColumn, WrongType.
     """
     fixed = fixed or {}
@@ -74,9 +74,9 @@ def positioned(
     table: str,
     fixed: Mapping[str, str | None],
 ) -> DataFrame:
-    """A query's columns under the `names` that take them, by position, and the `fixed` values.
+    """A query's columns renamed by position to `names`, with the `fixed` values.
 
-    Raises WrongType when the numbers differ.
+    Raises WrongType if the numbers of columns differ.
     """
     if len(frame.columns) != len(names):
         raise WrongType(
@@ -89,7 +89,7 @@ def positioned(
 
 
 def _agreeing(own: Column, wanted: Column, name: str, table: str) -> Column:
-    """The wanted value; a row that has another one stops the job that writes it."""
+    """The wanted value; a row with a different value fails the job that writes it."""
     text = F.concat(
         F.lit(f"{OTHER_PARTITION} a row for {table} has {name}="),
         F.coalesce(own.cast("string"), F.lit("NULL")),
@@ -100,10 +100,10 @@ def _agreeing(own: Column, wanted: Column, name: str, table: str) -> Column:
 
 
 def column_names(rows: Rows) -> list[str]:
-    """The columns that rows have, as they spell them.
+    """The columns of the rows, as the rows spell them.
 
-    Raises WrongType for what is no rows at all, such as a generator, which is empty when it is read
-    again; UnknownColumn for a name that is given twice, in whatever case.
+    Raises WrongType for other types, such as a generator, which can be read only once;
+    UnknownColumn for a name that is given twice, ignoring case.
     """
     if isinstance(rows, DataFrame | pd.DataFrame):
         names = [str(name) for name in rows.columns]
@@ -201,7 +201,7 @@ def _array(values: object, column: TableColumn, table: str) -> pa.Array:
         if isinstance(values, pa.ChunkedArray):
             return values.cast(wanted)
         array = pa.array(values, type=wanted, from_pandas=True)
-        # Arrow cuts Python's own values in silence: 1.5 to 1, a datetime to a date.
+        # Arrow silently cuts Python values: 1.5 to 1, a datetime to a date.
         if _may_be_cut(column) and getattr(getattr(values, "dtype", None), "kind", "O") in "OM":
             for given, stored in zip(values, array.to_pylist(), strict=True):  # type: ignore[call-overload]
                 if not _kept(given, stored):
@@ -223,7 +223,7 @@ def _may_be_cut(column: TableColumn) -> bool:
 
 
 def _kept(given: object, stored: object) -> bool:
-    """Whether Arrow stored all of a Python value; a NaN may become NULL."""
+    """Whether Arrow stored a Python value without loss; a NaN may become NULL."""
     match stored:
         case None | bool():
             return True
@@ -248,7 +248,10 @@ def _kept(given: object, stored: object) -> bool:
 def _from_local(
     spark: SparkSession, rows: pd.DataFrame | pa.Table, columns: Sequence[TableColumn], table: str
 ) -> DataFrame:
-    """A pandas or Arrow table through Arrow, lossless or WrongType, in few writer tasks."""
+    """A frame of a pandas or Arrow table, in a few tasks.
+
+    Raises WrongType if values would change.
+    """
     known = {column.name: column for column in columns}
     names = [
         str(name) for name in (rows.column_names if isinstance(rows, pa.Table) else rows.columns)
@@ -271,6 +274,6 @@ def _from_local(
 
 
 def _surprising(given: pa.DataType, column: TableColumn) -> bool:
-    """Arrow would parse text into numbers: a table of text columns is a mistake, not an offer."""
+    """Whether Arrow would parse text into another type: the rows are probably a mistake then."""
     text = pa.types.is_string(given) or pa.types.is_large_string(given)
     return text and column.type.kind not in ("string", "char", "varchar")

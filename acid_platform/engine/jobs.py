@@ -1,4 +1,4 @@
-"""Spark jobs of a transaction carry its tag, so that aborting it stops them (P4)."""
+"""Tags on a transaction's Spark jobs, so that aborting the transaction stops them (P4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _tag(txn_id: int) -> str:
 
 @contextmanager
 def tagged(spark: SparkSession, txn_id: int) -> Iterator[None]:
-    """Jobs started by this thread inside the block belong to the transaction."""
+    """Tags the jobs that this thread starts inside the block as the transaction's."""
     spark.addTag(_tag(txn_id))
     try:
         yield
@@ -25,9 +25,9 @@ def tagged(spark: SparkSession, txn_id: int) -> Iterator[None]:
 
 
 def describe(spark: SparkSession, text: str, pool: str) -> None:
-    """What Spark's UI shows for this thread's jobs, and their scheduler pool ('' = the default).
+    """Sets the description that Spark's UI shows for this thread's jobs, and their scheduler pool.
 
-    Spark Connect has neither.
+    `pool` empty: the default. Spark Connect has neither.
     """
     if not is_connect(spark):
         spark.sparkContext.setJobDescription(text)
@@ -35,6 +35,6 @@ def describe(spark: SparkSession, text: str, pool: str) -> None:
 
 
 def cancel(spark: SparkSession | None, txn_id: int) -> None:
-    """Stop the running jobs of a transaction, if it has started any."""
+    """Stops the running jobs of a transaction, if there are any."""
     if spark is not None:
         spark.interruptTag(_tag(txn_id))

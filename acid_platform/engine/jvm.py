@@ -1,7 +1,7 @@
-"""Starting Spark's JVM: its stderr is passed on, less the one line that tells nobody anything.
+"""Starting Spark's JVM; its stderr is passed on without one useless line.
 
-`log4j2.properties` beside this module leaves out what Spark would log on the way. Java itself warns
-of the incubator module that Spark uses, and no option keeps it from doing so.
+`log4j2.properties` beside this module suppresses what Spark would log at start. Java itself warns
+about the incubator module that Spark uses, and no option suppresses that.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-"""For the driver's JVM: errors alone, on stderr."""
+"""For the driver's JVM: log only errors, on stderr."""
 
 SILENCED = b"WARNING: Using incubator modules: jdk.incubator.vector"
 STDERR = 2
 
 
 def launch(settings: Mapping[str, str]) -> None:
-    """Starts the JVM for the next session of this process with these settings, unless one runs.
+    """Starts the JVM for this process's next session with these settings, unless one runs.
 
-    Raises PySparkRuntimeError if it ends at once; it has told why on stderr.
+    Raises PySparkRuntimeError if it ends at once; it has printed the reason on stderr.
     """
     if SparkContext._gateway is not None:
         return
@@ -40,7 +40,7 @@ def launch(settings: Mapping[str, str]) -> None:
 
 
 def _pass_on(reader: int) -> None:
-    """Until the JVM ends."""
+    """Copies the JVM's stderr until the JVM ends."""
     with os.fdopen(reader, "rb") as lines:
         for line in lines:
             if line.rstrip() != SILENCED:

@@ -1,7 +1,7 @@
-"""MERGE: source rows matched against the table once, then one job of events (P20).
+"""MERGE: source rows are matched with the table once, then one job writes the events (P20).
 
-The source and the matches are materialised first: what decides a row's fate is computed once, so
-that a volatile source or expression can't answer differently for its delete and its insert event.
+The source and the matches are materialised first, so that each is computed once: otherwise a
+non-deterministic source or expression could differ between a row's delete and insert event.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SOURCE_ROW, _CLAUSE, _PLACE, _KINDS = "__sid", "__clause", "__place", "__kinds"
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """One MERGE against one scan. `alias` and `source_alias` name both sides in expressions."""
+    """A MERGE into one scan. Expressions call the two sides `alias` and `source_alias`."""
 
     spark: SparkSession
     scan: TableScan
@@ -45,7 +45,7 @@ class Merge:
     source_alias: str = "s"
 
     def events(self, source: DataFrame) -> tuple[DataFrame, MergeCounts]:
-        """The events of the statement, and what they do.
+        """The events of the statement, and their counts.
 
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
         WrongType, InvalidExpression.
@@ -91,7 +91,7 @@ class Merge:
         return [F.col(f"`{name}`") for name in self.target.partition_columns]
 
     def _matched(self, rows: DataFrame, clauses: Sequence[MergeClause]) -> DataFrame:
-        """Per pair that ON joins: partition columns, KEYS, NEW, the clause's number, source row."""
+        """For each joined pair: partition columns, KEYS, NEW, clause number, source row."""
         wanted = None if any(c.action is MergeAction.UPDATE for c in clauses) else self._needed()
         target = ScanBuilder(self.spark, self.scan, wanted).rows().alias(self.alias)
         with raise_as_ours():
@@ -112,7 +112,7 @@ class Merge:
             )
 
     def _needed(self) -> list[str] | None:
-        """Columns of the table that ON and conditions may read."""
+        """The table's columns that ON and the conditions may read; None: all."""
         names: set[str] = set()
         for text in (self.on, *(c.condition for c in self.clauses if c.condition)):
             found = columns_of(text)
@@ -155,7 +155,7 @@ class Merge:
     def _inserted(
         self, rows: DataFrame, matched: DataFrame, clauses: Sequence[MergeClause]
     ) -> DataFrame:
-        """Source rows without a match as values of the table: its columns, partition columns."""
+        """Source rows without a match, with the table's columns and partition columns."""
         known = (*self.scan.columns, *self.scan.partition_columns)
         joined = rows.join(matched.select(_SOURCE_ROW).distinct(), _SOURCE_ROW, "left_anti")
         unmatched = joined.alias(self.source_alias)

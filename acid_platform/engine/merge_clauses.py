@@ -16,9 +16,9 @@ class MergeAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MergeClause:
-    """WHEN [NOT] MATCHED [AND condition] THEN action; of those that apply the first one counts.
+    """WHEN [NOT] MATCHED [AND condition] THEN action; the first clause that applies is used.
 
-    `values`: column → SQL over `t` and `s`; of an INSERT None means all columns by name.
+    `values`: column → SQL over `t` and `s`; None in an INSERT means all columns by name.
     """
 
     action: MergeAction
@@ -31,7 +31,7 @@ def merge_clauses(
     delete: str | None,
     insert: Mapping[str, str] | Literal["*"] | None,
 ) -> Iterator[MergeClause]:
-    """Clauses of the short form: a row that the delete's condition accepts is not updated."""
+    """The clauses of the short form: a row that the delete condition accepts is not updated."""
     if delete is not None:
         yield MergeClause(MergeAction.DELETE, None, delete)
     if update is not None:

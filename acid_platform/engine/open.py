@@ -1,4 +1,4 @@
-"""From a snapshot's lists to a Spark scan: files pruned, deletes loaded."""
+"""From a snapshot's lists to a Spark scan: prunes files and loads deletes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 def open_scan(
     table: TableLayout, write_ids: ValidWriteIdList, txns: ValidTxnList, where: str | None = None
 ) -> TableScan:
-    """The scan of a table at a snapshot; `where` only prunes partitions and files here."""
+    """The scan of a table at a snapshot; here `where` only prunes partitions and files."""
     selected = select_entities(table, write_ids, txns, where)
 
     def entity(name: str) -> EntityScan:

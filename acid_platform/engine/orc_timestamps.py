@@ -1,8 +1,8 @@
-"""Timestamps that ORC has no bytes for: the last second before 1970, but for its first millisecond.
+"""Timestamps that ORC can't store: the last second before 1970, except its first millisecond.
 
-ORC keeps seconds and nanoseconds apart, and its writers cut seconds before 1970 towards zero; its
-readers undo that by the sign of the seconds, which a zero does not have. Every engine would read
-1969-12-31 23:59:59.5 as 1970-01-01 00:00:00.5.
+ORC stores seconds and nanoseconds separately. Before 1970 its writers round the seconds towards
+zero; its readers correct that by the sign of the seconds, but zero has no sign. So every engine
+would read 1969-12-31 23:59:59.5 as 1970-01-01 00:00:00.5.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIRST, _END = "TIMESTAMP '1969-12-31 23:59:59.001'", "TIMESTAMP '1970-01-01 00:
 
 
 def storable(value: Column, column: TableColumn) -> Column:
-    """The value; a row whose timestamp ORC can't hold stops the job (NOT_IN_ORC)."""
+    """The value; a row with a timestamp that ORC can't store fails the job (NOT_IN_ORC)."""
     return _checked(value, column.type, column)
 
 

@@ -1,4 +1,4 @@
-"""Files of insert-only tables through Spark's data sources, each without a loss."""
+"""Reading and writing files of insert-only tables with Spark's data sources, without loss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPTIONS = {
         **_TIMES,
     },
 }
-"""A NULL of csv is an empty field, an empty text a quoted one."""
+"""In csv NULL is an empty field, and an empty string is a quoted empty field."""
 
 
 def _options(stored: FileFormat, writing: bool) -> dict[str, str]:
@@ -36,7 +36,7 @@ def _options(stored: FileFormat, writing: bool) -> dict[str, str]:
         if writing:
             options["emptyValue"] = '""'
         elif not stored.options["null"]:
-            # The reader would take a quoted empty text for NULL too; an empty field it still does.
+            # Otherwise a quoted empty string would be read as NULL too; an empty field still is.
             options["nullValue"] = "\0"
     return options
 
@@ -44,14 +44,14 @@ def _options(stored: FileFormat, writing: bool) -> dict[str, str]:
 def read_plain(
     reader: DataFrameReader, uris: list[str], stored: FileFormat, table: Sequence[TableColumn]
 ) -> DataFrame:
-    """The table's columns out of its files; a value that does not fit its column is an error."""
+    """The table's columns from its files; a value that does not fit its column is an error."""
     if stored.name != "text":
         return (
             reader.schema(spark_schema(table))
             .options(**_options(stored, False))
             .load(uris, stored.name)
         )
-    # Spark's csv reader takes an empty field for NULL, Hive's text does not.
+    # Spark's csv reader reads an empty field as NULL, Hive's text format does not.
     fields = F.split(F.col(_LINE), re.escape(stored.options["delimiter"]), -1)
     return reader.text(uris).select(
         *(
@@ -71,9 +71,10 @@ def write_plain(
     given: Mapping[str, str],
     uri: str,
 ) -> None:
-    """`columns` of the frame into files, by `partition`. A text that can't be kept is an error.
+    """Writes `columns` of the frame into files, by `partition`.
 
-    `given`: options of the writer; its `compression` is that of ORC alone.
+    A string that can't be stored is an error. `given`: options for the writer, of which
+    `compression` is for ORC only.
     """
     options = {**given, **_options(stored, writing=True)}
     if stored.name != "orc":

@@ -14,7 +14,7 @@ from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.deletes import DeleteKeys
 
 _MODULUS = 2_147_483_647
-"""Hashes are reduced to it, so that a sum of 4 thousand million rows fits a bigint."""
+"""Hashes are taken modulo it, so that their sum over 4 billion rows fits a bigint."""
 
 
 def _checksum(value: Column) -> Column:
@@ -22,13 +22,13 @@ def _checksum(value: Column) -> Column:
 
 
 def _hashable(column: TableColumn) -> Column:
-    """Spark hashes no maps: nested types go through their JSON text."""
+    """The value to hash: Spark can't hash maps, so nested types are hashed as JSON text."""
     value = F.col(f"`{column.name}`")
     return F.to_json(F.struct(value)) if column.type.nested else value
 
 
 def profile_rows(rows: DataFrame, columns: Sequence[TableColumn]) -> Profile:
-    """Of a frame of `ScanBuilder.rows()`: rows, row ids, and each column's values and NULLs."""
+    """The profile of `ScanBuilder.rows()`: rows, row ids, and each column's values and NULLs."""
     values = [_hashable(column) for column in columns]
     aggregates = [
         F.count(F.lit(1)),

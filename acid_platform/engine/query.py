@@ -1,7 +1,7 @@
-"""A SELECT over scans: each placeholder of the text is one frame, nothing else is visible.
+"""A SELECT over scans: each placeholder in the text is a frame, and nothing else is visible.
 
-Frames are handed to Spark as arguments of the statement, so that no view is left behind and none
-can serve a newer snapshot (P18).
+Spark gets the frames as arguments of the statement, so that no view is left behind, and no view can
+refer to a newer snapshot (P18).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from acid_platform.layout.types import Column
 
 @dataclass(frozen=True, slots=True)
 class SourceRead:
-    """What a query reads of one table; `columns` None: all. `where` is tested by the scan."""
+    """What a query reads of a table; `columns` None: all. The scan applies `where`."""
 
     scan: TableScan
     columns: tuple[str, ...] | None = None
@@ -42,10 +42,10 @@ Sources = Mapping[str, SourceRead]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A predicate that reads other tables too: `SELECT * FROM <target> AS … WHERE …`.
+    """A predicate that also reads other tables: `SELECT * FROM <target> AS … WHERE …`.
 
-    `target` and the keys of `sources` are placeholders in `text`. `pruning`: what of the predicate
-    only reads the table itself.
+    `target` and the keys of `sources` are placeholders in `text`. `pruning`: the part of the
+    predicate that only reads the table itself.
     """
 
     text: str
@@ -60,9 +60,9 @@ _NO_FRAMES: Mapping[str, DataFrame] = MappingProxyType({})
 def run_query(
     spark: SparkSession, text: str, sources: Sources, given: Mapping[str, DataFrame] = _NO_FRAMES
 ) -> DataFrame:
-    """`text` over its `sources`, and over frames that are `given` by their placeholder.
+    """The result of `text` over its `sources`, and over the frames in `given` by placeholder.
 
-    Raises UnknownColumn with the nearest name there is, InvalidExpression.
+    Raises UnknownColumn, which suggests the nearest name, InvalidExpression.
     """
     frames: dict[str, Any] = dict(given)
     with raise_as_ours():
@@ -70,7 +70,7 @@ def run_query(
             frames[name] = read_frame(
                 spark, one.scan, one.columns, one.row_id, one.where, one.file_name
             )
-    if frames:  # with arguments, Spark takes every brace for one of them
+    if frames:  # with arguments, Spark treats every brace as a placeholder
         text = text.replace("{", "{{").replace("}", "}}")
         for name in sorted(frames, key=len, reverse=True):
             text = text.replace(name, f"{{{name}}}")
@@ -92,11 +92,11 @@ def run_query(
                 for source in sources.values()
                 for column in (*source.scan.columns, *source.scan.partition_columns)
             ]
-            raise unknown_column(wanted, known) from error
+            raise unresolved_column(wanted, known) from error
 
 
-def unknown_column(wanted: str, known: list[str]) -> UnknownColumn:
-    """`wanted` as Spark spells it, such as "`t`.`nmae`"."""
+def unresolved_column(wanted: str, known: list[str]) -> UnknownColumn:
+    """The error for a name as Spark spells it, such as "`t`.`nmae`"."""
     plain = wanted.replace("`", "")
     near = difflib.get_close_matches(plain.rpartition(".")[2].lower(), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"columns are {', '.join(sorted(set(known)))}"
@@ -104,19 +104,19 @@ def unknown_column(wanted: str, known: list[str]) -> UnknownColumn:
 
 
 def columns_of(frame: DataFrame) -> tuple[Column, ...]:
-    """Of a query's result, as a table would declare them. Raises InvalidDefinition."""
+    """The columns of a query's result as a table declares them. Raises InvalidDefinition."""
     return tuple(column_of(field) for field in frame.schema.fields)
 
 
 def fetch(frame: DataFrame, limit: int | None = None) -> pa.Table:
-    """All rows of a query, or the first `limit`. Raises AcidError for what fails on the way."""
+    """All rows of a query, or the first `limit`. Raises AcidError if the query fails."""
     with expression_errors():
         return (frame if limit is None else frame.limit(limit)).toArrow()
 
 
 @contextmanager
 def expression_errors() -> Iterator[None]:
-    """Errors of a running query, such as a division by zero, as InvalidExpression."""
+    """Raises errors of a running query, such as a division by zero, as InvalidExpression."""
     try:
         with raise_as_ours():
             yield

@@ -1,4 +1,4 @@
-"""A scan with the reader's columns and predicate."""
+"""Applying the reader's columns and predicate to a scan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def filtered(
     row_id: bool,
     table: str,
 ) -> DataFrame:
-    """Rows in no particular order; Spark is asked for once the names are known to be columns.
+    """The rows, in no particular order. Spark starts only after the names were checked.
 
     Raises UnknownColumn, InvalidExpression.
     """

@@ -1,8 +1,8 @@
-"""Names of the columns that carry a row's identity through the engine's frames."""
+"""Names of the columns that carry row ids through the engine's frames."""
 
 from __future__ import annotations
 
 WRITE_ID, BUCKET, ROW_ID = "__w", "__b", "__r"
-"""Write id of the insert, bucket property, rowId."""
+"""The write id of the insert, the bucket property and the rowId."""
 
 KEYS = (WRITE_ID, BUCKET, ROW_ID)

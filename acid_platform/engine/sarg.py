@@ -1,8 +1,8 @@
-"""ORC search arguments for the inner row of ACID files (F19).
+"""ORC search arguments for the `row` struct of ACID files (F19).
 
-Spark pushes `row.x >= 5`, which ORC looks for inside `row` and does not find; so the argument is
-made here with Spark's own translation and handed over as read options. Classic sessions only:
-elsewhere a scan decodes more, and gives the same rows.
+Spark pushes down `row.x >= 5`, and ORC then looks for `row.x` inside of `row` and does not find it.
+So the argument is made here by Spark's own translation and passed as read options. Only in classic
+sessions: in others a scan decodes more, and returns the same rows.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def search_argument(
 ) -> dict[str, str]:
     """Read options that let ORC skip stripes and row groups in which no row satisfies `where`.
 
-    Empty where nothing can be said, or where the session would put its own in their place. Raises
+    Empty if `where` allows no argument, or if the session would replace it by its own. Raises
     InvalidExpression and UnknownColumn as any use of `where`.
     """
     if not hasattr(spark, "_jsparkSession") or "orc" in str(spark.conf.get(NESTED_SOURCES)):
         return {}
-    # A file may hold a CHAR unpadded, or a longer VARCHAR: its statistics tell of other values.
+    # A file may hold an unpadded CHAR, or a longer VARCHAR, so its statistics are of other values.
     usable = spark_schema(column for column in columns if not has_char_or_varchar(column.type))
     filters = _filters(spark, [*columns, *partition_columns], where)
     if not filters:
         return {}
-    # It leaves out what it can't say: columns that are not in its schema, for one.
+    # createFilter leaves out what it can't express, such as columns that are not in its schema.
     made = _java(spark, f"{_SOURCES}.orc.OrcFilters").createFilter(
         _type(spark, usable),
         _java(spark, "org.apache.spark.api.python.PythonUtils").toSeq(filters),
@@ -63,13 +63,13 @@ _SOURCES = "org.apache.spark.sql.execution.datasources"
 
 
 _INEXACT = re.compile(r"\bnull\b|:\d\d\.\d{4}")
-"""What a filter's text may not hold: a NULL, at which ORC's builder of arguments fails with a
-NullPointerException, and a timestamp with digits below the millisecond, which the option's text
-loses: ORC would skip rows. That a string looks like one costs speed alone."""
+"""Matches the text of filters that can't be pushed: with a NULL, ORC's builder fails with a
+NullPointerException; a timestamp with digits below the millisecond loses them in the option's text,
+and ORC would skip rows. A string that looks like one only costs speed."""
 
 
 def _java(spark: SparkSession, name: str) -> Any:
-    """A class by its full name; `spark._jvm.a.b.C` asks the JVM about each part of it."""
+    """A class by its full name; `spark._jvm.a.b.C` would ask the JVM about each part of it."""
     return JavaClass(name, spark._jvm._gateway_client)  # type: ignore[union-attr]
 
 
@@ -78,14 +78,14 @@ def _type(spark: SparkSession, fields: T.StructType) -> Any:
 
 
 def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> list[Any]:
-    """What of `where` Spark can say as source filters, over top-level columns; joined by AND."""
+    """The parts of `where` that Spark can express as source filters; joined by AND."""
     ids = T.StructType(
         [T.StructField(name, T.LongType()) for name in ("writeid", "bucketid", "rowid")]
     )
     fields = T.StructType([*spark_schema(columns).fields, T.StructField(ROW_ID_COLUMN, ids)])
 
     def empty() -> DataFrame:
-        # An RDD, so that the optimiser does not fold the plan of an empty relation away.
+        # An RDD, since the optimiser would remove the plan of an empty relation.
         nothing = spark.sparkContext._jsc.emptyRDD()
         made = spark._jsparkSession.createDataFrame(nothing, _type(spark, fields))
         return ClassicFrame(made, spark)

@@ -1,7 +1,7 @@
 """The read path: the sources of each partition → a DataFrame of live rows (F16, F24).
 
-Files are grouped by the tests that their rows need; in each group first comes what hides rows of
-invalid write ids, then the reader's predicate, last the test for deletes.
+Files are grouped by the tests that their rows need. Each group is filtered first by the validity of
+write ids, then by the reader's predicate, last by the delete test.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ from acid_platform.transactions import ValidWriteIdList
 
 UNION_LIMIT = 16
 UNION_BYTES = 8 << 20
-"""Few and large entities are scanned one by one with literal partition values; many or small ones
-together, with values out of the file's path, which costs 0.1 to 0.2 microseconds per row while a
-branch of a union costs 25 to 100 milliseconds of planning. Both give equal rows."""
+"""A few large entities are scanned one by one, with partition values as literals; many or small
+entities together, with values from the file's path. That costs 0.1 to 0.2 microseconds per row,
+while each branch of a union costs 25 to 100 milliseconds of planning. The rows are the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntityScan:
-    """One entity of a snapshot, ready to be read."""
+    """An entity of a snapshot, opened for reading."""
 
     directory: AcidDirectory
     sources: EntitySources
     deletes: DeleteKeys
     partition: str
-    """`month=3`, or empty for an unpartitioned table."""
+    """Such as `month=3`; empty for an unpartitioned table."""
     values: tuple[str | None, ...]
     """Partition values in column order, as written in the directory name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """Everything that a read of one table at one snapshot needs; a plain value."""
+    """Everything that is needed to read a table at a snapshot, as a plain value."""
 
     files: Files
     location: str
@@ -74,12 +74,12 @@ class TableScan:
 
     @property
     def read_bytes(self) -> int:
-        """Size of the insert files that the scan opens, before column pruning."""
+        """The size of the insert files that the scan opens, before column pruning."""
         return sum(source.size for entity in self.entities for source in entity.sources.inserts)
 
     @property
     def highest_bucket(self) -> int:
-        """Of the bucket numbers that rows of the scan may have; 0 without any row."""
+        """The highest bucket number that a row of the scan can have; 0 without files."""
         return max(
             (
                 _highest_bucket(source)
@@ -99,14 +99,14 @@ def _highest_bucket(source: Source) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """Files that are read alike and need the same tests.
+    """Files that are read in the same way and need the same tests.
 
-    `above` -1: no straddling delta (F13).
+    `above` -1: no earlier directory holds some of the same rows (F13).
     """
 
     kind: SourceKind
     streamed: bool
-    """Through Arrow: rows that need an identity by position, or files cut at a flush length."""
+    """Read through Arrow: rows need row ids by position, or the file ends at a flush length."""
     positional: bool
     test_rows: bool
     test_deletes: bool
@@ -114,11 +114,11 @@ class _Branch:
 
 
 class ScanBuilder:
-    """Builds the frame of one TableScan: only the wanted columns, only rows that `where` accepts.
+    """Builds the frame of a TableScan with the wanted columns and the rows that `where` accepts.
 
-    `wanted` None: all columns. Columns that `where` reads are added to them. The predicate comes
-    before the delete test, and as search argument before decoding. Without `identities` there are
-    no `KEYS`; `file_names` adds FILE_NAME_COLUMN.
+    `wanted` None: all columns. Columns that `where` reads are added. The predicate is applied
+    before the delete test, and as a search argument before decoding. Without `identities` there
+    are no `KEYS`; `file_names` adds FILE_NAME_COLUMN.
     """
 
     def __init__(
@@ -143,11 +143,11 @@ class ScanBuilder:
         else:
             names = {*(name.lower() for name in wanted), *read}
             self.columns = tuple(c for c in scan.columns if c.name in names)
-        if not self.columns:  # files without ACID columns have nothing else
+        if not self.columns:  # files without ACID columns have no other column to count rows by
             self.columns = (schema.cheapest(scan.columns) or scan.columns[0],)
 
     def rows(self) -> DataFrame:
-        """Live rows: the columns, the partition columns, then `KEYS`, their identity.
+        """Live rows: the columns, the partition columns, then their row ids (`KEYS`).
 
         Raises InvalidExpression and UnknownColumn for `where`.
         """
@@ -179,8 +179,8 @@ class ScanBuilder:
         bitmap = DeleteBitmap.build(keys) if tested else None
         branches: dict[_Branch, list[Found]] = {}
         for branch, one in found:
-            # A bitmap's test of all rows costs less than a scan of their own for files without
-            # deletes: after a union Spark writes and reads every row once more.
+            # Testing all rows by the bitmap costs less than a separate scan of files without
+            # deletes: after a union Spark copies every row once more.
             if bitmap is not None and (beside := replace(branch, test_deletes=True)) in tested:
                 branch = beside
             branches.setdefault(branch, []).append(one)
@@ -234,7 +234,7 @@ class ScanBuilder:
         )
 
     def _validity(self, branch: _Branch) -> list[str]:
-        """The tests, in SQL, that hide rows of invalid write ids."""
+        """SQL tests that drop rows of invalid write ids."""
         current = never_pushed(schema.CURRENT_TRANSACTION)
         tests = []
         if branch.test_rows:
@@ -284,7 +284,7 @@ ROW_ID_STRUCT = (
     f"named_struct('writeid', {WRITE_ID}, 'bucketid', {BUCKET}, 'rowid', {ROW_ID})"
     f" AS {ROW_ID_COLUMN}"
 )
-"""The virtual column `row__id` out of `KEYS`, as SQL."""
+"""SQL that makes the virtual column `row__id` from `KEYS`."""
 
 
 def read_frame(
@@ -295,9 +295,9 @@ def read_frame(
     where: str | None = None,
     file_name: bool = False,
 ) -> DataFrame:
-    """Live rows: table columns, then partition columns, then the virtual columns asked for.
+    """Live rows: table columns, then partition columns, then the requested virtual columns.
 
-    `columns` limits the result to these names, in this order; they must exist. Raises
+    `columns` selects columns in this order; they must exist. Raises
     InvalidExpression and UnknownColumn for `where`.
     """
     builder = ScanBuilder(spark, scan, columns, where, identities=row_id, file_names=file_name)

@@ -1,4 +1,4 @@
-"""The Spark session: what the platform sets, and what it checks before trusting one (P17)."""
+"""The Spark session: the settings it starts with, and the checks before it is used (P17)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ OLDEST_JAVA = 17
 
 
 def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]:
-    """Settings of a session that the platform starts; a session of your own needs the same.
+    """The settings of a session that the platform starts; your own session needs the same.
 
-    Time zones are UTC because a Hive TIMESTAMP is a wall clock (P17); missing or corrupt files
-    must stop a read, never shorten it (P12). ACID_SPARK_JAVA_OPTIONS is passed to the driver's JVM.
+    Time zones are UTC because a Hive TIMESTAMP is a wall clock time (P17). A missing or corrupt
+    file must fail a read, not shorten it (P12). ACID_SPARK_JAVA_OPTIONS goes to the driver's JVM.
     """
     java_options = os.environ.get("ACID_SPARK_JAVA_OPTIONS", "")
     return {
@@ -38,16 +38,16 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.sql.orc.impl": "native",
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.files.ignoreCorruptFiles": "false",
-        # Filters on `row` say nothing to ORC, and would replace our search arguments (sarg.py).
+        # ORC can't use filters on `row`, and they would replace our search arguments (sarg.py).
         NESTED_SOURCES: "parquet",
-        # Else PySpark asks the JVM several times for each part of an expression.
+        # Otherwise PySpark calls the JVM several times for each part of an expression.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.codegen.maxFields": "1000",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "1",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-        # A read names each file; of more than 32 Spark looks after each in a task of its own.
+        # A read names each file. Spark lists more than 32 paths in a job with a task for each.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -55,7 +55,7 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
 
 
 def java_version(java: str) -> int | None:
-    """Major version of a `java` executable, or None when it does not run."""
+    """The major version of a `java` executable, or None if it does not run."""
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -66,7 +66,7 @@ def java_version(java: str) -> int | None:
 
 
 def require_java() -> str:
-    """Path of a Java that Spark can use. Raises JavaMissing."""
+    """The path of a Java that Spark can use. Raises JavaMissing."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     version = java_version(java) if java else None
@@ -87,11 +87,14 @@ def require_java() -> str:
 
 
 def prepare_environment() -> None:
-    """Python workers must run this interpreter, and a laptop's host name may not resolve."""
+    """Sets Spark's environment variables.
+
+    Python workers must run this interpreter, and a laptop's host name may not resolve.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # PySpark writes each exception to stderr, with the JVM's stack, before it raises it.
+    # Otherwise PySpark logs each exception to stderr, with the JVM's stack, before it raises it.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -99,7 +102,7 @@ def prepare_environment() -> None:
 def start_session(
     master: str | None = None, remote: str | None = None, memory: str | None = None
 ) -> SparkSession:
-    """A checked session: the running one of this process, or a new one.
+    """A checked session: this process's running session, or a new one.
 
     Arguments default to ACID_SPARK_MASTER, ACID_SPARK_REMOTE and ACID_SPARK_MEMORY. Raises
     JavaMissing, SparkMisconfigured.
@@ -108,7 +111,10 @@ def start_session(
     remote = remote or os.environ.get("ACID_SPARK_REMOTE")
     if remote:
         session = SparkSession.builder.remote(remote).getOrCreate()
-        for name, value in _REQUIRED.items():  # each session has its own; others see nothing of it
+        for (
+            name,
+            value,
+        ) in _REQUIRED.items():  # these settings are per session: other sessions keep theirs
             session.conf.set(name, value)
         return check_session(session)
     require_java()
@@ -132,15 +138,18 @@ _REQUIRED = {
 
 
 def check_session(session: SparkSession) -> SparkSession:
-    """The same session, once it is known to give right results. Raises SparkMisconfigured."""
+    """The same session, after a check that its results will be correct.
+
+    Raises SparkMisconfigured.
+    """
     for key, wanted in _REQUIRED.items():
         found = session.conf.get(key)
         if str(found).lower() != wanted.lower():
             raise SparkMisconfigured(
-                f"the Spark session has {key}={found}, results need {wanted}:"
+                f"the Spark session has {key}={found}, but correct results need {wanted}:"
                 f" set it before the session starts, or call spark.conf.set({key!r}, {wanted!r})"
             )
-    # What the JVM stores for a wall clock shows its own zone, on any kind of session.
+    # How the JVM stores a wall clock time shows its time zone, in any kind of session.
     shown = session.sql(
         "SELECT date_format(TIMESTAMP '2000-07-01 12:00:00', 'HH'),"
         " java_method('java.util.TimeZone', 'getDefault')"

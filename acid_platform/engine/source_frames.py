@@ -1,10 +1,10 @@
-"""The files of a scan as frames: rows with their keys, their partition and their entity.
+"""The files of a scan as frames: rows with row ids, partition values and entity.
 
-A scan of ACID files reads explicit files with the explicit six-column schema. ORC recognises ACID
-files and wraps any other requested root schema a second time, so all six columns stay referenced by
-one predicate that the optimiser can neither remove nor push (F24). Pruning inside `row` works.
-Files without ACID columns are read as they are, or through Arrow where their rows need an identity
-by position (F15).
+A scan of ACID files names the files and the six-column schema. If another root schema is requested,
+ORC recognises the ACID files and wraps the schema a second time. So one predicate refers to all six
+columns, which the optimiser can neither remove nor push down; pruning inside `row` still works (F24).
+Files without ACID columns are read as they are, or through Arrow if their rows need row ids by
+position (F15).
 """
 
 from __future__ import annotations
@@ -37,48 +37,49 @@ from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 
 ENTITY = "__e"
-"""Ordinal of a row's entity in its scan."""
+"""The column with the ordinal of a row's entity in the scan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """An entity as far as its rows carry it. `values`: as written in the directory name."""
+    """A partition with its values, as written in the directory name."""
 
     partition: str
     values: tuple[str | None, ...]
 
 
 Found = tuple[int, Source]
-"""Ordinal of the entity, and one of its files."""
+"""The ordinal of an entity, and one of its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFrames:
-    """Frames over files of one table: columns, partition columns, KEYS.
+    """Makes frames over files of one table: columns, partition columns, KEYS, ENTITY if requested.
 
-    Each step on a frame costs the driver some milliseconds, so there is one filter and one
-    selection. ENTITY is there where it is asked for.
+    Each operation on a frame costs the driver some milliseconds, so there is one filter and one
+    selection.
     """
 
     spark: SparkSession
     files: Files
     table: tuple[TableColumn, ...]
     columns: tuple[TableColumn, ...]
-    """Those to read, at least one."""
+    """The columns to read, at least one."""
     partition_columns: tuple[TableColumn, ...]
     entities: Sequence[Entity]
     format: FileFormat
     options: Mapping[str, str]
-    """Of Spark's ORC reader: the search argument."""
+    """Options for Spark's ORC reader: the search argument."""
     file_names: bool = False
-    """Rows carry the URI of their file as FILE_NAME_COLUMN."""
+    """Whether rows have the URI of their file as FILE_NAME_COLUMN."""
 
     def streamed(
         self, found: Sequence[Found], write_ids: ValidWriteIdList, with_entity: bool
     ) -> DataFrame:
-        """Through Arrow in Spark tasks, one per file: identities by position, flush lengths.
+        """A frame read through Arrow, with one Spark task for each file.
 
-        Rows of invalid write ids are left out already.
+        For row ids by position and for flush lengths. Rows of invalid write ids are dropped
+        already.
         """
         location, wanted = self.files.uri(found[0][1].path), tuple(c.name for c in self.columns)
         table = self.table
@@ -141,13 +142,13 @@ class SourceFrames:
         with_keys: bool,
         with_entity: bool,
     ) -> Iterator[DataFrame]:
-        """By Spark's own readers; rows without ACID columns get no keys.
+        """Frames read by Spark's own readers; rows without ACID columns get NULL keys.
 
-        `tests`, in SQL, of rows with ACID columns: on root columns of the file.
+        `tests`: SQL on the root columns of files with ACID columns.
         """
         ordinals = {ordinal for ordinal, _ in found}
         if len(ordinals) > 1 and not all(_regular(source) for _, source in found):
-            # Paths that don't tell the partition by their depth: entity by entity.
+            # These paths don't show the partition at a fixed depth: read each entity separately.
             for ordinal in sorted(ordinals):
                 own = [pair for pair in found if pair[0] == ordinal]
                 yield from self.native(kind, positional, own, tests, with_keys, with_entity)
@@ -173,7 +174,7 @@ class SourceFrames:
         )
 
     def _stored(self, acid: bool) -> list[str]:
-        """The columns out of a file, as SQL: each string more is another call into the JVM."""
+        """The file's columns as SQL, in few strings: each string is another call into the JVM."""
         if acid and not any(has_char_or_varchar(column.type) for column in self.columns):
             return [f"{schema.ROW}.* EXCEPT ({_NO_FIELD})"]
         prefix = f"{schema.ROW}." if acid else ""
@@ -191,7 +192,7 @@ class SourceFrames:
         """A frame over the files, from the cache if it was read before."""
         sizes = sorted((self.files.uri(source.path), source.size) for source in sources)
         uris = [uri for uri, _ in sizes]
-        # Files with names like `_col0` are matched by the position in the whole table.
+        # Columns named like `_col0` are matched by their position in the whole table.
         columns = self.columns if kind is SourceKind.ACID or not positional else self.table
         key = (
             kind,
@@ -230,7 +231,7 @@ class SourceFrames:
         return read_plain(reader, uris, self.format, self.table)
 
     def _literals(self, position: int) -> list[str]:
-        """Of each entity the value of one partition column, as SQL."""
+        """The value of a partition column for each entity, as SQL."""
         hive = self.partition_columns[position].type
         kind = spark_type(hive).simpleString()
         return [
@@ -261,25 +262,25 @@ def key_fields() -> list[T.StructField]:
 def never_pushed(name: str) -> str:
     """SQL of a root column for a filter that must stay in Spark.
 
-    Of a plain comparison Spark pushes at least `IS NOT NULL` into ORC, which looks for a column of
-    that name inside the row: rows vanish where the user has one (`operation`, `bucket`) that is
-    NULL, and our own search argument is replaced.
+    For a plain comparison Spark pushes down at least `IS NOT NULL`, and ORC looks for a column of
+    that name inside `row`. If the user has such a column (`operation`, `bucket`), rows with NULL
+    there would be lost, and our own search argument would be replaced.
     """
     return f"coalesce({name}, -1)"
 
 
 _NO_FIELD = "__no_field"
-"""A field of `row` that no file has, nor may: NULL in every row, and nothing to decode."""
+"""A field of `row` that no file can have: NULL in every row, and nothing to decode."""
 
 
 def _all_six(uris: Sequence[str]) -> list[str]:
-    """Two tests, true for every row of a valid file: inserts whose keys are whole.
+    """Two SQL tests that hold for every row of a valid file: it is an insert with a complete key.
 
-    Each is decided by its first part. No filter of the reader's can imply them, so that all six
-    root columns stay in the scan. The first names nothing of `row`: it would come after the
-    reader's filters on values, which are NULL where a file is none of ours. Its message is a
-    literal but for the operation: a file name would have to be there for every row. Both are
-    compiled into the loop over all rows, so that shorter is faster.
+    Usually the first part of each decides. No filter of a reader can imply them, so all six root
+    columns stay in the scan. The first test does not use `row`: otherwise it would be applied after
+    the reader's filters on values, which are NULL if the file is no ACID file. Its message is a
+    literal except for the operation, since a file name would have to be computed for every row.
+    Both are compiled into the loop over all rows, so shorter code is faster.
     """
     keys = " | ".join(schema.ACID_COLUMNS[1:5])
     whole = f"coalesce({schema.OPERATION} | (({keys}) & 0), -1) = {schema.INSERT_EVENT}"
@@ -304,17 +305,17 @@ _NO_KEYS = tuple(
 
 
 def _regular(source: Source) -> bool:
-    """Whether the file lies directly below a base or delta of its partition."""
+    """Whether the file is directly inside of a base or delta of its partition."""
     return bool(source.directory) and source.path.endswith(
         f"/{source.directory}/{source.path.rpartition('/')[2]}"
     )
 
 
 class _PathValues:
-    """Partition values and entity ordinals out of `_metadata.file_path` (P16).
+    """Partition values and entity ordinals from `_metadata.file_path` (P16).
 
-    The path is URI-encoded, so literal maps go from the encoded partition path, as Spark itself
-    spells it, to the typed value. Spark prunes files by filters on such an expression.
+    The path is URI-encoded, so literal maps translate the encoded partition path, as Spark spells
+    it, to the typed value. Spark prunes files by filters on such an expression.
     """
 
     def __init__(self, frame: DataFrame, frames: SourceFrames) -> None:
@@ -331,7 +332,7 @@ class _PathValues:
         ]
 
     def _lookup(self, values: Sequence[str]) -> str:
-        # Not a regular expression: it is evaluated per row, several times where deletes are tested.
+        # Not a regular expression: it would be evaluated for each row, several times with deletes.
         depth = len(self.frames.partition_columns)
         end = f"substring_index(_metadata.file_path, '/', {-(depth + 2)})"
         pairs = ", ".join(

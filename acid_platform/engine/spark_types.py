@@ -1,4 +1,4 @@
-"""Hive types as Spark types, and which assignments keep a value (P17)."""
+"""Hive types as Spark types, and which assignments preserve a value (P17)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def spark_schema(columns: Iterable[Column]) -> T.StructType:
 
 
 def hive_type(spark: T.DataType) -> HiveType:
-    """The Hive type that holds a Spark type unchanged. Raises InvalidDefinition."""
+    """The Hive type that stores a Spark type without loss. Raises InvalidDefinition."""
     match spark:
         case T.DecimalType():
             return HiveType("decimal", (spark.precision, spark.scale))
@@ -79,8 +79,8 @@ def hive_type(spark: T.DataType) -> HiveType:
 def refusal(source: T.DataType, target: HiveType) -> str | None:
     """Why a value of `source` may not be stored in `target`, or None if it may.
 
-    Spark's ANSI store assignment, but for fractions into integers, which would be cut. Narrowing
-    that may overflow is allowed here and checked per value when it runs.
+    The rules are those of Spark's ANSI store assignment, except that fractions may not go into
+    integers. Narrowing that may overflow is allowed here; each value is checked when the job runs.
     """
     wanted = spark_type(target)
     if source == wanted or isinstance(source, T.NullType):

@@ -1,8 +1,8 @@
-"""The write path: frame → `_tmp_` directory by Spark → checked, amended, renamed (P19).
+"""The write path: frame → `_tmp_` directory written by Spark → checked, finished, renamed (P19).
 
-Nothing that a reader could see exists before every check has passed, and nothing counts before the
-metastore commits the write id. Whatever fails leaves at most a `_tmp_` directory, whose name says
-which transaction owns it.
+Readers can see nothing before every check has passed, and nothing counts before the metastore
+commits the write id. A failure leaves at most a `_tmp_` directory, whose name tells which
+transaction owns it.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _LOCAL_WRITES = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
-"""Options of Spark's writers on a local disk. Hadoop's usual class writes a checksum file beside
-each file, which nobody reads as the files are finished and renamed here; and it starts `chmod` as a
-process for each file, checksum and directory: three processes per partition."""
+"""Options for Spark's writers on a local disk. Hadoop's default class writes a checksum file beside
+each file, which nobody reads since the files are finished and renamed here. It also starts a
+`chmod` process for each file, checksum and directory: three processes for each partition."""
 _VALUE = "__value"
-"""Begins the names of columns beside the row's identity: values of a file that becomes nested."""
+"""The prefix of columns with the table's values in a flat file, which is nested afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """Where one statement of one transaction writes."""
+    """Where a statement of a transaction writes."""
 
     files: Files
     location: str
@@ -65,12 +65,13 @@ class WriteTarget:
     statement: int
     compression: str
     still_open: Callable[[], object]
-    """A heartbeat: raises when the transaction is no longer open. Called before publishing (P4)."""
+    """A heartbeat, called before publishing: raises if the transaction is not open any more (P4).
+    """
     buckets: Bucketing | None = None
     plain: FileFormat | None = None
-    """Of an insert-only table; None for full ACID."""
+    """The file format of an insert-only table; None for full ACID."""
     written: Observation = field(default_factory=Observation)
-    """Counts the events on their way to the files."""
+    """Counts the events that are written to files."""
 
     def __post_init__(self) -> None:
         if self.statement > MAX_STATEMENT:
@@ -88,13 +89,13 @@ class WriteTarget:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One directory that a statement published."""
+    """A directory that a statement published."""
 
     partition: str
     directory: str
     deletes: bool
     contents: Contents = NOTHING
-    """Its data files, as its commit records them (P26)."""
+    """Its data files, as the commit records them (P26)."""
 
     @property
     def rows(self) -> int:
@@ -110,7 +111,10 @@ class Written:
 
 
 def insert_ids(write_id: int, statement: int) -> list[Column]:
-    """Five columns of insert events; the frame must be in its final order and tasks (P15)."""
+    """The five id columns of insert events.
+
+    The frame must have its final order and partitioning (P15).
+    """
     prop = (
         F.lit(1 << 29)
         .bitwiseOR(F.shiftleft(F.spark_partition_id(), 16))
@@ -126,12 +130,11 @@ def insert_ids(write_id: int, statement: int) -> list[Column]:
 
 
 def arranged(frame: DataFrame, target: WriteTarget, order: Sequence[str]) -> DataFrame:
-    """Rows in the order of their files, and counted; number them after it, write them as they are.
+    """Sorts rows as their files need them, and counts them. Number the rows only after this.
 
-    Partition columns become the text of their directories, which is never NULL: Spark's writer
-    finds the order that it needs, `order` after the kind and the partition. It would sort once more
-    otherwise, and where that spills, rows of one file change places although they have their
-    numbers by then (P15).
+    Partition columns become the text of their directories, which is never NULL, and `order` follows
+    the kind and the partition. That is the order that Spark's writer needs. Otherwise it would sort
+    again, and if that sort spills, rows of a file change places after they were numbered (P15).
     """
     names = target.partition_columns
     frame = (
@@ -146,14 +149,14 @@ def arranged(frame: DataFrame, target: WriteTarget, order: Sequence[str]) -> Dat
         if names
         else frame
     )
-    # Before the sort: the order does not pass an observation.
+    # Before the sort, because an observation does not keep the order.
     frame = frame.observe(target.written, F.count(F.lit(1)).alias("events"))
     by = [*([KIND] if KIND in frame.columns else []), *(f"`{name}`" for name in names), *order]
     return frame.sortWithinPartitions(*by) if by else frame
 
 
 def numbered(frame: DataFrame, target: WriteTarget, columns: Sequence[str]) -> DataFrame:
-    """Insert events of a frame that has the table's columns."""
+    """Insert events for a frame with the table's columns."""
     frame = arranged(frame, target, [])
     values = [F.col(f"`{name}`") for name in columns]
     keep = [F.col(f"`{name}`") for name in target.partition_columns]
@@ -167,8 +170,9 @@ def numbered(frame: DataFrame, target: WriteTarget, columns: Sequence[str]) -> D
 
 
 def stored_row(values: Sequence[Column], target: WriteTarget) -> list[Column]:
-    """The values of the table's columns as Spark writes them: flat, or as the struct where no flat
-    file can be finished. A timestamp that ORC can't hold stops the job.
+    """The table's columns as Spark writes them: flat, or as a struct if the codec needs it.
+
+    A timestamp that ORC can't store fails the job.
     """
     values = _storable(values, target)
     if target.compression in CODECS:
@@ -190,14 +194,14 @@ def write_statement(
     empty_partitions: Sequence[str] = (),
     only: str = INSERTS,
 ) -> list[Written]:
-    """Write the events of one statement in one Spark job and publish them.
+    """Writes the events of a statement in one Spark job and publishes them.
 
-    `events`, arranged: the partition columns, five ACID columns and the `stored_row`, which delete
-    events do not need, or the table's columns if it is insert-only; and __kind ('i' or 'd'), unless
-    all are of kind `only`. `overwrite` makes base directories of the inserts; `empty_partitions`
-    get a base even without a row (P32). Raises PublicationFailed, CorruptFile, UnsupportedLayout
-    (delete events in a codec that can't be written), WrongType (a value that overflows),
-    TxnAborted.
+    `events` come from `arranged`. They have the partition columns, the five id columns and the
+    `stored_row` (not needed for delete events), or the table's columns if it is insert-only. They
+    have __kind ('i' or 'd') unless all are of the kind `only`. `overwrite` writes inserts into base
+    directories; `empty_partitions` get a base even without rows (P32). Raises PublicationFailed,
+    CorruptFile, UnsupportedLayout (delete events in a codec that can't be written), WrongType (a
+    value that overflows), TxnAborted.
     """
     with _staging(target) as staging:
         counted = _run(events, target, f"{staging}/out", only)
@@ -223,7 +227,7 @@ def write_statement(
 
 
 def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[Written]:
-    """A base without a row for each partition ('' for an unpartitioned table); needs no Spark.
+    """Publishes an empty base for each partition ('' for an unpartitioned table). Needs no Spark.
 
     Raises PublicationFailed, TxnAborted.
     """
@@ -242,11 +246,11 @@ def _staging(target: WriteTarget) -> Iterator[str]:
         yield staging
     except OSError as error:
         raise PublicationFailed(
-            f"{target.location} can't be written: {error}; nothing was published: make room, or"
-            " allow it, and run the statement again"
+            f"{target.location} can't be written: {error}; nothing was published: free space, or"
+            " grant the permission, and run the statement again"
         ) from error
     finally:
-        with suppress(OSError):  # the Cleaner removes what is left, through its owner's state
+        with suppress(OSError):  # otherwise the Cleaner removes it once its transaction has ended
             target.files.delete_directory(staging)
 
 
@@ -255,7 +259,7 @@ def _ready(staging: str, partition: str, directory: str) -> str:
 
 
 def _publish(target: WriteTarget, staging: str, built: Sequence[Written]) -> None:
-    """All directories of the statement, or none: its transaction may go on and commit."""
+    """Renames all directories of the statement, or none, since its transaction may still commit."""
     places = [f"{output.partition}/{output.directory}".lstrip("/") for output in built]
     publish(
         target.files,
@@ -298,7 +302,7 @@ def _build(
     spark: SparkSession,
     flat: bool,
 ) -> Iterator[Written]:
-    """Arrange Spark's files as finished ACID directories below `<staging>/ready`."""
+    """Turns Spark's files into finished ACID directories below `<staging>/ready`."""
     depth = len(target.partition_columns)
     seen: set[str] = set()
     for kind in (DELETES, INSERTS):
@@ -328,7 +332,7 @@ def _build(
 
 
 def _emptied(target: WriteTarget, staging: str, partition: str) -> Written:
-    """A base that hides what was there and holds no row (P32)."""
+    """A base without rows, which hides all earlier directories (P32)."""
     ready = _ready(staging, partition, target.base())
     target.files.make_directory(ready)
     contents = write_empty_file(
@@ -339,7 +343,7 @@ def _emptied(target: WriteTarget, staging: str, partition: str) -> Written:
 
 
 def _mark(target: WriteTarget, directory: str) -> None:
-    """The version file; an empty directory of an insert-only table gets it too, to be kept."""
+    """Writes the version file, which also keeps an insert-only table's empty directory."""
     target.files.write(f"{directory}/{names.VERSION_FILE}", names.VERSION)
 
 
@@ -376,7 +380,7 @@ def _arrange(
         return count_rows(files, path, target.plain)
 
     def place(name: str) -> int:
-        """The finished file under its name; its rows. A file without rows stays behind."""
+        """Moves the finished file to its name and returns its rows; a file without rows stays."""
         path, placed = moves[name], f"{ready}/{name}"
         if empty.deletes:
             return finish_delete_file(files, path, placed, target.columns, target.compression)

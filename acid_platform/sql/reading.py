@@ -43,9 +43,9 @@ def plan(catalog: Catalog, query: exp.Query, scans: Scans) -> Planned:
     """Plans a query. Raises NoSuchTable, UnknownColumn, InvalidDefinition, SnapshotExpired."""
     whole = expand(query, catalog.current_database, catalog.view_query)
     if wrong := unknown_name(whole, catalog.columns, catalog.current_database):
-        from acid_platform.engine.query import unknown_column
+        from acid_platform.engine.query import unresolved_column
 
-        raise unknown_column(wrong.name, list(wrong.known))
+        raise unresolved_column(wrong.name, list(wrong.known))
     bound = bind(whole, placeholder(), catalog.columns, catalog.current_database)
     return Planned(bound.text, reads_of(catalog, bound.sources, scans), bound.sources)
 

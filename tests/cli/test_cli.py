@@ -273,7 +273,7 @@ def test_C41_doctor_names_what_is_stuck_and_who_holds_it(small: Small) -> None:
     metastore.request_erasure("db.t", "id = 1", "eve")
     [asked] = json.loads(small.acid("doctor", "--json").stdout)["stuck"]
     assert (asked["what"], asked["who"]) == ("erasure 1 of db.t", "eve")
-    assert "nobody has tried it" in asked["why"]
+    assert "not tried yet" in asked["why"]
     removed = small.acid("run", "cleaner", "--once").stdout
     assert f"removed {small.table / DELTA} (C46: within {base})" in removed
     assert not (small.table / DELTA).exists()

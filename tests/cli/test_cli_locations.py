@@ -33,7 +33,7 @@ def test_P31_restore_take_over_and_rebuild_as_commands(small: Small, tmp_path: P
     assert json.loads(small.acid("metastore", "take-over", "db.far", "--json").stdout) == [
         {"taken over": "db.far"}
     ]
-    assert small.acid("metastore", "take-over").stdout == "no table is read only\n"
+    assert small.acid("metastore", "take-over").stdout == "no table is read-only\n"
     stop(small)
     (small.path / "_metastore" / "metastore.duckdb").unlink()
     refused = small.acid("metastore", "start")

@@ -150,7 +150,7 @@ def test_a_body_can_t_end_the_transaction_before_its_checks(place: Place, end: s
         return [Finding("ids_are_positive", False)]
 
     result = run(place, t)
-    assert "is ended by whoever began it, after the checks" in failure(result)
+    assert "is ended by the code that began it, after the checks" in failure(result)
     assert place.warehouse.table("db.t").history() == []
 
 
