@@ -174,11 +174,11 @@ import os, sys
 from pathlib import Path
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.store import Store
-from acid_platform.metastore.rules.turn import Event
+from acid_platform.metastore.rules.events import Recorded
 store = Store(Path(sys.argv[1]))
 machine = Machine(store.load()[0])
 for number in range(60):
-    events = [Event("database", number, {"name": f"d{number}_{one}" + "x" * (number * 7 % 90)})
+    events = [Recorded.parse("database", number, {"name": f"d{number}_{one}" + "x" * (number * 7 % 90)})
               for one in range(number % 5 + 1)]
     machine.replay(events)
     store.append(events)

@@ -33,6 +33,7 @@ from acid_platform.metastore import LockRequest, Metastore, Transaction, WriteRe
 from acid_platform.metastore.client import link, start
 from acid_platform.metastore.client.transaction import Heartbeats
 from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.operations.transactions import Commit, GetValidWriteIds
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.wire import Channel
 from acid_platform.transactions import Operation, TxnType
@@ -209,7 +210,7 @@ def test_idle_exit_waits_for_clients_and_open_transactions(
     time.sleep(0.3)
     assert not gone(pid)
     with Metastore.connect(directory, autostart=False) as again:
-        again._call("commit", txn=txn.id, writes=[])
+        again._call(Commit(txn.id, ()))
     until(lambda: gone(pid))
 
 
@@ -253,8 +254,7 @@ def test_P3_a_kill_between_two_calls_goes_unnoticed(metastore: Metastore) -> Non
     kill(metastore)
     txn.heartbeat()
     txn.commit([report(txn)])
-    answer = metastore._call("valid_write_ids", txn=lease.id, table="t")
-    assert answer["list"] == before
+    assert str(metastore._call(GetValidWriteIds(lease.id, "t")).list) == before
     assert metastore.history("t")[0]["txn"] == txn.id
     assert metastore.outcome(txn.id)["state"] == "c"
 

@@ -12,11 +12,14 @@ from acid_platform.clock import LONGEST_LOOK_AWAY, ManualClock, SystemClock
 from acid_platform.errors import CompactionLost, LeaseHeld, LockTimeout, TooManyOpenTxns
 from acid_platform.metastore.client.transaction import Heartbeats, Transaction
 from acid_platform.metastore.codec import encode
+from acid_platform.metastore.operations.shows import GetOutcome
+from acid_platform.metastore.operations.tables import CreateDatabase
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
-from acid_platform.metastore.server.group_commit import Keeper
+from acid_platform.metastore.server.file_operations import outcome
+from acid_platform.metastore.server.group_commit import GroupCommit
 from acid_platform.metastore.server.group_commit import Request as Asked
 from acid_platform.services import initiator
 from acid_platform.transactions import TxnType
@@ -269,14 +272,14 @@ def test_P29_people_see_wall_time_as_the_clock_is_set_now(world: World, jump: in
 
 def test_P29_P3_a_clock_set_forward_makes_no_outcome_forgotten(tmp_path: Path) -> None:
     clock = ManualClock()
-    keeper = Keeper(tmp_path / "m.duckdb", clock)
-    keeper.round([Asked("one", "create_database", {"name": "d", "if_not_exists": False})], None)
+    commits = GroupCommit(tmp_path / "m.duckdb", clock)
+    commits.round([Asked("one", CreateDatabase("d", if_not_exists=False))], None)
     for passed, seen in ((0, "done"), (DAY + 1, "unseen")):
         clock.set_wall(30 * DAY)
         clock.advance(passed)
-        keeper.fold()
-        assert keeper.outcome({"request_id": "one"})["seen"] == seen
-    keeper.close()
+        commits.fold()
+        assert outcome(commits, GetOutcome("one")).seen == seen
+    commits.close()
 
 
 def test_P29_time_in_which_the_process_was_stopped_does_not_count(
