@@ -14,6 +14,7 @@ from acid_platform.metastore.client.transaction import Heartbeats, Transaction
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.shows import GetOutcome
 from acid_platform.metastore.operations.tables import CreateDatabase
+from acid_platform.metastore.operations.transactions import Alive, Granted, Heartbeat
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
@@ -22,7 +23,7 @@ from acid_platform.metastore.server.file_operations import outcome
 from acid_platform.metastore.server.group_commit import GroupCommit
 from acid_platform.metastore.server.group_commit import Request as Asked
 from acid_platform.services import initiator
-from acid_platform.transactions import TxnType
+from acid_platform.transactions import TxnType, ValidTxnList
 from tests.metastore.local import local_metastore
 from tests.metastore.processes import until
 from tests.metastore.world import INSERT, E, W, Waits, World
@@ -384,9 +385,9 @@ class Answers:
 
     beats = 0
 
-    def call(self, op: str, **args: Any) -> dict[str, Any]:
+    def call(self, operation: Heartbeat) -> Alive:
         self.beats += 1
-        return {"aborted": [], "unknown": [], "interval": 60_000}
+        return Alive([], [], 60_000)
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -395,16 +396,8 @@ class Answers:
 def test_P29_a_beat_that_is_waited_for_comes_earlier_when_the_interval_shrinks() -> None:
     link: Any = Answers()
     beats = Heartbeats(link)
-    answer = {
-        "txn": 1,
-        "valid_txns": "9:9::",
-        "write_ids": {},
-        "lists": {},
-        "stale": False,
-        "interval": 60_000,
-        "lost_overwrite": "",
-    }
-    txn = Transaction(link, beats, TxnType.DEFAULT, answer, Places())
+    granted = Granted(1, ValidTxnList.parse("9:9::"), {}, {}, False, "", 60_000)
+    txn = Transaction(link, beats, TxnType.DEFAULT, granted, Places())
     until(lambda: beats._shares)
     beats.learn(1)
     until(lambda: link.beats == 1)

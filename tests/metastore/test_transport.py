@@ -200,7 +200,7 @@ def test_another_protocol_version_is_refused_by_both_ends(
             "proof": wire.proof(KEY.encode(), "client", asked["challenge"], "0"),
         }
         peer.sendall(wire.frame(json.dumps(said).encode()))
-        assert b"protocol 1 is not 3" in peer.recv(4096)
+        assert b"protocol 1 is not 4" in peer.recv(4096)
     monkeypatch.setattr(wire, "PROTOCOL", 4)
     with pytest.raises(MetastoreIncompatible, match="speaks protocol 3, this program 4"):
         Metastore.connect(service.uri)

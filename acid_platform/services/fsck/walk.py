@@ -199,7 +199,7 @@ class _TableLook:
     def _given_out(self) -> int:
         """The highest write id of the table that any transaction has got."""
         _, rows = self._metastore.query("SELECT table_id, next_write_id FROM tables")
-        return int(dict(rows)[self._record.table_id]) - 1
+        return int({table_id: number for table_id, number in rows}[self._record.table_id]) - 1
 
     def _temporaries(self, out: Findings, location: str) -> None:
         """P19: who owns a `_tmp_` directory, and whether it is still at work."""
