@@ -27,8 +27,9 @@ from rich.console import Console
 
 from acid_platform.clock import Moment
 from acid_platform.layout.types import parse_columns
-from acid_platform.metastore.codec import encode
-from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.metastore.operations.tables import CreateTable
+from acid_platform.metastore.operations.transactions import Begin, Commit
+from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.snapshot.recorded import Contents
@@ -156,33 +157,12 @@ def journal_bytes(table: Table) -> int:
     report = WriteReport.of(
         "default.t", None, Operation.INSERT, "delta_0000001_0000001_0000", Contents((entry,))
     )
-    machine.handle(
-        "create_table",
-        {
-            "if_not_exists": False,
-            "table": {"name": "t", "location": "t", "columns": [["id", "int"]]},
-        },
-        "1",
-        at,
-    )
-    machine.handle(
-        "begin",
-        {
-            "kind": 0,
-            "locks": [encode(lock)],
-            "wait": 1,
-            "zero_wait": None,
-            "tables": [],
-            "info": {"user": "somebody", "host": "somewhere"},
-        },
-        "2",
-        at,
-    )
-    done = machine.handle("commit", {"txn": 1, "writes": [encode(report)], "columns": {}}, "3", at)
-    return sum(
-        len(json.dumps([event.kind, event.at, event.body], separators=(",", ":")))
-        for event in done.events
-    )
+    record = TableRecord(0, "default.t", "t", (("id", "int"),))
+    machine.handle(CreateTable(record, if_not_exists=False), "1", at)
+    who = ClientInfo("somebody", "somewhere")
+    machine.handle(Begin(0, (lock,), 1, None, who, tables=()), "2", at)
+    done = machine.handle(Commit(1, (report,)), "3", at)
+    return sum(len(json.dumps(event.as_json(), separators=(",", ":"))) for event in done.events)
 
 
 def count_calls() -> None:

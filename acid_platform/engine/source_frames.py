@@ -2,7 +2,7 @@
 
 A scan of ACID files names the files and the six-column schema. If another root schema is requested,
 ORC recognises the ACID files and wraps the schema a second time. So one predicate refers to all six
-columns, which the optimiser can neither remove nor push down; pruning inside `row` still works (F24).
+columns, which the optimiser can neither remove nor push down; pruning inside `row` works (F24).
 Files without ACID columns are read as they are, or through Arrow if their rows need row ids by
 position (F15).
 """

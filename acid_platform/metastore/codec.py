@@ -1,24 +1,35 @@
 """Frozen values to plain JSON and back.
 
-One rule for messages, the journal and the folded tables, so that none of them can drift apart. The
-pair for a class is built from its annotations once and kept.
+Messages, the journal and the folded tables use the same rule, so that they cannot drift apart. The
+pair of functions for a class is built from its annotations once and kept.
+
+A dataclass is an object with its fields in the order of their declaration; an absent field takes
+its default. A NamedTuple is an array; absent values at its end take their defaults.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from operator import attrgetter
-from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 
 T = TypeVar("T")
 Json = Any
+JsonObject = dict[str, object]
 Convert = Callable[[Any], Any]
+
+FLAT = {"flat": True}
+"""Metadata of a field: the fields of its record are written among those of the outer one."""
+BRIEF = {"brief": True}
+"""Metadata of a field: it is not written while it is empty."""
+NAME = "name"
+"""Key in the metadata of a field: how it is called in JSON."""
 
 _TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, Contents)
 
@@ -30,16 +41,36 @@ def encode(record: Any) -> dict[str, Json]:
 
 
 def decode(cls: type[T], data: dict[str, Json]) -> T:
-    """The record that `encode` was given. An absent field keeps its default."""
+    """The record that `encode` was given.
+
+    Raises TypeError, KeyError, ValueError, AttributeError or IndexError for other JSON.
+    """
     try:
         whole: T = _pair_of(cls)[1](data)
         return whole
     except KeyError:
-        present = {name: read(data[name]) for name, _, read in _members(cls) if name in data}
+        present = {
+            member.field: member.read(data if member.how == "flat" else data[member.name])
+            for member in _members(cls)
+            if member.how == "flat" or member.name in data
+        }
         return cls(**present)
 
 
-_known: dict[type[Any], tuple[tuple[str, Convert, Convert], ...]] = {}
+class Member(NamedTuple):
+    """A field of a class, its name in JSON, and how to write and read it."""
+
+    field: str
+    name: str
+    write: Convert
+    read: Convert
+    how: str
+    default: object
+
+
+Members = tuple[Member, ...]
+
+_known: dict[type[Any], Members] = {}
 _compiled: dict[type[Any], tuple[Convert, Convert]] = {}
 
 
@@ -50,11 +81,21 @@ def _pair_of(cls: type[Any]) -> tuple[Convert, Convert]:
     if known is None:
         names: dict[str, Any] = {"cls": cls}
         writes, reads = [], []
-        for number, (name, write, read) in enumerate(_members(cls)):
+        for number, (field, name, write, read, how, default) in enumerate(_members(cls)):
             names[f"w{number}"], names[f"r{number}"] = write, read
-            value, given = f"o.{name}", f"o[{name!r}]"
-            writes.append(f"{name!r}: {value if write is _same else f'w{number}({value})'}")
-            reads.append(given if read is _same else f"r{number}({given})")
+            value, given = f"o.{field}", f"o[{name!r}]"
+            written = value if write is _same else f"w{number}({value})"
+            taken = given if read is _same else f"r{number}({given})"
+            if how == "flat":
+                writes.append(f"**w{number}({value})")
+                reads.append(f"r{number}(o)")
+            elif how == "brief":
+                names[f"d{number}"] = default
+                writes.append(f"**({{{name!r}: {written}}} if {value} else {{}})")
+                reads.append(f"{taken} if {name!r} in o else d{number}")
+            else:
+                writes.append(f"{name!r}: {written}")
+                reads.append(taken)
         known = (
             eval(f"lambda o: {{{', '.join(writes)}}}", names),
             eval(f"lambda o: cls({', '.join(reads)})", names),
@@ -63,13 +104,31 @@ def _pair_of(cls: type[Any]) -> tuple[Convert, Convert]:
     return known
 
 
-def _members(cls: type[Any]) -> tuple[tuple[str, Convert, Convert], ...]:
+def _members(cls: type[Any]) -> Members:
     known = _known.get(cls)
     if known is None:
         hints = get_type_hints(cls)
-        known = tuple((one.name, *_pair(hints[one.name])) for one in fields(cls))
+        known = tuple(
+            Member(
+                field.name,
+                field.metadata.get(NAME, field.name),
+                *converters(hints[field.name]),
+                _how(field.metadata, field.default),
+                field.default,
+            )
+            for field in fields(cls)
+        )
         _known[cls] = known
     return known
+
+
+def _how(metadata: Any, default: object) -> str:
+    if metadata.get("flat"):
+        return "flat"
+    if metadata.get("brief"):
+        assert default is not MISSING and not default, "what is not written is read as the default"
+        return "brief"
+    return ""
 
 
 def _same(value: Any) -> Any:
@@ -80,35 +139,32 @@ _value_of: Convert = attrgetter("_value_")
 """Of a member of an enum; `value` itself is a property in Python."""
 
 
-def _pair(hint: Any) -> tuple[Convert, Convert]:
+def converters(hint: Any) -> tuple[Convert, Convert]:
     """How to write and how to read a value of this annotation."""
     if isinstance(hint, NewType):
-        return _pair(hint.__supertype__)
+        return converters(hint.__supertype__)
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        write, read = _pair(next(one for one in args if one is not type(None)))
+        write, read = converters(next(arg for arg in args if arg is not type(None)))
         return _optional(write), _optional(read)
     if origin is tuple:
         if len(args) == 2 and args[1] is Ellipsis:
-            return _each(*_pair(args[0]))
-        pairs = [_pair(one) for one in args]
-        return (
-            lambda values: [write(v) for (write, _), v in zip(pairs, values, strict=True)],
-            lambda values: tuple(read(v) for (_, read), v in zip(pairs, values, strict=True)),
-        )
+            return _each(tuple, *converters(args[0]))
+        return _row(tuple, [converters(arg) for arg in args])
+    if origin is list:
+        return _each(list, *converters(args[0]))
     if origin is dict:
-        write, read = _pair(args[1])
-        return (
-            lambda values: {key: write(v) for key, v in values.items()},
-            lambda values: {key: read(v) for key, v in values.items()},
-        )
+        return _by_key(args[0], *converters(args[1]))
     if isinstance(hint, type):
         if issubclass(hint, Enum):
             return _value_of, hint
         if hint in _TEXT_FORMS:
             return str, hint.parse
         if is_dataclass(hint):
-            return encode, lambda data: decode(hint, data)
+            return _pair_of(hint)[0], lambda data: decode(hint, data)
+        if issubclass(hint, tuple) and hasattr(hint, "_fields"):
+            hints = get_type_hints(hint)
+            return _row(hint, [converters(hints[name]) for name in hint._fields])
     return _same, _same
 
 
@@ -116,8 +172,42 @@ def _optional(convert: Convert) -> Convert:
     return _same if convert is _same else lambda value: None if value is None else convert(value)
 
 
-def _each(write: Convert, read: Convert) -> tuple[Convert, Convert]:
+def _each(kind: Convert, write: Convert, read: Convert) -> tuple[Convert, Convert]:
     return (
-        list if write is _same else lambda values: [write(one) for one in values],
-        tuple if read is _same else lambda values: tuple(read(one) for one in values),
+        list if write is _same else lambda values: [write(value) for value in values],
+        kind if read is _same else lambda values: kind(read(value) for value in values),
     )
+
+
+def _by_key(key: Any, write: Convert, read: Convert) -> tuple[Convert, Convert]:
+    if key is int:  # JSON has only texts as keys
+        return (
+            lambda values: {str(number): write(value) for number, value in values.items()},
+            lambda values: {int(number): read(value) for number, value in values.items()},
+        )
+    return (
+        dict if write is _same else lambda values: {k: write(value) for k, value in values.items()},
+        dict if read is _same else lambda values: {k: read(value) for k, value in values.items()},
+    )
+
+
+def _row(kind: type[Any], pairs: list[tuple[Convert, Convert]]) -> tuple[Convert, Convert]:
+    """A tuple or NamedTuple with a type for each place."""
+    count = len(pairs)
+    names: dict[str, Any] = {}
+    writes = []
+    for number, (write, _) in enumerate(pairs):
+        names[f"w{number}"] = write
+        writes.append(f"o[{number}]" if write is _same else f"w{number}(o[{number}])")
+    reads = [read for _, read in pairs]
+    named = kind is not tuple
+
+    def parse(values: Any) -> Any:
+        if isinstance(values, dict):  # the first value alone
+            values = [values]
+        if len(values) > count or (not named and len(values) < count):
+            raise ValueError(f"{len(values)} values instead of {count}")
+        read = [convert(value) for convert, value in zip(reads, values, strict=False)]
+        return kind(*read) if named else tuple(read)
+
+    return eval(f"lambda o: [{', '.join(writes)}]", names), parse

@@ -20,7 +20,7 @@ from typing import Any
 
 from acid_platform.errors import MetastoreIncompatible
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Changes when old clients and new servers can't understand each other."""
 
 LARGEST_MESSAGE = 64 << 20

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from acid_platform.metastore import Transaction
-from acid_platform.metastore.codec import decode
-from acid_platform.metastore.records import PartitionRecord
+from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.storage.files import Files
 from acid_platform.tables import context
 from tests.acid_files import listed
@@ -27,8 +26,7 @@ def partitions_of_today() -> None:
     """A reader goes by the partitions that there are now, not by those of its snapshot (P28)."""
 
     def today(self: Any, name: str) -> Any:
-        found = self._link.call("partitions", name=name)["partitions"]
-        return [decode(PartitionRecord, one) for one in found]
+        return self._link.call(GetPartitions(name))
 
     Transaction.partition_records = today  # type: ignore[method-assign]
 

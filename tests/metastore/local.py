@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TypeVar
 
 from acid_platform.metastore import Metastore
+from acid_platform.metastore.operations import Operation, arguments, read_answer
 from tests.metastore.world import World
+
+A = TypeVar("A")
 
 
 class LocalLink:
@@ -16,12 +19,11 @@ class LocalLink:
         self.world = world
         self.calls: list[str] = []
 
-    def call(self, op: str, **args: Any) -> dict[str, Any]:
-        self.calls.append(op)
-        answer: dict[str, Any] = json.loads(
-            json.dumps(self.world.call(op, **json.loads(json.dumps(args))))
-        )
-        return answer
+    def call(self, operation: Operation[A]) -> A:
+        self.calls.append(operation.op)
+        args = json.loads(json.dumps(arguments(operation)))
+        answer = json.loads(json.dumps(self.world.call(operation.op, **args)))
+        return read_answer(type(operation), answer)
 
     def close(self) -> None:
         """There is nothing to close."""

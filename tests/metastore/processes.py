@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from acid_platform.metastore import Metastore
+from acid_platform.metastore.client import link
 
 
 def until(condition: Callable[[], Any], seconds: float = 10, pause: float = 0.01) -> None:
@@ -51,3 +54,9 @@ def gone(pid: int) -> bool:
 def end(metastore: Metastore) -> None:
     """Stops it; its files are let go then."""
     assert gone(metastore.stop())
+
+
+def ask(client: Metastore, op: str, args: dict[str, Any]) -> Any:
+    """Sends what no client of this version would send."""
+    message = json.dumps({"id": secrets.token_hex(8), "op": op, "args": args}).encode()
+    return link._value(json.loads(client._link._connection().exchange(message, 10)))

@@ -23,6 +23,8 @@ from acid_platform.errors import (
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.operations.shows import GetBackupPart
+from acid_platform.metastore.rules.events import DatabaseCreated
 from acid_platform.metastore.server import restore as module
 from acid_platform.metastore.server.restore import Highest
 from acid_platform.metastore.server.restore import restore_metastore as restore
@@ -174,7 +176,7 @@ def test_P24_a_metastore_that_is_replaced_keeps_its_log(home: Home, tmp_path: Pa
     assert kept.with_suffix(".log").exists()
     store = Store(kept)
     _, events = store.load()
-    assert [one.body["name"] for one in events if one.kind == "database"] == ["late"]
+    assert [one.event.name for one in events if isinstance(one.event, DatabaseCreated)] == ["late"]
     store.close()
     with Metastore.connect(home.path) as metastore:
         assert metastore.databases() == ["default"]
@@ -243,9 +245,7 @@ def test_a_backup_that_was_overtaken_says_so(home: Home) -> None:
         with pytest.raises(MetastoreUnavailable, match="begin it again"):
             next(metastore.backup_parts(first, "txns"))
         with pytest.raises(InvalidDefinition, match="out of turn"):
-            metastore._call(
-                "backup_part", token=metastore.backup_begin().token, table="txns", part=3
-            )
+            metastore._call(GetBackupPart(metastore.backup_begin().token, "txns", part=3))
         end(metastore)
 
 

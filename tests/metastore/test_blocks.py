@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from acid_platform.errors import MetastoreIncompatible
+from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.rules.turn import Event
 from acid_platform.metastore.server import blocks
 from acid_platform.metastore.server.store import Store
 
@@ -35,7 +35,7 @@ def database(tmp_path: Path) -> Path:
     state, _ = store.load()
     machine = Machine(state)
     for number in range(3):
-        event = Event("database", number, {"name": f"d{number}"})
+        event = Recorded.parse("database", number, {"name": f"d{number}"})
         machine.replay([event])
         store.append([event])
     store.fold(machine.state, 0)

@@ -32,6 +32,7 @@ from acid_platform.errors import (
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.operations.transactions import Abort, Begin, Commit
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import Operation
@@ -60,9 +61,9 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
     chance, work = random.Random(number), Work()
     recover = Link._recover
 
-    def counting(link: Link, op: str, *args: Any) -> dict[str, Any]:
-        answer = recover(link, op, *args)
-        work.resolved += op in ("begin", "commit", "abort")
+    def counting(link: Link, request: Any, why: str) -> Any:
+        answer = recover(link, request, why)
+        work.resolved += isinstance(request.operation, Begin | Commit | Abort)
         return answer
 
     Link._recover = counting  # type: ignore[method-assign, assignment]
@@ -174,11 +175,12 @@ import os, sys
 from pathlib import Path
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.store import Store
-from acid_platform.metastore.rules.turn import Event
+from acid_platform.metastore.rules.events import Recorded
 store = Store(Path(sys.argv[1]))
 machine = Machine(store.load()[0])
 for number in range(60):
-    events = [Event("database", number, {"name": f"d{number}_{one}" + "x" * (number * 7 % 90)})
+    tail = "x" * (number * 7 % 90)
+    events = [Recorded.parse("database", number, {"name": f"d{number}_{one}{tail}"})
               for one in range(number % 5 + 1)]
     machine.replay(events)
     store.append(events)

@@ -28,8 +28,8 @@ from acid_platform.errors import (
 from acid_platform.location import Location
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
 from acid_platform.metastore.records import CleaningTask
+from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.rules.turn import Event
 from acid_platform.metastore.server.store import Store
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
@@ -680,7 +680,7 @@ def test_P31_a_journal_of_an_older_version_has_no_foreign_tables() -> None:
         "floor": 0,
     }
     world = World()
-    world.machine.replay([Event("table", 1, {"table": old})])
+    world.machine.replay([Recorded.parse("table", 1, {"table": old})])
     assert world.state.table("t").record == TableRecord(
         1, "default.t", "/w/t", (("id", "int"),), version=1, foreign=False
     )

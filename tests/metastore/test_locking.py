@@ -8,6 +8,8 @@ from acid_platform.errors import LockNotAcquired, LockTimeout, NoSuchTable, TxnA
 from acid_platform.metastore.records import LockRequest
 from tests.metastore.world import INSERT, SELECT, UPDATE, E, R, W, World
 
+_BEGIN = {"kind": 0, "locks": [], "wait": 0, "zero_wait": None, "info": {}, "tables": []}
+
 
 def states(world: World) -> list[tuple[int, str]]:
     return [(row["transaction_id"], row["lock_state"]) for row in world.call("locks")["rows"]]
@@ -166,12 +168,11 @@ def test_P22_a_lock_that_waited_for_a_drop(world: World) -> None:
 def test_P3_a_request_sent_again_keeps_its_place(world: World) -> None:
     world.begin(LockRequest("t", E))
     waiting = world.begin_request(LockRequest("t", W, INSERT))
-    now = world.clock.moment()
-    again = world.machine.handle("begin", {}, waiting, now)
+    again = world.handle("begin", _BEGIN, waiting)
     assert not again.events and not again.replies
     world.call("commit", txn=1, writes=[])
     assert len(world.call("locks")["rows"]) == 1
-    repeated = world.machine.handle("begin", {}, waiting, now)
+    repeated = world.handle("begin", _BEGIN, waiting)
     assert not repeated.events and repeated.replies[0].value == world.answers[waiting]
 
 

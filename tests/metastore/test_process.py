@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,16 @@ from acid_platform.metastore import LockRequest, Metastore, Transaction, WriteRe
 from acid_platform.metastore.client import link, start
 from acid_platform.metastore.client.transaction import Heartbeats
 from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.operations.transactions import (
+    Alive,
+    Commit,
+    GetValidWriteIds,
+    Granted,
+    Heartbeat,
+)
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.wire import Channel
-from acid_platform.transactions import Operation, TxnType
+from acid_platform.transactions import Operation, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType
 from tests.metastore.processes import gone, until
 
@@ -209,7 +216,7 @@ def test_idle_exit_waits_for_clients_and_open_transactions(
     time.sleep(0.3)
     assert not gone(pid)
     with Metastore.connect(directory, autostart=False) as again:
-        again._call("commit", txn=txn.id, writes=[])
+        again._call(Commit(txn.id, ()))
     until(lambda: gone(pid))
 
 
@@ -253,8 +260,7 @@ def test_P3_a_kill_between_two_calls_goes_unnoticed(metastore: Metastore) -> Non
     kill(metastore)
     txn.heartbeat()
     txn.commit([report(txn)])
-    answer = metastore._call("valid_write_ids", txn=lease.id, table="t")
-    assert answer["list"] == before
+    assert str(metastore._call(GetValidWriteIds(lease.id, "t")).list) == before
     assert metastore.history("t")[0]["txn"] == txn.id
     assert metastore.outcome(txn.id)["state"] == "c"
 
@@ -297,6 +303,38 @@ def test_P3_unknown_is_said_when_nothing_can_be_learnt(
         with pytest.raises(MetastoreUnavailable):
             other.tables()
     assert metastore.outcome(txn.id)["state"] == "o"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        Metastore.erasures,
+        Metastore.views,
+        Metastore.unrecorded,
+        lambda metastore: list(metastore.candidates()),
+        lambda metastore: metastore.recorded("t", [None]),
+    ],
+    ids=["erasures", "views", "unrecorded", "candidates", "recorded"],
+)
+def test_P3_the_outcome_of_a_read_is_never_unknown(
+    metastore: Metastore,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Metastore], object],
+) -> None:
+    """The metastore dies before the answer: there is none, and nothing is in doubt."""
+    with Metastore.connect(directory, autostart=False) as other:
+        connection = other._link._connection
+
+        def dies_afterwards() -> Channel:
+            found = connection()
+            monkeypatch.undo()
+            kill(metastore)
+            return found
+
+        monkeypatch.setattr(other._link, "_connection", dies_afterwards)
+        with pytest.raises(MetastoreUnavailable):
+            read(other)
 
 
 # --- forks, threads ------------------------------------------------------------------------------
@@ -407,29 +445,20 @@ class FakeLink:
         self.beats: list[list[int]] = []
         self.fail = True
 
-    def call(self, op: str, **args: Any) -> dict[str, Any]:
+    def call(self, operation: Heartbeat) -> Alive:
         if self.fail:
             self.fail = False
             raise MetastoreUnavailable("down")
-        self.beats.append(sorted(args["txns"]))
-        aborted = [one for one in args["txns"] if one == 2]
-        return {"aborted": aborted, "unknown": [], "interval": 5}
+        self.beats.append(sorted(operation.txns))
+        return Alive([txn_id for txn_id in operation.txns if txn_id == 2], [], 5)
 
     def close(self) -> None:
         pass
 
 
 def _txn(link: Any, beats: Heartbeats, number: int) -> Transaction:
-    answer = {
-        "txn": number,
-        "valid_txns": "9:9::",
-        "write_ids": {},
-        "lists": {},
-        "stale": False,
-        "interval": 5,
-        "lost_overwrite": "",
-    }
-    return Transaction(link, beats, TxnType.DEFAULT, answer, Places())
+    granted = Granted(number, ValidTxnList.parse("9:9::"), {}, {}, False, "", 5)
+    return Transaction(link, beats, TxnType.DEFAULT, granted, Places())
 
 
 def test_T9_P7_heartbeats_of_the_transactions_that_somebody_holds() -> None:

@@ -143,9 +143,9 @@ def test_T29_a_directory_that_is_reported_twice_counts_once(world: World) -> Non
     txn = world.write("t", UPDATE)
     report = encode(world.report(txn, operation=UPDATE))
     sent = {"txn": txn.id, "writes": [report]}
-    first = world.machine.handle("commit", sent, "one", world.clock.moment())
-    again = world.machine.handle("commit", sent, "one", world.clock.moment())
-    other = world.machine.handle("commit", sent, "two", world.clock.moment())
+    first = world.handle("commit", sent, "one")
+    again = world.handle("commit", sent, "one")
+    other = world.handle("commit", sent, "two")
     assert first.events and not again.events and not other.events
     assert first.replies[0].value == again.replies[0].value == other.replies[0].value
     assert len(world.state.written) == len(world.state.write_set[1][None]) == 1
@@ -217,8 +217,8 @@ def test_L16_a_request_that_is_sent_again_is_the_same_one(world: World) -> None:
     """So that it need not wait for its own first copy, with a transaction or without."""
     args = {"locks": [encode(LockRequest("t", E))], "wait": 60}
     for _ in range(2):
-        world.take(world.machine.handle("lock_alone", args, "held", world.clock.moment()))
-        world.take(world.machine.handle("lock_alone", args, "parked", world.clock.moment()))
+        world.take(world.handle("lock_alone", args, "held"))
+        world.take(world.handle("lock_alone", args, "parked"))
     assert locks(world) == [(0, "ACQUIRED"), (0, "WAITING")]
     world.call("unlock", ext=world.answer("held")["ext"])
     assert world.answer("parked")["ext"] == 2
@@ -279,11 +279,7 @@ def test_T35_L2_two_updates_under_both_settings_of_xlock_write(
     assert (request in world.answers) == (second == "conflict")
     world.commit(first)
     txn = Txn(world.answer(request))
-    ended = (
-        world.machine.handle("commit", {"txn": txn.id, "writes": []}, "end", world.clock.moment())
-        .replies[0]
-        .value
-    )
+    ended = world.handle("commit", {"txn": txn.id, "writes": []}, "end").replies[0].value
     assert ("error" in ended) == (second == "conflict")
 
 

@@ -26,7 +26,10 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore import Metastore, endpoint, schema
 from acid_platform.metastore.endpoint import Home, take_lock
-from acid_platform.metastore.records import CompactionTask, ErasureTask, HistoryRow
+from acid_platform.metastore.operations.tables import CreateDatabase
+from acid_platform.metastore.operations.transactions import Begin, Heartbeat
+from acid_platform.metastore.records import ClientInfo, CompactionTask, ErasureTask, HistoryRow
+from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.snapshots import low_mark, snapshot
 from acid_platform.metastore.rules.state import (
@@ -38,12 +41,12 @@ from acid_platform.metastore.rules.state import (
     State,
     Txn,
 )
-from acid_platform.metastore.rules.turn import Event
 from acid_platform.metastore.server import state_rows
-from acid_platform.metastore.server.group_commit import Keeper, Request
+from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.server import Server
 from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import TxnState
+from tests.metastore.processes import ask
 from tests.metastore.world import World
 
 
@@ -109,12 +112,12 @@ def test_P8_from_version_1_it_keeps_what_it_finds(path: Path) -> None:
     store = Store(path)
     state, events = store.load()
     assert events == [
-        Event("database", 6, {"name": 'a"b'}),
-        Event("database_dropped", 7, {"name": 'a"b'}),
+        Recorded.parse("database", 6, {"name": 'a"b'}),
+        Recorded.parse("database_dropped", 7, {"name": 'a"b'}),
     ]
     assert store.journal_length == 2
-    store.append([Event("database", 8, {"name": "c"})])
-    assert store.load()[1] == [*events, Event("database", 8, {"name": "c"})]
+    store.append([Recorded.parse("database", 8, {"name": "c"})])
+    assert store.load()[1] == [*events, Recorded.parse("database", 8, {"name": "c"})]
     assert state.next_txn == 9 and state.tables[1].next_write_id == 8
     assert state.tables[1].aborted == {3, 4} and state.tables[1].doubtful == set()
     assert ["schema_version", str(schema.VERSION)] in store.query("FROM meta")[1]
@@ -178,9 +181,9 @@ def version_4(path: Path) -> None:
 
 
 JOURNALED = [
-    Event("database", 6, {"name": "a"}),
-    Event("database", 7, {"name": "b"}),
-    Event("database", 8, {"name": "c"}),
+    Recorded.parse("database", 6, {"name": "a"}),
+    Recorded.parse("database", 7, {"name": "b"}),
+    Recorded.parse("database", 8, {"name": "c"}),
 ]
 
 
@@ -252,8 +255,8 @@ def test_P8_from_version_6_an_overwrite_is_an_operation_of_its_own(
         store = Store(path)
         store.append(
             [
-                Event("open", 1, {"txn": 5, "kind": 0, "all_tables": False}),
-                Event("commit", 2, commit),
+                Recorded.parse("open", 1, {"txn": 5, "kind": 0, "all_tables": False}),
+                Recorded.parse("commit", 2, commit),
             ]
         )
         store.close()
@@ -338,7 +341,7 @@ def test_P8_a_newer_schema_is_refused(path: Path) -> None:
 
 def test_one_process_per_file(path: Path) -> None:
     held = Store(path)
-    held.append([Event("set", 1, {"name": "acid.read.lease.max", "value": "2h"})])
+    held.append([Recorded.parse("set", 1, {"name": "acid.read.lease.max", "value": "2h"})])
     script = (
         "import sys; from pathlib import Path\n"
         "from acid_platform.metastore.server.store import Store\n"
@@ -368,12 +371,17 @@ def test_this_machine_has_mounts() -> None:
 
 def test_P3_what_was_appended_survives(path: Path) -> None:
     store = Store(path)
-    store.append([Event("database", 7, {"name": "a"}), Event("database", 8, {"name": "b'\"ü"})])
-    store.append([Event("database_dropped", 9, {"name": "a"})])
+    store.append(
+        [
+            Recorded.parse("database", 7, {"name": "a"}),
+            Recorded.parse("database", 8, {"name": "b'\"ü"}),
+        ]
+    )
+    store.append([Recorded.parse("database_dropped", 9, {"name": "a"})])
     store.close()
     store = Store(path)
     _, events = store.load()
-    assert [(one.kind, one.at, one.body["name"]) for one in events] == [
+    assert [(one.kind, one.at, one.event.name) for one in events] == [
         ("database", 7, "a"),
         ("database", 8, "b'\"ü"),
         ("database_dropped", 9, "a"),
@@ -434,19 +442,15 @@ def test_a_fold_writes_of_long_tables_only_what_differs(
 
 
 def test_T8_a_heartbeat_does_not_wait_for_the_write_of_others(path: Path) -> None:
-    keeper = Keeper(path, ManualClock())
-    begin = Request(
-        "1",
-        "begin",
-        {"kind": 0, "locks": [], "wait": 0, "zero_wait": None, "info": {}, "tables": []},
-    )
-    (begun,) = keeper.round([begin], None)
-    beat = Request("2", "heartbeat", {"txns": [begun.value["value"]["txn"]]})
-    other = Request("3", "create_database", {"name": "d", "if_not_exists": False})
-    replies, left = keeper.answer_reads([other, beat])
+    commits = GroupCommit(path, ManualClock())
+    begin = Request("1", Begin(0, (), 0, None, ClientInfo(), tables=()))
+    (begun,) = commits.round([begin], None)
+    beat = Request("2", Heartbeat((int(str(begun.value["value"]["txn"])),)))
+    other = Request("3", CreateDatabase("d", if_not_exists=False))
+    replies, left = commits.answer_reads([other, beat])
     assert [one.request_id for one in replies] == ["2"] and left == [other]
-    assert replies[0].value["value"]["aborted"] == [] and keeper.counters.batches == 1
-    keeper.close()
+    assert replies[0].value["value"]["aborted"] == [] and commits.counters.batches == 1
+    commits.close()
 
 
 def test_a_failed_fold_leaves_the_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,7 +468,7 @@ def test_a_failed_fold_leaves_the_journal(path: Path, monkeypatch: pytest.Monkey
 
 def test_queries_only_read(path: Path) -> None:
     store = Store(path)
-    store.append([Event("database", 1, {"name": "a"})])
+    store.append([Recorded.parse("database", 1, {"name": "a"})])
     for sql in (
         "DELETE FROM txns",
         "SELECT 1; SELECT 2",
@@ -496,7 +500,7 @@ class Serving:
         self.server = Server(home, ManualClock())
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
-        self.store = self.server.keeper.store
+        self.store = self.server.commits.store
         self.client = Metastore.connect(home.path, autostart=False)
         self.client.create_table("t", "/w/t", [("id", "int")])
 
@@ -504,7 +508,7 @@ class Serving:
         append = self.store.append
         left = [times]
 
-        def failing(events: list[Event]) -> None:
+        def failing(events: list[Recorded]) -> None:
             if not left[0]:
                 append(events)
                 return
@@ -609,7 +613,7 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
         "metastore/server/restore.py",
     }
     named = re.findall(r"(\w+)\([^()]*home\.database\b", texts["metastore/server/server.py"])
-    assert named == ["Keeper"]
+    assert named == ["GroupCommit"]
     assert re.findall(r"(\w+)\(database\b", texts["metastore/server/group_commit.py"]) == ["Store"]
     for name, used in (("server/restore.py", "path"), ("client/backup.py", "draft")):
         assert re.findall(r"duckdb\.connect\(str\((\w+)\)", texts[f"metastore/{name}"]) == [used]
@@ -617,9 +621,9 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
 
 def test_a_broken_request_harms_nobody_else(serving: Serving) -> None:
     txn = serving.client.begin()
-    beats = dict(serving.server.keeper.state.heartbeats)
+    beats = dict(serving.server.commits.state.heartbeats)
     with pytest.raises(InvalidDefinition, match=r"begin is called in a way .* nothing was changed"):
-        serving.client._call("begin", kind=0)
+        ask(serving.client, "begin", {"kind": 0})
     assert serving.client.status()["bad_requests"] == 1
-    assert serving.server.keeper.state.heartbeats == beats
+    assert serving.server.commits.state.heartbeats == beats
     assert serving.client.begin().id == txn.id + 1

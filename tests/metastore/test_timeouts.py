@@ -12,14 +12,18 @@ from acid_platform.clock import LONGEST_LOOK_AWAY, ManualClock, SystemClock
 from acid_platform.errors import CompactionLost, LeaseHeld, LockTimeout, TooManyOpenTxns
 from acid_platform.metastore.client.transaction import Heartbeats, Transaction
 from acid_platform.metastore.codec import encode
+from acid_platform.metastore.operations.shows import GetOutcome
+from acid_platform.metastore.operations.tables import CreateDatabase
+from acid_platform.metastore.operations.transactions import Alive, Granted, Heartbeat
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
-from acid_platform.metastore.server.group_commit import Keeper
+from acid_platform.metastore.server.file_operations import outcome
+from acid_platform.metastore.server.group_commit import GroupCommit
 from acid_platform.metastore.server.group_commit import Request as Asked
 from acid_platform.services import initiator
-from acid_platform.transactions import TxnType
+from acid_platform.transactions import TxnType, ValidTxnList
 from tests.metastore.local import local_metastore
 from tests.metastore.processes import until
 from tests.metastore.world import INSERT, E, W, Waits, World
@@ -269,14 +273,14 @@ def test_P29_people_see_wall_time_as_the_clock_is_set_now(world: World, jump: in
 
 def test_P29_P3_a_clock_set_forward_makes_no_outcome_forgotten(tmp_path: Path) -> None:
     clock = ManualClock()
-    keeper = Keeper(tmp_path / "m.duckdb", clock)
-    keeper.round([Asked("one", "create_database", {"name": "d", "if_not_exists": False})], None)
+    commits = GroupCommit(tmp_path / "m.duckdb", clock)
+    commits.round([Asked("one", CreateDatabase("d", if_not_exists=False))], None)
     for passed, seen in ((0, "done"), (DAY + 1, "unseen")):
         clock.set_wall(30 * DAY)
         clock.advance(passed)
-        keeper.fold()
-        assert keeper.outcome({"request_id": "one"})["seen"] == seen
-    keeper.close()
+        commits.fold()
+        assert outcome(commits, GetOutcome("one")).seen == seen
+    commits.close()
 
 
 def test_P29_time_in_which_the_process_was_stopped_does_not_count(
@@ -381,9 +385,9 @@ class Answers:
 
     beats = 0
 
-    def call(self, op: str, **args: Any) -> dict[str, Any]:
+    def call(self, operation: Heartbeat) -> Alive:
         self.beats += 1
-        return {"aborted": [], "unknown": [], "interval": 60_000}
+        return Alive([], [], 60_000)
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -392,16 +396,8 @@ class Answers:
 def test_P29_a_beat_that_is_waited_for_comes_earlier_when_the_interval_shrinks() -> None:
     link: Any = Answers()
     beats = Heartbeats(link)
-    answer = {
-        "txn": 1,
-        "valid_txns": "9:9::",
-        "write_ids": {},
-        "lists": {},
-        "stale": False,
-        "interval": 60_000,
-        "lost_overwrite": "",
-    }
-    txn = Transaction(link, beats, TxnType.DEFAULT, answer, Places())
+    granted = Granted(1, ValidTxnList.parse("9:9::"), {}, {}, False, "", 60_000)
+    txn = Transaction(link, beats, TxnType.DEFAULT, granted, Places())
     until(lambda: beats._shares)
     beats.learn(1)
     until(lambda: link.beats == 1)

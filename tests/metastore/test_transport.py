@@ -31,7 +31,7 @@ from acid_platform.metastore.server import connections
 from acid_platform.metastore.server.metrics import Histogram
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
-from tests.metastore.processes import end, gone, until
+from tests.metastore.processes import ask, end, gone, until
 
 KEY = "0123456789abcdef-the-key"
 WRITE = LockRequest("t", LockType.SHARED_WRITE, Operation.INSERT)
@@ -200,7 +200,7 @@ def test_another_protocol_version_is_refused_by_both_ends(
             "proof": wire.proof(KEY.encode(), "client", asked["challenge"], "0"),
         }
         peer.sendall(wire.frame(json.dumps(said).encode()))
-        assert b"protocol 1 is not 3" in peer.recv(4096)
+        assert b"protocol 1 is not 4" in peer.recv(4096)
     monkeypatch.setattr(wire, "PROTOCOL", 4)
     with pytest.raises(MetastoreIncompatible, match="speaks protocol 3, this program 4"):
         Metastore.connect(service.uri)
@@ -341,7 +341,7 @@ def test_wrong_arguments_are_answered(service: Service, op: str) -> None:
         txn = client.begin()
         for args in ({}, {"txn": [], "sql": 1, "txns": 5, "name": {}, "request_id": []}):
             with pytest.raises(Terminal):
-                client._call(op, **args)
+                ask(client, op, args)
         txn.heartbeat()
         txn.commit()
 
@@ -378,7 +378,7 @@ def test_a_stranger_is_dropped_after_a_time(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(connections, "GREETING_SECONDS", 0.05)
     monkeypatch.setattr(connections, "SLOW_READER_SECONDS", 0.05)
     listener = socket.create_server(("127.0.0.1", 0))
-    served = connections.Peers([(listener, KEY.encode())])
+    served = connections.Connections([(listener, KEY.encode())])
     stranger = socket.create_connection(listener.getsockname())
     until(lambda: served.wait(0.01) == [] and served.any)
     until(lambda: served.wait(0.01) == [] and not served.any)
@@ -428,7 +428,7 @@ def test_a_stale_endpoint_and_socket_are_replaced(tmp_path: Path) -> None:
     with Metastore.connect(home.path) as client:
         end(client)
     home.endpoint.write_text(json.dumps({**old, "pid": os.getpid()}))
-    with pytest.raises(MetastoreIncompatible, match="speaks protocol 1, this program 3"):
+    with pytest.raises(MetastoreIncompatible, match="speaks protocol 1, this program 4"):
         Metastore.connect(home.path)
 
 

@@ -10,6 +10,7 @@ import pytest
 from acid_platform.clock import Moment
 from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.metastore import Metastore
+from acid_platform.metastore.operations.tables import CreateView
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.state_rows import live_rows, restore
@@ -56,13 +57,8 @@ def test_a_database_with_a_view_is_not_empty(metastore: Metastore) -> None:
 
 def test_P8_views_are_part_of_the_state_that_a_fold_keeps() -> None:
     machine = Machine()
-    view = {"name": "v", "query": "SELECT 1 AS x", "columns": [["x", "int"]], "created": 0}
-    machine.handle(
-        "create_view",
-        {"view": view, "if_not_exists": False, "or_replace": False},
-        "r1",
-        Moment(7, 0),
-    )
+    view = ViewRecord("v", "SELECT 1 AS x", (("x", "int"),))
+    machine.handle(CreateView(view, False, False), "r1", Moment(7, 0))
     kept = restore(live_rows(machine.state), {})
     assert kept.views == {
         "default.v": ViewRecord("default.v", "SELECT 1 AS x", (("x", "int"),), 7, 1)

@@ -8,6 +8,7 @@ from typing import Any
 from acid_platform import errors
 from acid_platform.clock import ManualClock
 from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.operations import read_operation
 from acid_platform.metastore.records import (
     CleaningTask,
     CompactionTask,
@@ -15,8 +16,8 @@ from acid_platform.metastore.records import (
     LockRequest,
     WriteReport,
 )
+from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Handled, Machine
-from acid_platform.metastore.rules.turn import Event
 from acid_platform.transactions import (
     CompactorWriteIdList,
     Operation,
@@ -52,7 +53,7 @@ class World:
         self.clock = ManualClock()
         self.machine = Machine()
         self.machine.wake(self.clock.moment())
-        self.events: list[Event] = []
+        self.events: list[Recorded] = []
         self.answers: dict[str, dict[str, Any]] = {}
         self.requests = 0
 
@@ -69,8 +70,13 @@ class World:
         """The request's id; the answer, if it does not wait, is in `answers`."""
         self.requests += 1
         request_id = f"request-{self.requests}"
-        self.take(self.machine.handle(op, args, request_id, self.clock.moment()))
+        self.take(self.handle(op, args, request_id))
         return request_id
+
+    def handle(self, op: str, args: dict[str, Any], request_id: str) -> Handled:
+        if isinstance(args.get("table"), dict):
+            args = {**args, "table": {"table_id": 0, **args["table"]}}
+        return self.machine.handle(read_operation(op, args), request_id, self.clock.moment())
 
     def answer(self, request_id: str) -> dict[str, Any]:
         if request_id not in self.answers:

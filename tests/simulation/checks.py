@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from acid_platform.metastore.operations import read_answer
+from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.declared import directories, seen_partitions
 from acid_platform.metastore.rules.state import Component
@@ -97,12 +99,13 @@ def _outcomes(sim: Simulation) -> None:
     ids = list(sim.acknowledged)
     if len(ids) > 40:
         ids = sim.random.sample(ids, 20) + ids[-20:]
-    states = sim.process.machine.handle("txn_states", {"txns": ids}, "", sim.clock.moment())
-    for key, found in states.replies[0].value["value"]["states"].items():
-        told = sim.acknowledged[int(key)]
+    asked = sim.process.machine.handle(GetTxnStates(tuple(ids)), "", sim.clock.moment())
+    states = read_answer(GetTxnStates, asked.replies[0].value["value"])
+    for key, found in states.items():
+        told = sim.acknowledged[key]
         claim(
             "P3",
-            found == told == sim.model.txns[int(key)].state,
+            found == told == sim.model.txns[key].state,
             "transaction",
             key,
             "was acknowledged as",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from acid_platform.metastore.operations.tables import GetUnrecorded
+from acid_platform.metastore.operations.transactions import GetManifest
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.declared import directories
 from acid_platform.snapshot.listing import FileEntry, Footer
@@ -102,7 +104,8 @@ def check_ends(sim: Simulation) -> None:
 
 def check_unrecorded(sim: Simulation) -> None:
     """Of which directories nobody has told the files is known, and of no others."""
-    answer = sim.process.machine.handle("unrecorded", {}, "", sim.clock.moment()).replies[0].value
+    handled = sim.process.machine.handle(GetUnrecorded(), "", sim.clock.moment())
+    answer: Json = {**handled.replies[0].value}
     got = {
         (table, partition, name)
         for table, partition, names in value("P26", answer)["entities"]
@@ -139,13 +142,9 @@ def _name_for(sim: Simulation, txn: Txn, table: Table) -> str | None:
 def _ask(sim: Simulation, txn: Txn, table: str, partitions: list[str | None]) -> Json:
     state = sim.process.machine.state
     reads = dict(state.reads)
-    handled = sim.process.machine.handle(
-        "manifest",
-        {"txn": txn.id, "table": table, "partitions": partitions},
-        "",
-        sim.clock.moment(),
-    )
+    asked = GetManifest(txn.id, table, tuple(partitions))
+    handled = sim.process.machine.handle(asked, "", sim.clock.moment())
     state.reads = reads
     claim("P3", not handled.events, "who asks for files changes something:", handled.events)
-    answer: Json = handled.replies[0].value
+    answer: Json = {**handled.replies[0].value}
     return answer

@@ -125,8 +125,8 @@ _O = Operation.OVERWRITE
 _EARLY_WRITE_IDS = """\
 for one in entry.touches:
         if txn.txn_id not in turn.state.tables[one.table_id].by_txn:
-            turn.record("write_id", txn=txn.txn_id, table_id=one.table_id, needs=[],
-                        write_id=turn.state.tables[one.table_id].next_write_id)
+            turn.record(events.WriteIdAllocated(txn.txn_id, one.table_id,
+                        turn.state.tables[one.table_id].next_write_id, ()))
     if blocked:
         raise Parked"""
 
@@ -200,7 +200,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "T18",
         "a second allocation gives another write id",
         txns,
-        "allocate",
+        "_allocate",
         "if write_id is None:",
         "if True:",
     ),
@@ -377,7 +377,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "the outcome is not kept",
         machine,
         "Machine.handle",
-        "if turn.events and op not in REPEATABLE:",
+        "if turn.events and not repeatable:",
         "if False:",
     ),
     Edit(
@@ -385,24 +385,24 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "replay skips the grants",
         machine,
         "Machine.replay",
-        "for event in events:",
-        "for event in (one for one in events if one.kind != 'grant'):",
+        "for record in recorded:",
+        "for record in (one for one in recorded if one.kind != 'grant'):",
     ),
     Edit(
         "P3",
         "replay skips the aborts",
         machine,
         "Machine.replay",
-        "for event in events:",
-        "for event in (one for one in events if one.kind != 'abort'):",
+        "for record in recorded:",
+        "for record in (one for one in recorded if one.kind != 'abort'):",
     ),
     Edit(
         "P3",
         "replay skips the purges",
         machine,
         "Machine.replay",
-        "for event in events:",
-        "for event in (one for one in events if one.kind != 'purged'):",
+        "for record in recorded:",
+        "for record in (one for one in recorded if one.kind != 'purged'):",
         seed=4,
     ),
     Edit(
@@ -515,7 +515,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "inserts are left out of the write set",
         commits,
         "_commit",
-        "if written.operation is Operation.INSERT and",
+        "if row.operation is Operation.INSERT and",
         "if False and",
     ),
     Edit(
@@ -523,8 +523,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "an insert was committed when it began",
         commits,
         "_commit",
-        'body["commit_id"],\n                    written.write_id',
-        "txn_id,\n                    written.write_id",
+        "event.commit_id,\n                    row.write_id",
+        "txn_id,\n                    row.write_id",
     ),
     Edit(
         "P30",
@@ -718,16 +718,16 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "the files of a compaction are not recorded",
         compactions,
         "_compacted",
-        "decode(EntityDirectory, directory), contents)",
-        "decode(EntityDirectory, directory), None)",
+        "directory, contents)",
+        "directory, None)",
     ),
     Edit(
         "P26",
         "a cleaning forgets what it did not remove",
         cleaning,
         "_cleaned",
-        'body["gone"] if "gone" in body else _shadowed',
-        "_shadowed",
+        "if event.gone is None else event.gone",
+        "",
         seed=3,
     ),
     Edit(
@@ -735,8 +735,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "a cleaning forgets every directory",
         cleaning,
         "_cleaned",
-        'body["gone"] if "gone" in body else',
-        "list(known) if known else",
+        "_shadowed(known, event.highest) if event.gone is None else event.gone",
+        "list(known)",
     ),
     Edit(
         "P26",
@@ -752,9 +752,9 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "files are given although the lease has ended",
         manifests,
         "manifest",
-        'txn = require_open(turn, args["txn"])',
-        'txn = turn.state.txns.get(args["txn"]) or turn.state.ended[args["txn"]]\n'
-        '    if not hasattr(txn, "taken"):\n        return {"entities": []}',
+        "txn = require_open(turn, operation.txn)",
+        "txn = turn.state.txns.get(operation.txn) or turn.state.ended[operation.txn]\n"
+        '    if not hasattr(txn, "taken"):\n        return []',
         seed=3,
     ),
     Edit(
@@ -770,8 +770,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "files are given of the table that has the name now",
         manifests,
         "manifest",
-        "seen_table(turn.state, txn, args",
-        "seen_table(turn.state, None, args",
+        "seen_table(turn.state, txn, operation",
+        "seen_table(turn.state, None, operation",
     ),
     Edit(
         "P26",

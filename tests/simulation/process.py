@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from acid_platform.clock import ManualClock
+from acid_platform.metastore.operations import read_operation
+from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Handled, Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Event
 from acid_platform.metastore.server import state_rows
 from tests.simulation.storage import Storage
 
@@ -65,7 +66,8 @@ class Process:
     def submit(self, request: Request) -> None:
         now = self.clock.moment()
         self.connected.add(request.id)
-        handled = self.machine.handle(request.op, request.args, request.id, now)
+        operation = read_operation(request.op, request.args)
+        handled = self.machine.handle(operation, request.id, now)
         self.batch.append(Decided(request, handled, now.steady))
 
     def tick(self) -> None:
@@ -81,7 +83,7 @@ class Process:
 
     def write(self) -> list[Decided]:
         """Makes the batch durable, and hands it over to be answered."""
-        events: list[Event] = [one for decided in self.batch for one in decided.handled.events]
+        events: list[Recorded] = [one for decided in self.batch for one in decided.handled.events]
         if events:
             self.store.append(events)
         done, self.batch = self.batch, []

@@ -286,6 +286,7 @@ class Simulation:
 
 def declared(name: str, location: str = "") -> Json:
     return {
+        "table_id": 0,
         "name": name,
         "location": location or f"/w/{name}",
         "columns": [["id", "int"]],

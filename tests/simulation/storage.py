@@ -12,16 +12,16 @@ from typing import Any, Protocol
 
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.rules.declared import directories
+from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.state import Ended, Outcome, State
-from acid_platform.metastore.rules.turn import Event
 from acid_platform.metastore.server import state_rows
 
 
 class Storage(Protocol):
     """What the simulated process needs; `metastore.store.Store` has it too."""
 
-    def append(self, events: Sequence[Event]) -> None: ...
-    def load(self) -> tuple[State, list[Event]]: ...
+    def append(self, events: Sequence[Recorded]) -> None: ...
+    def load(self) -> tuple[State, list[Recorded]]: ...
     def fold(self, state: State, forget_before: int) -> None: ...
     def past_txn(self, txn_id: int) -> Ended | None: ...
     def past_outcome(self, request_id: str) -> Outcome | None: ...
@@ -40,11 +40,12 @@ class MemoryStore:
         self._outcomes: dict[str, dict[str, Any]] = {}
         self._recorded: dict[tuple[int, str | None, str], str] = {}
 
-    def append(self, events: Sequence[Event]) -> None:
-        self._journal += [(one.kind, one.at, json.dumps(one.body)) for one in events]
+    def append(self, events: Sequence[Recorded]) -> None:
+        for kind, at, body in (record.as_json() for record in events):
+            self._journal.append((kind, at, json.dumps(body)))
 
-    def load(self) -> tuple[State, list[Event]]:
-        events = [Event(kind, at, json.loads(body)) for kind, at, body in self._journal]
+    def load(self) -> tuple[State, list[Recorded]]:
+        events = [Recorded.parse(kind, at, json.loads(body)) for kind, at, body in self._journal]
         if not self._live:
             return State(), events
         rows, numbers = json.loads(self._live)

@@ -11,7 +11,8 @@ import os
 import secrets
 import threading
 import time
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from acid_platform.errors import (
     AcidError,
@@ -26,47 +27,13 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.client import start
 from acid_platform.metastore.client.target import Target
+from acid_platform.metastore.codec import JsonObject
+from acid_platform.metastore.operations import Answer, Operation, arguments, read_answer
+from acid_platform.metastore.operations.shows import GetOutcome
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.wire import LARGEST_MESSAGE, Channel, Malformed, Refused
 
-Json = dict[str, Any]
-
-REPEATABLE = {
-    "tables",
-    "table",
-    "partitions",
-    "databases",
-    "settings",
-    "transactions",
-    "locks",
-    "compactions",
-    "compaction",
-    "entities",
-    "cleaning",
-    "txn_states",
-    "outcome_of_txn",
-    "heartbeat",
-    "heartbeat_one",
-    "heartbeat_lock",
-    "valid_write_ids",
-    "allocate",
-    "granted",
-    "outcome",
-    "query",
-    "history",
-    "status",
-    "stop",
-    "backup_begin",
-    "backup_end",
-    "doubtful",
-    "moment",
-    "identity",
-    "location",
-    "identify",
-    "placed",
-    "relocate",
-}
-"""Requests that may be sent twice without harm."""
+A = TypeVar("A")
 
 ANSWER_SECONDS = 60.0
 """A metastore that does not answer for so long is taken for gone, and asked again."""
@@ -83,7 +50,22 @@ class Caller(Protocol):
 
     places: Places
 
-    def _call(self, op: str, **args: Any) -> Json: ...
+    def _call(self, operation: Operation[A]) -> A: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A message that may be sent again under the same id."""
+
+    id: str
+    operation: Operation[object]
+    message: bytes
+
+    @classmethod
+    def of(cls, operation: Operation[object]) -> _Request:
+        request_id = secrets.token_hex(8)
+        request = {"id": request_id, "op": operation.op, "args": arguments(operation)}
+        return cls(request_id, operation, json.dumps(request).encode())
 
 
 class Link:
@@ -93,31 +75,33 @@ class Link:
         self.target = target
         self._per_thread = threading.local()
 
-    def call(self, op: str, **args: Any) -> Json:
+    def call(self, operation: Operation[A]) -> A:
         """The answer. Raises the error that the metastore answered, MetastoreUnavailable,
         OutcomeUnknown, MetastoreWriteFailed, Terminal for a message that is too large."""
-        request_id = secrets.token_hex(8)
-        message = json.dumps({"id": request_id, "op": op, "args": args}).encode()
-        if len(message) > LARGEST_MESSAGE:
+        return read_answer(type(operation), self._answer(_Request.of(operation)))
+
+    def _answer(self, request: _Request) -> JsonObject:
+        op, size = request.operation.op, len(request.message)
+        if size > LARGEST_MESSAGE:
             raise Terminal(
-                f"{op} is a message of {len(message):,} bytes, and the metastore takes"
+                f"{op} is a message of {size:,} bytes, and the metastore takes"
                 f" {LARGEST_MESSAGE:,}; report fewer things at once"
             )
         self._connection()
         try:
-            answer = self._exchange(message, _patience(args))
+            answer = self._exchange(request)
         except Broken as broken:
-            answer = self._recover(op, request_id, message, str(broken))
+            answer = self._recover(request, str(broken))
         for _ in range(_TRANSIENT_ATTEMPTS):
             if "ask" not in answer:
                 return _value(answer)
             try:
-                kept = self._outcome(op, request_id)
+                kept = self._outcome(request)
                 if kept is None and not answer["transient"]:
                     break
-                answer = kept or self._again(op, request_id, message)
+                answer = kept or self._exchange(request)
             except Broken as broken:
-                answer = self._recover(op, request_id, message, str(broken))
+                answer = self._recover(request, str(broken))
         if "ask" not in answer:
             return _value(answer)
         kind = MetastoreUnavailable if answer["transient"] else MetastoreWriteFailed
@@ -147,56 +131,51 @@ class Link:
 
     # --- after a break ----------------------------------------------------------------------
 
-    def _recover(self, op: str, request_id: str, message: bytes, why: str) -> Json:
+    def _recover(self, request: _Request, why: str) -> Answer:
+        repeatable = request.operation.repeatable
         deadline, pause = time.monotonic() + start.START_SECONDS, 0.005
         while True:
             self.close()
             try:
                 self._connection()
-                kept = None if op in REPEATABLE else self._outcome(op, request_id)
-                return kept or self._again(op, request_id, message)
+                kept = None if repeatable else self._outcome(request)
+                return kept or self._exchange(request)
             except (Broken, MetastoreUnavailable) as error:
                 why = str(error)
             except (MetastoreRefused, MetastoreIncompatible) as error:
-                raise self._lost(op, str(error)) from error
+                raise self._lost(request.operation, str(error)) from error
             except WarehouseMoved as error:
-                if op in REPEATABLE:
+                if repeatable:
                     raise
-                raise self._lost(op, str(error)) from error
+                raise self._lost(request.operation, str(error)) from error
             if time.monotonic() > deadline or not self.target.patient:
-                raise self._lost(op, why)
+                raise self._lost(request.operation, why)
             time.sleep(pause)
             pause = min(2 * pause, 0.5)
 
-    def _lost(self, op: str, why: str) -> AcidError:
-        if op in REPEATABLE:
+    def _lost(self, operation: Operation[object], why: str) -> AcidError:
+        if operation.repeatable:
             return MetastoreUnavailable(f"the metastore of {self.target} is gone: {why}")
         return OutcomeUnknown(
-            f"the answer to {op} was lost and the metastore of {self.target} is gone ({why});"
-            " whether it was done is not known: ask outcome() when it is back"
+            f"the answer to {operation.op} was lost and the metastore of {self.target} is gone"
+            f" ({why}); whether it was done is not known: ask outcome() when it is back"
         )
 
-    def _outcome(self, op: str, request_id: str) -> Json | None:
+    def _outcome(self, request: _Request) -> Answer | None:
         """The answer that was kept, or None if the request is waiting or was never seen."""
-        question = {"id": secrets.token_hex(8), "op": "outcome", "args": {"request_id": request_id}}
-        self._connection()
-        answer = self._exchange(json.dumps(question).encode())
+        answer = self._exchange(_Request.of(GetOutcome(request.id)))
         if "ask" in answer:
-            raise OutcomeUnknown(f"the metastore can't tell what became of {op}: {answer['ask']}")
-        found = _value(answer)
-        kept: Json | None = found.get("answer")
-        return kept
+            raise OutcomeUnknown(
+                f"the metastore can't tell what became of {request.operation.op}: {answer['ask']}"
+            )
+        return read_answer(GetOutcome, _value(answer)).answer
 
-    def _again(self, op: str, request_id: str, message: bytes) -> Json:
-        patience = _patience(json.loads(message)["args"])
-        self._connection()
-        return self._exchange(message, patience)
-
-    def _exchange(self, message: bytes, patience: float | None = None) -> Json:
+    def _exchange(self, request: _Request) -> Answer:
         """Raises Broken. Whatever interrupts it, a late answer never meets a later request."""
-        patience = ANSWER_SECONDS if patience is None else patience
+        patience = ANSWER_SECONDS + request.operation.patience
+        connection = self._connection()
         try:
-            answer: Json = json.loads(self._connection().exchange(message, patience))
+            answer: Answer = json.loads(connection.exchange(request.message, patience))
             return answer
         except (EOFError, OSError, Malformed) as error:
             self.close()
@@ -239,14 +218,8 @@ class Link:
             pause = min(2 * pause, 0.1)
 
 
-def _patience(args: Json) -> float:
-    """Seconds until a missing answer counts as a broken connection: locks may take their wait."""
-    return ANSWER_SECONDS + float(args.get("wait") or 0)
-
-
-def _value(answer: Json) -> Json:
+def _value(answer: Answer) -> JsonObject:
     if "error" in answer:
         name, text = answer["error"]
         raise error_class(name)(text)
-    value: Json = answer["value"]
-    return value
+    return answer["value"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from acid_platform.metastore.client.link import Caller
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.operations.transactions import (
+    AllocateMany,
+    HeartbeatLock,
+    LockAlone,
+    Unlock,
+)
 from acid_platform.metastore.records import LockRequest
-
-Json = dict[str, Any]
 
 
 class LockCalls(Caller):
@@ -22,20 +24,18 @@ class LockCalls(Caller):
         calls it by himself (T16, L12). Raises LockTimeout, NoSuchTable, ReadOnlyTxn for a lock that
         would write.
         """
-        answer = self._call("lock_alone", locks=[encode(one) for one in locks], wait=wait)
-        ext: int = answer["ext"]
-        return ext
+        return self._call(LockAlone(tuple(locks), wait)).ext
 
     def heartbeat_lock(self, lock_id: int) -> None:
         """Keeps it for another timeout. Raises NoSuchLock once it is gone (L12)."""
-        self._call("heartbeat_lock", ext=lock_id)
+        self._call(HeartbeatLock(lock_id))
 
     def unlock(self, lock_id: int) -> None:
         """Gives up a lock without a transaction, or a request that waits; none is no error.
 
         Raises InvalidDefinition for what a transaction holds (L15).
         """
-        self._call("unlock", ext=lock_id)
+        self._call(Unlock(lock_id))
 
     def allocate_many(self, table: str, txns: Sequence[int]) -> dict[int, int]:
         """Write ids of one table, ascending with the ids of the transactions (T17 to T19).
@@ -43,5 +43,4 @@ class LockCalls(Caller):
         All get new ones, or have them already. Raises TxnAborted, NoSuchTxn, ReadOnlyTxn,
         InvalidDefinition; then none is allocated.
         """
-        found = self._call("allocate_many", table=table, txns=list(txns))["write_ids"]
-        return {txn: write_id for txn, write_id in found}
+        return dict(self._call(AllocateMany(table, tuple(txns))))

@@ -11,11 +11,12 @@ import os
 import socket
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import cache
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypeVar
 
-from acid_platform.metastore.client.compaction import CompactionCalls, owner
+from acid_platform.metastore.client.compaction import CompactionCalls
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.locks import LockCalls
 from acid_platform.metastore.client.shows import ShowCalls
@@ -27,6 +28,33 @@ from acid_platform.metastore.client.transaction import (
     Transaction,
 )
 from acid_platform.metastore.codec import encode
+from acid_platform.metastore.operations import Operation, Row
+from acid_platform.metastore.operations.compaction import (
+    BeginCompaction,
+)
+from acid_platform.metastore.operations.shows import (
+    GetOutcome,
+    Stop,
+)
+from acid_platform.metastore.operations.tables import (
+    GetIdentity,
+    GetSettings,
+    Identify,
+    IdentityPlaced,
+    Relocate,
+    SetValue,
+    TakeOver,
+)
+from acid_platform.metastore.operations.transactions import (
+    AbortMany,
+    Begin,
+    Drop,
+    GetGranted,
+    GetTxnOutcome,
+    GetTxnStates,
+    Heartbeat,
+    OpenBatch,
+)
 from acid_platform.metastore.places import Places, absolute
 from acid_platform.metastore.records import (
     ClientInfo,
@@ -37,7 +65,7 @@ from acid_platform.metastore.records import (
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
 
-Json = dict[str, Any]
+A = TypeVar("A")
 Info = ClientInfo | Mapping[str, str]
 
 __all__ = ["CompactionTransaction", "Metastore", "Transaction"]
@@ -54,9 +82,9 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         self._link = link
         self.places = Places(root)
         self._beats = Heartbeats(link)
-        answer = self._call("settings")
-        self._beats.interval = answer["heartbeat"] / 1000
-        self._beats.threads = int(answer["settings"]["hive.txn.heartbeat.threadpool.size"])
+        now = self._call(GetSettings())
+        self._beats.interval = now.heartbeat / 1000
+        self._beats.threads = int(now.settings["hive.txn.heartbeat.threadpool.size"])
         _handles.add(self)
 
     @classmethod
@@ -96,8 +124,8 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
     ) -> None:
         self.close()
 
-    def _call(self, op: str, **args: Any) -> Json:
-        return self._link.call(op, **args)
+    def _call(self, operation: Operation[A]) -> A:
+        return self._link.call(operation)
 
     def forked(self) -> None:
         """In the child of a fork: the parent's transactions are not kept alive from here."""
@@ -110,7 +138,7 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         learn it by the next answer about one of their transactions, and until then the metastore
         waits for them as long as before (P29).
         """
-        self._beats.learn(self._call("set", name=name, value=value)["heartbeat"])
+        self._beats.learn(self._call(SetValue(name, value)))
 
     # --- dropping: a transaction with an exclusive lock --------------------------------------
 
@@ -130,7 +158,7 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         record = self.table(name)
         lock = LockRequest(name, LockType.EXCLUSIVE, partition=partition)
         with self.begin(locks=[lock], wait=wait, info=info) as txn:
-            self._call("drop", txn=txn.id, name=name, partition=partition)
+            self._call(Drop(txn.id, name, partition))
             txn.forget()
         return record
 
@@ -152,101 +180,76 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         TooManyOpenTxns, NoSuchTable, NoSuchPartition.
         """
         chosen = TxnType.READ_ONLY if read_only else kind
-        answer = self._call(
-            "begin",
-            kind=chosen.value,
-            locks=[encode(one) for one in locks],
-            wait=wait,
-            zero_wait=zero_wait,
-            info=_info(info),
-            tables=[],
+        granted = self._call(
+            Begin(chosen.value, tuple(locks), wait, zero_wait, _info(info), tables=())
         )
-        return Transaction(self._link, self._beats, chosen, answer, self.places)
+        return Transaction(self._link, self._beats, chosen, granted, self.places)
 
     def open_snapshot(
         self, tables: Sequence[str] | None = None, info: Info | None = None
     ) -> Transaction:
         """A read lease: a journaled READ_ONLY transaction for these tables, None for all (P12)."""
-        answer = self._call(
-            "begin",
-            kind=TxnType.READ_ONLY.value,
-            locks=[],
-            wait=0,
-            zero_wait=None,
-            info=_info(info),
-            tables=None if tables is None else list(tables),
-        )
-        return Transaction(self._link, self._beats, TxnType.READ_ONLY, answer, self.places)
+        kind = TxnType.READ_ONLY
+        asked = None if tables is None else tuple(tables)
+        granted = self._call(Begin(kind.value, (), 0, None, _info(info), asked))
+        return Transaction(self._link, self._beats, kind, granted, self.places)
 
     def open_transactions(self, count: int, info: Info | None = None) -> list[Transaction]:
         """Several at once; at most `hive.txn.max.open.batch` are opened (T1)."""
-        ids = self._call("open_batch", count=count, kind=TxnType.DEFAULT.value, info=_info(info))[
-            "txns"
-        ]
+        kind = TxnType.DEFAULT
         return [
-            Transaction(
-                self._link,
-                self._beats,
-                TxnType.DEFAULT,
-                self._call("granted", txn=one),
-                self.places,
-            )
-            for one in ids
+            Transaction(self._link, self._beats, kind, self._call(GetGranted(txn_id)), self.places)
+            for txn_id in self._call(OpenBatch(count, kind.value, _info(info)))
         ]
 
     def abort_transactions(self, ids: Sequence[int], reason: str = "") -> str:
         """Aborts those that are open, and answers `aborted k of n` (T12)."""
-        answer = self._call("abort_many", txns=list(ids), reason=reason)
-        message: str = answer["message"]
-        return message
+        return self._call(AbortMany(tuple(ids), reason)).message
 
     def heartbeat(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
         """Aborted and unknown ids; the others were refreshed. Never raises for an id (T8)."""
-        answer = self._call("heartbeat", txns=list(ids))
-        return answer["aborted"], answer["unknown"]
+        alive = self._call(Heartbeat(tuple(ids)))
+        return alive.aborted, alive.unknown
 
-    def outcome(self, txn_id: int | None = None, request_id: str | None = None) -> Json:
+    def outcome(self, txn_id: int | None = None, request_id: str | None = None) -> Row:
         """What became of a transaction (`state` o, c or a) or of a request (P3).
 
         Raises NoSuchTxn when nothing is known, which never means "not committed".
         """
         if txn_id is not None:
-            return self._call("outcome_of_txn", txn=txn_id)
-        return self._call("outcome", request_id=request_id)
+            return encode(self._call(GetTxnOutcome(txn_id)))
+        return encode(self._call(GetOutcome(request_id or "")))
 
     def txn_states(self, ids: Iterable[int]) -> dict[int, str]:
         """o, c, a, or u for unknown; of the owners of `_tmp_` directories (P19)."""
-        states = self._call("txn_states", txns=list(ids))["states"]
-        return {int(key): value for key, value in states.items()}
+        return self._call(GetTxnStates(tuple(ids)))
 
     # --- whose the files are (P31) ----------------------------------------------------------
 
     def identity(self) -> tuple[str | None, bool]:
         """The warehouse's identity, and whether its root carries it. Locations of an older version
         below this client's root become relative."""
-        known = self._call("identity", roots=self.places.spellings)
-        if known["id"] and known["inside"]:
-            self._call("relocate", roots=self.places.spellings)
-        return known["id"], known["placed"]
+        known = self._call(GetIdentity(self.places.spellings))
+        if known.id and known.inside:
+            self._call(Relocate(self.places.spellings))
+        return known.id, known.placed
 
     def identify(self, proposed: str) -> tuple[str, bool]:
         """As `identity`; a metastore that has none takes the proposed one."""
-        known = self._call("identify", id=proposed, roots=self.places.spellings)
-        return known["id"], known["placed"]
+        known = self._call(Identify(proposed, self.places.spellings))
+        return known.id or proposed, known.placed
 
     def identity_placed(self, identity: str) -> None:
         """The root carries it from now on."""
-        self._call("placed", id=identity)
+        self._call(IdentityPlaced(identity))
 
     def take_over(self, name: str | None = None) -> list[str]:
         """Lets a foreign table, or all of them, be written again: which. Raises NoSuchTable."""
-        taken: list[str] = self._call("take_over", name=name)["tables"]
-        return taken
+        return self._call(TakeOver(name))
 
     def relocate(self, root: str) -> list[str]:
         """What is recorded below an earlier `root` is in this warehouse: answers the locations."""
-        moved: list[str] = self._call("relocate", roots=[absolute(root)])["moved"]
-        return moved
+        return self._call(Relocate((absolute(root),)))
 
     # --- compaction, stop -------------------------------------------------------------------
 
@@ -258,28 +261,32 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         `valid_txns` has the transaction itself as open. Raises CompactionLost, LockNotAcquired:
         the Worker then calls `fail_compaction`.
         """
-        answer = self._call("begin_compaction", **owner(task, worker), info=_info(info))
-        return CompactionTransaction(self._link, self._beats, answer, self.places)
+        begun = self._call(BeginCompaction(task.id, worker, task.attempt, _info(info)))
+        return CompactionTransaction(self._link, self._beats, begun, self.places)
 
     def stop(self) -> int:
         """Stops the metastore process, waits for its end and returns its process id.
 
         Raises MetastoreUnavailable if it still runs after a while.
         """
-        pid: int = self._call("stop")["pid"]
+        pid = self._call(Stop())
         self._link.await_end(pid)
         return pid
 
 
-def _info(info: Info | None) -> Json:
+def _info(info: Info | None) -> ClientInfo:
     """Who we are; what the caller says goes before what the machine says."""
     given = encode(info) if isinstance(info, ClientInfo) else dict(info or {})
-    return {**_myself(), **{key: value for key, value in given.items() if value}}
+    known = {key: str(value) for key, value in given.items() if value and key in _INFO}
+    return replace(_myself(), **known)
+
+
+_INFO = tuple(field.name for field in fields(ClientInfo))
 
 
 @cache
-def _myself() -> Json:
-    return {"user": getpass.getuser(), "host": socket.gethostname()}
+def _myself() -> ClientInfo:
+    return ClientInfo(getpass.getuser(), socket.gethostname())
 
 
 _handles = weakref.WeakSet()

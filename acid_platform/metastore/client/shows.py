@@ -4,58 +4,55 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from acid_platform.metastore.client.link import Caller
+from acid_platform.metastore.operations import Row, Values
+from acid_platform.metastore.operations.shows import (
+    BackupBegun,
+    BeginBackup,
+    EndBackup,
+    GetBackupPart,
+    GetHistory,
+    GetStatus,
+    Query,
+    ShowCompactions,
+    ShowLocks,
+    ShowTransactions,
+)
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.backup import Backup
     from acid_platform.metastore.client.metastore import Metastore
 
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A backup that is going on: what is in `meta`, and how many rows each table has."""
-
-    token: str
-    meta: dict[str, str]
-    rows: dict[str, int]
-
 
 class ShowCalls(Caller):
     """Part of `Metastore`."""
 
-    def transactions(self) -> list[Json]:
+    def transactions(self) -> list[Row]:
         """SHOW TRANSACTIONS."""
-        return self._rows("transactions")
+        return self._call(ShowTransactions())
 
-    def locks(self) -> list[Json]:
+    def locks(self) -> list[Row]:
         """SHOW LOCKS."""
-        return self._rows("locks")
+        return self._call(ShowLocks())
 
-    def compactions(self) -> list[Json]:
+    def compactions(self) -> list[Row]:
         """SHOW COMPACTIONS: the queue and the history (C61)."""
-        return self._rows("compactions")
+        return self._call(ShowCompactions())
 
-    def history(self, table: str) -> list[Json]:
+    def history(self, table: str) -> list[Row]:
         """Committed directories of the table, oldest first; fields as in HistoryRow."""
-        return self._rows("history", name=table)
+        return self._call(GetHistory(table))
 
-    def _rows(self, op: str, **args: Any) -> list[Json]:
-        rows: list[Json] = self._call(op, **args)["rows"]
-        return rows
-
-    def status(self) -> Json:
+    def status(self) -> Row:
         """Process, epoch and counters of the metastore."""
-        return self._call("status")
+        return self._call(GetStatus())
 
-    def query(self, sql: str) -> tuple[list[str], list[list[Any]]]:
+    def query(self, sql: str) -> tuple[list[str], Values]:
         """Columns and rows of one SELECT over the metastore's own tables."""
-        answer = self._call("query", sql=sql)
-        return answer["columns"], answer["rows"]
+        result = self._call(Query(sql))
+        return result.columns, result.rows
 
     # --- backup ---------------------------------------------------------------------------------
 
@@ -68,18 +65,18 @@ class ShowCalls(Caller):
 
         return backup(cast("Metastore", self), file)
 
-    def backup_begin(self) -> Begun:
-        return Begun(**self._call("backup_begin"))
+    def backup_begin(self) -> BackupBegun:
+        return self._call(BeginBackup())
 
-    def backup_parts(self, begun: Begun, table: str) -> Iterator[str]:
+    def backup_parts(self, begun: BackupBegun, table: str) -> Iterator[str]:
         """The table's rows as Arrow IPC in base64. Raises MetastoreUnavailable."""
         number = 0
         while True:
-            part = self._call("backup_part", token=begun.token, table=table, part=number)["part"]
+            part = self._call(GetBackupPart(begun.token, table, number))
             if part is None:
                 return
             yield part
             number += 1
 
     def backup_end(self) -> None:
-        self._call("backup_end")
+        self._call(EndBackup())

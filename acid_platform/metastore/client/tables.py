@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from acid_platform.metastore.client.link import Caller
-from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.operations.tables import (
+    AddPartitions,
+    AdoptTable,
+    AlterTable,
+    CreateDatabase,
+    CreateTable,
+    CreateView,
+    DropDatabase,
+    DropView,
+    GetDatabases,
+    GetDoubtful,
+    GetDropped,
+    GetPartitions,
+    GetRecorded,
+    GetSettings,
+    GetTable,
+    GetTables,
+    GetUnrecorded,
+    GetViews,
+    RecordFiles,
+    ResolveDoubtful,
+)
 from acid_platform.metastore.records import (
     PartitionRecord,
     RecordedDirectory,
@@ -15,22 +35,19 @@ from acid_platform.metastore.records import (
     WriteReport,
 )
 
-Json = dict[str, Any]
-
 
 class TableCalls(Caller):
     """Part of `Metastore`."""
 
     def create_database(self, name: str, if_not_exists: bool = False) -> None:
-        self._call("create_database", name=name, if_not_exists=if_not_exists)
+        self._call(CreateDatabase(name, if_not_exists))
 
     def databases(self) -> list[str]:
-        found: list[str] = self._call("databases")["databases"]
-        return found
+        return self._call(GetDatabases())
 
     def drop_database(self, name: str) -> None:
         """Raises InvalidDefinition while it holds tables or views, NoSuchTable."""
-        self._call("drop_database", name=name)
+        self._call(DropDatabase(name))
 
     def create_table(
         self,
@@ -53,8 +70,7 @@ class TableCalls(Caller):
             bucket_columns,
             bucket_count,
         )
-        answer = self._call("create_table", table=table, if_not_exists=if_not_exists)
-        return self.places.table(decode(TableRecord, answer["table"]))
+        return self.places.table(self._call(CreateTable(table, if_not_exists)))
 
     def adopt_table(
         self,
@@ -86,30 +102,28 @@ class TableCalls(Caller):
             bucket_columns,
             bucket_count,
         )
-        answer = self._call(
-            "adopt_table",
-            table=table,
-            write_id=write_id,
-            txn_id=txn_id,
-            aborted=sorted(aborted),
-            partitions=list(partitions),
-            directories=[encode(one) for one in directories],
+        record = self._call(
+            AdoptTable(
+                table,
+                write_id,
+                txn_id,
+                tuple(sorted(aborted)),
+                tuple(partitions),
+                tuple(directories),
+            )
         )
-        return self.places.table(decode(TableRecord, answer["table"]))
+        return self.places.table(record)
 
     def table(self, name: str) -> TableRecord:
         """Raises NoSuchTable."""
-        return self.places.table(decode(TableRecord, self._call("table", name=name)["table"]))
+        return self.places.table(self._call(GetTable(name)))
 
     def tables(self) -> list[TableRecord]:
-        found = self._call("tables")["tables"]
-        return [self.places.table(decode(TableRecord, one)) for one in found]
+        return [self.places.table(record) for record in self._call(GetTables())]
 
     def dropped_below(self, location: str) -> int | None:
         """Up to which write id the files of a dropped table wait there for the Cleaner, if any."""
-        where = self.places.inward(location)
-        found: int | None = self._call("location", location=where)["dropped"]
-        return found
+        return self._call(GetDropped(self.places.inward(location)))
 
     def alter_table(
         self,
@@ -124,15 +138,14 @@ class TableCalls(Caller):
         `read` is what the change was worked out from: DeclarationChanged if it is no longer so
         (P28). Also raises NoSuchTable, TableExists, InvalidDefinition.
         """
-        answer = self._call(
-            "alter_table",
-            name=name,
-            columns=columns and [list(one) for one in columns],
-            properties=None if properties is None else dict(properties),
-            rename=rename,
-            read=read and [read.table_id, read.version],
+        change = AlterTable(
+            name,
+            None if columns is None else tuple(columns),
+            None if properties is None else dict(properties),
+            rename,
+            None if read is None else (read.table_id, read.version),
         )
-        return self.places.table(decode(TableRecord, answer["table"]))
+        return self.places.table(self._call(change))
 
     def create_view(
         self,
@@ -143,79 +156,60 @@ class TableCalls(Caller):
         or_replace: bool = False,
     ) -> None:
         """`query`: see ViewRecord. Raises TableExists, InvalidDefinition."""
-        view = encode(ViewRecord(name, query, tuple(columns)))
-        self._call("create_view", view=view, if_not_exists=if_not_exists, or_replace=or_replace)
+        view = ViewRecord(name, query, tuple(columns))
+        self._call(CreateView(view, if_not_exists, or_replace))
 
     def drop_view(self, name: str) -> None:
         """Raises NoSuchTable."""
-        self._call("drop_view", name=name)
+        self._call(DropView(name))
 
     def views(self) -> list[ViewRecord]:
-        return [decode(ViewRecord, one) for one in self._call("views")["views"]]
+        return self._call(GetViews())
 
     def partitions(self, name: str) -> list[str]:
         return [one.name for one in self.partition_records(name)]
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
         """With the floor of each (P22)."""
-        found = self._call("partitions", name=name)["partitions"]
-        return [decode(PartitionRecord, one) for one in found]
+        return self._call(GetPartitions(name))
 
     def add_partitions(self, name: str, partitions: Sequence[str]) -> list[str]:
         """Registers them and answers which were new. Raises NoSuchPartition."""
-        added: list[str] = self._call("add_partitions", name=name, partitions=list(partitions))[
-            "added"
-        ]
-        return added
+        return self._call(AddPartitions(name, tuple(partitions)))
 
     def recorded(
         self, name: str, partitions: Sequence[str | None]
     ) -> list[list[RecordedDirectory]]:
         """Of each partition (None: the unpartitioned table) every directory that is recorded, also
         obsolete ones that wait for the Cleaner (P26). Raises NoSuchTable."""
-        answer = self._call("recorded_now", table=name, partitions=list(partitions))
-        return [[decode(RecordedDirectory, one) for one in entity] for entity in answer["entities"]]
+        return self._call(GetRecorded(name, tuple(partitions)))
 
     def unrecorded(self) -> list[tuple[str, str | None, list[str]]]:
         """(table, partition, directories) whose files an older version did not record (P26)."""
-        return [
-            (table, partition, names)
-            for table, partition, names in self._call("unrecorded")["entities"]
-        ]
+        return self._call(GetUnrecorded())
 
     def record_files(
         self, name: str, partition: str | None, directories: Sequence[WriteReport]
     ) -> int:
         """Takes down the files of directories whose commit did not record them; answers of how
         many. Raises NoSuchTable, InvalidDefinition for other files than the commit counted."""
-        return int(
-            self._call(
-                "record_files",
-                table=name,
-                partition=partition,
-                directories=[encode(one) for one in directories],
-            )["recorded"]
-        )
+        return self._call(RecordFiles(name, partition, tuple(directories)))
 
     def settings(self) -> dict[str, str]:
         """Every setting with its value as text."""
-        found: dict[str, str] = self._call("settings")["settings"]
-        return found
+        return self._call(GetSettings()).settings
 
     # --- after a restore ------------------------------------------------------------------------
 
     def doubtful(self) -> dict[str, list[tuple[int, int]]]:
         """Ranges of write ids by table whose outcome a restore left in doubt (P24)."""
-        found = self._call("doubtful")["tables"]
-        return {name: [(low, high) for low, high in ids] for name, ids in found.items()}
+        return self._call(GetDoubtful())
 
     def resolve_doubtful(
         self, name: str, committed: Iterable[int] = (), aborted: Iterable[int] = ()
     ) -> None:
         """Says what became of doubtful write ids. Raises NoSuchTable, InvalidDefinition."""
-        self._call(
-            "resolve_doubtful", name=name, committed=sorted(committed), aborted=sorted(aborted)
-        )
+        self._call(ResolveDoubtful(name, tuple(sorted(committed)), tuple(sorted(aborted))))
 
 
 def _declared(
@@ -226,16 +220,14 @@ def _declared(
     properties: Mapping[str, str] | None,
     bucket_columns: Sequence[str],
     bucket_count: int,
-) -> Json:
-    return encode(
-        TableRecord(
-            0,
-            name,
-            location,
-            tuple(columns),
-            tuple(partition_columns),
-            dict(properties or {}),
-            tuple(bucket_columns),
-            bucket_count,
-        )
+) -> TableRecord:
+    return TableRecord(
+        0,
+        name,
+        location,
+        tuple(columns),
+        tuple(partition_columns),
+        dict(properties or {}),
+        tuple(bucket_columns),
+        bucket_count,
     )

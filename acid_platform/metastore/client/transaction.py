@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from acid_platform.errors import (
     AcidError,
@@ -19,10 +19,25 @@ from acid_platform.errors import (
     Terminal,
     TxnAborted,
 )
-from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.names import table_name
+from acid_platform.metastore.operations.compaction import CompactionBegun
+from acid_platform.metastore.operations.tables import (
+    GetPartitions,
+    GetTable,
+    GetViews,
+)
+from acid_platform.metastore.operations.transactions import (
+    Abort,
+    Allocate,
+    Commit,
+    GetManifest,
+    GetValidWriteIds,
+    Granted,
+    Heartbeat,
+    HeartbeatOne,
+    Lock,
+)
 from acid_platform.metastore.records import (
-    CompactionTask,
     LockRequest,
     PartitionRecord,
     RecordedDirectory,
@@ -43,8 +58,6 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.link import Link
     from acid_platform.metastore.places import Places
 
-Json = dict[str, Any]
-
 UNDECIDED = (MetastoreUnavailable, MetastoreWriteFailed)
 """Errors after which a transaction is as open as before: its commit was not decided."""
 
@@ -59,10 +72,10 @@ class Transaction:
     """
 
     def __init__(
-        self, link: Link, beats: Heartbeats, kind: TxnType, answer: Json, places: Places
+        self, link: Link, beats: Heartbeats, kind: TxnType, granted: Granted, places: Places
     ) -> None:
         self._link, self._beats, self._places = link, beats, places
-        self.id: int = answer["txn"]
+        self.id = granted.txn
         self.kind = kind
         self.write_ids: dict[str, int] = {}
         self.stale = False
@@ -72,17 +85,17 @@ class Transaction:
         """Why the metastore aborted it, once a heartbeat has learnt that."""
         self._lists: dict[str, ValidWriteIdList] = {}
         self._callbacks: list[Callable[[str], None]] = []
-        self.valid_txns = ValidTxnList.parse(answer["valid_txns"])
-        self._learn(answer)
+        self.valid_txns: ValidTxnList = granted.valid_txns
+        self._learn(granted)
         beats.add(self)
 
-    def _learn(self, answer: Json) -> None:
-        self.write_ids.update(answer["write_ids"])
-        self.stale = self.stale or answer["stale"]
-        self.lost_overwrite = answer["lost_overwrite"]
-        for name, text in answer["lists"].items():
-            self._lists.setdefault(name, ValidWriteIdList.parse(text))
-        self._beats.learn(answer["interval"])
+    def _learn(self, granted: Granted) -> None:
+        self.write_ids.update(granted.write_ids)
+        self.stale = self.stale or granted.stale
+        self.lost_overwrite = granted.lost_overwrite
+        for name, listed in granted.lists.items():
+            self._lists.setdefault(name, listed)
+        self._beats.learn(granted.interval)
 
     def lock(
         self,
@@ -103,15 +116,7 @@ class Transaction:
         if isinstance(requests, str):
             kind = LockType.parse(lock) if isinstance(lock, str) else lock
             requests = [LockRequest(requests, kind, operation, partition)]
-        self._learn(
-            self._link.call(
-                "lock",
-                txn=self.id,
-                locks=[encode(one) for one in requests],
-                wait=wait,
-                zero_wait=zero_wait,
-            )
-        )
+        self._learn(self._link.call(Lock(self.id, tuple(requests), wait, zero_wait)))
         return self
 
     def valid_write_ids(self, table: str) -> ValidWriteIdList:
@@ -121,8 +126,7 @@ class Transaction:
         """
         name = table_name(table)
         if name not in self._lists:
-            answer = self._link.call("valid_write_ids", txn=self.id, table=name)
-            self._lists[name] = ValidWriteIdList.parse(answer["list"])
+            self._lists[name] = self._link.call(GetValidWriteIds(self.id, name)).list
         own = self.write_ids.get(name)
         return self._lists[name] if own is None else self._lists[name].seeing(own)
 
@@ -131,20 +135,18 @@ class Transaction:
 
         Raises NoSuchTable, SnapshotExpired, TxnAborted.
         """
-        answer = self._link.call("table", name=name, txn=self.id)
-        return self._places.table(decode(TableRecord, answer["table"]))
+        return self._places.table(self._link.call(GetTable(name, self.id)))
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
         """The partitions that its snapshot sees, with their floors (P22, P28)."""
-        found = self._link.call("partitions", name=name, txn=self.id)["partitions"]
-        return [decode(PartitionRecord, one) for one in found]
+        return self._link.call(GetPartitions(name, self.id))
 
     def partitions(self, name: str) -> list[str]:
         return [one.name for one in self.partition_records(name)]
 
     def views(self) -> list[ViewRecord]:
         """As its snapshot sees them (P28)."""
-        return [decode(ViewRecord, one) for one in self._link.call("views", txn=self.id)["views"]]
+        return self._link.call(GetViews(self.id))
 
     def manifest(
         self, table: str, partitions: Sequence[str | None]
@@ -155,17 +157,13 @@ class Transaction:
         Answered only while the transaction is open, and so while the Cleaner has left what its
         snapshot needs (P29). Raises SnapshotExpired, TxnAborted, NoSuchTxn, NoSuchTable.
         """
-        answer = self._link.call(
-            "manifest", txn=self.id, table=table_name(table), partitions=list(partitions)
-        )
-        return [[decode(RecordedDirectory, one) for one in entity] for entity in answer["entities"]]
+        return self._link.call(GetManifest(self.id, table_name(table), tuple(partitions)))
 
     def allocate_write_id(self, table: str) -> int:
         """Its write id in the table, the same however often it is asked (T17 to T19)."""
         name = table_name(table)
         if name not in self.write_ids:
-            answer = self._link.call("allocate", txn=self.id, table=name)
-            self.write_ids[name] = answer["write_id"]
+            self.write_ids[name] = self._link.call(Allocate(self.id, name))
         return self.write_ids[name]
 
     def heartbeat(self, read: bool = False) -> None:
@@ -173,8 +171,7 @@ class Transaction:
 
         `read` says that the snapshot is being read: its lease runs from now (P12).
         """
-        answer = self._link.call("heartbeat_one", txn=self.id, read=read)
-        self._beats.learn(answer["interval"])
+        self._beats.learn(self._link.call(HeartbeatOne(self.id, read)))
 
     def touch(self) -> None:
         """The same as `heartbeat(read=True)`."""
@@ -226,11 +223,9 @@ class Transaction:
         error: it is aborted and holds no lock. Only after MetastoreUnavailable and
         MetastoreWriteFailed, when nothing was decided, it is still open: commit again, or abort.
         """
-        added = {name: [list(one) for one in new] for name, new in (columns or {}).items()}
+        added = {name: tuple(new) for name, new in (columns or {}).items()}
         try:
-            self._link.call(
-                "commit", txn=self.id, writes=[encode(one) for one in writes], columns=added
-            )
+            self._link.call(Commit(self.id, tuple(writes), added))
         except UNDECIDED:
             raise
         except AcidError as refused:
@@ -243,7 +238,7 @@ class Transaction:
     def abort(self, reason: str = "") -> None:
         """No error if it was aborted already; NoSuchTxn if it was committed (T12)."""
         self.forget()
-        self._link.call("abort", txn=self.id, reason=reason)
+        self._link.call(Abort(self.id, reason))
 
     def forget(self) -> None:
         """Ends the heartbeats, without ending the transaction in the metastore."""
@@ -295,11 +290,12 @@ class Transaction:
 class CompactionTransaction(Transaction):
     """The transaction of a compaction task (C28). `valid_txns` has itself as open."""
 
-    def __init__(self, link: Link, beats: Heartbeats, answer: Json, places: Places) -> None:
-        self.task = decode(CompactionTask, answer["task"])
-        listed = ValidWriteIdList.parse(answer["compactor_list"])
-        self.compactor_list: CompactorWriteIdList = listed.for_compactor()
-        super().__init__(link, beats, TxnType.COMPACTION, answer, places)
+    def __init__(
+        self, link: Link, beats: Heartbeats, begun: CompactionBegun, places: Places
+    ) -> None:
+        self.task = begun.task
+        self.compactor_list: CompactorWriteIdList = begun.compactor_list
+        super().__init__(link, beats, TxnType.COMPACTION, begun, places)
 
 
 class Heartbeats:
@@ -378,9 +374,9 @@ class Heartbeats:
             open_now = dict(self._shares[slot])
         if not open_now:
             return
-        answer = self._link.call("heartbeat", txns=list(open_now))
-        self.learn(answer["interval"])
-        for txn_id in (*answer["aborted"], *answer["unknown"]):
+        alive = self._link.call(Heartbeat(tuple(open_now)))
+        self.learn(alive.interval)
+        for txn_id in (*alive.aborted, *alive.unknown):
             if not open_now[txn_id].ended:
                 reason = f"transaction {txn_id} is no longer open in the metastore"
                 open_now[txn_id].found_lost(reason)

@@ -7,18 +7,22 @@ it has (C1 to C4, C10, C13, P8, P9).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
 from acid_platform.compaction.initiator import EntitySize, LiveDirectory, entity_size
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, LeaseHeld
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.operations.compaction import (
+    CandidatePage,
+    GetCandidates,
+    HoldService,
+    ReleaseService,
+)
 from acid_platform.metastore.records import EntityCounters, EntityDirectory, PastCompaction
 from acid_platform.metastore.rules.cleaning import aborted_rows
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Component, Entity, ServiceLease, State, Table
 from acid_platform.metastore.rules.timers import patience
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.transactions import CompactorWriteIdList
 
 _AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)
@@ -32,12 +36,12 @@ _ORDER = (
 # --- leases -------------------------------------------------------------------------------------
 
 
-def hold(turn: Turn, args: Body) -> dict[str, Any]:
+def hold(turn: Turn, operation: HoldService) -> None:
     """Takes or renews the lease of a service. Raises LeaseHeld while another holder lives (P9).
 
     A holder that says nothing for `hive.txn.timeout` has died.
     """
-    service, holder = args["service"], args["holder"]
+    service, holder = operation.service, operation.holder
     lease = turn.state.leases.get(service)
     timeout = patience(turn.state, lease.renewed) if lease else 0
     if lease and lease.holder != holder and turn.steady - lease.renewed <= timeout:
@@ -46,29 +50,27 @@ def hold(turn: Turn, args: Body) -> dict[str, Any]:
             f" {timeout / 1000:g} s if it has died"
         )
     turn.state.leases[service] = ServiceLease(holder, turn.steady)
-    return {}
 
 
-def release(turn: Turn, args: Body) -> dict[str, Any]:
+def release(turn: Turn, operation: ReleaseService) -> None:
     """Gives the lease up; nothing happens if another has it by now."""
-    lease = turn.state.leases.get(args["service"])
-    if lease and lease.holder == args["holder"]:
-        del turn.state.leases[args["service"]]
-    return {}
+    lease = turn.state.leases.get(operation.service)
+    if lease and lease.holder == operation.holder:
+        del turn.state.leases[operation.service]
 
 
 # --- candidates ---------------------------------------------------------------------------------
 
 
-def candidates(turn: Turn, args: Body) -> dict[str, Any]:
+def candidates(turn: Turn, operation: GetCandidates) -> CandidatePage:
     """The next `hive.compactor.fetch.size` candidates behind `after`, and where to go on (C3).
 
     All entities if `since` is 0, or before this metastore's memory begins; else those changed since
     then, those with aborted transactions, and those whose latest compaction failed or did not
     initiate (C1).
     """
-    state, after = turn.state, args["after"]
-    since = args["since"] if args["since"] >= state.awake else 0
+    state, after = turn.state, operation.after
+    since = operation.since if operation.since >= state.awake else 0
     most = state.settings.integer("hive.compactor.fetch.size")
     aborted = aborted_rows(state)
     rows: list[EntityCounters] = []
@@ -78,7 +80,7 @@ def candidates(turn: Turn, args: Body) -> dict[str, Any]:
     txns = txn_list(state)
     listed: dict[int, CompactorWriteIdList] = {}
     for table, entity in _entities(state, aborted, after[0] if after else 0):
-        if after is not None and _key(entity) <= tuple(after):
+        if after is not None and _key(entity) <= after:
             continue
         if not _asked(state, entity, since, entity in aborted):
             continue
@@ -92,10 +94,7 @@ def candidates(turn: Turn, args: Body) -> dict[str, Any]:
             _counters(state, table, entity, write_ids, aborted.get(entity, ()), queued.get(entity))
         )
         last = entity
-    return {
-        "candidates": [encode(one) for one in rows],
-        "after": list(_key(last)) if more and last else None,
-    }
+    return CandidatePage(rows, _key(last) if more and last else None)
 
 
 def _key(entity: Entity) -> tuple[int, str]:
@@ -201,8 +200,8 @@ def _bytes(one: EntityDirectory) -> int:
     return 0 if one.base and one.txn and not one.rows else one.bytes
 
 
-HANDLERS = {
-    "candidates": candidates,
-    "hold_service": hold,
-    "release_service": release,
+HANDLERS: Handlers = {
+    GetCandidates: candidates,
+    HoldService: hold,
+    ReleaseService: release,
 }

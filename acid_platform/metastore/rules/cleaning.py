@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import CompactionLost
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.operations.compaction import (
+    Cleaning,
+    CleaningFailed,
+    CleaningLeft,
+    MarkCleaned,
+    RefuseCleaning,
+    StartCleaning,
+)
 from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
@@ -16,13 +22,14 @@ from acid_platform.metastore.records import (
     EntityDirectory,
     Holder,
 )
+from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.compactions import entity_of, to_history
 from acid_platform.metastore.rules.foreign import why
 from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
 from acid_platform.metastore.rules.state import Component, Entity, Retry, State
 from acid_platform.metastore.rules.tables import being_cleaned
 from acid_platform.metastore.rules.timers import NEVER
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.transactions import Operation, ValidWriteIdList
 
 _R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING
@@ -222,129 +229,130 @@ def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
 # --- decisions ----------------------------------------------------------------------------------
 
 
-def start(turn: Turn, args: Body) -> dict[str, Any]:
+def start(turn: Turn, operation: StartCleaning) -> CleaningTask:
     """Takes a cleaning, and says afresh what may go. Raises CompactionLost if it may not run."""
-    ready, waiting = survey(turn, (args["table_id"], args["partition"]))
+    ready, waiting = survey(turn, (operation.table_id, operation.partition))
     for task in ready:
-        if task.id == args["id"]:
+        if task.id == operation.id:
             turn.record(
-                "cleaning",
-                id=task.id,
-                table_id=task.table_id,
-                partition=task.partition,
-                upto=task.next_txn_id,
+                events.CleaningStarted(
+                    id=task.id,
+                    table_id=task.table_id,
+                    partition=task.partition,
+                    upto=task.next_txn_id,
+                )
             )
-            return {"task": encode(task)}
-    why = [one.reason for one in waiting if one.id == args["id"]]
+            return task
+    why = [one.reason for one in waiting if one.id == operation.id]
     raise CompactionLost(
-        f"cleaning {args['id']} of {args['table']} {args['partition'] or ''} can't start:"
+        f"cleaning {operation.id} of {operation.table} {operation.partition or ''} can't start:"
         f" {why[0] if why else 'it is done or gone'}; look at ready_to_clean() again"
     )
 
 
-def _started(state: State, args: Body) -> None:
-    entity = (args["table_id"], args["partition"])
-    gone = args["id"] and args["id"] not in state.queue
+def _started(state: State, operation: Cleaning) -> None:
+    entity = (operation.table_id, operation.partition)
+    gone = operation.id and operation.id not in state.queue
     if entity not in state.cleaning or gone:
         raise CompactionLost(
-            f"cleaning {args['id']} of {args['table']} {args['partition'] or ''} is not running;"
-            " start it first"
+            f"cleaning {operation.id} of {operation.table} {operation.partition or ''} is not"
+            " running; start it first"
         )
 
 
-def done(turn: Turn, args: Body) -> dict[str, Any]:
+def done(turn: Turn, operation: MarkCleaned) -> None:
     """Marks cleaned (C49). `removed` None: nothing aborted is left at or below the watermark;
     a list: only these aborted write ids are gone (C53). `gone`: names of the directories that were
     removed (P26). Raises CompactionLost."""
-    _started(turn.state, args)
+    _started(turn.state, operation)
     turn.record(
-        "cleaned",
-        id=args["id"],
-        table_id=args["table_id"],
-        partition=args["partition"],
-        highest=args["highest_write_id"],
-        removed=args["removed"],
-        gone=args["gone"],
+        events.Cleaned(
+            id=operation.id,
+            table_id=operation.table_id,
+            partition=operation.partition,
+            highest=operation.highest_write_id,
+            removed=operation.removed,
+            gone=operation.gone,
+        )
     )
-    return {}
 
 
-def failed(turn: Turn, args: Body) -> dict[str, Any]:
+def failed(turn: Turn, operation: CleaningFailed) -> None:
     """Another attempt after 2^k times the retry time, counted from now (C48, C54, P25)."""
-    _started(turn.state, args)
-    settings, row = turn.state.settings, turn.state.queue.get(args["id"])
-    entity = (args["table_id"], args["partition"])
+    _started(turn.state, operation)
+    settings, row = turn.state.settings, turn.state.queue.get(operation.id)
+    entity = (operation.table_id, operation.partition)
     earlier = turn.state.retries.get(entity)
     attempts = row.cleaner_attempts if row else (earlier.attempts if earlier else 0)
     wait = settings.integer("hive.compactor.cleaner.retry.retention.time") * 2**attempts
     most = settings.integer("hive.compactor.cleaner.retry.maxattempts")
     turn.record(
-        "cleaning_failed",
-        id=args["id"],
-        table_id=args["table_id"],
-        partition=args["partition"],
-        attempts=attempts + 1,
-        retry_at=turn.now + wait,
-        error=args["error"],
-        given_up=bool(row) and attempts + 1 > most,
+        events.CleaningFailed(
+            id=operation.id,
+            table_id=operation.table_id,
+            partition=operation.partition,
+            attempts=attempts + 1,
+            retry_at=turn.now + wait,
+            error=operation.error,
+            given_up=bool(row) and attempts + 1 > most,
+        )
     )
-    return {}
 
 
-def again(turn: Turn, args: Body) -> dict[str, Any]:
+def again(turn: Turn, operation: CleaningLeft) -> None:
     """Something obsolete is still there: the row stays for the next cycle (C47)."""
-    _started(turn.state, args)
-    turn.record("cleaning_left", table_id=args["table_id"], partition=args["partition"])
-    return {}
+    _started(turn.state, operation)
+    turn.record(events.CleaningLeft(table_id=operation.table_id, partition=operation.partition))
 
 
-def refuse(turn: Turn, args: Body) -> dict[str, Any]:
+def refuse(turn: Turn, operation: RefuseCleaning) -> None:
     """NO_CLEANUP: the row ends as refused, the files stay (C44). Raises CompactionLost."""
-    row = turn.state.queue.get(args["id"])
+    row = turn.state.queue.get(operation.id)
     if row is None or row.state is not _R:
-        raise CompactionLost(f"compaction {args['id']} is not ready for cleaning")
+        raise CompactionLost(f"compaction {operation.id} is not ready for cleaning")
     turn.record(
-        "compaction_ended", id=row.id, state=CompactionState.REFUSED.value, error=args["reason"]
+        events.CompactionEnded(id=row.id, state=CompactionState.REFUSED, error=operation.reason)
     )
-    return {}
 
 
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _cleaning(state: State, at: int, body: Body) -> None:
-    entity = (body["table_id"], body["partition"])
+def _cleaning(state: State, at: int, event: events.CleaningStarted) -> None:
+    entity = (event.table_id, event.partition)
     state.cleaning[entity] = at
     state.timers.cleaned_since[entity] = state.timers.now
-    table = state.known_table(body["table_id"])
+    table = state.known_table(event.table_id)
     if table is not None:
-        table.cleaned_upto = max(table.cleaned_upto, body["upto"])
-    row = state.queue.get(body["id"])
+        table.cleaned_upto = max(table.cleaned_upto, event.upto)
+    row = state.queue.get(event.id)
     if row is not None:
         state.queue[row.id] = replace(row, cleaner_start=at)
 
 
-def _ended(state: State, body: Body) -> Entity:
+def _ended(
+    state: State, event: events.Cleaned | events.CleaningFailed | events.CleaningLeft
+) -> Entity:
     """The entity, on which the Cleaner has stopped working."""
-    entity: Entity = (body["table_id"], body["partition"])
+    entity: Entity = (event.table_id, event.partition)
     state.cleaning.pop(entity, None)
     state.timers.cleaned_since.pop(entity, None)
     return entity
 
 
-def _cleaned(state: State, at: int, body: Body) -> None:
-    entity = _ended(state, body)
+def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
+    entity = _ended(state, event)
     state.retries.pop(entity, None)
     state.timers.retry_entity.pop(entity, None)
-    row = state.queue.get(body["id"])
+    row = state.queue.get(event.id)
     if row is not None:
         to_history(state, replace(row, state=CompactionState.SUCCEEDED, ended=at, error=""))
         if "location" in row.properties:
             return
     known = state.directories.get(entity, {})
-    for name in body["gone"] if "gone" in body else _shadowed(known, body["highest"]):
+    for name in _shadowed(known, event.highest) if event.gone is None else event.gone:
         known.pop(name, None)
-    removed = None if body["removed"] is None else set(body["removed"])
+    removed = None if event.removed is None else set(event.removed)
     left = False
     for txn_id in [txn.txn_id for txn in state.aborted_txns()]:
         kept: list[Component] = []
@@ -352,7 +360,7 @@ def _cleaned(state: State, at: int, body: Body) -> None:
             mine = (one.table_id, one.partition) == entity and not one.cleaned
             if not mine:
                 kept.append(one)
-            elif one.write_id > body["highest"] if removed is None else one.write_id not in removed:
+            elif one.write_id > event.highest if removed is None else one.write_id not in removed:
                 kept.append(one)
                 left = True
             elif one.operation is Operation.COMPACT:
@@ -371,45 +379,45 @@ def _shadowed(known: Mapping[str, EntityDirectory], highest: int) -> list[str]:
     return [one.name for one in known.values() if any(other.shadows(one) for other in seen)]
 
 
-def _cleaning_failed(state: State, at: int, body: Body) -> None:
-    entity = _ended(state, body)
-    row, again = state.queue.get(body["id"]), state.timers.now + body["retry_at"] - at
+def _cleaning_failed(state: State, at: int, event: events.CleaningFailed) -> None:
+    entity = _ended(state, event)
+    row, again = state.queue.get(event.id), state.timers.now + event.retry_at - at
     if row is None:
-        state.retries[entity] = Retry(body["attempts"], body["retry_at"], body["error"])
+        state.retries[entity] = Retry(event.attempts, event.retry_at, event.error)
         state.timers.retry_entity[entity] = again
         return
     row = replace(
         row,
-        cleaner_attempts=body["attempts"],
-        cleaner_retry_at=body["retry_at"],
+        cleaner_attempts=event.attempts,
+        cleaner_retry_at=event.retry_at,
         cleaner_start=0,
-        error=body["error"],
+        error=event.error,
     )
-    if body["given_up"]:
+    if event.given_up:
         to_history(state, replace(row, state=CompactionState.FAILED, ended=at))
     else:
         state.queue[row.id] = row
         state.timers.retry_row[row.id] = again
 
 
-def _cleaning_left(state: State, at: int, body: Body) -> None:
-    entity = _ended(state, body)
+def _cleaning_left(state: State, at: int, event: events.CleaningLeft) -> None:
+    entity = _ended(state, event)
     for row in list(state.queue.values()):
         if entity_of(row) == entity and row.cleaner_start:
             state.queue[row.id] = replace(row, cleaner_start=0)
 
 
-APPLY = {
-    "cleaning": _cleaning,
-    "cleaned": _cleaned,
-    "cleaning_failed": _cleaning_failed,
-    "cleaning_left": _cleaning_left,
+APPLY: Effects = {
+    events.CleaningStarted: _cleaning,
+    events.Cleaned: _cleaned,
+    events.CleaningFailed: _cleaning_failed,
+    events.CleaningLeft: _cleaning_left,
 }
 
-HANDLERS = {
-    "start_cleaning": start,
-    "mark_cleaned": done,
-    "cleaning_failed": failed,
-    "cleaning_again": again,
-    "refuse_cleaning": refuse,
+HANDLERS: Handlers = {
+    StartCleaning: start,
+    MarkCleaned: done,
+    CleaningFailed: failed,
+    CleaningLeft: again,
+    RefuseCleaning: refuse,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from acid_platform.errors import (
     AcidError,
@@ -13,9 +12,16 @@ from acid_platform.errors import (
     TxnAborted,
     WriteConflict,
 )
-from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.operations.transactions import (
+    Abort,
+    AbortedMany,
+    AbortMany,
+    Commit,
+    CommitDone,
+    Drop,
+)
 from acid_platform.metastore.records import EntityDirectory, HistoryRow, WriteReport
-from acid_platform.metastore.rules import locking, write_set
+from acid_platform.metastore.rules import events, locking, write_set
 from acid_platform.metastore.rules.declared import unchanged, widened
 from acid_platform.metastore.rules.state import (
     Component,
@@ -27,13 +33,13 @@ from acid_platform.metastore.rules.state import (
     Txn,
 )
 from acid_platform.metastore.rules.tables import drop, normal_partition, register_partitions
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import Operation, TxnState, TxnType
-from acid_platform.transactions.conflicts import Committed
+from acid_platform.transactions.conflicts import Committed as WriteSetRow
 
 
-def commit(turn: Turn, args: Body) -> dict[str, Any]:
+def commit(turn: Turn, operation: Commit) -> CommitDone:
     """First committer wins (T30 to T38, P6, P30). To commit again is no error (T10).
 
     `columns` are added to their tables in the same moment (P28). A commit that is refused aborts
@@ -41,26 +47,24 @@ def commit(turn: Turn, args: Body) -> dict[str, Any]:
     NoSuchTable, NoSuchPartition, MalformedName. Raises TxnAborted and NoSuchTxn if it is not open,
     InvalidDefinition for one that compacts, which stays open.
     """
-    past = None if args["txn"] in turn.state.txns else turn.ended(args["txn"])
+    past = None if operation.txn in turn.state.txns else turn.ended(operation.txn)
     if past is not None and past.state is TxnState.COMMITTED:
-        return {"state": "c", "commit_id": past.commit_id}
-    txn = require_open(turn, args["txn"])
+        return CommitDone("c", past.commit_id)
+    txn = require_open(turn, operation.txn)
     if txn.kind is TxnType.COMPACTION:
         raise InvalidDefinition(f"transaction {txn.txn_id} compacts: commit_compaction ends it")
-    reports = [decode(WriteReport, one) for one in args["writes"]]
     try:
-        components, placed = _touched(turn.state, txn, reports)
+        components, reported = _touched(turn.state, txn, operation.writes)
         wider = [
-            widened(turn.state, txn, name, [(one, kind) for one, kind in columns])
-            for name, columns in args.get("columns", {}).items()
+            widened(turn.state, txn, name, columns) for name, columns in operation.columns.items()
         ]
         found = write_set.conflict(turn.state, txn, components)
         if found is not None:
             raise WriteConflict(write_set.describe(turn.state, *found))
         for record in wider:
             if record is not None:
-                turn.record("altered", table=encode(record))
-        return finish(turn, txn, components, placed)
+                turn.record(events.TableAltered(record))
+        return finish(turn, txn, components, reported)
     except AcidError as refused:
         conflict = "write conflict on " if isinstance(refused, WriteConflict) else ""
         end(turn, txn.txn_id, f"{conflict}{refused}")
@@ -69,81 +73,75 @@ def commit(turn: Turn, args: Body) -> dict[str, Any]:
         ) from refused
 
 
-def drop_and_commit(turn: Turn, args: Body) -> dict[str, Any]:
+def drop_and_commit(turn: Turn, operation: Drop) -> CommitDone:
     """DROP TABLE or DROP PARTITION under an EXCLUSIVE lock, and the commit, in one turn (P22)."""
-    txn = require_open(turn, args["txn"])
+    txn = require_open(turn, operation.txn)
     if turn.state.components.get(txn.txn_id) or txn.wrote:
         raise InvalidDefinition(f"transaction {txn.txn_id} has writes; drop in one of its own")
-    drop(turn, args)
+    drop(turn, operation)
     return finish(turn, txn, [], [])
 
 
-Placed = tuple[int, str | None, WriteReport]
+Reported = tuple[int, str | None, WriteReport]
+"""Table id, partition as it is registered, and the report of a write there."""
 
 
 def finish(
-    turn: Turn, txn: Txn, components: Sequence[Component], placed: Sequence[Placed]
-) -> dict[str, Any]:
+    turn: Turn, txn: Txn, components: Sequence[Component], reported: Sequence[Reported]
+) -> CommitDone:
     """Records the commit of an open transaction whose conflicts were checked."""
     commit_id = turn.state.last_txn
-    changes = [
-        encode(
-            Committed(
-                one.table_id,
-                one.partition,
-                one.operation,
+    changes = tuple(
+        events.Change(
+            WriteSetRow(
+                touch.table_id,
+                touch.partition,
+                touch.operation,
                 txn.txn_id,
                 commit_id,
-                one.write_id,
+                touch.write_id,
             )
         )
-        for one in components
-        if one.operation.changes
-    ]
-    directories = [
-        [table_id, partition, encode(EntityDirectory.of(one, txn.txn_id)), one.contents_text]
-        for table_id, partition, one in placed
-    ]
-    written = [
-        encode(
-            HistoryRow(
-                table_id,
-                turn.state.name_of(table_id),
-                partition,
-                turn.state.tables[table_id].by_txn.get(txn.txn_id, 0),
-                one.operation,
-                one.directory,
-                one.rows,
-                one.bytes,
-                one.files,
-                one.overwrite,
-                txn.txn_id,
-                txn.user,
-                txn.run_id,
-                turn.now,
-            )
-        )
-        for table_id, partition, one in placed
-    ]
-    leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed meanwhile"))
-    turn.record(
-        "commit",
-        txn=txn.txn_id,
-        commit_id=commit_id,
-        write_set=changes,
-        directories=directories,
-        written=written,
+        for touch in components
+        if touch.operation.changes
     )
-    return {"state": "c", "commit_id": commit_id}
+    directories = tuple(
+        events.Placed(
+            table_id, partition, EntityDirectory.of(report, txn.txn_id), report.contents_text
+        )
+        for table_id, partition, report in reported
+    )
+    written = tuple(
+        HistoryRow(
+            table_id,
+            turn.state.name_of(table_id),
+            partition,
+            turn.state.tables[table_id].by_txn.get(txn.txn_id, 0),
+            report.operation,
+            report.directory,
+            report.rows,
+            report.bytes,
+            report.files,
+            report.overwrite,
+            txn.txn_id,
+            txn.user,
+            txn.run_id,
+            turn.now,
+        )
+        for table_id, partition, report in reported
+    )
+    leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed meanwhile"))
+    turn.record(events.Committed(txn.txn_id, commit_id, changes, directories, written))
+    return CommitDone("c", commit_id)
 
 
 def _touched(
     state: State, txn: Txn, reports: Sequence[WriteReport]
-) -> tuple[list[Component], list[Placed]]:
+) -> tuple[list[Component], list[Reported]]:
     """What was really touched: reports replace the row of a dynamic lock (T26, T27, T38)."""
     locked = state.components.get(txn.txn_id, [])
     final = [one for one in locked if not one.dynamic]
-    placed: list[Placed] = []
+    reported: list[Reported] = []
     for report in reports:
         table = unchanged(state, txn, report.table)
         table_id, partition = table.record.table_id, report.partition
@@ -163,10 +161,10 @@ def _touched(
         one = Component(txn.txn_id, table_id, partition, operation, cover[0].write_id)
         if one not in final:
             final.append(one)
-        placed.append((table_id, partition, report))
-    _check_overwrites(state, txn, placed)
-    overwritten = {(table_id, partition) for table_id, partition, one in placed if one.overwrite}
-    return [_as_done(one, overwritten) for one in final], placed
+        reported.append((table_id, partition, report))
+    _check_overwrites(state, txn, reported)
+    overwritten = {(table_id, partition) for table_id, partition, one in reported if one.overwrite}
+    return [_as_done(one, overwritten) for one in final], reported
 
 
 def _as_done(one: Component, overwritten: set[Entity]) -> Component:
@@ -176,10 +174,10 @@ def _as_done(one: Component, overwritten: set[Entity]) -> Component:
     return one
 
 
-def _check_overwrites(state: State, txn: Txn, placed: Sequence[Placed]) -> None:
+def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> None:
     """P6: an entity that was overwritten has nothing else of the same transaction."""
-    for table_id, partition, report in placed:
-        others = [one for key, name, one in placed if (key, name) == (table_id, partition)]
+    for table_id, partition, report in reported:
+        others = [one for key, name, one in reported if (key, name) == (table_id, partition)]
         if report.overwrite and len(others) > 1:
             raise OverwriteThenWrite(
                 f"transaction {txn.txn_id} overwrote {state.name_of(table_id)} {partition or ''}"
@@ -187,31 +185,31 @@ def _check_overwrites(state: State, txn: Txn, placed: Sequence[Placed]) -> None:
             )
 
 
-def abort(turn: Turn, args: Body) -> dict[str, Any]:
+def abort(turn: Turn, operation: Abort) -> str:
     """Of an aborted transaction no error; of a committed one NoSuchTxn (T11, T12)."""
-    txn = turn.state.txns.get(args["txn"])
-    past = None if txn else turn.ended(args["txn"])
+    txn = turn.state.txns.get(operation.txn)
+    past = None if txn else turn.ended(operation.txn)
     if (txn and not txn.is_open) or (past and past.state is TxnState.ABORTED):
-        return {"state": "a"}
-    txn = require_open(turn, args["txn"])
-    end(turn, txn.txn_id, args["reason"] or "aborted by its owner")
-    return {"state": "a"}
+        return TxnState.ABORTED.value
+    txn = require_open(turn, operation.txn)
+    end(turn, txn.txn_id, operation.reason or "aborted by its owner")
+    return TxnState.ABORTED.value
 
 
-def abort_many(turn: Turn, args: Body) -> dict[str, Any]:
+def abort_many(turn: Turn, operation: AbortMany) -> AbortedMany:
     """ABORT TRANSACTIONS: those that are open; the others are skipped without an error (T12)."""
-    live = [one for one in args["txns"] if one in turn.state.txns]
+    live = [one for one in operation.txns if one in turn.state.txns]
     done = [one for one in live if turn.state.txns[one].is_open]
     for txn_id in done:
-        end(turn, txn_id, args["reason"] or "ABORT TRANSACTIONS")
-    return {"aborted": done, "message": f"aborted {len(done)} of {len(args['txns'])}"}
+        end(turn, txn_id, operation.reason or "ABORT TRANSACTIONS")
+    return AbortedMany(done, f"aborted {len(done)} of {len(operation.txns)}")
 
 
 def end(turn: Turn, txn_id: int, reason: str) -> None:
     """Aborts an open transaction; a lock request that still waits is answered."""
     error = TxnAborted(f"transaction {txn_id} was aborted: {reason}; begin again")
     leave_waits(turn, txn_id, error)
-    turn.record("abort", txn=txn_id, reason=reason)
+    turn.record(events.Aborted(txn=txn_id, reason=reason))
 
 
 def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
@@ -224,32 +222,31 @@ def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _commit(state: State, at: int, body: Body) -> None:
-    txn_id = body["txn"]
-    for row in body["write_set"]:
-        write_set.add(state, write_set.from_event(row))
-    for table_id, partition, directory, *contents in body["directories"]:
+def _commit(state: State, at: int, event: events.Committed) -> None:
+    txn_id = event.txn
+    for change in event.write_set:
+        write_set.add(state, write_set.from_event(change))
+    for table_id, partition, directory, contents in event.directories:
         if partition is not None:
             register_partitions(state, state.tables[table_id], [partition])
-        place(state, at, (table_id, partition), decode(EntityDirectory, directory), *contents)
-    for row in body["written"]:
-        written = decode(HistoryRow, row)
-        state.written.append(written)
-        if written.operation is Operation.INSERT and not written.overwrite:
+        place(state, at, (table_id, partition), directory, contents)
+    for row in event.written:
+        state.written.append(row)
+        if row.operation is Operation.INSERT and not row.overwrite:
             # Not in `write_set`: an insert costs the journal no more than it did.
             write_set.add(
                 state,
-                Committed(
-                    written.table_id,
-                    written.partition,
+                WriteSetRow(
+                    row.table_id,
+                    row.partition,
                     Operation.INSERT,
                     txn_id,
-                    body["commit_id"],
-                    written.write_id,
+                    event.commit_id,
+                    row.write_id,
                 ),
             )
     state.components.pop(txn_id, None)
-    close(state, at, txn_id, TxnState.COMMITTED, "", body["commit_id"])
+    close(state, at, txn_id, TxnState.COMMITTED, "", event.commit_id)
 
 
 def place(
@@ -273,8 +270,8 @@ def place(
     known[new.name] = new
 
 
-def _abort(state: State, at: int, body: Body) -> None:
-    txn = state.txns[body["txn"]]
+def _abort(state: State, at: int, event: events.Aborted) -> None:
+    txn = state.txns[event.txn]
     for table_id in txn.wrote:
         table = state.known_table(table_id)
         if table is not None:
@@ -287,7 +284,7 @@ def _abort(state: State, at: int, body: Body) -> None:
         state.components[txn.txn_id] = left
     else:
         state.components.pop(txn.txn_id, None)
-    close(state, at, txn.txn_id, TxnState.ABORTED, body["reason"], 0)
+    close(state, at, txn.txn_id, TxnState.ABORTED, event.reason, 0)
 
 
 def close(
@@ -330,17 +327,21 @@ def close(
         state.departed.append(Departed(txn_id, moment, moment))
 
 
-def _replied(state: State, at: int, body: Body) -> None:
-    state.outcomes[body["request_id"]] = Outcome(
-        body["request_id"], body["txn"], body["op"], body["reply"], at
+def _replied(state: State, at: int, event: events.Replied) -> None:
+    state.outcomes[event.request_id] = Outcome(
+        event.request_id, event.txn, event.op, event.reply, at
     )
 
 
-APPLY = {"commit": _commit, "abort": _abort, "replied": _replied}
+APPLY: Effects = {
+    events.Committed: _commit,
+    events.Aborted: _abort,
+    events.Replied: _replied,
+}
 
-HANDLERS = {
-    "commit": commit,
-    "abort": abort,
-    "abort_many": abort_many,
-    "drop": drop_and_commit,
+HANDLERS: Handlers = {
+    Commit: commit,
+    Abort: abort,
+    AbortMany: abort_many,
+    Drop: drop_and_commit,
 }

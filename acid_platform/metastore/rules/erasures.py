@@ -3,68 +3,74 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from acid_platform.compaction.states import ErasureState
 from acid_platform.errors import InvalidDefinition
-from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.operations.compaction import (
+    AnswerErasure,
+    GetErasures,
+    RequestErasure,
+)
 from acid_platform.metastore.records import ErasureTask
+from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
 
-def request_erasure(turn: Turn, args: Body) -> dict[str, Any]:
+def request_erasure(turn: Turn, operation: RequestErasure) -> int:
     """The request's id; of the same request, as long as it is open, the one that it has.
 
     Raises NoSuchTable.
     """
     state = turn.state
-    table = state.table(args["table"]).record.name
+    table = state.table(operation.table).record.name
     for one in state.erasures.values():
-        if one.state.open and (one.table, one.condition) == (table, args["condition"]):
-            return {"id": one.id}
-    task = ErasureTask(len(state.erasures) + 1, table, args["condition"], args["user"], turn.now)
-    turn.record("erasure", erasure=encode(task))
-    return {"id": task.id}
+        if one.state.open and (one.table, one.condition) == (table, operation.condition):
+            return one.id
+    task = ErasureTask(
+        len(state.erasures) + 1, table, operation.condition, operation.user, turn.now
+    )
+    turn.record(events.ErasureRecorded(task))
+    return task.id
 
 
-def answer_erasure(turn: Turn, args: Body) -> dict[str, Any]:
+def answer_erasure(turn: Turn, operation: AnswerErasure) -> None:
     """Raises InvalidDefinition for a request that is not there, or not open any more."""
-    task = turn.state.erasures.get(args["id"])
+    task = turn.state.erasures.get(operation.id)
     if task is None or not task.state.open:
         raise InvalidDefinition(
-            f"erasure request {args['id']} is "
+            f"erasure request {operation.id} is "
             + (task.state.value if task else "not there")
             + "; `acid show erasures` lists them"
         )
-    waits_for = tuple(args["waits_for"])
     turn.record(
-        "erasure",
-        erasure=encode(
+        events.ErasureRecorded(
             replace(
                 task,
-                state=ErasureState(args["state"]),
-                answer=args["answer"],
+                state=operation.state,
+                answer=operation.answer,
                 answered=turn.now,
-                run_id=args["run_id"],
-                waits_for=waits_for,
-                waits=task.waits + bool(waits_for),
+                run_id=operation.run_id,
+                waits_for=operation.waits_for,
+                waits=task.waits + bool(operation.waits_for),
             )
-        ),
+        )
     )
-    return {}
 
 
-def erasures(turn: Turn, args: Body) -> dict[str, Any]:
-    return {"erasures": [encode(one) for one in turn.state.erasures.values()]}
+def erasures(turn: Turn, operation: GetErasures) -> list[ErasureTask]:
+    return list(turn.state.erasures.values())
 
 
-def _erasure(state: State, at: int, body: Body) -> None:
-    task = decode(ErasureTask, body["erasure"])
-    state.erasures[task.id] = task
+def _erasure(state: State, at: int, event: events.ErasureRecorded) -> None:
+    state.erasures[event.erasure.id] = event.erasure
 
 
-APPLY = {"erasure": _erasure}
+APPLY: Effects = {
+    events.ErasureRecorded: _erasure,
+}
 
-HANDLERS = {"request_erasure": request_erasure, "answer_erasure": answer_erasure}
-READS = {"erasures": erasures}
+HANDLERS: Handlers = {
+    RequestErasure: request_erasure,
+    AnswerErasure: answer_erasure,
+    GetErasures: erasures,
+}

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.config import Settings
 from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask
-from acid_platform.metastore.rules import locking, write_set
+from acid_platform.metastore.rules import events, locking, write_set
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.declared import forget, outlived
 from acid_platform.metastore.rules.snapshots import first_snapshot, low_mark
 from acid_platform.metastore.rules.state import Departed, Entity, State, Table
 from acid_platform.metastore.rules.timers import NEVER, dead, patience, silent
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.turn import Effects, Turn
 from acid_platform.transactions import Operation, TxnType
 
 
@@ -54,7 +54,7 @@ def tick(turn: Turn, last: Schedule) -> None:
         last.purged = now
     if now >= last.history + settings.integer("hive.compactor.history.reaper.interval"):
         if any(True for _ in surplus(turn.state, turn.now)):
-            turn.record("history_purged")
+            turn.record(events.HistoryPurged())
         last.history = now
 
 
@@ -67,7 +67,7 @@ def reap(turn: Turn) -> None:
     locking.expire_alone(turn)
     longest = turn.state.longest_timeout
     if longest and turn.steady - turn.state.timers.shortened > longest:
-        turn.record("timeout_known")
+        turn.record(events.TimeoutKnown())
 
 
 def end_leases(turn: Turn) -> None:
@@ -94,7 +94,7 @@ def purge(turn: Turn) -> None:
         or outlived(state)
     )
     if needed:
-        turn.record("purged", low=low, writers=writers)
+        turn.record(events.Purged(low=low, writers=writers))
 
 
 def _min_writer(state: State) -> int:
@@ -157,8 +157,8 @@ def _outlived(state: State, txn_id: int, low: int) -> bool:
     )
 
 
-def _purged(state: State, at: int, body: Body) -> None:
-    low, writers = body["low"], body["writers"]
+def _purged(state: State, at: int, event: events.Purged) -> None:
+    low, writers = event.low, event.writers
     write_set.purge(state, writers)
     for table in state.tables.values():
         gone = [row for row in table.writes if row.txn_id < low]
@@ -240,7 +240,7 @@ def surplus(state: State, now: int) -> Iterator[CompactionTask]:
                 later.add(row.kind)
 
 
-def _history_purged(state: State, at: int, body: Body) -> None:
+def _history_purged(state: State, at: int, event: events.HistoryPurged) -> None:
     gone = {row.id for row in surplus(state, at)}
     for entity, rows in list(state.past.items()):
         kept = [row for row in rows if row.id not in gone]
@@ -250,13 +250,13 @@ def _history_purged(state: State, at: int, body: Body) -> None:
             del state.past[entity]
 
 
-def _timeout_known(state: State, at: int, body: Body) -> None:
+def _timeout_known(state: State, at: int, event: events.TimeoutKnown) -> None:
     """Whoever lives has heard of the shorter timeout by now (P29)."""
     state.longest_timeout = 0
 
 
-APPLY = {
-    "purged": _purged,
-    "history_purged": _history_purged,
-    "timeout_known": _timeout_known,
+APPLY: Effects = {
+    events.Purged: _purged,
+    events.HistoryPurged: _history_purged,
+    events.TimeoutKnown: _timeout_known,
 }

@@ -9,36 +9,49 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from acid_platform.compaction.states import CompactionState
+from acid_platform.metastore.operations.tables import (
+    GetDropped,
+    GetIdentity,
+    Identify,
+    IdentityNow,
+    IdentityPlaced,
+    Relocate,
+    TakeOver,
+)
 from acid_platform.metastore.places import below, is_relative
 from acid_platform.metastore.records import CompactionTask
+from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.compactions import to_history
 from acid_platform.metastore.rules.state import Identity, State
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
 # --- decisions ----------------------------------------------------------------------------------
 
 
-def identity(turn: Turn, args: Body) -> dict[str, Any]:
+def identity(turn: Turn, operation: GetIdentity) -> IdentityNow:
     """The identity, if there is one; whether the root has it; whether `relocate` has work to do."""
-    known = turn.state.identity
-    return {
-        "id": known.id if known else None,
-        "placed": bool(known and known.placed),
-        "inside": any(_inside(one, args["roots"]) is not None for one in _locations(turn.state)),
-    }
+    return _now(turn.state, operation.roots)
 
 
-def identify(turn: Turn, args: Body) -> dict[str, Any]:
+def _now(state: State, roots: Sequence[str]) -> IdentityNow:
+    known = state.identity
+    return IdentityNow(
+        known.id if known else None,
+        bool(known and known.placed),
+        any(_inside(place, roots) is not None for place in _locations(state)),
+    )
+
+
+def identify(turn: Turn, operation: Identify) -> IdentityNow:
     """Gives a metastore without an identity the proposed one, and answers which it has.
 
     A table of an older version at `/elsewhere/db.db/t`, where no root of this warehouse is, was
     made in another one: it becomes foreign.
     """
     if turn.state.identity is None:
-        relocate(turn, args)
+        _relocate(turn, operation.roots)
         foreign = [
             key
             for key, one in turn.state.tables.items()
@@ -49,49 +62,54 @@ def identify(turn: Turn, args: Body) -> dict[str, Any]:
             for row in turn.state.queue.values()
             if _in_another_root(row.table, row.properties.get("location", ""))
         ]
-        turn.record("identified", id=args["id"], foreign=foreign, kept=kept)
-    return identity(turn, args)
+        turn.record(events.Identified(operation.id, tuple(foreign), tuple(kept)))
+    return _now(turn.state, operation.roots)
 
 
-def placed(turn: Turn, args: Body) -> dict[str, Any]:
+def placed(turn: Turn, operation: IdentityPlaced) -> None:
     """The root carries the identity from now on."""
     known = turn.state.identity
-    if known is not None and known.id == args["id"] and not known.placed:
-        turn.record("placed")
-    return {}
+    if known is not None and known.id == operation.id and not known.placed:
+        turn.record(events.IdentityPlaced())
 
 
-def relocate(turn: Turn, args: Body) -> dict[str, Any]:
+def relocate(turn: Turn, operation: Relocate) -> list[str]:
     """Locations below one of `roots` become relative; does nothing the second time."""
-    inside = [one for one in _locations(turn.state) if _inside(one, args["roots"]) is not None]
+    return _relocate(turn, operation.roots)
+
+
+def _relocate(turn: Turn, roots: tuple[str, ...]) -> list[str]:
+    inside = [place for place in _locations(turn.state) if _inside(place, roots) is not None]
     if inside:
-        turn.record("relocated", roots=args["roots"])
-    return {"moved": sorted(inside)}
+        turn.record(events.Relocated(roots))
+    return sorted(inside)
 
 
-def take_over(turn: Turn, args: Body) -> dict[str, Any]:
+def take_over(turn: Turn, operation: TakeOver) -> list[str]:
     """The foreign table, or all of them (None), may be written again. Raises NoSuchTable."""
-    every = turn.state.tables.values() if args["name"] is None else [turn.state.table(args["name"])]
+    every = (
+        turn.state.tables.values() if operation.name is None else [turn.state.table(operation.name)]
+    )
     taken = [one.record for one in every if one.record.foreign]
     if taken:
-        turn.record("taken_over", tables=[one.table_id for one in taken])
-    return {"tables": sorted(one.name for one in taken)}
+        turn.record(events.TakenOver(tuple(record.table_id for record in taken)))
+    return sorted(record.name for record in taken)
 
 
-def location(turn: Turn, args: Body) -> dict[str, Any]:
+def location(turn: Turn, operation: GetDropped) -> int | None:
     """`dropped`: up to which write id files there wait for the Cleaner after a drop, or None."""
     waiting = (
         row.highest_write_id
         for row in turn.state.queue.values()
-        if row.properties.get("location") == args["location"]
+        if row.properties.get("location") == operation.location
     )
-    return {"dropped": max(waiting, default=None)}
+    return max(waiting, default=None)
 
 
 def copied(turn: Turn) -> None:
     """The metastore's files are a copy of others: what lies outside the warehouse is foreign."""
     if any(not is_relative(one) for one in _locations(turn.state)):
-        turn.record("copied")
+        turn.record(events.Copied())
 
 
 def _in_another_root(table: str, place: str) -> bool:
@@ -114,19 +132,19 @@ def _inside(place: str, roots: Sequence[str]) -> str | None:
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _identified(state: State, at: int, body: Body) -> None:
-    state.identity = Identity(body["id"])
-    _mark(state, body["foreign"], True)
-    _keep_files(state, at, [state.queue[one] for one in body["kept"]])
+def _identified(state: State, at: int, event: events.Identified) -> None:
+    state.identity = Identity(event.id)
+    _mark(state, event.foreign, True)
+    _keep_files(state, at, [state.queue[one] for one in event.kept])
 
 
-def _placed(state: State, at: int, body: Body) -> None:
+def _placed(state: State, at: int, event: events.IdentityPlaced) -> None:
     assert state.identity is not None
     state.identity = replace(state.identity, placed=True)
 
 
-def _relocated(state: State, at: int, body: Body) -> None:
-    make_relative(state, body["roots"])
+def _relocated(state: State, at: int, event: events.Relocated) -> None:
+    make_relative(state, event.roots)
 
 
 def make_relative(state: State, roots: Sequence[str]) -> None:
@@ -151,7 +169,7 @@ def make_relative(state: State, roots: Sequence[str]) -> None:
     state.locations = floors
 
 
-def _copied(state: State, at: int, body: Body) -> None:
+def _copied(state: State, at: int, event: events.Copied) -> None:
     disown(state, at)
 
 
@@ -183,9 +201,9 @@ def _keep_files(state: State, at: int, drops: Sequence[CompactionTask]) -> None:
         )
 
 
-def _taken_over(state: State, at: int, body: Body) -> None:
-    _mark(state, body["tables"], False)
-    for table_id in body["tables"]:  # the Initiator has not looked at them while they were foreign
+def _taken_over(state: State, at: int, event: events.TakenOver) -> None:
+    _mark(state, event.tables, False)
+    for table_id in event.tables:  # the Initiator has not looked at them while they were foreign
         state.changed |= dict.fromkeys(state.tables[table_id].entities(), state.next_moment)
 
 
@@ -195,19 +213,19 @@ def _mark(state: State, tables: Iterable[int], foreign: bool) -> None:
         table.record = replace(table.record, foreign=foreign)
 
 
-APPLY = {
-    "identified": _identified,
-    "placed": _placed,
-    "relocated": _relocated,
-    "copied": _copied,
-    "taken_over": _taken_over,
+APPLY: Effects = {
+    events.Identified: _identified,
+    events.IdentityPlaced: _placed,
+    events.Relocated: _relocated,
+    events.Copied: _copied,
+    events.TakenOver: _taken_over,
 }
 
-HANDLERS = {
-    "identify": identify,
-    "placed": placed,
-    "relocate": relocate,
-    "take_over": take_over,
+HANDLERS: Handlers = {
+    Identify: identify,
+    IdentityPlaced: placed,
+    Relocate: relocate,
+    TakeOver: take_over,
+    GetIdentity: identity,
+    GetDropped: location,
 }
-
-READS = {"identity": identity, "location": location}

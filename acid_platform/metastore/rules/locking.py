@@ -6,9 +6,8 @@ the timeout (T16); it competes with all others, also of its own client (L5).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from acid_platform.errors import (
     AcidError,
@@ -21,10 +20,19 @@ from acid_platform.errors import (
     ReadOnlyTxn,
     SnapshotExpired,
 )
-from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.codec import encode
 from acid_platform.metastore.names import table_name
+from acid_platform.metastore.operations import Row
+from acid_platform.metastore.operations.transactions import (
+    Begin,
+    HeartbeatLock,
+    Lock,
+    LockAlone,
+    Ticket,
+    Unlock,
+)
 from acid_platform.metastore.records import LockRequest
-from acid_platform.metastore.rules import write_set
+from acid_platform.metastore.rules import events, write_set
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.foreign import refuse_foreign
 from acid_platform.metastore.rules.state import (
@@ -37,7 +45,7 @@ from acid_platform.metastore.rules.state import (
 )
 from acid_platform.metastore.rules.tables import normal_partition
 from acid_platform.metastore.rules.timers import dead, patience, touch
-from acid_platform.metastore.rules.turn import Body, Parked, Turn, error_reply
+from acid_platform.metastore.rules.turn import Effects, Handlers, Parked, Turn, error_reply
 from acid_platform.transactions import Operation, TxnState, TxnType
 from acid_platform.transactions.locks import (
     WAITS,
@@ -56,14 +64,21 @@ _STRICTEST = {
 """The operation of a request that names none (T27); EXCLUSIVE alone is for DDL."""
 
 
-def enqueue(turn: Turn, txn: Txn, args: Body, *, begun: bool) -> None:
+def enqueue(
+    turn: Turn,
+    txn: Txn,
+    requests: Sequence[LockRequest],
+    wait: float,
+    zero_wait: bool | None,
+    *,
+    begun: bool,
+) -> None:
     """Adds a lock request of an open transaction, and grants it if nothing is in the way.
 
-    Raises Parked when it has to wait, LockNotAcquired for a zero-wait request (L10), LockTimeout
-    for one that may not wait, SnapshotExpired, ReadOnlyTxn, ForeignLocation, NoSuchTable,
-    NoSuchPartition.
+    It may wait for so many seconds; `zero_wait` None follows Hive (L10). Raises Parked when it has
+    to wait, LockNotAcquired for a zero-wait request, LockTimeout for one that may not wait,
+    SnapshotExpired, ReadOnlyTxn, ForeignLocation, NoSuchTable, NoSuchPartition.
     """
-    requests = [decode(LockRequest, one) for one in args["locks"]]
     components, touches = _resolve(turn.state, txn, requests)
     entry = LockEntry(
         ext=turn.state.next_lock,
@@ -74,13 +89,12 @@ def enqueue(turn: Turn, txn: Txn, args: Body, *, begun: bool) -> None:
         request_id=turn.request_id,
         begun=begun,
         requested=turn.now,
-        deadline=turn.now + round(args["wait"] * 1000),
+        deadline=turn.now + round(wait * 1000),
         tables=_tables(turn.state, requests),
     )
     blocked = first_block(turn.state, entry)
     if blocked:
         component, reason = blocked
-        zero_wait = args["zero_wait"]
         if zero_wait is None:
             zero_wait = zero_wait_reads(turn.state.settings.lock_settings)
         if zero_wait and component.lock is LockType.SHARED_READ:
@@ -88,20 +102,24 @@ def enqueue(turn: Turn, txn: Txn, args: Body, *, begun: bool) -> None:
         if entry.deadline <= turn.now:
             raise LockTimeout(f"{reason}, and no wait was allowed; try again, or wait longer")
     # An insert may go on where old files are gone, but then it must not read them later.
-    needs = [name for name, one in entry.tables.items() if may_read(txn, turn.state.tables[one])]
-    turn.record("lock", **encode(entry), needs=needs)
+    needs = tuple(
+        name
+        for name, table_id in entry.tables.items()
+        if may_read(txn, turn.state.tables[table_id])
+    )
+    turn.record(events.LockRequested(entry, needs))
     if blocked:
         raise Parked
     grant(turn, entry)
 
 
-def _tables(state: State, requests: list[LockRequest]) -> dict[str, int]:
+def _tables(state: State, requests: Sequence[LockRequest]) -> dict[str, int]:
     named = (one.table for one in requests if not one.table.endswith(".*"))
     return {table_name(name): state.table(name).record.table_id for name in named}
 
 
 def _resolve(
-    state: State, txn: Txn, requests: list[LockRequest]
+    state: State, txn: Txn, requests: Sequence[LockRequest]
 ) -> tuple[tuple[LockComponent, ...], tuple[Component, ...]]:
     """The locks, and what the transaction will touch (T23 to T26)."""
     if not requests:
@@ -196,12 +214,13 @@ def _rivals(state: State, component: LockComponent) -> Iterator[LockEntry]:
 
 def grant(turn: Turn, entry: LockEntry) -> None:
     """Acquires, allocates the write ids in this order (P6), takes the snapshot if first (S4)."""
-    state, new = turn.state, {}
+    state = turn.state
+    new: dict[int, int] = {}
     for one in entry.touches:
         table = state.tables[one.table_id]
         if entry.txn_id not in table.by_txn and one.table_id not in new:
             new[one.table_id] = table.next_write_id
-    turn.record("grant", ext=entry.ext, write_ids=[[key, value] for key, value in new.items()])
+    turn.record(events.LockGranted(entry.ext, tuple(new.items())))
 
 
 def settle(turn: Turn) -> None:
@@ -214,11 +233,13 @@ def settle(turn: Turn) -> None:
         if refused is not None:
             end_wait(turn, entry, refused)
             if entry.begun:
-                turn.record("abort", txn=entry.txn_id, reason=str(refused))
+                turn.record(events.Aborted(txn=entry.txn_id, reason=str(refused)))
         elif first_block(turn.state, entry) is None:
             grant(turn, entry)
-            reply = {"value": {"txn": entry.txn_id, "ext": entry.ext}}
-            turn.answer_parked(entry.request_id, entry.txn_id, _op(entry), reply)
+            ticket = Ticket(entry.txn_id, entry.ext)
+            turn.answer_parked(
+                entry.request_id, entry.txn_id, _op(entry), {"value": encode(ticket)}
+            )
 
 
 def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
@@ -249,65 +270,63 @@ def expire_waits(turn: Turn) -> None:
         error = LockTimeout(f"no lock within {waited:g} s: {reason}; try again, or wait longer")
         end_wait(turn, entry, error)
         if entry.begun:
-            turn.record("abort", txn=entry.txn_id, reason="lock acquisition timed out")
+            turn.record(events.Aborted(txn=entry.txn_id, reason="lock acquisition timed out"))
 
 
 def end_wait(turn: Turn, entry: LockEntry, error: AcidError) -> None:
     """Takes a waiting request out and answers its client with the error (L15)."""
-    turn.record("unlock", ext=entry.ext)
+    turn.record(events.LockRemoved(ext=entry.ext))
     turn.answer_parked(entry.request_id, entry.txn_id, _op(entry), error_reply(error))
 
 
 def _op(entry: LockEntry) -> str:
     """The request that asked for it."""
     if not entry.txn_id:
-        return "lock_alone"
-    return "begin" if entry.begun else "lock"
+        return LockAlone.op
+    return Begin.op if entry.begun else Lock.op
 
 
 # --- locks without a transaction --------------------------------------------------------------
 
 
-def lock_alone(turn: Turn, args: Body) -> dict[str, Any]:
+def lock_alone(turn: Turn, operation: LockAlone) -> Ticket:
     """Locks that no transaction holds, for what is done outside of one; nothing may be written.
 
     Waits like others, but is never refused for a wait of zero only because it reads (L10). The
     answer's `ext` is for `heartbeat_lock` and `unlock`. Raises what `enqueue` raises.
     """
     nobody = Txn(0, TxnType.READ_ONLY, TxnState.OPEN, turn.now, all_tables=True)
-    enqueue(turn, nobody, {**args, "zero_wait": False}, begun=False)
-    return {"txn": 0, "ext": turn.state.next_lock - 1}
+    enqueue(turn, nobody, operation.locks, operation.wait, False, begun=False)
+    return Ticket(0, turn.state.next_lock - 1)
 
 
-def heartbeat_lock(turn: Turn, args: Body) -> dict[str, Any]:
+def heartbeat_lock(turn: Turn, operation: HeartbeatLock) -> None:
     """Keeps a lock without a transaction for another timeout (L12). Raises NoSuchLock."""
-    entry = turn.state.locks.get(args["ext"])
+    entry = turn.state.locks.get(operation.ext)
     if entry is None or entry.txn_id:
-        raise NoSuchLock(f"there is no lock {args['ext']} without a transaction; lock again")
+        raise NoSuchLock(f"there is no lock {operation.ext} without a transaction; lock again")
     touch(turn.state.lock_beats, entry.ext, turn.steady)
-    return {}
 
 
-def unlock(turn: Turn, args: Body) -> dict[str, Any]:
+def unlock(turn: Turn, operation: Unlock) -> None:
     """Gives up a lock without a transaction, or any request that waits; an unknown id is no error.
 
     Raises InvalidDefinition for what a transaction holds: that ends with it (L15).
     """
-    entry = turn.state.locks.get(args["ext"])
+    entry = turn.state.locks.get(operation.ext)
     if entry is None:
-        return {}
+        return
     if entry.txn_id and entry.acquired:
         raise InvalidDefinition(
             f"unlock of lock {entry.ext} is not permitted: transaction {entry.txn_id} holds it to"
             " its end; commit or abort"
         )
     if entry.acquired:
-        turn.record("unlock", ext=entry.ext)
+        turn.record(events.LockRemoved(ext=entry.ext))
     else:
         end_wait(turn, entry, LockNotAcquired(f"lock request {entry.ext} was withdrawn"))
         if entry.begun:
-            turn.record("abort", txn=entry.txn_id, reason="its lock request was withdrawn")
-    return {}
+            turn.record(events.Aborted(txn=entry.txn_id, reason="its lock request was withdrawn"))
 
 
 def expire_alone(turn: Turn) -> None:
@@ -316,7 +335,7 @@ def expire_alone(turn: Turn) -> None:
         entry = turn.state.locks[ext]
         timeout = patience(turn.state, turn.state.lock_beats[ext])
         if entry.acquired:
-            turn.record("unlock", ext=ext)
+            turn.record(events.LockRemoved(ext=ext))
         else:
             error = LockTimeout(f"lock {ext} had no heartbeat for {timeout / 1000:g} s")
             end_wait(turn, entry, error)
@@ -339,7 +358,7 @@ def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
     return write_set.describe(state, *found) if found else ""
 
 
-def describe(entry: LockEntry, turn: Turn) -> list[dict[str, Any]]:
+def describe(entry: LockEntry, turn: Turn) -> list[Row]:
     """SHOW LOCKS: one row per component, with Hive's columns."""
     state = turn.state
     blocked = None if entry.acquired else first_block(state, entry)
@@ -368,15 +387,15 @@ def describe(entry: LockEntry, turn: Turn) -> list[dict[str, Any]]:
 # --- effects ----------------------------------------------------------------------------------
 
 
-def _lock(state: State, at: int, body: Body) -> None:
-    entry = decode(LockEntry, body)
+def _lock(state: State, at: int, event: events.LockRequested) -> None:
+    entry = event.entry
     state.next_lock = entry.ext + 1
     add_lock(state, entry)
     if not entry.txn_id:
         state.lock_beats[entry.ext] = state.timers.now
         return
     txn = state.txns[entry.txn_id]
-    needs = {name: entry.tables[name] for name in body["needs"]} | txn.needs
+    needs = {name: entry.tables[name] for name in event.needs} | txn.needs
     state.txns[txn.txn_id] = replace(txn, needs=needs)
 
 
@@ -415,9 +434,9 @@ def remove_lock(state: State, ext: int) -> None:
         del state.locks_by_txn[entry.txn_id]
 
 
-def _grant(state: State, at: int, body: Body) -> None:
-    waiting = state.locks[body["ext"]]
-    for table_id, write_id in body["write_ids"]:
+def _grant(state: State, at: int, event: events.LockGranted) -> None:
+    waiting = state.locks[event.ext]
+    for table_id, write_id in event.write_ids:
         add_write_id(state, table_id, waiting.txn_id, write_id)
     touches = tuple(
         replace(one, write_id=state.tables[one.table_id].by_txn[one.txn_id])
@@ -447,10 +466,18 @@ def add_write_id(state: State, table_id: int, txn_id: int, write_id: int) -> Non
     state.txns[txn_id] = replace(txn, wrote=(*txn.wrote, table_id))
 
 
-def _unlock(state: State, at: int, body: Body) -> None:
-    remove_lock(state, body["ext"])
+def _unlock(state: State, at: int, event: events.LockRemoved) -> None:
+    remove_lock(state, event.ext)
 
 
-APPLY = {"lock": _lock, "grant": _grant, "unlock": _unlock}
+APPLY: Effects = {
+    events.LockRequested: _lock,
+    events.LockGranted: _grant,
+    events.LockRemoved: _unlock,
+}
 
-HANDLERS = {"lock_alone": lock_alone, "heartbeat_lock": heartbeat_lock, "unlock": unlock}
+HANDLERS: Handlers = {
+    LockAlone: lock_alone,
+    HeartbeatLock: heartbeat_lock,
+    Unlock: unlock,
+}

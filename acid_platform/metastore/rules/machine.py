@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from acid_platform.clock import Moment
-from acid_platform.errors import AcidError, UnsupportedStatement
+from acid_platform.errors import AcidError
+from acid_platform.metastore.codec import JsonObject, decode, encode
+from acid_platform.metastore.operations import (
+    OPERATIONS,
+    Answer,
+    Operation,
+    write_answer,
+)
+from acid_platform.metastore.operations.compaction import BeginCompaction
+from acid_platform.metastore.operations.transactions import Begin, Lock
 from acid_platform.metastore.rules import (
     candidates,
     cleaning,
     commits,
     compactions,
     erasures,
+    events,
     housekeeping,
     identity,
     locking,
@@ -29,10 +38,19 @@ from acid_platform.metastore.rules import (
     txns,
     views,
 )
+from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.state import Ended, State
-from acid_platform.metastore.rules.turn import Apply, Event, Parked, Past, Reply, Turn, error_reply
+from acid_platform.metastore.rules.turn import (
+    Effects,
+    Handlers,
+    Parked,
+    Past,
+    Reply,
+    Turn,
+    error_reply,
+)
 
-APPLY: dict[str, Apply] = {
+APPLY: Effects = {
     **tables.APPLY,
     **txns.APPLY,
     **locking.APPLY,
@@ -48,7 +66,7 @@ APPLY: dict[str, Apply] = {
 }
 """What each kind of event does to the state."""
 
-HANDLERS = {
+HANDLERS: Handlers = {
     **tables.HANDLERS,
     **txns.HANDLERS,
     **locking.HANDLERS,
@@ -60,39 +78,25 @@ HANDLERS = {
     **shows.HANDLERS,
     **views.HANDLERS,
     **erasures.HANDLERS,
-    **erasures.READS,
     **manifests.HANDLERS,
-    **manifests.READS,
     **identity.HANDLERS,
-    **identity.READS,
 }
-"""What each request decides."""
+"""What decides each operation."""
 
-EXPAND: dict[str, Callable[[State, dict[str, Any]], dict[str, Any]]] = {
-    "begin": txns.granted,
-    "lock": txns.granted,
-    "begin_compaction": compactions.begun,
+EXPAND: dict[type[Operation[object]], Callable[..., object]] = {
+    Begin: txns.granted,
+    Lock: txns.granted,
+    BeginCompaction: compactions.begun,
 }
-"""Answers that are kept short and made whole from the state whenever they are given."""
+"""What makes the whole answer of the state and of the record that is kept, whenever it is given."""
 
-READS = {
-    *shows.HANDLERS,
-    *candidates.HANDLERS,
-    *erasures.READS,
-    *manifests.READS,
-    *identity.READS,
-    "doubtful",
-    "heartbeat",
-    "heartbeat_one",
-    "heartbeat_lock",
-    "granted",
-}
-"""Requests that record nothing."""
-
-REPEATABLE = {*READS, "valid_write_ids", "allocate"}
-"""Requests that may simply be sent again; of all others the outcome is kept (P3)."""
-
-_FREES = {"commit", "abort", "unlock", "compacted", "altered"}
+_FREES = (
+    events.Committed,
+    events.Aborted,
+    events.LockRemoved,
+    events.CompactionCommitted,
+    events.TableAltered,
+)
 """What may let a lock request go on, or shows that it need not wait any longer."""
 
 
@@ -112,7 +116,7 @@ class _NoPast:
 class Handled:
     """What a request led to: events for the journal, then answers, perhaps to other requests."""
 
-    events: list[Event]
+    events: list[Recorded]
     replies: list[Reply]
 
 
@@ -124,62 +128,65 @@ class Machine:
         self._past = past or _NoPast()
         self._schedule = housekeeping.Schedule()
 
-    def replay(self, events: Iterable[Event]) -> None:
-        for event in events:
-            APPLY[event.kind](self.state, event.at, event.body)
+    def replay(self, recorded: Iterable[Recorded]) -> None:
+        for record in recorded:
+            APPLY[type(record.event)](self.state, record.at, record.event)
 
     def wake(self, moment: Moment) -> None:
         """At a start, after `replay`: every open transaction gets one fresh timeout (P7)."""
-        # Above what anybody was told: whoever asks for changes since then gets everything.
+        # Above every moment that a client knows: whoever asks for changes since then gets
+        # everything.
         self.state.awake = self.state.next_moment + 1
         timers.wake(self.state, moment)
         self._schedule = housekeeping.Schedule(started=moment.steady)
 
-    def _turn(self, moment: Moment, request_id: str, op: str) -> Turn:
+    def _turn(self, moment: Moment, request_id: str = "") -> Turn:
         self.state.timers.now = moment.steady
-        return Turn(self.state, moment.wall, request_id, op, APPLY, self._past)
+        return Turn(self.state, moment.wall, request_id, APPLY, self._past)
 
-    def handle(self, op: str, args: dict[str, Any], request_id: str, moment: Moment) -> Handled:
+    def handle(self, operation: Operation[object], request_id: str, moment: Moment) -> Handled:
         """Decides one request; errors are answers. A request seen before gets its old answer."""
-        turn = self._turn(moment, request_id, op)
-        if op in ("begin", "lock", "lock_alone") and self.waits(request_id):
+        turn = self._turn(moment, request_id)
+        if self.waits(request_id):
             return Handled([], [])
-        known = self.state.outcomes.get(request_id) if op not in REPEATABLE else None
+        kind = type(operation)
+        repeatable = kind.repeatable
+        known = None if repeatable else self.state.outcomes.get(request_id)
         if known is not None:
             return Handled([], [Reply(request_id, self.expand(known.op, known.reply))])
-        reply: dict[str, Any] | None
+        txn = getattr(operation, "txn", None)
+        reply: Answer | None
         try:
-            if op not in HANDLERS:
-                raise UnsupportedStatement(f"the metastore has no call {op!r}")
-            reply = {"value": HANDLERS[op](turn, args)}
+            answer = HANDLERS[kind](turn, operation)
+            txn = getattr(answer, "txn", txn)
+            reply = {"value": _kept(kind, answer)}
         except Parked:
             reply = None
         except AcidError as error:
             reply = error_reply(error)
         self._settle(turn)
         if reply is not None:
-            if turn.events and op not in REPEATABLE:
-                txn = reply.get("value", {}).get("txn") or args.get("txn") or 0
-                turn.record("replied", request_id=request_id, txn=txn, op=op, reply=reply)
-            turn.replies.append(Reply(request_id, self.expand(op, reply)))
+            if turn.events and not repeatable:
+                turn.record(events.Replied(request_id, txn or 0, kind.op, reply))
+            turn.replies.append(Reply(request_id, self.expand(kind.op, reply)))
         return Handled(turn.events, turn.replies)
 
     def tick(self, moment: Moment) -> Handled:
         """Does what is due by itself: reaper, waits, leases, purges."""
-        turn = self._turn(moment, "", "tick")
+        turn = self._turn(moment)
         housekeeping.tick(turn, self._schedule)
         self._settle(turn)
         return Handled(turn.events, turn.replies)
 
     def purge(self, moment: Moment) -> Handled:
         """Forgets what nobody needs, whether or not that is due: a fold has less to write then."""
-        turn = self._turn(moment, "", "purge")
+        turn = self._turn(moment)
         housekeeping.purge(turn)
         return Handled(turn.events, turn.replies)
 
     def copied(self, moment: Moment) -> Handled:
         """At a start, when the files are found to be a copy (P31)."""
-        turn = self._turn(moment, "", "copied")
+        turn = self._turn(moment)
         identity.copied(turn)
         return Handled(turn.events, turn.replies)
 
@@ -187,26 +194,32 @@ class Machine:
         """Whether the request is parked: its lock is not granted yet."""
         return request_id in self.state.waiting
 
-    def expand(self, op: str, reply: dict[str, Any]) -> dict[str, Any]:
+    def expand(self, op: str, reply: Answer) -> Answer:
         """The whole answer, from what was kept of it."""
-        whole = EXPAND.get(op)
-        if whole is None or "error" in reply:
+        kind = OPERATIONS.get(op)
+        if kind is None or kind.kept is None or "value" not in reply:
             return reply
         try:
-            return {"value": whole(self.state, reply["value"])}
+            whole = EXPAND[kind](self.state, decode(kind.kept, reply["value"]))
         except AcidError as error:
             return error_reply(error)
+        return {"value": write_answer(kind, whole)}
 
     def _settle(self, turn: Turn) -> None:
-        while any(event.kind in _FREES for event in turn.events):
+        while any(isinstance(record.event, _FREES) for record in turn.events):
             before = len(turn.events)
             locking.settle(turn)
-            if not any(event.kind in _FREES for event in turn.events[before:]):
+            if not any(isinstance(record.event, _FREES) for record in turn.events[before:]):
                 break
         turn.replies = [
-            replace(one, value=self.expand(self._op_of(one), one.value)) for one in turn.replies
+            replace(reply, value=self.expand(self._op_of(reply), reply.value))
+            for reply in turn.replies
         ]
 
     def _op_of(self, reply: Reply) -> str:
         kept = self.state.outcomes.get(reply.request_id)
         return kept.op if kept else ""
+
+
+def _kept(kind: type[Operation[object]], answer: object) -> JsonObject:
+    return write_answer(kind, answer) if kind.kept is None else encode(answer)

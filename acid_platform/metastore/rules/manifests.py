@@ -7,44 +7,53 @@ has removed nothing that its snapshot needs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from acid_platform.errors import InvalidDefinition
-from acid_platform.metastore.codec import decode, encode
-from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, WriteReport
-from acid_platform.metastore.rules import locking
+from acid_platform.metastore.operations.tables import (
+    GetRecorded,
+    GetUnrecorded,
+    RecordFiles,
+)
+from acid_platform.metastore.operations.transactions import (
+    GetManifest,
+)
+from acid_platform.metastore.records import RecordedDirectory
+from acid_platform.metastore.rules import events, locking
 from acid_platform.metastore.rules.declared import directories, seen_table
 from acid_platform.metastore.rules.state import Entity, State
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import TxnType
 
 # --- decisions ----------------------------------------------------------------------------------
 
 
-def manifest(turn: Turn, args: Body) -> dict[str, Any]:
+def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]]:
     """Directories with their files of some partitions of a table, [None] if it has none, as the
     transaction's snapshot knows the table (P28).
 
     Raises SnapshotExpired, TxnAborted, NoSuchTxn: then files may be gone already. NoSuchTable.
     """
-    txn = require_open(turn, args["txn"])
-    table, _ = seen_table(turn.state, txn, args["table"])
+    txn = require_open(turn, operation.txn)
+    table, _ = seen_table(turn.state, txn, operation.table)
     locking.check_files(txn, table)
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
-    return {"entities": _recorded(turn, table.record.table_id, args["partitions"])}
+    return _recorded(turn, table.record.table_id, operation.partitions)
 
 
-def recorded_now(turn: Turn, args: Body) -> dict[str, Any]:
+def recorded_now(turn: Turn, operation: GetRecorded) -> list[list[RecordedDirectory]]:
     """The same without a transaction, for services that look after tables. Raises NoSuchTable."""
-    table = turn.state.table(args["table"])
-    return {"entities": _recorded(turn, table.record.table_id, args["partitions"])}
+    table = turn.state.table(operation.table)
+    return _recorded(turn, table.record.table_id, operation.partitions)
 
 
-def _recorded(turn: Turn, table_id: int, partitions: list[str | None]) -> list[list[Any]]:
+def _recorded(
+    turn: Turn, table_id: int, partitions: Sequence[str | None]
+) -> list[list[RecordedDirectory]]:
     state = turn.state
     lacking = [
         partition
@@ -61,11 +70,9 @@ def _recorded(turn: Turn, table_id: int, partitions: list[str | None]) -> list[l
         fresh = state.contents.get((table_id, partition), {})
         found.append(
             [
-                encode(
-                    RecordedDirectory(
-                        one,
-                        fresh.get(name) or older.get((partition, name)) if one.recorded else None,
-                    )
+                RecordedDirectory(
+                    one,
+                    fresh.get(name) or older.get((partition, name)) if one.recorded else None,
                 )
                 for name, one in known.items()
             ]
@@ -73,7 +80,7 @@ def _recorded(turn: Turn, table_id: int, partitions: list[str | None]) -> list[l
     return found
 
 
-def unrecorded(turn: Turn, args: Body) -> dict[str, Any]:
+def unrecorded(turn: Turn, operation: GetUnrecorded) -> list[tuple[str, str | None, list[str]]]:
     """Entities of which some directory's files are not recorded: of warehouses that an older
     version made."""
     state = turn.state
@@ -82,64 +89,67 @@ def unrecorded(turn: Turn, args: Body) -> dict[str, Any]:
         known = state.directories.get((table_id, partition), {})
         names = [name for name, one in known.items() if not one.recorded]
         if names and table_id in state.tables:
-            found.append([state.tables[table_id].record.name, partition, names])
-    return {"entities": found}
+            found.append((state.tables[table_id].record.name, partition, names))
+    return found
 
 
-def record(turn: Turn, args: Body) -> dict[str, Any]:
+def record(turn: Turn, operation: RecordFiles) -> int:
     """Takes down the files of directories that are known already, and were not recorded.
 
     A directory that is gone, or recorded by now, is left alone: two who look see the same files.
     Raises NoSuchTable, InvalidDefinition when the files are not those that the commit counted.
     """
-    table = turn.state.table(args["table"])
-    entity: Entity = (table.record.table_id, args["partition"])
+    table = turn.state.table(operation.table)
+    entity: Entity = (table.record.table_id, operation.partition)
     known = turn.state.directories.get(entity, {})
     fresh = []
-    for report in (decode(WriteReport, one) for one in args["directories"]):
+    for report in operation.directories:
         one = known.get(report.directory)
         if one is None or one.recorded or report.contents is None:
             continue
         if one.txn and (one.files, one.bytes) != (report.files, report.bytes):
             raise InvalidDefinition(
-                f"{table.record.name} {args['partition'] or ''} {one.name}: its commit counted"
+                f"{table.record.name} {operation.partition or ''} {one.name}: its commit counted"
                 f" {one.files} files of {one.bytes} bytes, and {report.files} of {report.bytes}"
                 " are there; restore it from a copy of the warehouse"
             )
         fresh.append(
-            [
-                encode(
-                    replace(
-                        one, recorded=True, compacted=report.compacted, versioned=report.versioned
-                    )
-                ),
+            events.DirectoryFiles(
+                replace(one, recorded=True, compacted=report.compacted, versioned=report.versioned),
                 str(report.contents),
-            ]
+            )
         )
     if fresh:
-        turn.record("recorded", table_id=entity[0], partition=entity[1], directories=fresh)
-    return {"recorded": len(fresh)}
+        turn.record(
+            events.FilesRecorded(table_id=entity[0], partition=entity[1], directories=tuple(fresh))
+        )
+    return len(fresh)
 
 
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _record(state: State, at: int, body: Body) -> None:
-    entity: Entity = (body["table_id"], body["partition"])
+def _record(state: State, at: int, event: events.FilesRecorded) -> None:
+    entity: Entity = (event.table_id, event.partition)
     known = state.directories.setdefault(entity, {})
-    for encoded, contents in body["directories"]:
-        one = decode(EntityDirectory, encoded)
+    for one, contents in event.directories:
         # A compaction may have made it obsolete between the look and now; that stays.
         known[one.name] = replace(
             known[one.name], recorded=True, compacted=one.compacted, versioned=one.versioned
         )
+        assert contents is not None
         state.contents.setdefault(entity, {})[one.name] = contents
     if all(one.recorded for one in known.values()):
         state.unrecorded.discard(entity)
 
 
-APPLY = {"recorded": _record}
+APPLY: Effects = {
+    events.FilesRecorded: _record,
+}
 
-READS = {"manifest": manifest, "recorded_now": recorded_now, "unrecorded": unrecorded}
-
-HANDLERS = {"record_files": record}
+HANDLERS: Handlers = {
+    GetManifest: manifest,
+    GetRecorded: recorded_now,
+    GetUnrecorded: unrecorded,
+    RecordFiles: record,
+}

@@ -9,30 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.names import parse_directory
-from acid_platform.metastore.codec import decode
-from acid_platform.metastore.records import EntityDirectory
+from acid_platform.metastore.operations.tables import (
+    GetDoubtful,
+    ResolveDoubtful,
+)
+from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.commits import place
 from acid_platform.metastore.rules.identity import disown, make_relative
 from acid_platform.metastore.rules.state import Identity, State, Table, ranges
 from acid_platform.metastore.rules.tables import register_partitions
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
 
-def doubtful(turn: Turn, args: Body) -> dict[str, Any]:
+def doubtful(turn: Turn, operation: GetDoubtful) -> dict[str, list[tuple[int, int]]]:
     """Ranges of doubtful write ids by table."""
-    found = {one.record.name: ranges(one.doubtful) for one in turn.state.tables.values()}
-    return {"tables": {name: ids for name, ids in sorted(found.items()) if ids}}
+    return doubtful_write_ids(turn.state)
 
 
-def resolve(turn: Turn, args: Body) -> dict[str, Any]:
+def doubtful_write_ids(state: State) -> dict[str, list[tuple[int, int]]]:
+    tables = sorted(state.tables.values(), key=lambda table: table.record.name)
+    return {table.record.name: ranges(table.doubtful) for table in tables if table.doubtful}
+
+
+def resolve(turn: Turn, operation: ResolveDoubtful) -> list[tuple[int, int]]:
     """Says what became of doubtful write ids. Raises NoSuchTable, InvalidDefinition."""
-    table = turn.state.table(args["name"])
-    committed, aborted = set(args["committed"]), set(args["aborted"])
+    table = turn.state.table(operation.name)
+    committed, aborted = set(operation.committed), set(operation.aborted)
     wrong = sorted((committed | aborted) - table.doubtful | (committed & aborted))
     if wrong:
         raise InvalidDefinition(
@@ -40,28 +46,26 @@ def resolve(turn: Turn, args: Body) -> dict[str, Any]:
             f" doubtful are {ranges(table.doubtful)}"
         )
     turn.record(
-        "resolved",
-        table_id=table.record.table_id,
-        committed=sorted(committed),
-        aborted=sorted(aborted),
+        events.DoubtResolved(
+            table_id=table.record.table_id,
+            committed=tuple(sorted(committed)),
+            aborted=tuple(sorted(aborted)),
+        )
     )
-    return {"left": ranges(table.doubtful)}
+    return ranges(table.doubtful)
 
 
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _restored(state: State, at: int, body: Body) -> None:
-    """`tables`: per table id the highest write id found in its directories; `txn_id`: the highest
-    transaction found there; `identity`: of the warehouse from now on, `roots`: where it is (P31).
-    """
-    if "identity" in body:
-        state.identity = Identity(body["identity"])
-        make_relative(state, body["roots"])
+def _restored(state: State, at: int, event: events.Restored) -> None:
+    if event.identity is not None:
+        state.identity = Identity(event.identity)
+        make_relative(state, event.roots)
         disown(state, at)
-    _rediscover(state, at, body.get("present", ()))
-    state.next_txn = max(state.next_txn, body["txn_id"] + 1)
-    for table_id, highest in body["tables"]:
+    _rediscover(state, at, event.present)
+    state.next_txn = max(state.next_txn, event.txn_id + 1)
+    for table_id, highest in event.tables:
         table = state.tables[table_id]
         table.doubtful.update(range(table.next_write_id, highest + 1))
         table.next_write_id = max(table.next_write_id, highest + 1)
@@ -84,7 +88,7 @@ def _restored(state: State, at: int, body: Body) -> None:
             )
 
 
-def _rediscover(state: State, at: int, present: Sequence[Sequence[Any]]) -> None:
+def _rediscover(state: State, at: int, present: Sequence[events.Found]) -> None:
     """Directories that came after the backup are recorded with their files, also those of doubtful
     write ids, which no snapshot sees yet; of those that the backup knows, and that are gone, the
     obsolete ones are forgotten. What else is gone is missed by whoever reads it (P26).
@@ -93,8 +97,7 @@ def _rediscover(state: State, at: int, present: Sequence[Sequence[Any]]) -> None
         table = state.tables[table_id]
         if partition is not None:
             register_partitions(state, table, [partition])
-        for encoded, contents in unknown:
-            one = decode(EntityDirectory, encoded)
+        for one, contents in unknown:
             visibility = _visibility(one.name)
             later = one.high >= table.next_write_id or visibility >= state.next_txn
             if later or table.doubtful.intersection(range(one.low, one.high + 1)):
@@ -117,12 +120,18 @@ def _doubt(table: Table, txn_id: int) -> None:
         table.writes = [row for row in table.writes if row.txn_id != txn_id]
 
 
-def _resolved(state: State, at: int, body: Body) -> None:
-    table = state.tables[body["table_id"]]
-    table.doubtful.difference_update(body["committed"], body["aborted"])
-    table.aborted.update(body["aborted"])
+def _resolved(state: State, at: int, event: events.DoubtResolved) -> None:
+    table = state.tables[event.table_id]
+    table.doubtful.difference_update(event.committed, event.aborted)
+    table.aborted.update(event.aborted)
 
 
-APPLY = {"restored": _restored, "resolved": _resolved}
+APPLY: Effects = {
+    events.Restored: _restored,
+    events.DoubtResolved: _resolved,
+}
 
-HANDLERS = {"doubtful": doubtful, "resolve_doubtful": resolve}
+HANDLERS: Handlers = {
+    GetDoubtful: doubtful,
+    ResolveDoubtful: resolve,
+}

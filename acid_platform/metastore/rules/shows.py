@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import CompactionRefused, NoSuchTxn
-from acid_platform.metastore.codec import encode
-from acid_platform.metastore.records import CompactionTask, EntityState, PastCompaction
+from acid_platform.metastore.operations import Row
+from acid_platform.metastore.operations.compaction import (
+    Cleanings,
+    GetCleanings,
+    GetEntities,
+    GetMoment,
+)
+from acid_platform.metastore.operations.shows import (
+    ShowCompaction,
+    ShowCompactions,
+    ShowLocks,
+    ShownCompaction,
+    ShowTransactions,
+)
+from acid_platform.metastore.operations.tables import (
+    GetDatabases,
+    GetPartitions,
+    GetSettings,
+    GetTable,
+    GetTables,
+    GetViews,
+    SettingsNow,
+)
+from acid_platform.metastore.operations.transactions import (
+    GetTxnOutcome,
+    GetTxnStates,
+    TxnOutcome,
+)
+from acid_platform.metastore.records import (
+    CompactionTask,
+    EntityState,
+    PartitionRecord,
+    PastCompaction,
+    TableRecord,
+    ViewRecord,
+)
 from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.cleaning import aborted_rows, survey
 from acid_platform.metastore.rules.declared import seen_partitions, seen_table, seen_views
 from acid_platform.metastore.rules.snapshots import compactor_list
-from acid_platform.metastore.rules.state import Entity, State, Table, Txn
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.state import Entity, State, Txn
+from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import TxnState
 
@@ -23,99 +55,90 @@ NONE = "None"
 _QUEUED = (CompactionState.INITIATED, CompactionState.WORKING)
 
 
-def moment(turn: Turn, args: Body) -> dict[str, Any]:
+def moment(turn: Turn, operation: GetMoment) -> int:
     """The next moment: what changes from now on has this one or a later one (C1)."""
-    return {"moment": turn.state.next_moment}
+    return turn.state.next_moment
 
 
-def tables(turn: Turn, args: Body) -> dict[str, Any]:
-    every = turn.state.tables.values()
-    return {"tables": [encode(table.record) for table in every]}
+def tables(turn: Turn, operation: GetTables) -> list[TableRecord]:
+    return [table.record for table in turn.state.tables.values()]
 
 
-def table(turn: Turn, args: Body) -> dict[str, Any]:
+def table(turn: Turn, operation: GetTable) -> TableRecord:
     """As it is declared now, or as the snapshot of `txn` sees it (P28)."""
-    return {"table": encode(seen_table(turn.state, _reader(turn, args), args["name"])[1])}
+    return seen_table(turn.state, _reader(turn, operation.txn), operation.name)[1]
 
 
-def partitions(turn: Turn, args: Body) -> dict[str, Any]:
+def partitions(turn: Turn, operation: GetPartitions) -> list[PartitionRecord]:
     """Now, or those that the snapshot of `txn` sees (P28)."""
-    txn = _reader(turn, args)
-    found, _ = seen_table(turn.state, txn, args["name"])
-    return {"partitions": [encode(one) for one in seen_partitions(turn.state, txn, found)]}
+    txn = _reader(turn, operation.txn)
+    table, _ = seen_table(turn.state, txn, operation.name)
+    return seen_partitions(turn.state, txn, table)
 
 
-def _reader(turn: Turn, args: Body) -> Txn | None:
+def _reader(turn: Turn, txn_id: int) -> Txn | None:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
-    return require_open(turn, args["txn"]) if args.get("txn") else None
+    return require_open(turn, txn_id) if txn_id else None
 
 
-def databases(turn: Turn, args: Body) -> dict[str, Any]:
-    return {"databases": sorted(turn.state.databases)}
+def databases(turn: Turn, operation: GetDatabases) -> list[str]:
+    return sorted(turn.state.databases)
 
 
-def views(turn: Turn, args: Body) -> dict[str, Any]:
+def views(turn: Turn, operation: GetViews) -> list[ViewRecord]:
     """Now, or as the snapshot of `txn` sees them (P28)."""
-    found = seen_views(turn.state, _reader(turn, args))
-    return {"views": [encode(one) for one in found]}
+    return seen_views(turn.state, _reader(turn, operation.txn))
 
 
-def settings(turn: Turn, args: Body) -> dict[str, Any]:
+def settings(turn: Turn, operation: GetSettings) -> SettingsNow:
     chosen = turn.state.settings
-    return {
-        "settings": dict(chosen.items()),
-        "set": dict(chosen.overrides),
-        "heartbeat": chosen.heartbeat_interval,
-    }
+    return SettingsNow(dict(chosen.items()), dict(chosen.overrides), chosen.heartbeat_interval)
 
 
-def transactions(turn: Turn, args: Body) -> dict[str, Any]:
+def transactions(turn: Turn, operation: ShowTransactions) -> list[Row]:
     """SHOW TRANSACTIONS: open, and aborted with data left; with kind, run id and description."""
     beats = turn.state.heartbeats
-    return {
-        "rows": [
-            {
-                "txnid": txn.txn_id,
-                "state": txn.state.name,
-                "startedtime": txn.started,
-                "lastheartbeattime": turn.wall(beats[txn.txn_id]) if txn.is_open else txn.ended,
-                "user": txn.user,
-                "host": txn.host,
-                "type": txn.kind.name,
-                "agent": txn.agent,
-                "run_id": txn.run_id,
-                "description": txn.description,
-                "reason": txn.reason,
-                "tables": sorted(txn.needs) if not txn.all_tables else ["*"],
-            }
-            for txn in turn.state.txns.values()
-        ]
-    }
+    return [
+        {
+            "txnid": txn.txn_id,
+            "state": txn.state.name,
+            "startedtime": txn.started,
+            "lastheartbeattime": turn.wall(beats[txn.txn_id]) if txn.is_open else txn.ended,
+            "user": txn.user,
+            "host": txn.host,
+            "type": txn.kind.name,
+            "agent": txn.agent,
+            "run_id": txn.run_id,
+            "description": txn.description,
+            "reason": txn.reason,
+            "tables": sorted(txn.needs) if not txn.all_tables else ["*"],
+        }
+        for txn in turn.state.txns.values()
+    ]
 
 
-def locks(turn: Turn, args: Body) -> dict[str, Any]:
+def locks(turn: Turn, operation: ShowLocks) -> list[Row]:
     """SHOW LOCKS."""
-    rows = [locking.describe(entry, turn) for entry in turn.state.locks.values()]
-    return {"rows": [row for group in rows for row in group]}
+    return [row for entry in turn.state.locks.values() for row in locking.describe(entry, turn)]
 
 
-def compactions(turn: Turn, args: Body) -> dict[str, Any]:
+def compactions(turn: Turn, operation: ShowCompactions) -> list[Row]:
     """SHOW COMPACTIONS: the queue and the history with the 4.x columns (C61)."""
     past = [row for rows in turn.state.past.values() for row in rows]
     every = sorted((*turn.state.queue.values(), *past), key=lambda row: row.id)
-    return {"rows": [_show(row, turn.now) for row in every]}
+    return [_show(row, turn.now) for row in every]
 
 
-def compaction(turn: Turn, args: Body) -> dict[str, Any]:
+def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
     """One row, and whether it has left `initiated` and `working` (C59)."""
     past = (row for rows in turn.state.past.values() for row in rows)
     for row in (*turn.state.queue.values(), *past):
-        if row.id == args["id"]:
-            return {"row": _show(row, turn.now), "done": row.state not in _QUEUED}
-    raise CompactionRefused(f"there is no compaction {args['id']}; see SHOW COMPACTIONS")
+        if row.id == operation.id:
+            return ShownCompaction(_show(row, turn.now), row.state not in _QUEUED)
+    raise CompactionRefused(f"there is no compaction {operation.id}; see SHOW COMPACTIONS")
 
 
-def _show(row: CompactionTask, now: int) -> dict[str, Any]:
+def _show(row: CompactionTask, now: int) -> Row:
     db, _, name = row.table.partition(".")
     work_end = row.commit_time or row.ended or now
     initiator_host, _, initiator = row.initiator.rpartition("-")
@@ -145,12 +168,12 @@ def _show(row: CompactionTask, now: int) -> dict[str, Any]:
     return {key: value or NONE for key, value in shown.items()}
 
 
-def entities(turn: Turn, args: Body) -> dict[str, Any]:
+def entities(turn: Turn, operation: GetEntities) -> list[EntityState]:
     """Every entity, or those of one table, with each directory that is known of them."""
     state = turn.state
     aborted = aborted_rows(state)
     rows = []
-    chosen = [state.table(args["table"])] if args.get("table") else state.tables.values()
+    chosen = [state.table(operation.table)] if operation.table else [*state.tables.values()]
     for one in chosen:
         names = one.entities()
         unknown = (one.record.table_id, None)
@@ -161,23 +184,21 @@ def entities(turn: Turn, args: Body) -> dict[str, Any]:
             touched = aborted.get(entity, [])
             started = [state.txns[row.txn_id].started for row in touched]
             rows.append(
-                encode(
-                    EntityState(
-                        one.record.name,
-                        entity[1],
-                        one.record.location,
-                        one.record.partitioned,
-                        one.record.properties,
-                        tuple(state.directories.get(entity, {}).values()),
-                        listed,
-                        len(touched),
-                        min(started, default=0),
-                        _queued(state, entity),
-                        _history(state, entity, one),
-                    )
+                EntityState(
+                    one.record.name,
+                    entity[1],
+                    one.record.location,
+                    one.record.partitioned,
+                    one.record.properties,
+                    tuple(state.directories.get(entity, {}).values()),
+                    listed,
+                    len(touched),
+                    min(started, default=0),
+                    _queued(state, entity),
+                    _history(state, entity),
                 )
             )
-    return {"entities": rows}
+    return rows
 
 
 def _queued(state: State, entity: Entity) -> CompactionState | None:
@@ -190,20 +211,19 @@ def _queued(state: State, entity: Entity) -> CompactionState | None:
     return next((one for one in order if one in found), None)
 
 
-def _history(state: State, entity: Entity, table: Table) -> tuple[PastCompaction, ...]:
+def _history(state: State, entity: Entity) -> tuple[PastCompaction, ...]:
     rows = reversed(state.past.get(entity, []))
     return tuple(PastCompaction(row.state, row.enqueued) for row in rows)
 
 
-def cleaning(turn: Turn, args: Body) -> dict[str, Any]:
+def cleaning(turn: Turn, operation: GetCleanings) -> Cleanings:
     """What the Cleaner may do now, and what waits for whom (C37 to C55)."""
-    ready, blocked = survey(turn)
-    return {"ready": [encode(one) for one in ready], "blocked": [encode(one) for one in blocked]}
+    return Cleanings(*survey(turn))
 
 
-def txn_states(turn: Turn, args: Body) -> dict[str, Any]:
+def txn_states(turn: Turn, operation: GetTxnStates) -> dict[int, str]:
     """Open `o`, committed `c`, aborted `a`; `u`: never opened, or ended longer ago than is kept."""
-    return {"states": {str(one): _state_of(turn, one) for one in args["txns"]}}
+    return {txn_id: _state_of(turn, txn_id) for txn_id in operation.txns}
 
 
 def _state_of(turn: Turn, txn_id: int) -> str:
@@ -213,36 +233,36 @@ def _state_of(turn: Turn, txn_id: int) -> str:
     return found.state.value if found else "u"
 
 
-def outcome_of_txn(turn: Turn, args: Body) -> dict[str, Any]:
+def outcome_of_txn(turn: Turn, operation: GetTxnOutcome) -> TxnOutcome:
     """Open, committed or aborted, with the reason (P3). Raises NoSuchTxn if that is not known."""
-    txn = turn.state.txns.get(args["txn"])
+    txn = turn.state.txns.get(operation.txn)
     if txn is not None and txn.is_open:
-        return {"state": "o", "commit_id": 0, "reason": ""}
-    past = turn.ended(args["txn"])
+        return TxnOutcome("o", 0, "")
+    past = turn.ended(operation.txn)
     if past is not None:
-        return {"state": past.state.value, "commit_id": past.commit_id, "reason": past.reason}
+        return TxnOutcome(past.state.value, past.commit_id, past.reason)
     if txn is not None:
-        return {"state": TxnState.ABORTED.value, "commit_id": 0, "reason": txn.reason}
+        return TxnOutcome(TxnState.ABORTED.value, 0, txn.reason)
     raise NoSuchTxn(
-        f"transaction {args['txn']} is unknown here: never opened, or ended before the retention"
+        f"transaction {operation.txn} is unknown here: never opened, or ended before the retention"
         " (acid.outcome.retention)"
     )
 
 
-HANDLERS = {
-    "moment": moment,
-    "tables": tables,
-    "table": table,
-    "partitions": partitions,
-    "databases": databases,
-    "views": views,
-    "settings": settings,
-    "transactions": transactions,
-    "locks": locks,
-    "compactions": compactions,
-    "compaction": compaction,
-    "entities": entities,
-    "cleaning": cleaning,
-    "txn_states": txn_states,
-    "outcome_of_txn": outcome_of_txn,
+HANDLERS: Handlers = {
+    GetMoment: moment,
+    GetTables: tables,
+    GetTable: table,
+    GetPartitions: partitions,
+    GetDatabases: databases,
+    GetViews: views,
+    GetSettings: settings,
+    ShowTransactions: transactions,
+    ShowLocks: locks,
+    ShowCompactions: compactions,
+    ShowCompaction: compaction,
+    GetEntities: entities,
+    GetCleanings: cleaning,
+    GetTxnStates: txn_states,
+    GetTxnOutcome: outcome_of_txn,
 }

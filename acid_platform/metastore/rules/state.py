@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
 
 from acid_platform.config import Settings
 from acid_platform.errors import NoSuchTable
 from acid_platform.metastore.names import table_name
+from acid_platform.metastore.operations import Answer
 from acid_platform.metastore.records import (
     CompactionTask,
     EntityDirectory,
@@ -184,7 +184,7 @@ class Outcome:
     request_id: str
     txn_id: int
     op: str
-    reply: dict[str, Any]
+    reply: Answer
     at: int
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import (
@@ -17,16 +17,26 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.declared import refuse_path_trouble
 from acid_platform.layout.partitions import parse_partition, partition_name
-from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.names import table_name
+from acid_platform.metastore.operations.tables import (
+    AddPartitions,
+    AdoptTable,
+    AlterTable,
+    CreateDatabase,
+    CreateTable,
+    DropDatabase,
+    SetValue,
+)
+from acid_platform.metastore.operations.transactions import (
+    Drop,
+)
 from acid_platform.metastore.records import (
     CompactionTask,
     EntityDirectory,
     PartitionRecord,
     TableRecord,
-    WriteReport,
 )
-from acid_platform.metastore.rules import write_set
+from acid_platform.metastore.rules import events, write_set
 from acid_platform.metastore.rules.declared import require_version
 from acid_platform.metastore.rules.foreign import refuse_foreign
 from acid_platform.metastore.rules.state import (
@@ -37,7 +47,7 @@ from acid_platform.metastore.rules.state import (
     Table,
 )
 from acid_platform.metastore.rules.timers import patience
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.transactions import Operation
 from acid_platform.transactions.conflicts import Committed
 from acid_platform.transactions.locks import LockType
@@ -45,28 +55,27 @@ from acid_platform.transactions.locks import LockType
 # --- decisions --------------------------------------------------------------------------------
 
 
-def set_value(turn: Turn, args: Body) -> dict[str, Any]:
+def set_value(turn: Turn, operation: SetValue) -> int:
     """Answers the interval of heartbeats from now on. Raises SettingRefused."""
-    turn.state.settings.with_value(args["name"], args["value"])
-    turn.record("set", name=args["name"], value=args["value"])
-    return {"heartbeat": turn.state.settings.heartbeat_interval}
+    turn.state.settings.with_value(operation.name, operation.value)
+    turn.record(events.SettingChanged(name=operation.name, value=operation.value))
+    return turn.state.settings.heartbeat_interval
 
 
-def create_database(turn: Turn, args: Body) -> dict[str, Any]:
-    name = args["name"].lower()
+def create_database(turn: Turn, operation: CreateDatabase) -> None:
+    name = operation.name.lower()
     if name in turn.state.databases:
-        if args["if_not_exists"]:
-            return {}
+        if operation.if_not_exists:
+            return
         raise TableExists(f"database {name} exists; use if_not_exists, or another name")
     refuse_path_trouble("the name of a database", name)
     if "." in name:
         raise InvalidDefinition(f"the name of a database {name!r} holds a dot; take another name")
-    turn.record("database", name=name)
-    return {}
+    turn.record(events.DatabaseCreated(name=name))
 
 
-def drop_database(turn: Turn, args: Body) -> dict[str, Any]:
-    name = args["name"].lower()
+def drop_database(turn: Turn, operation: DropDatabase) -> None:
+    name = operation.name.lower()
     if name not in turn.state.databases:
         raise NoSuchTable(f"there is no database {name}; see databases()")
     known = (*turn.state.names, *turn.state.views)
@@ -74,58 +83,61 @@ def drop_database(turn: Turn, args: Body) -> dict[str, Any]:
     if name == "default" or inside:
         what = "is always there" if name == "default" else f"holds {', '.join(inside)}; drop them"
         raise InvalidDefinition(f"database {name} can't be dropped: it {what}")
-    turn.record("database_dropped", name=name)
-    return {}
+    turn.record(events.DatabaseDropped(name=name))
 
 
-def create_table(turn: Turn, args: Body, adopted: bool = False) -> dict[str, Any]:
+def create_table(turn: Turn, operation: CreateTable) -> TableRecord:
     """Raises TableExists, InvalidDefinition, LockNotAcquired while the location is being freed."""
-    record = decode(TableRecord, {"table_id": 0, **args["table"]})
+    name = table_name(operation.table.name)
+    if operation.if_not_exists and name in turn.state.names:
+        return turn.state.table(name).record
+    return _create(turn, operation.table, turn.state.locations.get(operation.table.location, 0))
+
+
+def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
     name = table_name(record.name)
     if name in turn.state.names:
-        if args["if_not_exists"]:
-            return {"table": encode(turn.state.table(name).record)}
         raise TableExists(f"table {name} exists; use if_not_exists, or another name")
     _refuse_view(turn.state, name)
     _check_declaration(turn.state, name, record)
     _check_cleaning(turn, record.location)
-    floor = 0 if adopted else turn.state.locations.get(record.location, 0)
     record = replace(
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
     )
-    turn.record("table", table=encode(record))
-    return {"table": encode(turn.state.tables[record.table_id].record)}
+    turn.record(events.TableCreated(record))
+    return turn.state.tables[record.table_id].record
 
 
-def adopt_table(turn: Turn, args: Body) -> dict[str, Any]:
+def adopt_table(turn: Turn, operation: AdoptTable) -> TableRecord:
     """Registers a directory that is there, and seeds the counters above what it holds (P24).
 
     `write_id` and `txn_id` are the highest ids found; `aborted` are the write ids that the given
     snapshot excludes. Raises TableExists, InvalidDefinition.
     """
-    where = args["table"]["location"]
+    where = operation.table.location
     if any(row.properties.get("location") == where for row in turn.state.queue.values()):
         raise LockNotAcquired(
             f"{where} is still to be removed after the drop of a table: the"
             " Cleaner would take the files; move them elsewhere and adopt them"
         )
-    answer = create_table(turn, {"table": args["table"], "if_not_exists": False}, adopted=True)
-    table_id = answer["table"]["table_id"]
-    reports = [decode(WriteReport, one) for one in args["directories"]]
-    partitions = {*args["partitions"], *(one.partition for one in reports if one.partition)}
+    record = _create(turn, operation.table, 0)
+    reported = (one.partition for one in operation.directories if one.partition)
     turn.record(
-        "adopted",
-        table_id=table_id,
-        write_id=args["write_id"],
-        txn_id=args["txn_id"],
-        aborted=args["aborted"],
-        partitions=sorted(partitions),
-        directories=[
-            [one.partition, encode(EntityDirectory.of(one, 0)), one.contents_text]
-            for one in reports
-        ],
+        events.TableAdopted(
+            record.table_id,
+            operation.write_id,
+            operation.txn_id,
+            operation.aborted,
+            tuple(sorted({*operation.partitions, *reported})),
+            tuple(
+                events.AdoptedDirectory(
+                    report.partition, EntityDirectory.of(report, 0), report.contents_text
+                )
+                for report in operation.directories
+            ),
+        )
     )
-    return answer
+    return record
 
 
 def _refuse_view(state: State, name: str) -> None:
@@ -180,16 +192,16 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
     return columns
 
 
-def alter_table(turn: Turn, args: Body) -> dict[str, Any]:
+def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
     """A property of None is removed; `read` is the table id and version that the change was made
     for, if it matters (P28).
 
     Raises NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged.
     """
-    record = turn.state.table(args["name"]).record
-    require_version(record, args.get("read"))
-    if args["rename"] is not None:
-        name = table_name(args["rename"])
+    record = turn.state.table(operation.name).record
+    require_version(record, operation.read)
+    if operation.rename is not None:
+        name = table_name(operation.rename)
         if name in turn.state.names:
             raise TableExists(f"{record.name} can't become {name}: that table exists")
         _refuse_view(turn.state, name)
@@ -199,25 +211,25 @@ def alter_table(turn: Turn, args: Body) -> dict[str, Any]:
             raise InvalidDefinition(f"{record.name} can't become {name!r}: it is no db.table")
         refuse_path_trouble("the name of a table", name.partition(".")[2])
         record = replace(record, name=name)
-    if args["columns"] is not None:
-        record = replace(record, columns=tuple((one, kind) for one, kind in args["columns"]))
+    if operation.columns is not None:
+        record = replace(record, columns=operation.columns)
         _check_columns(record.name, record)
-    if args["properties"] is not None:
-        merged = {**record.properties, **args["properties"]}
+    if operation.properties is not None:
+        merged = {**record.properties, **operation.properties}
         kept = {key: value for key, value in merged.items() if value is not None}
         record = replace(record, properties=kept)
-    turn.record("altered", table=encode(record))
-    return {"table": encode(turn.state.tables[record.table_id].record)}
+    turn.record(events.TableAltered(record))
+    return turn.state.tables[record.table_id].record
 
 
-def add_partitions(turn: Turn, args: Body) -> dict[str, Any]:
+def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:
     """Registers partitions; those that exist are left alone. Raises NoSuchPartition."""
-    table = turn.state.table(args["name"])
-    names = [normal_partition(table, one) for one in args["partitions"]]
+    table = turn.state.table(operation.name)
+    names = [normal_partition(table, one) for one in operation.partitions]
     new = [one for one in dict.fromkeys(names) if one not in table.partitions]
     if new:
-        turn.record("partitions", table_id=table.record.table_id, names=new)
-    return {"added": new}
+        turn.record(events.PartitionsAdded(table_id=table.record.table_id, names=tuple(new)))
+    return new
 
 
 def normal_partition(table: Table, name: str) -> str:
@@ -239,7 +251,7 @@ def _normal(name: str, columns: tuple[str, ...]) -> str | None:
     return None if values is None else partition_name(dict(zip(columns, values, strict=True)))
 
 
-def drop(turn: Turn, args: Body) -> None:
+def drop(turn: Turn, operation: Drop) -> None:
     """Takes a table or partition out; the Cleaner removes the files under C41 (P22). Those of a
     foreign table stay (P31).
 
@@ -247,9 +259,9 @@ def drop(turn: Turn, args: Body) -> None:
     caller commits the transaction. Raises NoSuchTable, NoSuchPartition, ForeignLocation, Terminal
     without lock.
     """
-    state, txn_id = turn.state, args["txn"]
-    table = state.table(args["name"])
-    partition = args["partition"]
+    state, txn_id = turn.state, operation.txn
+    table = state.table(operation.name)
+    partition = operation.partition
     if partition is not None:
         refuse_foreign(table, "DROP PARTITION")
         partition = normal_partition(table, partition)
@@ -270,11 +282,7 @@ def drop(turn: Turn, args: Body) -> None:
         raise Terminal(f"transaction {txn_id} drops {table.record.name} without EXCLUSIVE lock")
     if partition is not None:
         turn.record(
-            "write_id",
-            txn=txn_id,
-            table_id=table.record.table_id,
-            write_id=table.next_write_id,
-            needs=[],
+            events.WriteIdAllocated(txn_id, table.record.table_id, table.next_write_id, needs=())
         )
     location = table.record.location
     row = CompactionTask(
@@ -291,31 +299,31 @@ def drop(turn: Turn, args: Body) -> None:
         highest_write_id=table.last_write_id,
         commit_time=turn.now,
     )
-    turn.record("dropped", row=encode(row), commit_id=state.last_txn)
+    turn.record(events.Dropped(row, state.last_txn))
 
 
 # --- effects ----------------------------------------------------------------------------------
 
 
-def _set(state: State, at: int, body: Body) -> None:
+def _set(state: State, at: int, event: events.SettingChanged) -> None:
     before = state.settings.integer("hive.txn.timeout")
-    state.settings = state.settings.with_value(body["name"], body["value"])
+    state.settings = state.settings.with_value(event.name, event.value)
     told = next(state.open_txns(), None) or state.locks or state.cleaning
     if told and state.settings.integer("hive.txn.timeout") < before:
         state.longest_timeout = max(state.longest_timeout, before)
         state.timers.shortened = state.timers.now
 
 
-def _database(state: State, at: int, body: Body) -> None:
-    state.databases[body["name"]] = at
+def _database(state: State, at: int, event: events.DatabaseCreated) -> None:
+    state.databases[event.name] = at
 
 
-def _database_dropped(state: State, at: int, body: Body) -> None:
-    del state.databases[body["name"]]
+def _database_dropped(state: State, at: int, event: events.DatabaseDropped) -> None:
+    del state.databases[event.name]
 
 
-def _table(state: State, at: int, body: Body) -> None:
-    record = replace(decode(TableRecord, body["table"]), version=state.moment())
+def _table(state: State, at: int, event: events.TableCreated) -> None:
+    record = replace(event.table, version=state.moment())
     state.next_table = record.table_id + 1
     state.tables[record.table_id] = Table(
         record, next_write_id=record.floor + 1, purged=record.floor
@@ -323,8 +331,8 @@ def _table(state: State, at: int, body: Body) -> None:
     state.names[record.name] = record.table_id
 
 
-def _altered(state: State, at: int, body: Body) -> None:
-    record = replace(decode(TableRecord, body["table"]), version=state.moment())
+def _altered(state: State, at: int, event: events.TableAltered) -> None:
+    record = replace(event.table, version=state.moment())
     table = state.tables[record.table_id]
     del state.names[table.record.name]
     state.names[record.name] = record.table_id
@@ -338,28 +346,28 @@ def _altered(state: State, at: int, body: Body) -> None:
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
-def _adopted(state: State, at: int, body: Body) -> None:
-    table = state.tables[body["table_id"]]
-    state.next_txn = max(state.next_txn, body["txn_id"] + 1)
-    table.next_write_id = max(table.next_write_id, body["write_id"] + 1)
+def _adopted(state: State, at: int, event: events.TableAdopted) -> None:
+    table = state.tables[event.table_id]
+    state.next_txn = max(state.next_txn, event.txn_id + 1)
+    table.next_write_id = max(table.next_write_id, event.write_id + 1)
     table.purged = table.last_write_id
-    table.aborted.update(body["aborted"])
-    register_partitions(state, table, body["partitions"])
-    for partition, directory, *contents in body["directories"]:
-        one, entity = decode(EntityDirectory, directory), (body["table_id"], partition)
-        state.directories.setdefault(entity, {})[one.name] = one
-        if contents and contents[0] is not None:
-            state.contents.setdefault(entity, {})[one.name] = contents[0]
+    table.aborted.update(event.aborted)
+    register_partitions(state, table, event.partitions)
+    for partition, directory, contents in event.directories:
+        entity = (event.table_id, partition)
+        state.directories.setdefault(entity, {})[directory.name] = directory
+        if contents is not None:
+            state.contents.setdefault(entity, {})[directory.name] = contents
         else:
             state.unrecorded.add(entity)
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
-def _partitions(state: State, at: int, body: Body) -> None:
-    register_partitions(state, state.tables[body["table_id"]], body["names"])
+def _partitions(state: State, at: int, event: events.PartitionsAdded) -> None:
+    register_partitions(state, state.tables[event.table_id], event.names)
 
 
-def register_partitions(state: State, table: Table, names: list[str]) -> None:
+def register_partitions(state: State, table: Table, names: Sequence[str]) -> None:
     """A new partition sees nothing of write ids that were forgotten or dropped (P4, P22).
 
     Of ids forgotten before the last drop only the drop matters: whoever does not see that one reads
@@ -375,8 +383,8 @@ def register_partitions(state: State, table: Table, names: list[str]) -> None:
             table.partitions[name] = PartitionRecord(name, floors, added)
 
 
-def _dropped(state: State, at: int, body: Body) -> None:
-    row = decode(CompactionTask, body["row"])
+def _dropped(state: State, at: int, event: events.Dropped) -> None:
+    row = event.row
     table, location = state.tables[row.table_id], row.properties["location"]
     if not table.record.foreign:
         state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
@@ -397,7 +405,7 @@ def _dropped(state: State, at: int, body: Body) -> None:
                 row.partition,
                 Operation.OVERWRITE,
                 row.txn_id,
-                body["commit_id"],
+                event.commit_id,
                 row.highest_write_id,
             ),
         )
@@ -434,23 +442,23 @@ def _of(component: Component, row: CompactionTask) -> bool:
     )
 
 
-APPLY = {
-    "set": _set,
-    "database": _database,
-    "database_dropped": _database_dropped,
-    "table": _table,
-    "altered": _altered,
-    "adopted": _adopted,
-    "partitions": _partitions,
-    "dropped": _dropped,
+APPLY: Effects = {
+    events.SettingChanged: _set,
+    events.DatabaseCreated: _database,
+    events.DatabaseDropped: _database_dropped,
+    events.TableCreated: _table,
+    events.TableAltered: _altered,
+    events.TableAdopted: _adopted,
+    events.PartitionsAdded: _partitions,
+    events.Dropped: _dropped,
 }
 
-HANDLERS = {
-    "set": set_value,
-    "create_database": create_database,
-    "drop_database": drop_database,
-    "create_table": create_table,
-    "adopt_table": adopt_table,
-    "alter_table": alter_table,
-    "add_partitions": add_partitions,
+HANDLERS: Handlers = {
+    SetValue: set_value,
+    CreateDatabase: create_database,
+    DropDatabase: drop_database,
+    CreateTable: create_table,
+    AdoptTable: adopt_table,
+    AlterTable: alter_table,
+    AddPartitions: add_partitions,
 }

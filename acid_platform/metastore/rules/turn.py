@@ -9,30 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from acid_platform.errors import AcidError
+from acid_platform.metastore.operations import Answer, Operation
+from acid_platform.metastore.rules import events
+from acid_platform.metastore.rules.events import Event, Recorded
 from acid_platform.metastore.rules.state import Ended, State
 
-Body = dict[str, Any]
-Apply = Callable[[State, int, Body], None]
+Effect = Callable[..., None]
+"""What an event does: takes the state, the moment (milliseconds UTC) and the event."""
+Effects = dict[type[Event], Effect]
 
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A change that was decided, as the journal has it. `at` is milliseconds UTC."""
-
-    kind: str
-    at: int
-    body: Body
+Handler = Callable[..., object]
+"""What decides an operation: takes the turn and the operation; answers what the operation declares,
+or the record that is kept of it."""
+Handlers = dict[type[Operation[object]], Handler]
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer to the request `request_id`; `stored` is what `outcome` keeps of it."""
+    """The answer to the request `request_id`."""
 
     request_id: str
-    value: dict[str, Any]
+    value: Answer
 
 
 class Past(Protocol):
@@ -60,15 +60,14 @@ class Turn:
     now: int
     """By the wall clock, in milliseconds UTC: for what is recorded and shown, not for timeouts."""
     request_id: str
-    op: str
-    apply: dict[str, Apply]
+    effects: Effects
     past: Past
-    events: list[Event] = field(default_factory=list)
+    events: list[Recorded] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
 
-    def record(self, kind: str, /, **body: Any) -> None:
-        self.apply[kind](self.state, self.now, body)
-        self.events.append(Event(kind, self.now, body))
+    def record(self, event: Event) -> None:
+        self.effects[type(event)](self.state, self.now, event)
+        self.events.append(Recorded(self.now, event))
 
     @property
     def steady(self) -> int:
@@ -82,11 +81,11 @@ class Turn:
     def ended(self, txn_id: int) -> Ended | None:
         return self.state.ended.get(txn_id) or self.past.past_txn(txn_id)
 
-    def answer_parked(self, request_id: str, txn_id: int, op: str, reply: dict[str, Any]) -> None:
+    def answer_parked(self, request_id: str, txn_id: int, op: str, reply: Answer) -> None:
         """Answers an earlier request, and keeps the outcome (P3)."""
-        self.record("replied", request_id=request_id, txn=txn_id, op=op, reply=reply)
+        self.record(events.Replied(request_id, txn_id, op, reply))
         self.replies.append(Reply(request_id, reply))
 
 
-def error_reply(error: AcidError) -> dict[str, Any]:
+def error_reply(error: AcidError) -> Answer:
     return {"error": [type(error).__name__, str(error)]}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 from acid_platform.errors import (
     AcidError,
@@ -16,21 +15,34 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.metastore.names import table_name
+from acid_platform.metastore.operations.transactions import (
+    Alive,
+    Allocate,
+    AllocateMany,
+    Begin,
+    GetGranted,
+    GetValidWriteIds,
+    Granted,
+    Heartbeat,
+    HeartbeatOne,
+    Lock,
+    OpenBatch,
+    SeenWrites,
+    Ticket,
+)
 from acid_platform.metastore.records import ClientInfo
-from acid_platform.metastore.rules import locking
+from acid_platform.metastore.rules import events, locking
 from acid_platform.metastore.rules.declared import seen_table, unchanged
 from acid_platform.metastore.rules.snapshots import snapshot, write_ids
 from acid_platform.metastore.rules.state import State, Txn
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.transactions import TxnState, TxnType
-
-_INFO = tuple(one.name for one in fields(ClientInfo))
 
 # --- open and list ------------------------------------------------------------------------------
 
 
-def begin(turn: Turn, args: Body) -> dict[str, Any]:
+def begin(turn: Turn, operation: Begin) -> Ticket:
     """Opens, locks, allocates write ids and takes the snapshot in one turn.
 
     `tables` (READ_ONLY) are those that the snapshot will be asked for; None means all, an empty
@@ -38,35 +50,37 @@ def begin(turn: Turn, args: Body) -> dict[str, Any]:
     `locking.enqueue` raises, after aborting the transaction.
     """
     check_limit(turn.state, turn.steady, 1)
-    txn = open_txn(turn, kind_of(args["kind"]), args["info"], args["tables"] is None)
+    txn = open_txn(turn, kind_of(operation.kind), operation.info, operation.tables is None)
     try:
-        if args["locks"]:
-            locking.enqueue(turn, txn, args, begun=True)
+        if operation.locks:
+            locking.enqueue(
+                turn, txn, operation.locks, operation.wait, operation.zero_wait, begun=True
+            )
         else:
             needs = {
                 table_name(name): turn.state.table(name).record.table_id
-                for name in args["tables"] or ()
+                for name in operation.tables or ()
             }
-            turn.record("snapshot", txn=txn.txn_id, needs=needs)
+            turn.record(events.SnapshotTaken(txn.txn_id, needs))
     except AcidError as error:
-        turn.record("abort", txn=txn.txn_id, reason=str(error))
+        turn.record(events.Aborted(txn.txn_id, str(error)))
         raise
-    return {"txn": txn.txn_id, "ext": turn.state.next_lock - 1 if args["locks"] else 0}
+    return Ticket(txn.txn_id, turn.state.next_lock - 1 if operation.locks else 0)
 
 
-def open_batch(turn: Turn, args: Body) -> dict[str, Any]:
+def open_batch(turn: Turn, operation: OpenBatch) -> list[int]:
     """Several at once, at most `hive.txn.max.open.batch` (T1): use the ids of the answer."""
-    wanted = args["count"]
+    wanted = operation.count
     if wanted <= 0:
         raise InvalidDefinition(f"{wanted} transactions can't be opened; ask for at least 1")
     count = min(wanted, turn.state.settings.integer("hive.txn.max.open.batch"))
     check_limit(turn.state, turn.steady, count)
     ids = []
     for _ in range(count):
-        txn = open_txn(turn, kind_of(args["kind"]), args["info"], False)
-        turn.record("snapshot", txn=txn.txn_id, needs={})
+        txn = open_txn(turn, kind_of(operation.kind), operation.info, False)
+        turn.record(events.SnapshotTaken(txn.txn_id, {}))
         ids.append(txn.txn_id)
-    return {"txns": ids}
+    return ids
 
 
 def check_limit(state: State, now: int, count: int) -> None:
@@ -107,92 +121,101 @@ def kind_of(number: int) -> TxnType:
     )
 
 
-def open_txn(turn: Turn, kind: TxnType, info: Body, all_tables: bool) -> Txn:
+def open_txn(turn: Turn, kind: TxnType, info: ClientInfo, all_tables: bool) -> Txn:
     txn_id = turn.state.next_txn
-    known = {key: str(value) for key, value in info.items() if key in _INFO}
-    turn.record("open", txn=txn_id, kind=kind.value, all_tables=all_tables, **known)
+    turn.record(
+        events.Opened(
+            txn_id,
+            kind.value,
+            all_tables,
+            str(info.user),
+            str(info.host),
+            str(info.agent),
+            str(info.run_id),
+            str(info.description),
+        )
+    )
     return turn.state.txns[txn_id]
 
 
-def lock(turn: Turn, args: Body) -> dict[str, Any]:
-    txn = require_open(turn, args["txn"])
-    locking.enqueue(turn, txn, args, begun=False)
-    return {"txn": txn.txn_id, "ext": turn.state.next_lock - 1}
+def lock(turn: Turn, operation: Lock) -> Ticket:
+    txn = require_open(turn, operation.txn)
+    locking.enqueue(turn, txn, operation.locks, operation.wait, operation.zero_wait, begun=False)
+    return Ticket(txn.txn_id, turn.state.next_lock - 1)
 
 
-def granted(state: State, reply: Body) -> dict[str, Any]:
-    """What the client of `begin` and `lock` learns, rebuilt whenever it asks again."""
-    txn = state.txns.get(reply["txn"])
+def granted(state: State, ticket: Ticket) -> Granted:
+    """What the client of `begin` and `lock` learns, rebuilt whenever it asks again.
+
+    Raises NoSuchTxn if the transaction has ended.
+    """
+    txn = state.txns.get(ticket.txn)
     seen = snapshot(state, txn) if txn is not None and txn.is_open else None
     if txn is None or seen is None:
-        raise NoSuchTxn(f"transaction {reply['txn']} has ended; ask for its outcome")
-    entry = state.locks.get(reply["ext"])
-    written = [state.tables[one] for one in txn.wrote if one in state.tables]
-    needed = ((name, state.known_table(one)) for name, one in txn.needs.items())
-    ids = {table.record.name: table.by_txn[txn.txn_id] for table in written}
-    lists = {name: str(write_ids(table, seen)) for name, table in needed if table is not None}
-    return {
-        "txn": txn.txn_id,
-        "valid_txns": str(seen),
-        "write_ids": ids,
-        "lists": lists,
-        "stale": bool(entry and locking.stale(state, txn, entry)),
-        "lost_overwrite": locking.lost_overwrite(state, txn, entry) if entry else "",
-        "interval": state.settings.heartbeat_interval,
-    }
+        raise NoSuchTxn(f"transaction {ticket.txn} has ended; ask for its outcome")
+    entry = state.locks.get(ticket.ext)
+    written = [state.tables[table_id] for table_id in txn.wrote if table_id in state.tables]
+    needed = ((name, state.known_table(table_id)) for name, table_id in txn.needs.items())
+    return Granted(
+        txn.txn_id,
+        seen,
+        {table.record.name: table.by_txn[txn.txn_id] for table in written},
+        {name: write_ids(table, seen) for name, table in needed if table is not None},
+        bool(entry and locking.stale(state, txn, entry)),
+        locking.lost_overwrite(state, txn, entry) if entry else "",
+        state.settings.heartbeat_interval,
+    )
 
 
-def granted_now(turn: Turn, args: Body) -> dict[str, Any]:
+def granted_now(turn: Turn, operation: GetGranted) -> Granted:
     """What `begin` answers, of a transaction that is open."""
-    require_open(turn, args["txn"])
-    return granted(turn.state, {"txn": args["txn"], "ext": 0})
+    require_open(turn, operation.txn)
+    return granted(turn.state, Ticket(operation.txn, 0))
 
 
-def valid_write_ids(turn: Turn, args: Body) -> dict[str, Any]:
+def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
     """The list of one table under the transaction's snapshot; registers the need (P12).
 
     Raises SnapshotExpired, NoSuchTable, TxnAborted.
     """
-    txn = require_open(turn, args["txn"])
-    table, record = seen_table(turn.state, txn, args["table"])
+    txn = require_open(turn, operation.txn)
+    table, record = seen_table(turn.state, txn, operation.table)
     locking.check_files(txn, table)
     name, table_id = record.name, record.table_id
     if not txn.has_snapshot or (not txn.all_tables and name not in txn.needs):
-        turn.record("snapshot", txn=txn.txn_id, needs={name: table_id})
+        turn.record(events.SnapshotTaken(txn.txn_id, {name: table_id}))
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
     seen = snapshot(turn.state, turn.state.txns[txn.txn_id])
     assert seen is not None
-    return {"list": str(write_ids(table, seen)), "write_id": table.by_txn.get(txn.txn_id)}
+    return SeenWrites(write_ids(table, seen), table.by_txn.get(txn.txn_id))
 
 
-def allocate(turn: Turn, args: Body) -> dict[str, Any]:
+def allocate(turn: Turn, operation: Allocate) -> int:
     """The table's write id for this transaction, the same each time it is asked (T17 to T19)."""
-    txn = require_open(turn, args["txn"])
+    return _allocate(turn, require_open(turn, operation.txn), operation.table)
+
+
+def _allocate(turn: Turn, txn: Txn, name: str) -> int:
     if txn.kind is not TxnType.DEFAULT:
         raise ReadOnlyTxn(f"transaction {txn.txn_id} is {txn.kind.name}: it gets no write id (T17)")
-    table = unchanged(turn.state, txn, args["table"])
+    table = unchanged(turn.state, txn, name)
     write_id = table.by_txn.get(txn.txn_id)
     if write_id is None:
         write_id = table.next_write_id
-        turn.record(
-            "write_id",
-            txn=txn.txn_id,
-            table_id=table.record.table_id,
-            write_id=write_id,
-            needs=[table.record.name] if locking.may_read(txn, table) else [],
-        )
-    return {"write_id": write_id}
+        needs = (table.record.name,) if locking.may_read(txn, table) else ()
+        turn.record(events.WriteIdAllocated(txn.txn_id, table.record.table_id, write_id, needs))
+    return write_id
 
 
-def allocate_many(turn: Turn, args: Body) -> dict[str, Any]:
+def allocate_many(turn: Turn, operation: AllocateMany) -> list[tuple[int, int]]:
     """Write ids of one table for several transactions, ascending with their ids (T17 to T19).
 
     All of them get new ones, or all have them already. Raises TxnAborted, NoSuchTxn, ReadOnlyTxn
     and InvalidDefinition, and then allocates none.
     """
-    table = turn.state.table(args["table"])
-    ids = sorted(set(args["txns"]))
+    table = turn.state.table(operation.table)
+    ids = sorted(set(operation.txns))
     ended = [one for one in ids if one not in turn.state.txns or not turn.state.txns[one].is_open]
     for one in ended:
         try:
@@ -204,7 +227,7 @@ def allocate_many(turn: Turn, args: Body) -> dict[str, Any]:
     if bad:
         raise ReadOnlyTxn(f"transactions {bad} get no write id of {table.record.name} (T17)")
     for txn in txns:
-        unchanged(turn.state, txn, args["table"])
+        unchanged(turn.state, txn, operation.table)
     have = [txn.txn_id for txn in txns if txn.txn_id in table.by_txn]
     if have and len(have) < len(txns):
         raise InvalidDefinition(
@@ -212,8 +235,8 @@ def allocate_many(turn: Turn, args: Body) -> dict[str, Any]:
             " ask for either"
         )
     for txn in txns:
-        allocate(turn, {"txn": txn.txn_id, "table": args["table"]})
-    return {"write_ids": [[txn.txn_id, table.by_txn[txn.txn_id]] for txn in txns]}
+        _allocate(turn, txn, operation.table)
+    return [(txn.txn_id, table.by_txn[txn.txn_id]) for txn in txns]
 
 
 # --- alive or not -------------------------------------------------------------------------------
@@ -236,10 +259,10 @@ def require_open(turn: Turn, txn_id: int) -> Txn:
     raise TxnAborted(f"transaction {txn_id} was aborted: {past.reason}; begin again")
 
 
-def heartbeat(turn: Turn, args: Body) -> dict[str, Any]:
+def heartbeat(turn: Turn, operation: Heartbeat) -> Alive:
     """Never raises: which ids were aborted, which are unknown or committed; the rest live (T8)."""
     aborted, unknown = [], []
-    for txn_id in args["txns"]:
+    for txn_id in operation.txns:
         txn = turn.state.txns.get(txn_id)
         past = None if txn else turn.ended(txn_id)
         if txn and txn.is_open:
@@ -249,26 +272,34 @@ def heartbeat(turn: Turn, args: Body) -> dict[str, Any]:
         else:
             unknown.append(txn_id)
     interval = turn.state.settings.heartbeat_interval
-    return {"aborted": aborted, "unknown": unknown, "interval": interval}
+    return Alive(aborted, unknown, interval)
 
 
-def heartbeat_one(turn: Turn, args: Body) -> dict[str, Any]:
+def heartbeat_one(turn: Turn, operation: HeartbeatOne) -> int:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn (T7). `read` marks a use of the lease (P12)."""
-    txn = require_open(turn, args["txn"])
+    txn = require_open(turn, operation.txn)
     touch(turn.state.heartbeats, txn.txn_id, turn.steady)
-    if args["read"] and txn.kind is TxnType.READ_ONLY:
+    if operation.read and txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
-    return {"interval": turn.state.settings.heartbeat_interval}
+    return turn.state.settings.heartbeat_interval
 
 
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _open(state: State, at: int, body: Body) -> None:
-    txn_id = body["txn"]
-    info = {key: body[key] for key in _INFO if key in body}
+def _open(state: State, at: int, event: events.Opened) -> None:
+    txn_id = event.txn
     state.txns[txn_id] = Txn(
-        txn_id, TxnType(body["kind"]), TxnState.OPEN, at, all_tables=body["all_tables"], **info
+        txn_id,
+        TxnType(event.type),
+        TxnState.OPEN,
+        at,
+        event.user,
+        event.host,
+        event.agent,
+        event.run_id,
+        event.description,
+        event.all_tables,
     )
     state.next_txn = txn_id + 1
     touch(state.heartbeats, txn_id, state.timers.now)
@@ -276,29 +307,33 @@ def _open(state: State, at: int, body: Body) -> None:
         touch(state.reads, txn_id, state.timers.now)
 
 
-def _snapshot(state: State, at: int, body: Body) -> None:
-    txn = state.txns[body["txn"]]
+def _snapshot(state: State, at: int, event: events.SnapshotTaken) -> None:
+    txn = state.txns[event.txn]
     taken = txn.taken if txn.has_snapshot else state.moment()
-    state.txns[txn.txn_id] = replace(txn, taken=taken, needs=txn.needs | body["needs"])
+    state.txns[txn.txn_id] = replace(txn, taken=taken, needs=txn.needs | event.needs)
 
 
-def _write_id(state: State, at: int, body: Body) -> None:
-    locking.add_write_id(state, body["table_id"], body["txn"], body["write_id"])
-    txn = state.txns[body["txn"]]
-    needs = {name: body["table_id"] for name in body["needs"]} | txn.needs
+def _write_id(state: State, at: int, event: events.WriteIdAllocated) -> None:
+    locking.add_write_id(state, event.table_id, event.txn, event.write_id)
+    txn = state.txns[event.txn]
+    needs = {name: event.table_id for name in event.needs} | txn.needs
     state.txns[txn.txn_id] = replace(txn, needs=needs)
 
 
-APPLY = {"open": _open, "snapshot": _snapshot, "write_id": _write_id}
+APPLY: Effects = {
+    events.Opened: _open,
+    events.SnapshotTaken: _snapshot,
+    events.WriteIdAllocated: _write_id,
+}
 
-HANDLERS = {
-    "begin": begin,
-    "open_batch": open_batch,
-    "lock": lock,
-    "allocate": allocate,
-    "allocate_many": allocate_many,
-    "granted": granted_now,
-    "valid_write_ids": valid_write_ids,
-    "heartbeat": heartbeat,
-    "heartbeat_one": heartbeat_one,
+HANDLERS: Handlers = {
+    Begin: begin,
+    OpenBatch: open_batch,
+    Lock: lock,
+    Allocate: allocate,
+    AllocateMany: allocate_many,
+    GetGranted: granted_now,
+    GetValidWriteIds: valid_write_ids,
+    Heartbeat: heartbeat,
+    HeartbeatOne: heartbeat_one,
 }

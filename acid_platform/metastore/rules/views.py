@@ -3,51 +3,51 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
-from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.names import table_name
-from acid_platform.metastore.records import ViewRecord
+from acid_platform.metastore.operations.tables import (
+    CreateView,
+    DropView,
+)
+from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.state import EarlierView, State
-from acid_platform.metastore.rules.turn import Body, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
 
-def create_view(turn: Turn, args: Body) -> dict[str, Any]:
+def create_view(turn: Turn, operation: CreateView) -> None:
     """Raises TableExists, InvalidDefinition."""
-    record = decode(ViewRecord, args["view"])
+    record = operation.view
     name = table_name(record.name)
     database = name.partition(".")[0]
     if name in turn.state.names:
         raise TableExists(f"{name} is a table; give the view another name")
-    if name in turn.state.views and not args["or_replace"]:
-        if args["if_not_exists"]:
-            return {}
+    if name in turn.state.views and not operation.or_replace:
+        if operation.if_not_exists:
+            return
         raise TableExists(f"view {name} exists; CREATE OR REPLACE VIEW, or use another name")
     if database not in turn.state.databases:
         raise InvalidDefinition(f"there is no database {database}; create_database({database!r})")
-    turn.record("view", view=encode(replace(record, name=name, created=turn.now)))
-    return {}
+    turn.record(events.ViewCreated(replace(record, name=name, created=turn.now)))
 
 
-def drop_view(turn: Turn, args: Body) -> dict[str, Any]:
+def drop_view(turn: Turn, operation: DropView) -> None:
     """Raises NoSuchTable."""
-    name = table_name(args["name"])
+    name = table_name(operation.name)
     if name not in turn.state.views:
         raise NoSuchTable(f"there is no view {name}; SHOW TABLES lists tables and views")
-    turn.record("view_dropped", name=name)
-    return {}
+    turn.record(events.ViewDropped(name=name))
 
 
-def _view(state: State, at: int, body: Body) -> None:
-    record = replace(decode(ViewRecord, body["view"]), version=state.moment())
+def _view(state: State, at: int, event: events.ViewCreated) -> None:
+    record = replace(event.view, version=state.moment())
     _keep_earlier(state, record.name, record.version)
     state.views[record.name] = record
 
 
-def _view_dropped(state: State, at: int, body: Body) -> None:
-    _keep_earlier(state, body["name"], state.moment())
-    del state.views[body["name"]]
+def _view_dropped(state: State, at: int, event: events.ViewDropped) -> None:
+    _keep_earlier(state, event.name, state.moment())
+    del state.views[event.name]
 
 
 def _keep_earlier(state: State, name: str, moment: int) -> None:
@@ -57,6 +57,12 @@ def _keep_earlier(state: State, name: str, moment: int) -> None:
         state.earlier_views.append(EarlierView(earlier, moment))
 
 
-APPLY = {"view": _view, "view_dropped": _view_dropped}
+APPLY: Effects = {
+    events.ViewCreated: _view,
+    events.ViewDropped: _view_dropped,
+}
 
-HANDLERS = {"create_view": create_view, "drop_view": drop_view}
+HANDLERS: Handlers = {
+    CreateView: create_view,
+    DropView: drop_view,
+}

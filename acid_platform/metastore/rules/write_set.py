@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
 
-from acid_platform.metastore.codec import decode
+from acid_platform.metastore.rules.events import Change
 from acid_platform.metastore.rules.snapshots import snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn
 from acid_platform.transactions import Operation, ValidTxnList
@@ -67,11 +66,11 @@ def every_row(state: State) -> Iterator[Committed]:
                 yield from rows
 
 
-def from_event(row: dict[str, Any]) -> Committed:
-    """A row of a journaled commit. Before version 9 of the schema an overwrite was an update with
-    a flag."""
-    one = decode(Committed, row)
-    return replace(one, operation=Operation.OVERWRITE) if row.get("overwrite") else one
+def from_event(change: Change) -> Committed:
+    """The row of a journaled commit."""
+    if change.overwrite:
+        return replace(change.row, operation=Operation.OVERWRITE)
+    return change.row
 
 
 def restore(state: State, row: Committed) -> None:

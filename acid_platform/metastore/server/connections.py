@@ -1,7 +1,7 @@
-"""The server's end of all connections: one selector, no thread, nobody waits for another.
+"""The server's end of all connections: one selector and no threads; no client waits for another.
 
-Handshakes, half messages and slow readers are kept per peer and go on when bytes come. A peer that
-breaks a rule loses its connection; the others don't notice.
+Handshakes, half messages and slow readers are kept per connection and go on when bytes come. A
+client that breaks a rule loses its connection; the others do not notice.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from acid_platform.metastore import wire
 _LOG = logging.getLogger("acid_platform.metastore")
 
 GREETING_SECONDS = 10.0
-"""A peer that has not proved itself by then is dropped."""
+"""A connection that has not proved itself by then is dropped."""
 
 SLOW_READER_SECONDS = 30.0
-"""A peer that does not take its answer for so long is dropped."""
+"""A connection that does not take its answer for so long is dropped."""
 
 MOST_STRANGERS = 128
 """Connections without a finished handshake; one more pushes out the oldest."""
@@ -30,7 +30,7 @@ MOST_STRANGERS = 128
 _READ = 1 << 18
 
 
-class Peer:
+class Connection:
     """One connection."""
 
     __slots__ = ("challenge", "closed", "frames", "key", "known", "out", "since", "sock")
@@ -45,7 +45,7 @@ class Peer:
         """When it connected, or when its unsent answer last moved."""
 
 
-class Peers:
+class Connections:
     """All connections of the listeners, each with the key that its clients have to know."""
 
     def __init__(self, listeners: Sequence[tuple[socket.socket, bytes]]) -> None:
@@ -58,32 +58,32 @@ class Peers:
         for end in (self._bell_out, self._bell_in):
             os.set_blocking(end, False)
         self._selector.register(self._bell_out, selectors.EVENT_READ, None)
-        self._peers: set[Peer] = set()
-        self._strangers: dict[Peer, None] = {}
-        self._slow: set[Peer] = set()
+        self._connections: set[Connection] = set()
+        self._strangers: dict[Connection, None] = {}
+        self._slow: set[Connection] = set()
         self.refused = 0
         """Connections that were dropped for what they sent, or did not send."""
 
     @property
     def known(self) -> int:
         """How many clients there are."""
-        return len(self._peers) - len(self._strangers)
+        return len(self._connections) - len(self._strangers)
 
     @property
     def any(self) -> bool:
-        return bool(self._peers)
+        return bool(self._connections)
 
     def ring(self) -> None:
         """Ends a `wait` at once; safe in a signal handler."""
         with suppress(BlockingIOError):
             os.write(self._bell_in, b"!")
 
-    def wait(self, seconds: float) -> list[tuple[Peer, bytes]]:
+    def wait(self, seconds: float) -> list[tuple[Connection, bytes]]:
         """The messages of known peers that came, after at most so many seconds."""
-        messages: list[tuple[Peer, bytes]] = []
+        messages: list[tuple[Connection, bytes]] = []
         for key, events in self._selector.select(seconds):
             one = key.data
-            if isinstance(one, Peer):
+            if isinstance(one, Connection):
                 if events & selectors.EVENT_WRITE:
                     self._flush(one)
                 else:
@@ -96,43 +96,43 @@ class Peers:
         self._drop_late()
         return messages
 
-    def send(self, peer: Peer, payload: bytes) -> None:
-        """Sends now what the peer takes, and the rest when it takes more."""
-        if peer.closed:
+    def send(self, connection: Connection, payload: bytes) -> None:
+        """Sends now what the connection takes, and the rest when it takes more."""
+        if connection.closed:
             return
-        waiting = bool(peer.out)
+        waiting = bool(connection.out)
         data = wire.frame(payload)
         sent = 0
         if not waiting:
             try:
-                sent = peer.sock.send(data)
+                sent = connection.sock.send(data)
             except BlockingIOError:
                 pass
             except OSError:
-                self.drop(peer)
+                self.drop(connection)
                 return
         if sent < len(data):
-            peer.out += data[sent:]
-        if peer.out and not waiting:
+            connection.out += data[sent:]
+        if connection.out and not waiting:
             # Nothing more is read from it before it has read what it asked for.
-            peer.since = time.monotonic()
-            self._slow.add(peer)
-            self._selector.modify(peer.sock, selectors.EVENT_WRITE, peer)
+            connection.since = time.monotonic()
+            self._slow.add(connection)
+            self._selector.modify(connection.sock, selectors.EVENT_WRITE, connection)
 
-    def drop(self, peer: Peer, why: str = "") -> None:
+    def drop(self, connection: Connection, why: str = "") -> None:
         """Closes the connection; `why` is for the log, if it was the peer's fault."""
-        if peer.closed:
+        if connection.closed:
             return
         if why:
             self.refused += 1
             _LOG.warning("refused a connection: %s", why)
-        peer.closed = True
-        self._peers.discard(peer)
-        self._strangers.pop(peer, None)
-        self._slow.discard(peer)
+        connection.closed = True
+        self._connections.discard(connection)
+        self._strangers.pop(connection, None)
+        self._slow.discard(connection)
         with suppress(KeyError, ValueError):
-            self._selector.unregister(peer.sock)
-        peer.sock.close()
+            self._selector.unregister(connection.sock)
+        connection.sock.close()
 
     def close(self, seconds: float = 1.0) -> None:
         """Takes no more connections, sends what is unsent for so long, and ends them all."""
@@ -142,10 +142,10 @@ class Peers:
         deadline = time.monotonic() + seconds
         while self._slow and time.monotonic() < deadline:
             for key, events in self._selector.select(0.05):
-                if isinstance(key.data, Peer) and events & selectors.EVENT_WRITE:
+                if isinstance(key.data, Connection) and events & selectors.EVENT_WRITE:
                     self._flush(key.data)
-        for peer in list(self._peers):
-            self.drop(peer)
+        for connection in list(self._connections):
+            self.drop(connection)
         self._selector.close()
         os.close(self._bell_in)
         os.close(self._bell_out)
@@ -166,65 +166,67 @@ class Peers:
             return
         sock.setblocking(False)
         wire.tune(sock)
-        peer = Peer(sock, key)
+        connection = Connection(sock, key)
         if len(self._strangers) >= MOST_STRANGERS:
             self.drop(next(iter(self._strangers)), f"{MOST_STRANGERS} unfinished handshakes")
-        self._peers.add(peer)
-        self._strangers[peer] = None
-        self._selector.register(sock, selectors.EVENT_READ, peer)
-        self.send(peer, wire.greeting(peer.challenge))
+        self._connections.add(connection)
+        self._strangers[connection] = None
+        self._selector.register(sock, selectors.EVENT_READ, connection)
+        self.send(connection, wire.greeting(connection.challenge))
 
-    def _read(self, peer: Peer, messages: list[tuple[Peer, bytes]]) -> None:
+    def _read(self, connection: Connection, messages: list[tuple[Connection, bytes]]) -> None:
         try:
-            data = peer.sock.recv(_READ)
+            data = connection.sock.recv(_READ)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
-            self.drop(peer)
+            self.drop(connection)
             return
         try:
-            for payload in peer.frames.feed(data):
-                if peer.known:
-                    messages.append((peer, payload))
-                elif not self._greeted(peer, payload):
+            for payload in connection.frames.feed(data):
+                if connection.known:
+                    messages.append((connection, payload))
+                elif not self._greeted(connection, payload):
                     return
         except wire.Malformed as error:
-            self.drop(peer, str(error))
+            self.drop(connection, str(error))
 
-    def _greeted(self, peer: Peer, payload: bytes) -> bool:
-        """Whether the peer knows the key; if not, it is told so and dropped."""
+    def _greeted(self, connection: Connection, payload: bytes) -> bool:
+        """Whether the connection knows the key; if not, it is told so and dropped."""
         said = wire.read_greeting(payload)
         theirs = str(said.get("challenge"))
         if said.get("acid") != wire.PROTOCOL:
             why = f"protocol {said.get('acid')} is not {wire.PROTOCOL}"
-        elif not wire.proves(said, wire.proof(peer.key, "client", peer.challenge, theirs)):
+        elif not wire.proves(
+            said, wire.proof(connection.key, "client", connection.challenge, theirs)
+        ):
             why = "the key is wrong"
         else:
-            answer = wire.proof(peer.key, "server", peer.challenge, theirs)
-            self.send(peer, wire.greeting(peer.challenge, answer))
-            peer.known = True
-            peer.frames.limit = wire.LARGEST_MESSAGE
-            self._strangers.pop(peer, None)
+            answer = wire.proof(connection.key, "server", connection.challenge, theirs)
+            self.send(connection, wire.greeting(connection.challenge, answer))
+            connection.known = True
+            connection.frames.limit = wire.LARGEST_MESSAGE
+            self._strangers.pop(connection, None)
             return True
-        self.send(peer, b'{"refused": "%s"}' % why.encode())
-        self.drop(peer, why)
+        self.send(connection, b'{"refused": "%s"}' % why.encode())
+        self.drop(connection, why)
         return False
 
-    def _flush(self, peer: Peer) -> None:
+    def _flush(self, connection: Connection) -> None:
         try:
-            sent = peer.sock.send(peer.out)
+            sent = connection.sock.send(connection.out)
         except BlockingIOError:
             return
         except OSError:
-            self.drop(peer)
+            self.drop(connection)
             return
-        del peer.out[:sent]
-        peer.since = time.monotonic()
-        if not peer.out:
-            self._slow.discard(peer)
-            self._selector.modify(peer.sock, selectors.EVENT_READ, peer)
+        del connection.out[:sent]
+        connection.since = time.monotonic()
+        if not connection.out:
+            self._slow.discard(connection)
+            self._selector.modify(connection.sock, selectors.EVENT_READ, connection)
 
     def _drop_late(self) -> None:
         now = time.monotonic()
@@ -235,5 +237,6 @@ class Peers:
                 break
             self.drop(oldest, f"no handshake within {GREETING_SECONDS:g} s")
         if self._slow:
-            for peer in [one for one in self._slow if now - one.since > SLOW_READER_SECONDS]:
-                self.drop(peer, f"did not take its answer for {SLOW_READER_SECONDS:g} s")
+            late = [one for one in self._slow if now - one.since > SLOW_READER_SECONDS]
+            for connection in late:
+                self.drop(connection, f"did not take its answer for {SLOW_READER_SECONDS:g} s")

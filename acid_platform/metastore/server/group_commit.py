@@ -12,23 +12,23 @@ import time
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from acid_platform.clock import Clock, Moment
 from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
-from acid_platform.metastore.codec import encode
-from acid_platform.metastore.rules.machine import READS, Machine
+from acid_platform.metastore.operations import Answer, Operation, write_answer
+from acid_platform.metastore.rules.events import Recorded
+from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Event, Reply, error_reply
-from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.rules.turn import Reply, error_reply
+from acid_platform.metastore.server import file_operations, state_rows
 from acid_platform.metastore.server.metrics import Counters
 from acid_platform.metastore.server.store import Error, Store
 
 _LOG = logging.getLogger("acid_platform.metastore")
-_WRONG_ARGUMENTS = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
-Json = dict[str, Any]
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+"""What arguments of another type, or missing ones, lead to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,18 @@ class Request:
     """What a client asks; sent again it keeps its id."""
 
     id: str
-    op: str
-    args: Json
+    operation: Operation[object]
 
 
 class BadRequest(Exception):
-    """A request that the rules can't even refuse: an argument is missing, or of another type."""
+    """A request that the rules can't even refuse: an argument is of another type."""
 
     def __init__(self, request: Request) -> None:
-        super().__init__(request.op)
+        super().__init__(request.operation.op)
         self.request = request
 
 
-class Keeper:
+class GroupCommit:
     """Opens the files. Raises MetastoreInUse, MetastoreIncompatible, MetastoreDamaged, OSError."""
 
     def __init__(self, database: Path, clock: Clock) -> None:
@@ -75,16 +74,16 @@ class Keeper:
         Between two rounds memory is durable: no such answer tells of what may yet be lost.
         """
         now, replies, left = self._clock.moment(), list[Reply](), list[Request]()
-        for one in requests:
-            if one.op in READS:
-                try:
-                    replies += self.machine.handle(one.op, one.args, one.id, now).replies
-                except _WRONG_ARGUMENTS as error:
-                    replies.append(self._bad(one, error))
-                except Exception as error:
-                    replies += self._fail([one], error)
-            else:
-                left.append(one)
+        for request in requests:
+            if not request.operation.reads:
+                left.append(request)
+                continue
+            try:
+                replies += self.machine.handle(request.operation, request.id, now).replies
+            except MALFORMED as error:
+                replies.append(self.bad(request.id, request.operation.op, error))
+            except Exception as error:
+                replies += self._fail([request], error)
         self.counters.requests += len(replies)
         return replies, left
 
@@ -99,27 +98,32 @@ class Keeper:
                 break
             except BadRequest as bad:
                 self._forget_round(now)
-                refused.append(self._bad(bad.request, bad.__cause__))
-                requests = [one for one in requests if one is not bad.request]
+                op = bad.request.operation.op
+                refused.append(self.bad(bad.request.id, op, bad.__cause__))
+                requests = [request for request in requests if request is not bad.request]
             except Exception as error:
                 return refused + self._fail(requests, error)
         self.counters.requests += len(requests)
-        replies += [Reply(one.id, self._own(one)) for one in requests if one.op in _OWN]
+        replies += [
+            self._about_file(request)
+            for request in requests
+            if type(request.operation) in file_operations.HANDLERS
+        ]
         return refused + replies
 
     def _decide(
         self, requests: Sequence[Request], now: Moment, due: Container[str] | None
     ) -> list[Reply]:
         """The answers, once they are durable. Raises BadRequest, and whatever a write raises."""
-        events: list[Event] = []
+        events: list[Recorded] = []
         replies: list[Reply] = []
-        for one in requests:
-            if one.op in _OWN:
+        for request in requests:
+            if type(request.operation) in file_operations.HANDLERS:
                 continue
             try:
-                handled = self.machine.handle(one.op, one.args, one.id, now)
-            except _WRONG_ARGUMENTS as error:
-                raise BadRequest(one) from error
+                handled = self.machine.handle(request.operation, request.id, now)
+            except MALFORMED as error:
+                raise BadRequest(request) from error
             events += handled.events
             replies += handled.replies
         if due is not None:
@@ -133,12 +137,15 @@ class Keeper:
             self._write(events)
         return replies
 
-    def _bad(self, request: Request, error: BaseException | None) -> Reply:
+    def bad(self, request_id: str, op: str, error: BaseException | None) -> Reply:
+        """The answer to a request whose arguments are wrong."""
         self.counters.bad_requests += 1
-        _LOG.warning("a bad request: %s", request.op, exc_info=error)
-        text = f"{request.op} is called in a way that this metastore does not know:"
-        said = InvalidDefinition(f"{text} {error!r}; nothing was changed")
-        return Reply(request.id, error_reply(said))
+        _LOG.warning("a bad request: %s", op, exc_info=error)
+        refused = InvalidDefinition(
+            f"{op} is called in a way that this metastore does not know: {error!r}; nothing was"
+            " changed"
+        )
+        return Reply(request_id, error_reply(refused))
 
     def _keep_waiting_alive(self, now: int, connected: Container[str]) -> None:
         """A client that waits for a lock is alive while its connection is (L12)."""
@@ -148,7 +155,7 @@ class Keeper:
                 txn_id = state.locks[ext].txn_id
                 touch(state.heartbeats if txn_id else state.lock_beats, txn_id or ext, now)
 
-    def _write(self, events: list[Event]) -> None:
+    def _write(self, events: list[Recorded]) -> None:
         started = time.perf_counter()
         self.store.append(events)
         self.counters.writing.add(time.perf_counter() - started)
@@ -205,8 +212,11 @@ class Keeper:
         self.store.reopen()
         self.machine = self._load()
         self._ahead = False
-        answer = {"ask": str(error), "transient": self.state.settings.transient(str(error))}
-        return [Reply(one.id, answer) for one in requests]
+        answer: Answer = {
+            "ask": str(error),
+            "transient": self.state.settings.transient(str(error)),
+        }
+        return [Reply(request.id, answer) for request in requests]
 
     # --- folds --------------------------------------------------------------------------------
 
@@ -253,73 +263,16 @@ class Keeper:
             _LOG.exception("the last fold failed; the next start replays the journal")
         self.store.close()
 
-    # --- requests about the file rather than the state ------------------------------------------
-
-    def _own(self, request: Request) -> Json:
-        op, args = request.op, request.args
+    def _about_file(self, request: Request) -> Reply:
+        kind = type(request.operation)
+        value: Answer
         try:
-            return {"value": _OWN[op](self, args)}
+            answer = file_operations.HANDLERS[kind](self, request.operation)
+            value = {"value": write_answer(kind, answer)}
         except AcidError as error:
-            return error_reply(error)
-        except _WRONG_ARGUMENTS as error:
-            return error_reply(
-                InvalidDefinition(f"{op} lacks an argument, or has a wrong one: {error!r}")
-            )
+            value = error_reply(error)
+        except MALFORMED as error:
+            return self.bad(request.id, kind.op, error)
         except (Error, OSError) as error:
-            return error_reply(MetastoreUnavailable(f"the metastore can't use its file: {error}"))
-
-    def outcome(self, args: Json) -> Json:
-        """What became of a request (P3): `done` with its answer, `waiting`, or `unseen`."""
-        request_id = args["request_id"]
-        if self.machine.waits(request_id):
-            return {"seen": "waiting"}
-        kept = self.state.outcomes.get(request_id) or self.store.past_outcome(request_id)
-        if kept is None:
-            return {"seen": "unseen"}
-        return {"seen": "done", "answer": self.machine.expand(kept.op, kept.reply)}
-
-    def query(self, args: Json) -> Json:
-        """One SELECT over the tables, which are brought up to date first."""
-        self.fold()
-        columns, rows = self.store.query(args["sql"])
-        return {"columns": columns, "rows": [[_plain(one) for one in row] for row in rows]}
-
-    def history(self, args: Json) -> Json:
-        record = self.state.table(args["name"]).record
-        late = [one for one in self.state.written if one.table_id == record.table_id]
-        every = (*self.store.history(record.table_id), *late)
-        return {"rows": [{**encode(one), "operation": one.operation.name.lower()} for one in every]}
-
-    def backup_begin(self, args: Json) -> Json:
-        """Begins a backup of what holds now."""
-        self.fold()
-        made = self.store.export()
-        return {"token": made.token, "meta": made.meta, "rows": made.rows}
-
-    def backup_part(self, args: Json) -> Json:
-        """Raises MetastoreUnavailable if the backup is not going on any more."""
-        made = self.store.exported(args["token"])
-        if made is None:
-            raise MetastoreUnavailable(
-                "the backup was interrupted: the metastore started again, or another backup began;"
-                " begin it again"
-            )
-        return {"part": made.part(args["table"], args["part"])}
-
-    def backup_end(self, args: Json) -> Json:
-        self.store.end_exports()
-        return {}
-
-
-_OWN = {
-    "outcome": Keeper.outcome,
-    "query": Keeper.query,
-    "history": Keeper.history,
-    "backup_begin": Keeper.backup_begin,
-    "backup_part": Keeper.backup_part,
-    "backup_end": Keeper.backup_end,
-}
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, bool | int | float | str | None) else str(value)
+            value = error_reply(MetastoreUnavailable(f"the metastore can't use its file: {error}"))
+        return Reply(request.id, value)

@@ -14,16 +14,15 @@ from pathlib import Path
 
 import duckdb
 
-from acid_platform.clock import Moment
 from acid_platform.disk import sync_path
 from acid_platform.errors import BackupRefused
-from acid_platform.metastore.codec import encode
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
 from acid_platform.metastore.records import EntityDirectory, TableRecord, WriteReport
+from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.identity import make_relative
 from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.rules.restoring import doubtful_write_ids
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.rules.turn import Event
 from acid_platform.metastore.schema import MADE
 from acid_platform.metastore.server import blocks, journal
 from acid_platform.metastore.server.store import GROUND, Store
@@ -132,7 +131,7 @@ def restore_metastore(
         str(home.path),
         made,
         len(state.tables),
-        Machine(state).handle("doubtful", {}, "", Moment(0, 0)).replies[0].value["value"]["tables"],
+        doubtful_write_ids(state),
         opened,
         state.next_txn,
         kept,
@@ -164,9 +163,9 @@ def _advance(
     """Counters above everything that the tables' directories carry (P24)."""
     store = Store(draft)
     try:
-        state, events = store.load()
+        state, recorded = store.load()
         machine = Machine(state)
-        machine.replay(events)
+        machine.replay(recorded)
         owner.accept(state.identity.id if state.identity else None)
         make_relative(state, owner.roots)
         opened = sum(1 for _ in state.open_txns())
@@ -175,30 +174,26 @@ def _advance(
             for table_id, one in state.tables.items()
         }
         now = time.time_ns() // 1_000_000
-        event = Event(
-            "restored",
-            now,
-            {
-                "tables": [[table_id, one.write_id] for table_id, one in found.items()],
-                "txn_id": max((one.txn_id for one in found.values()), default=0),
-                "identity": owner.identity,
-                "roots": owner.roots,
-                "present": [
-                    [
-                        table_id,
-                        entity.partition,
-                        list(entity.names),
-                        [
-                            [encode(EntityDirectory.of(report, 0)), report.contents_text]
-                            for report in entity.unknown
-                        ],
-                    ]
-                    for table_id, one in found.items()
-                    for entity in one.present
-                ],
-            },
+        event = events.Restored(
+            tuple((table_id, one.write_id) for table_id, one in found.items()),
+            max((one.txn_id for one in found.values()), default=0),
+            owner.identity,
+            owner.roots,
+            tuple(
+                events.Found(
+                    table_id,
+                    entity.partition,
+                    entity.names,
+                    tuple(
+                        events.DirectoryFiles(EntityDirectory.of(report, 0), report.contents_text)
+                        for report in entity.unknown
+                    ),
+                )
+                for table_id, one in found.items()
+                for entity in one.present
+            ),
         )
-        machine.replay([event])
+        machine.replay([events.Recorded(now, event)])
         store.fold(state, 0)
         store.forget_meta(MADE)
         store.forget_meta(GROUND)

@@ -12,23 +12,30 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
 
 import psutil
 
 from acid_platform.clock import Clock, SystemClock
-from acid_platform.errors import MetastoreIncompatible, MetastoreUnavailable, WarehouseMoved
+from acid_platform.errors import (
+    AcidError,
+    MetastoreIncompatible,
+    MetastoreUnavailable,
+    WarehouseMoved,
+)
 from acid_platform.metastore.address import parse_address, show_address
+from acid_platform.metastore.codec import JsonObject
 from acid_platform.metastore.endpoint import (
     Endpoint,
     Home,
     refuse_network_file_system,
 )
+from acid_platform.metastore.operations import Operation, Row, read_operation, write_answer
+from acid_platform.metastore.operations.shows import GetStatus, Stop
 from acid_platform.metastore.rules.turn import Reply, error_reply
-from acid_platform.metastore.server.connections import Peer, Peers
-from acid_platform.metastore.server.group_commit import Keeper, Request
+from acid_platform.metastore.server.connections import Connection, Connections
+from acid_platform.metastore.server.group_commit import MALFORMED, GroupCommit, Request
 from acid_platform.metastore.server.metrics import histogram
 from acid_platform.metastore.wire import PROTOCOL
 
@@ -36,10 +43,7 @@ _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
 _FIRST_CLIENT_SECONDS = 10.0
 _LONGEST_REQUEST_ID = 64
-_OWN = ("status", "stop")
 _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-
-Json = dict[str, Any]
 
 
 class Server:
@@ -62,8 +66,8 @@ class Server:
         self._place = _inodes(home)
         self.moved = False
         """Whether `run` ended because the directory is not at its path any more (P31)."""
-        self.keeper = Keeper(home.database, clock or SystemClock())
-        self._waiting: dict[str, Peer] = {}
+        self.commits = GroupCommit(home.database, clock or SystemClock())
+        self._waiting: dict[str, Connection] = {}
         self._stopping = False
         self._ticked = time.monotonic()
         # Somebody started it in order to come.
@@ -75,11 +79,11 @@ class Server:
             listener = _listen(service[0])
             self._service = show_address(*listener.getsockname()[:2])
             listeners.append((listener, service[1]))
-        self._peers = Peers(listeners)
-        Endpoint(self._address, os.getpid(), self.keeper.epoch, PROTOCOL).publish(home)
+        self._connections = Connections(listeners)
+        Endpoint(self._address, os.getpid(), self.commits.epoch, PROTOCOL).publish(home)
 
     def run(self) -> None:
-        _LOG.info("epoch %d serves %s %s", self.keeper.epoch, self._address, self._service)
+        _LOG.info("epoch %d serves %s %s", self.commits.epoch, self._address, self._service)
         try:
             while not self._stopping:
                 ticked = self._round()
@@ -88,9 +92,9 @@ class Server:
         finally:
             self._close()
 
-    def stop(self, *_: Any) -> None:
+    def stop(self, *_: object) -> None:
         """Ends `run` after the round that is going on; safe in a signal handler."""
-        self._peers.ring()
+        self._connections.ring()
         self._stopping = True
 
     def _bind(self) -> socket.socket:
@@ -119,65 +123,80 @@ class Server:
         if self.moved:
             self._send(Reply(one.id, error_reply(self._moved_away())) for one in requests)
             return True
-        replies, requests = self.keeper.answer_reads(requests)
+        replies, requests = self.commits.answer_reads(requests)
         if replies:
             self._send(replies)
         requests += self._receive(0)
         due = time.monotonic() - self._ticked >= _TICK_SECONDS / 2
         if due:
-            self._waiting = {one: peer for one, peer in self._waiting.items() if not peer.closed}
+            self._waiting = {
+                request_id: connection
+                for request_id, connection in self._waiting.items()
+                if not connection.closed
+            }
         if requests or due:
-            others = [one for one in requests if one.op not in _OWN]
-            self._send(self.keeper.round(others, self._waiting if due else None))
-            self._send(self._own(one) for one in requests if one.op in _OWN)
+            own = [request for request in requests if type(request.operation) in HANDLERS]
+            others = [request for request in requests if type(request.operation) not in HANDLERS]
+            self._send(self.commits.round(others, self._waiting if due else None))
+            self._send(self._own(request) for request in own)
             self.moved = _inodes(self._home) != self._place
             if not self.moved:
-                self.keeper.fold_if_due()
+                self.commits.fold_if_due()
         if due:
             self._ticked = time.monotonic()
         return due
 
     def _receive(self, seconds: float) -> list[Request]:
         requests = []
-        for peer, payload in self._peers.wait(seconds):
+        for connection, payload in self._connections.wait(seconds):
             try:
-                request = _request(payload)
+                request_id, op, args = _message(payload)
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                self._peers.drop(peer, f"a message that is no request: {error!r:.200}")
-            else:
-                self._waiting[request.id] = peer
-                requests.append(request)
+                self._connections.drop(connection, f"a message that is no request: {error!r:.200}")
+                continue
+            self._waiting[request_id] = connection
+            try:
+                requests.append(Request(request_id, read_operation(op, args)))
+            except AcidError as error:
+                self._send([Reply(request_id, error_reply(error))])
+            except MALFORMED as error:
+                self._send([self.commits.bad(request_id, op, error)])
         return requests
 
     def _send(self, replies: Iterable[Reply]) -> None:
-        for one in replies:
-            peer = self._waiting.pop(one.request_id, None)
-            if peer is not None:
-                self._peers.send(peer, _ENCODE(one.value).encode())
+        for reply in replies:
+            connection = self._waiting.pop(reply.request_id, None)
+            if connection is not None:
+                self._connections.send(connection, _ENCODE(reply.value).encode())
 
     def _own(self, request: Request) -> Reply:
-        if request.op == "status":
-            return Reply(request.id, {"value": self.status()})
-        self.stop()
-        return Reply(request.id, {"value": {"pid": os.getpid()}})
+        kind = type(request.operation)
+        answer = HANDLERS[kind](self, request.operation)
+        return Reply(request.id, {"value": write_answer(kind, answer)})
 
-    def status(self) -> Json:
-        keeper = self.keeper
-        state, done = keeper.state, keeper.counters
+    def _stop_for(self, operation: Stop) -> int:
+        self.stop()
+        return os.getpid()
+
+    def _status_for(self, operation: GetStatus) -> Row:
+        return self.status()
+
+    def status(self) -> Row:
+        state, done = self.commits.state, self.commits.counters
         return {
             "pid": os.getpid(),
-            "epoch": keeper.epoch,
+            "epoch": self.commits.epoch,
             "directory": str(self._home.path),
             "address": self._address,
             "listen": self._service,
-            "clients": self._peers.known,
+            "clients": self._connections.known,
             "open": sum(1 for _ in state.open_txns()),
             "aborted": sum(1 for _ in state.aborted_txns()),
             "waiting": len(state.waiting),
             "tables": len(state.tables),
             "last_txn": state.last_txn,
             "doubtful": sum(len(one.doubtful) for one in state.tables.values()),
-            "journal": keeper.store.journal_length,
+            "journal": self.commits.store.journal_length,
             "requests": done.requests,
             "commits": done.batches,
             "events": done.events,
@@ -188,7 +207,7 @@ class Server:
             "failed_writes": done.failed_writes,
             "failed_folds": done.failed_folds,
             "bad_requests": done.bad_requests,
-            "refused": self._peers.refused,
+            "refused": self._connections.refused,
             "cpu_seconds": time.process_time(),
             "resident_bytes": psutil.Process().memory_info().rss,
         }
@@ -197,11 +216,11 @@ class Server:
 
     def _idle(self) -> bool:
         """Nobody is connected, nothing is open, and that for long enough. A service stays."""
-        busy = self._service or self._peers.any or next(self.keeper.state.open_txns(), None)
+        busy = self._service or self._connections.any or next(self.commits.state.open_txns(), None)
         if busy:
             self._idle_since = time.monotonic()
             return False
-        most = self.keeper.state.settings.integer("acid.metastore.idle.exit") / 1000
+        most = self.commits.state.settings.integer("acid.metastore.idle.exit") / 1000
         return time.monotonic() - self._idle_since > most
 
     def _moved_away(self) -> WarehouseMoved:
@@ -219,15 +238,15 @@ class Server:
         if self.moved:
             # The log, which went with the directory, has every commit. DuckDB would write and
             # remove its own log by its old path: so this is an end like a crash's.
-            self._peers.close()
-            _LOG.warning("epoch %d ends: %s", self.keeper.epoch, self._moved_away())
+            self._connections.close()
+            _LOG.warning("epoch %d ends: %s", self.commits.epoch, self._moved_away())
             return
         with suppress(FileNotFoundError):
             os.unlink(self._home.endpoint)
         # Before the last fold: whoever waits for a handshake looks for another process.
-        self._peers.close()
-        self.keeper.close()
-        _LOG.info("epoch %d ends", self.keeper.epoch)
+        self._connections.close()
+        self.commits.close()
+        _LOG.info("epoch %d ends", self.commits.epoch)
 
 
 def _inodes(home: Home) -> list[tuple[int, int]] | None:
@@ -239,15 +258,23 @@ def _inodes(home: Home) -> list[tuple[int, int]] | None:
     return [(one.st_dev, one.st_ino) for one in found]
 
 
-def _request(payload: bytes) -> Request:
-    """Raises ValueError, KeyError, TypeError, RecursionError if the bytes are no request."""
-    said = json.loads(payload.decode())
-    request_id, op, args = said["id"], said["op"], said["args"]
+HANDLERS: dict[type[Operation[object]], Callable[..., object]] = {
+    GetStatus: Server._status_for,
+    Stop: Server._stop_for,
+}
+"""Operations about the process."""
+
+
+def _message(payload: bytes) -> tuple[str, str, JsonObject]:
+    """Id, operation and arguments of a request. Raises ValueError, KeyError, TypeError,
+    RecursionError if the bytes are none."""
+    message = json.loads(payload.decode())
+    request_id, op, args = message["id"], message["op"], message["args"]
     if not (isinstance(request_id, str) and isinstance(op, str) and isinstance(args, dict)):
         raise TypeError("id and op are texts, args is an object")
     if len(request_id) > _LONGEST_REQUEST_ID:
         raise ValueError("the id is too long")
-    return Request(request_id, op, args)
+    return request_id, op, args
 
 
 def _listen(address: str) -> socket.socket:

@@ -30,8 +30,8 @@ from acid_platform.metastore import schema
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.records import HistoryRow
+from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.state import Ended, Outcome, State
-from acid_platform.metastore.rules.turn import Event
 from acid_platform.metastore.server import blocks, journal, state_rows
 from acid_platform.metastore.server.export import Export
 from acid_platform.metastore.server.manifest_table import Manifests
@@ -121,12 +121,12 @@ class Store:
 
     # --- what the server needs --------------------------------------------------------------
 
-    def append(self, events: Sequence[Event]) -> None:
+    def append(self, events: Sequence[Recorded]) -> None:
         """Makes the events durable, with one fdatasync. Raises OSError."""
-        text = _ENCODE([[event.kind, event.at, event.body] for event in events])
+        text = _ENCODE([record.as_json() for record in events])
         self._log.append(len(events), text)
 
-    def load(self) -> tuple[State, list[Event]]:
+    def load(self) -> tuple[State, list[Recorded]]:
         """The state of the last fold, and the events since.
 
         Raises Error, MetastoreDamaged, OSError.
@@ -138,9 +138,9 @@ class Store:
             # Nothing was folded yet: a new file starts with the default database.
             rows["databases"] = state_rows.live_rows(State())["databases"]
         events = [
-            Event(kind, at, body)
-            for one in self._log.records()
-            for kind, at, body in json.loads(one.text)
+            Recorded.parse(kind, at, body)
+            for batch in self._log.records()
+            for kind, at, body in json.loads(batch.text)
         ]
         state = state_rows.restore(rows, counters)
         # The first fold writes everything: the default database is in no table yet.

@@ -1,0 +1,39 @@
+"""Every operation of the metastore: one declaration each, for the client and for the server.
+
+To add one, declare it here and write its handler in the rules.
+"""
+
+from __future__ import annotations
+
+from acid_platform.metastore.operations import compaction, shows, tables, transactions
+from acid_platform.metastore.operations.base import (
+    OPERATIONS,
+    Answer,
+    Locking,
+    Operation,
+    Row,
+    Values,
+    answer_type,
+    arguments,
+    read_answer,
+    read_operation,
+    write_answer,
+)
+
+__all__ = [
+    "OPERATIONS",
+    "Answer",
+    "Locking",
+    "Operation",
+    "Row",
+    "Values",
+    "answer_type",
+    "arguments",
+    "compaction",
+    "read_answer",
+    "read_operation",
+    "shows",
+    "tables",
+    "transactions",
+    "write_answer",
+]

@@ -1,0 +1,386 @@
+"""Compactions, cleanings, erasures, and the leases of the services that do them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from acid_platform.compaction.states import ErasureState
+from acid_platform.metastore.codec import BRIEF
+from acid_platform.metastore.operations.base import Operation
+from acid_platform.metastore.operations.transactions import Granted, Ticket
+from acid_platform.metastore.records import (
+    BlockedCleaning,
+    CleaningTask,
+    ClientInfo,
+    CompactionTask,
+    EntityCounters,
+    EntityState,
+    ErasureTask,
+    WriteReport,
+)
+from acid_platform.transactions import CompactorWriteIdList
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatePage:
+    """Some candidates, and behind which entity (table id, partition) the next page begins; None:
+    these were the last."""
+
+    candidates: list[EntityCounters]
+    after: tuple[int, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A compaction that an Initiator asks for."""
+
+    table: str
+    partition: str | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wished:
+    """What became of a wish: the id of the compaction, or an error (its class and its text)."""
+
+    id: int = field(default=0, metadata=BRIEF)
+    error: tuple[str, str] | None = field(default=None, metadata=BRIEF)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionTicket(Ticket):
+    """What is kept of a compaction that began; `id` is that of its row."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionBegun(Granted):
+    """What a Worker learns; `compactor_list` is what it may merge (S16)."""
+
+    compactor_list: CompactorWriteIdList
+    task: CompactionTask
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionCommitted:
+    id: int
+    commit_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanings:
+    """What the Cleaner may do now, and what has to wait."""
+
+    ready: list[CleaningTask]
+    blocked: list[BlockedCleaning]
+
+
+# --- the Initiator ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HoldService(Operation[None]):
+    """Takes or renews the lease of a service (P9)."""
+
+    op = "hold_service"
+    reads = True
+
+    service: str
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseService(Operation[None]):
+    op = "release_service"
+    reads = True
+
+    service: str
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetMoment(Operation[int]):
+    """The next moment: what changes from now on has this one or a later one (C1)."""
+
+    op = "moment"
+    answers = "moment"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class GetCandidates(Operation[CandidatePage]):
+    """Entities that changed since a moment (0: all), from the one behind `after` on (C1, C3)."""
+
+    op = "candidates"
+    reads = True
+
+    since: int
+    after: tuple[int, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GetEntities(Operation[list[EntityState]]):
+    """Every entity, or those of one table, with their directories."""
+
+    op = "entities"
+    answers = "entities"
+    reads = True
+
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCompaction(Operation[int]):
+    """Adds a row to the queue and answers its id (C24)."""
+
+    op = "request_compaction"
+    answers = "id"
+
+    table: str
+    partition: str | None
+    kind: str
+    properties: dict[str, str] = field(default_factory=dict)
+    initiator: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCompactions(Operation[list[Wished]]):
+    """`RequestCompaction` for each wish, all durable at once."""
+
+    op = "request_compactions"
+    answers = "answers"
+
+    wishes: tuple[Wish, ...]
+    initiator: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordNotInitiated(Operation[int]):
+    """Adds a `did not initiate` row to the history (C9, C23)."""
+
+    op = "record_not_initiated"
+    answers = "id"
+
+    table: str
+    partition: str | None
+    reason: str
+
+
+# --- the Worker ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TakeCompaction(Operation[CompactionTask | None]):
+    """The next task (of a table), which this worker has from then on (C26)."""
+
+    op = "take_compaction"
+    answers = "task"
+
+    worker: str
+    table: str | None = None
+
+
+class Owned:
+    """Which task a Worker speaks of; `worker` and `attempt` prove that it still has it (P21)."""
+
+    __slots__ = ()
+
+    id: int
+    worker: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginCompaction(Operation[CompactionBegun], Owned):
+    """Opens the COMPACTION transaction with its lock and lists (C28)."""
+
+    op = "begin_compaction"
+    kept = CompactionTicket
+
+    id: int
+    worker: str
+    attempt: int
+    info: ClientInfo
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCompaction(Operation[CompactionCommitted], Owned):
+    """Publishes the result, frees the row for cleaning and commits, all at once (C30)."""
+
+    op = "commit_compaction"
+
+    id: int
+    worker: str
+    attempt: int
+    txn: int
+    writes: tuple[WriteReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndCompaction(Operation[None], Owned):
+    """Ends a task that wrote nothing: ready for cleaning, or refused (C29)."""
+
+    op = "compaction_nothing_to_do"
+
+    id: int
+    worker: str
+    attempt: int
+    txn: int
+    to_cleaning: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailCompaction(Operation[None], Owned):
+    """The task has failed, and its transaction, if there is one, is aborted (C32)."""
+
+    op = "fail_compaction"
+
+    id: int
+    worker: str
+    attempt: int
+    txn: int | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortCompactions(Operation[dict[int, str]]):
+    """ABORT COMPACTIONS: a message for each id (C60)."""
+
+    op = "abort_compactions"
+    answers = "messages"
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeWorkers(Operation[list[int]]):
+    """Returns working rows of a host or worker, or (None) those that timed out, to the queue."""
+
+    op = "revoke_workers"
+    answers = "ids"
+
+    host: str | None
+
+
+# --- the Cleaner --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GetCleanings(Operation[Cleanings]):
+    op = "cleaning"
+    reads = True
+
+
+class Cleaning:
+    """Which cleaning is meant."""
+
+    __slots__ = ()
+
+    id: int
+    table: str
+    table_id: int
+    partition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartCleaning(Operation[CleaningTask], Cleaning):
+    """Takes a cleaning, with fresh lists."""
+
+    op = "start_cleaning"
+    answers = "task"
+
+    id: int
+    table: str
+    table_id: int
+    partition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkCleaned(Operation[None], Cleaning):
+    """It is done (C49). `removed` None: nothing aborted is left at or below `highest_write_id`;
+    else only these aborted write ids are gone (C53). `gone`: directories that were removed (P26).
+    """
+
+    op = "mark_cleaned"
+
+    id: int
+    table: str
+    table_id: int
+    partition: str | None
+    highest_write_id: int
+    removed: tuple[int, ...] | None
+    gone: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningFailed(Operation[None], Cleaning):
+    """It is tried again later (C48, C54, P25)."""
+
+    op = "cleaning_failed"
+
+    id: int
+    table: str
+    table_id: int
+    partition: str | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningLeft(Operation[None], Cleaning):
+    """Something obsolete is still there: the next cycle looks again (C47)."""
+
+    op = "cleaning_again"
+
+    id: int
+    table: str
+    table_id: int
+    partition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseCleaning(Operation[None]):
+    """NO_CLEANUP: the row ends as refused, the files stay (C44)."""
+
+    op = "refuse_cleaning"
+
+    id: int
+    reason: str
+
+
+# --- erasing ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RequestErasure(Operation[int]):
+    """Records a request to erase rows, and answers its id."""
+
+    op = "request_erasure"
+    answers = "id"
+
+    table: str
+    condition: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerErasure(Operation[None]):
+    """Says what became of a request."""
+
+    op = "answer_erasure"
+
+    id: int
+    state: ErasureState
+    answer: str
+    waits_for: tuple[int, ...]
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetErasures(Operation[list[ErasureTask]]):
+    op = "erasures"
+    answers = "erasures"
+    reads = True

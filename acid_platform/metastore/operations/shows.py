@@ -1,0 +1,151 @@
+"""Listings for people, and what concerns the process or its file rather than the state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from acid_platform.metastore.codec import BRIEF
+from acid_platform.metastore.operations.base import Answer, Operation, Row, Values
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCompaction:
+    """A row of SHOW COMPACTIONS, and whether it has left `initiated` and `working` (C59)."""
+
+    row: Row
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRequest:
+    """What became of a request (P3): `seen` is `done` (with the answer), `waiting` or `unseen`."""
+
+    seen: str
+    answer: Answer | None = field(default=None, metadata=BRIEF)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    columns: list[str]
+    rows: Values
+
+
+@dataclass(frozen=True, slots=True)
+class BackupBegun:
+    """A backup that is going on: its name, what is in `meta`, and the number of rows by table."""
+
+    token: str
+    meta: dict[str, str]
+    rows: dict[str, int]
+
+
+# --- listings -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTransactions(Operation[list[Row]]):
+    op = "transactions"
+    answers = "rows"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class ShowLocks(Operation[list[Row]]):
+    op = "locks"
+    answers = "rows"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCompactions(Operation[list[Row]]):
+    op = "compactions"
+    answers = "rows"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCompaction(Operation[ShownCompaction]):
+    op = "compaction"
+    reads = True
+
+    id: int
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GetOutcome(Operation[SeenRequest]):
+    """What became of a request (P3)."""
+
+    op = "outcome"
+    repeatable = True
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Operation[QueryResult]):
+    """One SELECT over the metastore's own tables."""
+
+    op = "query"
+    repeatable = True
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetHistory(Operation[list[Row]]):
+    """Committed directories of a table, oldest first."""
+
+    op = "history"
+    answers = "rows"
+    repeatable = True
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BeginBackup(Operation[BackupBegun]):
+    op = "backup_begin"
+    repeatable = True
+
+
+@dataclass(frozen=True, slots=True)
+class GetBackupPart(Operation[str | None]):
+    """Rows of a table as Arrow IPC in base64; None after the last part."""
+
+    op = "backup_part"
+    answers = "part"
+
+    token: str
+    table: str
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndBackup(Operation[None]):
+    op = "backup_end"
+    repeatable = True
+
+
+# --- the process --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GetStatus(Operation[Row]):
+    """Process, epoch and counters of the metastore."""
+
+    op = "status"
+    repeatable = True
+
+
+@dataclass(frozen=True, slots=True)
+class Stop(Operation[int]):
+    """Stops the metastore process; answers its id."""
+
+    op = "stop"
+    answers = "pid"
+    repeatable = True

@@ -1,0 +1,313 @@
+"""Databases, tables, views, partitions, their files, settings, and whose the files are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acid_platform.metastore.operations.base import Operation
+from acid_platform.metastore.records import (
+    PartitionRecord,
+    RecordedDirectory,
+    TableRecord,
+    ViewRecord,
+    WriteReport,
+)
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsNow:
+    """Every setting, those that were set, and the interval of heartbeats in milliseconds."""
+
+    settings: dict[str, str]
+    set: dict[str, str]
+    heartbeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityNow:
+    """The warehouse's identity, whether its root has it, and whether some recorded location lies
+    below one of the roots that were named (P31)."""
+
+    id: str | None
+    placed: bool
+    inside: bool
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SetValue(Operation[int]):
+    """Sets a setting; answers the interval of heartbeats from then on."""
+
+    op = "set"
+    answers = "heartbeat"
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetSettings(Operation[SettingsNow]):
+    op = "settings"
+    reads = True
+
+
+# --- databases, tables, partitions --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase(Operation[None]):
+    op = "create_database"
+
+    name: str
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase(Operation[None]):
+    op = "drop_database"
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetDatabases(Operation[list[str]]):
+    op = "databases"
+    answers = "databases"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(Operation[TableRecord]):
+    op = "create_table"
+    answers = "table"
+
+    table: TableRecord
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptTable(Operation[TableRecord]):
+    """Registers a directory with files (P24). `write_id` and `txn_id`: the highest ids that they
+    carry; `aborted`: write ids that count as aborted."""
+
+    op = "adopt_table"
+    answers = "table"
+
+    table: TableRecord
+    write_id: int
+    txn_id: int
+    aborted: tuple[int, ...]
+    partitions: tuple[str, ...]
+    directories: tuple[WriteReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable(Operation[TableRecord]):
+    """What is None stays; a property of None is removed. `read`: the table id and version that the
+    change was worked out from (P28)."""
+
+    op = "alter_table"
+    answers = "table"
+
+    name: str
+    columns: tuple[tuple[str, str], ...] | None = None
+    properties: dict[str, str | None] | None = None
+    rename: str | None = None
+    read: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GetTables(Operation[list[TableRecord]]):
+    op = "tables"
+    answers = "tables"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class GetTable(Operation[TableRecord]):
+    """As it is declared now, or as the snapshot of `txn` sees it (P28)."""
+
+    op = "table"
+    answers = "table"
+    reads = True
+
+    name: str
+    txn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions(Operation[list[str]]):
+    """Answers which of them are new."""
+
+    op = "add_partitions"
+    answers = "added"
+
+    name: str
+    partitions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GetPartitions(Operation[list[PartitionRecord]]):
+    """Those of now, or those that the snapshot of `txn` sees (P28)."""
+
+    op = "partitions"
+    answers = "partitions"
+    reads = True
+
+    name: str
+    txn: int = 0
+
+
+# --- views --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView(Operation[None]):
+    op = "create_view"
+
+    view: ViewRecord
+    if_not_exists: bool
+    or_replace: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropView(Operation[None]):
+    op = "drop_view"
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetViews(Operation[list[ViewRecord]]):
+    """Those of now, or those that the snapshot of `txn` sees (P28)."""
+
+    op = "views"
+    answers = "views"
+    reads = True
+
+    txn: int = 0
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GetRecorded(Operation[list[list[RecordedDirectory]]]):
+    """Of each partition the recorded directories, for services that look after tables (P26)."""
+
+    op = "recorded_now"
+    answers = "entities"
+    reads = True
+
+    table: str
+    partitions: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GetUnrecorded(Operation[list[tuple[str, str | None, list[str]]]]):
+    """(table, partition, directories) whose files an older version did not record (P26)."""
+
+    op = "unrecorded"
+    answers = "entities"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFiles(Operation[int]):
+    """Records the files of directories that are known already; answers of how many."""
+
+    op = "record_files"
+    answers = "recorded"
+
+    table: str
+    partition: str | None
+    directories: tuple[WriteReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GetDoubtful(Operation[dict[str, list[tuple[int, int]]]]):
+    """Ranges of doubtful write ids by table (P24)."""
+
+    op = "doubtful"
+    answers = "tables"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveDoubtful(Operation[list[tuple[int, int]]]):
+    """Says what became of doubtful write ids; answers the ranges that are left (P24)."""
+
+    op = "resolve_doubtful"
+    answers = "left"
+
+    name: str
+    committed: tuple[int, ...]
+    aborted: tuple[int, ...]
+
+
+# --- whose the files are (P31) ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GetIdentity(Operation[IdentityNow]):
+    op = "identity"
+    reads = True
+
+    roots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Identify(Operation[IdentityNow]):
+    """Gives a metastore without an identity this one."""
+
+    op = "identify"
+    repeatable = True
+
+    id: str
+    roots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityPlaced(Operation[None]):
+    """The warehouse's root has the identity from now on."""
+
+    op = "placed"
+    repeatable = True
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relocate(Operation[list[str]]):
+    """Makes locations below these roots relative; answers which."""
+
+    op = "relocate"
+    answers = "moved"
+    repeatable = True
+
+    roots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver(Operation[list[str]]):
+    """Lets a foreign table, or all of them (None), be written again; answers which."""
+
+    op = "take_over"
+    answers = "tables"
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GetDropped(Operation[int | None]):
+    """Up to which write id files at a location wait for the Cleaner after a drop, if any do."""
+
+    op = "location"
+    answers = "dropped"
+    reads = True
+
+    location: str

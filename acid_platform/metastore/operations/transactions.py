@@ -1,0 +1,304 @@
+"""Transactions, their locks and their write ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from acid_platform.metastore.operations.base import Locking, Operation
+from acid_platform.metastore.records import (
+    ClientInfo,
+    LockRequest,
+    RecordedDirectory,
+    WriteReport,
+)
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What is kept of a granted request: transaction (0: none) and lock request (0: none)."""
+
+    txn: int
+    ext: int
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What the client of an open transaction learns.
+
+    `write_ids` and `lists` go by the names of tables. `stale`: something that conflicts was
+    committed since it began (T40). `lost_overwrite`: why an overwrite of what was locked cannot
+    commit any more, or nothing (P30). `interval`: of heartbeats, in milliseconds.
+    """
+
+    txn: int
+    valid_txns: ValidTxnList
+    write_ids: dict[str, int]
+    lists: dict[str, ValidWriteIdList]
+    stale: bool
+    lost_overwrite: str
+    interval: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWrites:
+    """What a transaction sees of one table, and its own write id there, if it has one."""
+
+    list: ValidWriteIdList
+    write_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The answer to heartbeats: which transactions were aborted, and which are not known (T8)."""
+
+    aborted: list[int]
+    unknown: list[int]
+    interval: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDone:
+    """`state` is `c`; `commit_id`: the highest transaction id at the commit (T30)."""
+
+    state: str
+    commit_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedMany:
+    """Which transactions were aborted, and what ABORT TRANSACTIONS prints."""
+
+    aborted: list[int]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TxnOutcome:
+    """`state` is `o`, `c` or `a`; `reason` tells why it was aborted."""
+
+    state: str
+    commit_id: int
+    reason: str
+
+
+# --- operations ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Begin(Locking[Granted]):
+    """Opens, locks, allocates write ids and takes the snapshot at once (P6, S4).
+
+    `kind` is Hive's number of the type. `tables`: those that the snapshot will be asked for; None
+    means all.
+    """
+
+    op = "begin"
+    kept = Ticket
+
+    kind: int
+    locks: tuple[LockRequest, ...]
+    wait: float
+    zero_wait: bool | None
+    info: ClientInfo
+    tables: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBatch(Operation[list[int]]):
+    """Opens several transactions, at most `hive.txn.max.open.batch` (T1)."""
+
+    op = "open_batch"
+    answers = "txns"
+
+    count: int
+    kind: int
+    info: ClientInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Lock(Locking[Granted]):
+    """Locks of an open transaction."""
+
+    op = "lock"
+    kept = Ticket
+
+    txn: int
+    locks: tuple[LockRequest, ...]
+    wait: float
+    zero_wait: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class GetGranted(Operation[Granted]):
+    """What `Begin` answers, of a transaction that is open."""
+
+    op = "granted"
+    reads = True
+
+    txn: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetValidWriteIds(Operation[SeenWrites]):
+    """What the transaction sees of a table; the Cleaner spares its files from then on (P12)."""
+
+    op = "valid_write_ids"
+    repeatable = True
+
+    txn: int
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetManifest(Operation[list[list[RecordedDirectory]]]):
+    """Of each partition the recorded directories, while the transaction is open (P26, P29)."""
+
+    op = "manifest"
+    answers = "entities"
+    reads = True
+
+    txn: int
+    table: str
+    partitions: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate(Operation[int]):
+    """The transaction's write id in a table, always the same (T17 to T19)."""
+
+    op = "allocate"
+    answers = "write_id"
+    repeatable = True
+
+    txn: int
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateMany(Operation[list[tuple[int, int]]]):
+    """Pairs of transaction and write id in a table, ascending (T17 to T19)."""
+
+    op = "allocate_many"
+    answers = "write_ids"
+
+    table: str
+    txns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat(Operation[Alive]):
+    """Keeps transactions alive (T8)."""
+
+    op = "heartbeat"
+    reads = True
+
+    txns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatOne(Operation[int]):
+    """Keeps a transaction alive, and its read lease if `read`; answers the interval (T7, P12)."""
+
+    op = "heartbeat_one"
+    answers = "interval"
+    reads = True
+
+    txn: int
+    read: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Operation[CommitDone]):
+    """Commits; `columns` are added to their tables in the same moment (P28)."""
+
+    op = "commit"
+
+    txn: int
+    writes: tuple[WriteReport, ...]
+    columns: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Abort(Operation[str]):
+    op = "abort"
+    answers = "state"
+
+    txn: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortMany(Operation[AbortedMany]):
+    """ABORT TRANSACTIONS (T12)."""
+
+    op = "abort_many"
+
+    txns: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(Operation[CommitDone]):
+    """Drops a table, or one partition of it, and commits the transaction (P22)."""
+
+    op = "drop"
+
+    txn: int
+    name: str
+    partition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GetTxnStates(Operation[dict[int, str]]):
+    """`o`, `c`, `a`, or `u` for unknown."""
+
+    op = "txn_states"
+    answers = "states"
+    reads = True
+
+    txns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GetTxnOutcome(Operation[TxnOutcome]):
+    """What became of a transaction (P3)."""
+
+    op = "outcome_of_txn"
+    reads = True
+
+    txn: int
+
+
+# --- locks without a transaction ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LockAlone(Locking[Ticket]):
+    """Locks that no transaction holds (T16)."""
+
+    op = "lock_alone"
+
+    locks: tuple[LockRequest, ...]
+    wait: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatLock(Operation[None]):
+    """Keeps a lock without a transaction alive (L12)."""
+
+    op = "heartbeat_lock"
+    reads = True
+
+    ext: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unlock(Operation[None]):
+    """Gives up a lock without a transaction, or a request that waits (L15)."""
+
+    op = "unlock"
+
+    ext: int

@@ -1,0 +1,516 @@
+"""Changes of the state, as they are decided and as the journal has them: one class per kind.
+
+What a field is called here is what journals of every version call it, and so are the kinds. To add
+an event, declare it here and write its effect beside the operation that records it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from acid_platform.compaction.states import CompactionState
+from acid_platform.metastore.codec import BRIEF, FLAT, NAME, JsonObject, decode, encode
+from acid_platform.metastore.operations import Answer
+from acid_platform.metastore.records import (
+    CompactionTask,
+    EntityDirectory,
+    ErasureTask,
+    HistoryRow,
+    TableRecord,
+    ViewRecord,
+)
+from acid_platform.metastore.rules.state import LockEntry
+from acid_platform.transactions.conflicts import Committed as WriteSetRow
+
+
+class Event:
+    """A change of the state. A subclass is a frozen dataclass; its effect is in machine.APPLY."""
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        EVENTS[cls.kind] = cls
+
+
+EVENTS: dict[str, type[Event]] = {}
+"""All events by their kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event and its moment, in milliseconds UTC."""
+
+    at: int
+    event: Event
+
+    @property
+    def kind(self) -> str:
+        return self.event.kind
+
+    def as_json(self) -> tuple[str, int, JsonObject]:
+        return self.event.kind, self.at, encode(self.event)
+
+    @classmethod
+    def parse(cls, kind: str, at: int, body: JsonObject) -> Recorded:
+        return cls(at, decode(EVENTS[kind], body))
+
+
+# --- declarations ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChanged(Event):
+    kind = "set"
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseCreated(Event):
+    kind = "database"
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseDropped(Event):
+    kind = "database_dropped"
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableCreated(Event):
+    kind = "table"
+
+    table: TableRecord
+
+
+@dataclass(frozen=True, slots=True)
+class TableAltered(Event):
+    kind = "altered"
+
+    table: TableRecord
+
+
+class AdoptedDirectory(NamedTuple):
+    partition: str | None
+    directory: EntityDirectory
+    contents: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableAdopted(Event):
+    """Of a table that was just created (P24)."""
+
+    kind = "adopted"
+
+    table_id: int
+    write_id: int
+    txn_id: int
+    aborted: tuple[int, ...]
+    partitions: tuple[str, ...]
+    directories: tuple[AdoptedDirectory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded(Event):
+    kind = "partitions"
+
+    table_id: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped(Event):
+    """A table or partition; `row` is what the Cleaner has to remove (P22)."""
+
+    kind = "dropped"
+
+    row: CompactionTask
+    commit_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewCreated(Event):
+    kind = "view"
+
+    view: ViewRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDropped(Event):
+    kind = "view_dropped"
+
+    name: str
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Opened(Event):
+    kind = "open"
+
+    txn: int
+    type: int = field(metadata={NAME: "kind"})
+    all_tables: bool
+    user: str = field(default="", metadata=BRIEF)
+    host: str = field(default="", metadata=BRIEF)
+    agent: str = field(default="", metadata=BRIEF)
+    run_id: str = field(default="", metadata=BRIEF)
+    description: str = field(default="", metadata=BRIEF)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken(Event):
+    """`needs`: tables that the Cleaner has to spare from now on, with their ids (C41)."""
+
+    kind = "snapshot"
+
+    txn: int
+    needs: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteIdAllocated(Event):
+    """`needs`: the table's name, if its files may be read."""
+
+    kind = "write_id"
+
+    txn: int
+    table_id: int
+    write_id: int
+    needs: tuple[str, ...]
+
+
+class Placed(NamedTuple):
+    """A directory that a commit published, with the text of its files."""
+
+    table_id: int
+    partition: str | None
+    directory: EntityDirectory
+    contents: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row for the write set. Before version 9 of the schema an overwrite was an update with a
+    flag."""
+
+    row: WriteSetRow = field(metadata=FLAT)
+    overwrite: bool = field(default=False, metadata=BRIEF)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Event):
+    kind = "commit"
+
+    txn: int
+    commit_id: int
+    write_set: tuple[Change, ...]
+    directories: tuple[Placed, ...]
+    written: tuple[HistoryRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted(Event):
+    kind = "abort"
+
+    txn: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replied(Event):
+    """The outcome of a request (P3)."""
+
+    kind = "replied"
+
+    request_id: str
+    txn: int
+    op: str
+    reply: Answer
+
+
+# --- locks ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LockRequested(Event):
+    """`needs`: names of tables that the Cleaner has to spare from now on."""
+
+    kind = "lock"
+
+    entry: LockEntry = field(metadata=FLAT)
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LockGranted(Event):
+    """`write_ids`: (table id, write id) of tables in which the transaction had none."""
+
+    kind = "grant"
+
+    ext: int
+    write_ids: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LockRemoved(Event):
+    kind = "unlock"
+
+    ext: int
+
+
+# --- compaction -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionQueued(Event):
+    kind = "queued"
+
+    row: CompactionTask
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionTaken(Event):
+    kind = "taken"
+
+    id: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionBegun(Event):
+    """`highest`: the highest write id that it may merge."""
+
+    kind = "compacting"
+
+    id: int
+    txn: int
+    highest: int
+
+
+class DirectoryFiles(NamedTuple):
+    """A directory with the text of its files."""
+
+    directory: EntityDirectory
+    contents: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionCommitted(Event):
+    kind = "compacted"
+
+    id: int
+    txn: int
+    state: CompactionState
+    directories: tuple[DirectoryFiles, ...]
+    commit_id: int
+    next_txn: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionEnded(Event):
+    """Without a commit."""
+
+    kind = "compaction_ended"
+
+    id: int
+    state: CompactionState
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRevoked(Event):
+    kind = "revoked"
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotInitiated(Event):
+    kind = "not_initiated"
+
+    row: CompactionTask
+
+
+# --- cleaning -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningStarted(Event):
+    """`upto`: transactions below it that never asked for the table may miss files (P11)."""
+
+    kind = "cleaning"
+
+    id: int
+    table_id: int
+    partition: str | None
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned(Event):
+    """`removed`, `gone`: see operations.MarkCleaned. Older journals do not have `gone`."""
+
+    kind = "cleaned"
+
+    id: int
+    table_id: int
+    partition: str | None
+    highest: int
+    removed: tuple[int, ...] | None
+    gone: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningFailed(Event):
+    kind = "cleaning_failed"
+
+    id: int
+    table_id: int
+    partition: str | None
+    attempts: int
+    retry_at: int
+    error: str
+    given_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningLeft(Event):
+    kind = "cleaning_left"
+
+    table_id: int
+    partition: str | None
+
+
+# --- erasures, files, identity --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureRecorded(Event):
+    """A request to erase rows, new or answered."""
+
+    kind = "erasure"
+
+    erasure: ErasureTask
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRecorded(Event):
+    """Of directories that an older version committed without their files (P26)."""
+
+    kind = "recorded"
+
+    table_id: int
+    partition: str | None
+    directories: tuple[DirectoryFiles, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Identified(Event):
+    """The metastore takes an identity. `foreign`: tables that become foreign; `kept`: rows of the
+    queue whose files stay (P31)."""
+
+    kind = "identified"
+
+    id: str
+    foreign: tuple[int, ...]
+    kept: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityPlaced(Event):
+    kind = "placed"
+
+
+@dataclass(frozen=True, slots=True)
+class Relocated(Event):
+    kind = "relocated"
+
+    roots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copied(Event):
+    """The metastore's files are found to be a copy (P31)."""
+
+    kind = "copied"
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver(Event):
+    kind = "taken_over"
+
+    tables: tuple[int, ...]
+
+
+# --- housekeeping ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Purged(Event):
+    """What nobody needs was forgotten. `low`: all transactions below it have ended in every open
+    snapshot; `writers`: the lowest transaction that may still conflict (T44, T45)."""
+
+    kind = "purged"
+
+    low: int
+    writers: int
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPurged(Event):
+    kind = "history_purged"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutKnown(Event):
+    """Every client has learnt of the shorter timeout by now (P29)."""
+
+    kind = "timeout_known"
+
+
+# --- after a restore ------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """What lies in an entity: names of its directories, and the files of those that the backup does
+    not know."""
+
+    table_id: int
+    partition: str | None
+    names: tuple[str, ...]
+    unknown: tuple[DirectoryFiles, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored(Event):
+    """`tables`: (table id, highest write id in its directories); `txn_id`: the highest transaction
+    there; `identity`: of the warehouse from now on, `roots`: where it is (P31)."""
+
+    kind = "restored"
+
+    tables: tuple[tuple[int, int], ...]
+    txn_id: int
+    identity: str | None = field(default=None, metadata=BRIEF)
+    roots: tuple[str, ...] = ()
+    present: tuple[Found, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtResolved(Event):
+    """What became of doubtful write ids (P24)."""
+
+    kind = "resolved"
+
+    table_id: int
+    committed: tuple[int, ...]
+    aborted: tuple[int, ...]
