@@ -34,9 +34,9 @@ from acid_platform.metastore.records import LockRequest, TableRecord, WriteRepor
 from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.known_columns import require_columns, require_names
 from acid_platform.reading.selection import TableLayout
-from acid_platform.statements import Statements
 from acid_platform.tables.context import Context, columns_of_record
 from acid_platform.tables.declaration import widened
+from acid_platform.transaction_state import TransactionState
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from acid_platform.metastore.client.metastore import Transaction as Begun
+    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
 
 
 class Transaction:
@@ -59,11 +59,11 @@ class Transaction:
     def __init__(
         self,
         context: Context,
-        begun: Begun,
+        begun: MetastoreTransaction,
         restart_if_stale: bool = False,
         held: Sequence[LockRequest] = (),
     ) -> None:
-        self._work = Statements(context, begun, restart_if_stale, held)
+        self._work = TransactionState(context, begun, restart_if_stale, held)
 
     @property
     def id(self) -> int:
@@ -92,7 +92,7 @@ class Transaction:
         return TransactionTable(self._work, self._work.table(name))
 
     @property
-    def declared(self) -> Statements:
+    def declared(self) -> TransactionState:
         """The tables, views and partitions that its snapshot sees."""
         return self._work
 
@@ -183,7 +183,7 @@ class LentTransaction(Transaction):
 class TransactionTable:
     """A table inside a transaction: reads see the transaction's snapshot and its own writes."""
 
-    def __init__(self, work: Statements, record: TableRecord) -> None:
+    def __init__(self, work: TransactionState, record: TableRecord) -> None:
         self._work = work
         self._record = record
         self._columns, self._partition_columns = columns_of_record(record)

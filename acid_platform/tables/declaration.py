@@ -160,10 +160,10 @@ def check_columns(
 
 def _check_buckets(table: str, columns: Sequence[Column], names: Sequence[str]) -> None:
     for name in names:
-        found = next((column for column in columns if column.name == name), None)
-        if found is None:
+        clustering_column = next((column for column in columns if column.name == name), None)
+        if clustering_column is None:
             raise InvalidDefinition(f"{table}: there is no column {name!r} to cluster by")
-        refuse_unhashable(found.type)
+        refuse_unhashable(clustering_column.type)
 
 
 _WIDER = {
