@@ -282,7 +282,8 @@ class _TableLook:
             out.warning(
                 Check.IN_DOUBT,
                 "",
-                f"write id {write_id} is in doubt since a restore; it wrote {', '.join(directories)}",
+                f"write id {write_id} is in doubt since a restore; it wrote"
+                f" {', '.join(directories)}",
                 f"say how it ended: `{resolve} --committed {write_id}`, or --aborted",
             )
         left = tuple(sorted(doubtful - set(wrote)))
