@@ -159,7 +159,7 @@ class UnsupportedLayout(Terminal):
 
 
 class NotEnoughHistory(Terminal):
-    """The snapshot is older than the oldest base that is left (storage.md section 7, P13)."""
+    """The snapshot is older than the oldest base that is left (P13)."""
 
 
 class PublicationFailed(Transient):

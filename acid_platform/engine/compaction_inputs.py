@@ -109,7 +109,7 @@ def rewrites(
         _refuse_raw(inputs.inserts)
 
     def merged(files: Iterable[InputFile]) -> tuple[Input, ...]:
-        """Without files of which nothing was committed yet (storage.md section 3.4)."""
+        """Without files of which nothing was committed yet."""
         paths = (f"{plan.location}/{file.file.path}" for file in files)
         return tuple(Input.of(sources[path]) for path in paths if path in sources)
 

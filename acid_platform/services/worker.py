@@ -295,5 +295,5 @@ def job_entity(task: CompactionTask) -> str:
 
 
 def job_name(task: CompactionTask) -> str:
-    """`<worker>-compactor-<db>.<table>[.<partition>]` (compaction.md section 3)."""
+    """`<worker>-compactor-<db>.<table>[.<partition>]`."""
     return f"{task.worker}-compactor-{job_entity(task)}"
