@@ -26,11 +26,11 @@ from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.services import erasure
 from acid_platform.services.erasure import Erasure, ErasureRequest
 from acid_platform.services.explain import Section, explain_compactions, wishes_of
-from acid_platform.statements import SnapshotOutdated
 from acid_platform.table_snapshot import TableSnapshot
 from acid_platform.tables.context import columns_of_record
 from acid_platform.tables.declaration import change_column, check_columns, widened
 from acid_platform.transaction import Transaction, TransactionTable
+from acid_platform.transaction_state import SnapshotOutdated
 from acid_platform.transactions import Operation, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 

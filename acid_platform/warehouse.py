@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
-    from acid_platform.metastore.client.metastore import Transaction as Begun
+    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
     from acid_platform.sql import Answer, SqlSession
 
 
@@ -194,36 +194,38 @@ class Warehouse:
         full, where = table_name(name), absolute(os.fspath(location))
         refuse_overlap(self.metastore, full, where)
         with progress() as told:
-            found = survey(full, where, len(partitioned_by), properties, told)
+            surveyed = survey(full, where, len(partitioned_by), properties, told)
         files, root = Files.of(where)
         columns = (
-            columns_of_file(files, found.sample, full) if schema is None else parse_columns(schema)
+            columns_of_file(files, surveyed.sample, full)
+            if schema is None
+            else parse_columns(schema)
         )
         declared = Declaration.of(
             full, columns, partitioned_by, clustered_by, properties, written_before=True
         )
         keys = [column.name for column in declared.partition_columns]
-        for partition in found.partitions:
+        for partition in surveyed.partitions:
             if parse_partition(partition, keys) is None:
                 raise InvalidDefinition(
                     f"{full}: {root}/{partition} is no partition of {', '.join(keys)}"
                 )
         seen = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
-        require_readable(found, seen, properties)
+        require_readable(surveyed, seen, properties)
         self.metastore.create_database(full.partition(".")[0], if_not_exists=True)
         record = self.metastore.adopt_table(
             full,
             where,
             *declared.arguments,
-            write_id=found.write_id,
-            txn_id=found.txn_id,
-            aborted=found.aborted(seen),
-            partitions=found.partitions,
-            directories=found.directories,
+            write_id=surveyed.write_id,
+            txn_id=surveyed.txn_id,
+            aborted=surveyed.aborted(seen),
+            partitions=surveyed.partitions,
+            directories=surveyed.directories,
         )
-        if seen is None and found.write_id:
+        if seen is None and surveyed.write_id:
             warnings.warn(
-                f"{full}: write ids 1 to {found.write_id} were found and count as committed; if"
+                f"{full}: write ids 1 to {surveyed.write_id} were found and count as committed; if"
                 " some were open or aborted, drop the table and adopt it with snapshot=",
                 stacklevel=2,
             )
@@ -241,7 +243,7 @@ class Warehouse:
         """Drops the table for new snapshots; files stay while older ones need them (C41)."""
         self.metastore.drop_table(table_name(name))
 
-    def layout(self, record: TableRecord, txn: Begun) -> TableLayout:
+    def layout(self, record: TableRecord, txn: MetastoreTransaction) -> TableLayout:
         """Where a table is, and the partitions and files that the transaction sees."""
         return table_layout(self.metastore, record, txn)
 
@@ -380,10 +382,10 @@ def _frame(rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
 
     frame = pd.DataFrame(rows, columns=list(columns))
     for name in show_columns.TIMES & set(columns):
-        known = [one if isinstance(one, int) and one else None for one in frame[name]]
+        known = [value if isinstance(value, int) and value else None for value in frame[name]]
         frame[name] = pd.to_datetime(pd.Series(known, dtype="Int64"), unit="ms", utc=True)
     for name in show_columns.DURATIONS & set(columns):
-        known = [one if isinstance(one, int) else None for one in frame[name]]
+        known = [value if isinstance(value, int) else None for value in frame[name]]
         frame[name] = pd.to_timedelta(pd.Series(known, dtype="Int64"), unit="ms")
     return frame
 

@@ -55,7 +55,7 @@ class Report:
         return {
             "healthy": self.healthy,
             "checks": [asdict(check) for check in self.checks],
-            "stuck": [asdict(one) for one in self.stuck],
+            "stuck": [asdict(thing) for thing in self.stuck],
             "thresholds": list(self.thresholds),
             "settings": list(self.settings),
         }

@@ -49,9 +49,9 @@ def ls(session: Session, path: str) -> None:
                 session.render(Timeline(record.name, tuple(lines)))
             return
         files, where = _existing(record, below)
-        found = sorted(files.children(where), key=lambda one: str(one.base_name))
+        infos = sorted(files.children(where), key=lambda child: str(child.base_name))
         session.show(
-            [{"name": info.base_name, "bytes": info.size} for info in found],
+            [{"name": info.base_name, "bytes": info.size} for info in infos],
             title=path,
             empty="no files",
         )
@@ -100,8 +100,8 @@ def _live_rows(session: Session, record: TableRecord, below: str) -> Iterator[di
     with session.open() as warehouse:
         table = warehouse.table(record.name)
         where = partition_condition(below, table.partition_columns) if below else None
-        found = table.to_arrow(where=where)
-    for batch in found.to_batches(ROWS):
+        rows = table.to_arrow(where=where)
+    for batch in rows.to_batches(ROWS):
         yield from batch.to_pylist()
 
 
@@ -190,9 +190,9 @@ def fsck(session: Session, table: str | None, rows: bool, repair: bool) -> None:
             ("severity", "thing", "text", "next_step"),
             "findings",
         )
-        for one in report.findings:
-            if one.repaired:
-                click.echo(f"repaired: {one.repair}")
+        for found in report.findings:
+            if found.repaired:
+                click.echo(f"repaired: {found.repair}")
     if not report.healthy:
         raise Failed(report.summary())
     if not session.json:

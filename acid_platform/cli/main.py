@@ -135,16 +135,16 @@ def sql(session: Session, script: str, limit: int) -> None:
     with session.open() as warehouse:
         try:
             for _, answer in warehouse.session.steps(script):
-                found = rows_of(answer, None if session.json or not limit else limit)
+                result_rows = rows_of(answer, None if session.json or not limit else limit)
                 if isinstance(answer, Done):
                     session.say(asdict(answer), answer.message)
-                elif found is not None and session.json:
-                    session.say_json(found.rows)
-                elif found is not None and found.rows:
-                    session.render(found.listing())
+                elif result_rows is not None and session.json:
+                    session.say_json(result_rows.rows)
+                elif result_rows is not None and result_rows.rows:
+                    session.render(result_rows.listing())
                 else:
                     click.echo("no rows")
-                if found is not None and found.cut:
+                if result_rows is not None and result_rows.cut:
                     click.echo(f"the first {limit} rows; --limit 0 prints all", err=True)
         except AcidError as error:
             raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error

@@ -38,18 +38,20 @@ def metastore() -> None:
 def status(session: Session, as_text: bool) -> None:
     """Print whether it runs, and what it holds. Starts nothing."""
     running = _running(session)
-    found = None
+    running_status = None
     if running is not None:
         with running:
-            found = running.status()
+            running_status = running.status()
     if as_text:
-        click.echo(prometheus(found), nl=False)
-    elif found is None:
+        click.echo(prometheus(running_status), nl=False)
+    elif running_status is None:
         _not_running(session)
     elif session.json:
-        session.say_json({"running": True, **found})
+        session.say_json({"running": True, **running_status})
     else:
-        session.show([{"metastore": key, "value": _short(value)} for key, value in found.items()])
+        session.show(
+            [{"metastore": key, "value": _short(value)} for key, value in running_status.items()]
+        )
 
 
 def _short(value: Any) -> str:
@@ -90,16 +92,16 @@ def start(session: Session, listen: str | None, empty: bool) -> None:
     if listen:
         start_process(Home(Path(session.place.metastore).resolve()), listen)
     with joining.join(session.place, empty=empty) as client:
-        found = client.status()
-    if listen and not found["listen"]:
+        running = client.status()
+    if listen and not running["listen"]:
         raise MetastoreUnavailable(
-            f"process {found['pid']} runs already and does not listen on {listen}; stop it first:"
+            f"process {running['pid']} runs already and does not listen on {listen}; stop it first:"
             " `acid metastore stop`"
         )
-    at = f", listens on {found['listen']}" if found["listen"] else ""
+    at = f", listens on {running['listen']}" if running["listen"] else ""
     session.say(
-        {"running": True, "pid": found["pid"], "listen": found["listen"]},
-        f"runs as process {found['pid']}{at}",
+        {"running": True, "pid": running["pid"], "listen": running["listen"]},
+        f"runs as process {running['pid']}{at}",
     )
 
 
@@ -223,7 +225,7 @@ def take_over(session: Session, table: str | None, moved_from: str) -> None:
     with session.metastore() as client:
         moved = client.relocate(moved_from) if moved_from else []
         taken = client.take_over(table) if table or not moved_from else []
-    rows = [{"taken over": one} for one in (*taken, *moved)]
+    rows = [{"taken over": name} for name in (*taken, *moved)]
     session.show(rows, empty="no table is read-only")
 
 
@@ -240,11 +242,13 @@ def rebuild(session: Session) -> None:
 
     _require_own(session, "rebuild")
     with progress() as told:
-        found = rebuild_from(session.place, told)
+        rebuilt_tables = rebuild_from(session.place, told)
     if session.json:
-        session.say_json({"tables": [asdict(rebuilt) for rebuilt in found], "unknown": UNKNOWN})
+        session.say_json(
+            {"tables": [asdict(rebuilt) for rebuilt in rebuilt_tables], "unknown": UNKNOWN}
+        )
         return
-    session.show([asdict(rebuilt) for rebuilt in found], empty="no table was found")
+    session.show([asdict(rebuilt) for rebuilt in rebuilt_tables], empty="no table was found")
     click.echo("\n".join(["what the directories can't tell:", *(f"- {fact}" for fact in UNKNOWN)]))
 
 
@@ -257,13 +261,13 @@ def _require_own(session: Session, what: str) -> None:
 
 
 def _ids(text: str) -> list[int]:
-    found: list[int] = []
+    numbers: list[int] = []
     for part in filter(None, text.replace(" ", "").split(",")):
         low, _, high = part.partition("-")
         if not low.isdecimal() or (high and not high.isdecimal()):
             raise click.BadParameter(f"{part!r} is no write id and no range such as 9-12")
-        found += range(int(low), int(high or low) + 1)
-    return found
+        numbers += range(int(low), int(high or low) + 1)
+    return numbers
 
 
 def _ranges(ids: list[tuple[int, int]]) -> str:

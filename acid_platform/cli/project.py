@@ -56,7 +56,7 @@ def _unquoted(value: str) -> str:
 def nearby(warehouse: str) -> list[str]:
     """Warehouses near a path that has none, such as the demo's."""
     above = Path(warehouse).parent
-    found = sorted(above.glob("*/_metastore/metastore.duckdb")) + sorted(
+    metastores = sorted(above.glob("*/_metastore/metastore.duckdb")) + sorted(
         above.glob("*/*/_metastore/metastore.duckdb")
     )
-    return [os.path.relpath(file.parents[1]) for file in found]
+    return [os.path.relpath(file.parents[1]) for file in metastores]

@@ -72,15 +72,15 @@ def rebuild(
             f"{place.metastore} holds a metastore; to replace it, stop it and move its"
             " metastore.duckdb and metastore.log away together"
         )
-    found = list(table_directories(place.warehouse))
+    directories = list(table_directories(place.warehouse))
     Path(place.metastore).mkdir(mode=0o700, parents=True, exist_ok=True)
     unfinished.touch(0o600)
     done = []
     with Warehouse(place.warehouse, join(place, empty=True)) as warehouse:
         known = set(warehouse.tables())
-        for number, (database, table, location) in enumerate(found):
+        for number, (database, table, location) in enumerate(directories):
             name = f"{database}.{table}".lower()
-            progress(name, number, len(found))
+            progress(name, number, len(directories))
             if name not in known:
                 done.append(_adopt(warehouse, name, location))
     unfinished.unlink()

@@ -60,11 +60,11 @@ class Runner:
         pace_of(self._service, self._settings())
         self._begin()
         cycle = self._cycles[self._service]
-        found = cycle()
-        if not found and self._service is not Service.INITIATOR:
+        busy = cycle()
+        if not busy and self._service is not Service.INITIATOR:
             self._tell(f"nothing for the {self._service.value} to do", state="idle")
-        while found and self._service is Service.WORKER:
-            found = cycle()
+        while busy and self._service is Service.WORKER:
+            busy = cycle()
 
     def forever(self) -> None:
         """Runs cycles at the configured intervals until SIGINT or SIGTERM; see services/loop.py.
@@ -97,9 +97,9 @@ class Runner:
         ]
         for thread in threads:
             thread.start()
-        for one in threads:
-            while one.is_alive():  # a join without a timeout would delay signals
-                one.join(0.2)
+        for each in threads:
+            while each.is_alive():  # a join without a timeout would delay signals
+                each.join(0.2)
         if ended:
             raise ended[0]
         self._tell(f"{self._service.value} has stopped", state="stopped")
@@ -121,15 +121,15 @@ class Runner:
         since = self._looked if settings == self._settings_then else 0
         done = initiator.run(metastore, wall_ms(), since)
         self._looked, self._settings_then = began, settings
-        for one in done:
-            if one.id is not None or one.decision.did_not_initiate:
+        for initiated in done:
+            if initiated.id is not None or initiated.decision.did_not_initiate:
                 self._tell(
-                    str(one),
-                    table=one.table,
-                    partition=one.partition,
-                    compaction=one.id,
-                    rule=one.decision.rule,
-                    reason=one.decision.reason,
+                    str(initiated),
+                    table=initiated.table,
+                    partition=initiated.partition,
+                    compaction=initiated.id,
+                    rule=initiated.decision.rule,
+                    reason=initiated.decision.reason,
                 )
         queued = sum(decided.id is not None for decided in done)
         if not queued:

@@ -35,8 +35,8 @@ def kept(spark: SparkSession, key: Hashable, size: int, make: Callable[[], _Part
     with _guard:
         if key in _kept:
             _kept.move_to_end(key)
-            found: _Part = _kept[key][0][1]
-            return found
+            cached: _Part = _kept[key][0][1]
+            return cached
     made = make()
     if size > MAX_BYTES // 2:  # it would evict all others
         return made

@@ -108,7 +108,7 @@ class DeleteBitmap:
         """The index of a row's word, else -1: a comparison per group, the largest group first."""
         several = len(np.unique(groups // (self.write_id_span * len(self.properties)))) > 1
         cases = []
-        for slot in sorted(groups.tolist(), key=lambda one: -int(self.spans[one])):
+        for slot in sorted(groups.tolist(), key=lambda index: -int(self.spans[index])):
             rest, position = divmod(slot, len(self.properties))
             entity, write_id = divmod(rest, self.write_id_span)
             low, start = int(self.lows[slot]), int(self.starts[slot])

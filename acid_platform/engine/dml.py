@@ -67,8 +67,8 @@ def matched_rows(
     if not isinstance(where, Condition):
         return ScanBuilder(spark, scan, wanted, where).rows()
     rows = ScanBuilder(spark, scan, None).rows().selectExpr("*", ROW_ID_STRUCT)
-    found = run_query(spark, where.text, where.sources, {where.target: rows})
-    return found.drop(ROW_ID_COLUMN)
+    matched = run_query(spark, where.text, where.sources, {where.target: rows})
+    return matched.drop(ROW_ID_COLUMN)
 
 
 def delete_events(

@@ -115,10 +115,10 @@ class Merge:
         """The table's columns that ON and the conditions may read; None: all."""
         names: set[str] = set()
         for text in (self.on, *(c.condition for c in self.clauses if c.condition)):
-            found = columns_of(text)
-            if found is None:
+            columns = columns_of(text)
+            if columns is None:
                 return None
-            names |= found
+            names |= columns
         return [column.name for column in self.scan.columns if column.name in names]
 
     def _nothing(self) -> Column:
@@ -144,11 +144,11 @@ class Merge:
 
     def _require_one_source_row(self, changed: DataFrame) -> None:
         twice = changed.groupBy(*self._partition(), *KEYS).count().filter("count > 1")
-        found = twice.head()
-        if found is not None:
+        ambiguous = twice.head()
+        if ambiguous is not None:
             raise SourceRowsAmbiguous(
-                f"MERGE into {self.table}: {found['count']} source rows match one row of it"
-                f" (row__id {tuple(found[key] for key in KEYS)}); make the source unique in the"
+                f"MERGE into {self.table}: {ambiguous['count']} source rows match one row of it"
+                f" (row__id {tuple(ambiguous[key] for key in KEYS)}); make the source unique in the"
                 f" columns of {self.on!r}"
             )
 
@@ -180,13 +180,13 @@ class Merge:
             else {name.lower(): text for name, text in clause.values.items()}
         )
         for name in given:
-            if name not in {one.name for one in known}:
+            if name not in {column.name for column in known}:
                 raise unknown_column(name, self.table, known)
         return [
-            computed(unmatched, given[one.name], one, self.table)
-            if one.name in given
-            else F.lit(None).cast(spark_type(one.type)).alias(one.name)
-            for one in known
+            computed(unmatched, given[column.name], column, self.table)
+            if column.name in given
+            else F.lit(None).cast(spark_type(column.type)).alias(column.name)
+            for column in known
         ]
 
     def _placed(self, fresh: DataFrame, number_of_writers: int) -> DataFrame:

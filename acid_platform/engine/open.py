@@ -24,7 +24,7 @@ def open_scan(
             directory,
             write_ids,
             table.name,
-            lambda found: pruned(found, where, table.columns),
+            lambda all_sources: pruned(all_sources, where, table.columns),
         )
         return EntityScan(directory, sources, deletes, name, table.values(name))
 

@@ -23,17 +23,17 @@ def storable(value: Column, column: TableColumn) -> Column:
 
 
 def _checked(value: Column, kind: HiveType, column: TableColumn) -> Column:
-    if not any(one.kind in TIMESTAMPS for one in kind.walk()):
+    if not any(part.kind in TIMESTAMPS for part in kind.walk()):
         return value
     match kind.kind:
         case "array":
             ((_, item),) = kind.children
-            return F.transform(value, lambda one: _checked(one, item, column))
+            return F.transform(value, lambda part: _checked(part, item, column))
         case "map":
             (_, key), (_, item) = kind.children
             return F.map_from_arrays(
-                F.transform(F.map_keys(value), lambda one: _checked(one, key, column)),
-                F.transform(F.map_values(value), lambda one: _checked(one, item, column)),
+                F.transform(F.map_keys(value), lambda part: _checked(part, key, column)),
+                F.transform(F.map_values(value), lambda part: _checked(part, item, column)),
             )
         case "struct":
             fields = [

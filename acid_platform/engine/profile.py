@@ -36,13 +36,13 @@ def profile_rows(rows: DataFrame, columns: Sequence[TableColumn]) -> Profile:
         *(_checksum(value) for value in values),
         *(F.count_if(F.col(f"`{column.name}`").isNull()) for column in columns),
     ]
-    found = rows.agg(*(one.alias(f"a{i}") for i, one in enumerate(aggregates))).head()
-    assert found is not None  # an aggregate without groups always has its row
+    totals = rows.agg(*(one.alias(f"a{i}") for i, one in enumerate(aggregates))).head()
+    assert totals is not None  # an aggregate without groups always has its row
     names = [column.name for column in columns]
-    checksums, nulls = found[2 : 2 + len(names)], found[2 + len(names) :]
+    checksums, nulls = totals[2 : 2 + len(names)], totals[2 + len(names) :]
     return Profile(
-        rows=int(found[0]),
-        row_id_checksum=int(found[1]),
+        rows=int(totals[0]),
+        row_id_checksum=int(totals[1]),
         column_checksums=dict(zip(names, map(int, checksums), strict=True)),
         null_counts=dict(zip(names, map(int, nulls), strict=True)),
     )

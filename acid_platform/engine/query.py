@@ -123,7 +123,9 @@ def expression_errors() -> Iterator[None]:
     except AcidError:
         raise
     except PySparkException as error:
-        line = next((one for one in str(error).splitlines() if one.strip()), "no text")
+        line = next(
+            (text_line for text_line in str(error).splitlines() if text_line.strip()), "no text"
+        )
         raise InvalidExpression(f"the query failed: {line}") from error
 
 

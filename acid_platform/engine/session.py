@@ -72,7 +72,7 @@ def require_java() -> str:
     version = java_version(java) if java else None
     if java and version is not None and version >= OLDEST_JAVA:
         return java
-    found = (
+    problem = (
         f"{java} is Java {version}"
         if version
         else "no Java was found"
@@ -80,7 +80,7 @@ def require_java() -> str:
         else f"{java} does not run"
     )
     raise JavaMissing(
-        f"{found}, and Spark needs Java {OLDEST_JAVA} or newer: run 'make setup', or install one"
+        f"{problem}, and Spark needs Java {OLDEST_JAVA} or newer: run 'make setup', or install one"
         " (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17) and"
         " set JAVA_HOME"
     )
@@ -143,10 +143,10 @@ def check_session(session: SparkSession) -> SparkSession:
     Raises SparkMisconfigured.
     """
     for key, wanted in _REQUIRED.items():
-        found = session.conf.get(key)
-        if str(found).lower() != wanted.lower():
+        value = session.conf.get(key)
+        if str(value).lower() != wanted.lower():
             raise SparkMisconfigured(
-                f"the Spark session has {key}={found}, but correct results need {wanted}:"
+                f"the Spark session has {key}={value}, but correct results need {wanted}:"
                 f" set it before the session starts, or call spark.conf.set({key!r}, {wanted!r})"
             )
     # How the JVM stores a wall clock time shows its time zone, in any kind of session.

@@ -224,8 +224,8 @@ class SourceFrames:
         if kind is SourceKind.ACID:
             leaf = T.StructField(_NO_FIELD, T.ByteType())
             rows = T.StructType([*spark_schema(columns).fields, leaf])
-            found = reader.options(**self.options).schema(event_schema(rows)).orc(uris)
-            return found.filter(" AND ".join([*_all_six(uris), *tests]))
+            frame = reader.options(**self.options).schema(event_schema(rows)).orc(uris)
+            return frame.filter(" AND ".join([*_all_six(uris), *tests]))
         if kind is SourceKind.RAW:
             return reader.schema(spark_schema(columns)).orc(uris)
         return read_plain(reader, uris, self.format, self.table)

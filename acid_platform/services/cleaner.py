@@ -300,7 +300,7 @@ def judged(
     hide anything here. It stays in place, unless its writer was aborted. `with_gone` adds obsolete
     directories that are recorded but already gone, so that the metastore learns that.
     """
-    recorded = {one.name for one in known}
+    recorded = {entry.name for entry in known}
 
     def counts(directory: str) -> bool:
         name = parse_directory(directory)
@@ -317,8 +317,8 @@ def judged(
             return True
         return isinstance(name, DeltaName) and low == high and not name.visibility
 
-    left = {one for one in listing.directories if not is_hidden(one) and not counts(one)}
-    missing = {one.name for one in known if with_gone and one.name and one.obsolete} - {
+    left = {entry for entry in listing.directories if not is_hidden(entry) and not counts(entry)}
+    missing = {entry.name for entry in known if with_gone and entry.name and entry.obsolete} - {
         *listing.directories
     }
     return replace(
@@ -330,10 +330,10 @@ def judged(
 
 def _temporaries(metastore: Metastore, files: Files, location: str) -> dict[str, TxnState | None]:
     """`_tmp_` directories with the states of their owners, which are asked after the listing."""
-    found = {name: temporary_owner(name) for name in files.temporaries(location)}
-    owners = sorted({owner for owner in found.values() if owner is not None})
+    owner_of = {name: temporary_owner(name) for name in files.temporaries(location)}
+    owners = sorted({owner for owner in owner_of.values() if owner is not None})
     states = metastore.txn_states(owners) if owners else {}
-    return {name: _state(states.get(owner or 0, "u")) for name, owner in found.items()}
+    return {name: _state(states.get(owner or 0, "u")) for name, owner in owner_of.items()}
 
 
 def _state(letter: str) -> TxnState | None:

@@ -137,8 +137,8 @@ class Erasure:
     def reasons(self) -> list[str]:
         """One line for each reason, since thousands of files may remain for the same reason."""
         groups: defaultdict[tuple[str, tuple[Holder, ...]], list[Remaining]] = defaultdict(list)
-        for one in self.remaining:
-            groups[one.reason, one.holders].append(one)
+        for left in self.remaining:
+            groups[left.reason, left.holders].append(left)
         lines = []
         for (reason, holders), files in groups.items():
             held = (
@@ -185,7 +185,7 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
         if path.table == request.table and path.rule != "C16" and path.fate is not Fate.KEPT
     ]
     known = (
-        {one.name for one in metastore.partition_records(request.table)}
+        {entry.name for entry in metastore.partition_records(request.table)}
         if record.partitioned
         else {""}
     )
@@ -299,7 +299,7 @@ def _queued(metastore: Metastore, table: str) -> list[dict[str, Any]]:
 def _explain(
     metastore: Metastore,
     request: ErasureRequest,
-    found: Sequence[FoundFile],
+    files: Sequence[FoundFile],
     outcomes: Sequence[Outcome],
 ) -> tuple[Remaining, ...]:
     fates = [path for path in cleaner.explain(metastore) if path.table == request.table]
@@ -360,7 +360,7 @@ def _explain(
             one.path, one.rows, failed.get(one.partition, "no cleaning covers it: see `acid fsck`")
         )
 
-    return tuple(map(judged, found))
+    return tuple(map(judged, files))
 
 
 def _explained(path: str, fates: Iterable[ExplainedPath]) -> ExplainedPath | None:

@@ -184,9 +184,13 @@ class CompactionRun:
             raise
         reports = [
             WriteReport.of(
-                self.task.table, self.task.partition, Operation.COMPACT, one.directory, one.contents
+                self.task.table,
+                self.task.partition,
+                Operation.COMPACT,
+                published.directory,
+                published.contents,
             )
-            for one in outputs
+            for published in outputs
         ]
         try:
             self.context.metastore.commit_compaction(self.task, self.txn, reports)

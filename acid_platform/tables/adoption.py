@@ -96,7 +96,7 @@ def survey(
 
 
 def require_readable(
-    found: Survey, snapshot: ValidWriteIdList | None, properties: Mapping[str, str] | None
+    adopted: Survey, snapshot: ValidWriteIdList | None, properties: Mapping[str, str] | None
 ) -> None:
     """Checks that `snapshot` can be read correctly; None means everything that was found.
 
@@ -104,16 +104,16 @@ def require_readable(
     where foreign or misplaced files are noticed. Raises MalformedName, UnsupportedLayout,
     CorruptFile.
     """
-    write_ids = ValidWriteIdList.of("", found.write_id, aborted=found.aborted(snapshot))
+    write_ids = ValidWriteIdList.of("", adopted.write_id, aborted=adopted.aborted(snapshot))
     recorded: dict[str | None, dict[str, FileEntry]] = {}
-    for report in found.directories:
+    for report in adopted.directories:
         assert report.contents is not None
         recorded.setdefault(report.partition, {}).update(
             (entry.path, entry)
             for entry in (file.below(report.directory) for file in report.contents.files)
         )
-    partitions = found.partitions or (None,) * len(found.listings)
-    for partition, listing in zip(partitions, found.listings, strict=True):
+    partitions = adopted.partitions or (None,) * len(adopted.listings)
+    for partition, listing in zip(partitions, adopted.listings, strict=True):
         # Old history may be gone; a reader that asks for it gets the error.
         directory = select(
             listing,
@@ -201,13 +201,13 @@ def _data_above(files: Files, path: str, floor: int | None) -> str | None:
             name = parse_directory(info.base_name)
         if name is not None:
             high = name.write_id if isinstance(name, BaseName) else name.high
-            found = info.path if floor is None or high > floor else None
+            data = info.path if floor is None or high > floor else None
         elif info.is_file:
-            found = info.path if floor is None else None
+            data = info.path if floor is None else None
         else:
-            found = _data_above(files, info.path, floor)
-        if found is not None:
-            return str(found)
+            data = _data_above(files, info.path, floor)
+        if data is not None:
+            return str(data)
     return None
 
 

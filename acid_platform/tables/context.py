@@ -65,12 +65,12 @@ def table_layout(metastore: Metastore, record: TableRecord, txn: Transaction | N
     files, path = Files.of(record.location)
     columns, partition_columns = columns_of_record(record)
     if not record.partitioned:
-        found: Sequence[PartitionRecord] = ()
+        partitions: Sequence[PartitionRecord] = ()
     elif txn is None:
-        found = metastore.partition_records(record.name)
+        partitions = metastore.partition_records(record.name)
     else:
-        found = txn.partition_records(record.name)
-    floors = {one.name: one.floors for one in found}
+        partitions = txn.partition_records(record.name)
+    floors = {partition.name: partition.floors for partition in partitions}
     return TableLayout(
         record.name,
         files,

@@ -21,6 +21,7 @@ from acid_platform.layout.types import (
     parse_type,
 )
 from acid_platform.metastore.records import TableRecord
+from acid_platform.reading.known_columns import unknown_column
 
 _KINDS = ("default", "insert_only")
 
@@ -160,10 +161,10 @@ def check_columns(
 
 def _check_buckets(table: str, columns: Sequence[Column], names: Sequence[str]) -> None:
     for name in names:
-        found = next((column for column in columns if column.name == name), None)
-        if found is None:
+        clustering_column = next((column for column in columns if column.name == name), None)
+        if clustering_column is None:
             raise InvalidDefinition(f"{table}: there is no column {name!r} to cluster by")
-        refuse_unhashable(found.type)
+        refuse_unhashable(clustering_column.type)
 
 
 _WIDER = {
@@ -186,9 +187,8 @@ def change_column(
     """
     columns = dict(record.columns)
     if old not in columns:
-        raise UnknownColumn(
-            f"{record.name} has no column {old!r} to change; its columns are {', '.join(columns)}"
-        )
+        given_columns = [Column(name, parse_type(kind)) for name, kind in record.columns]
+        raise unknown_column(old, record.name, given_columns)
     if new.name != old and new.name in {*columns, *dict(record.partition_columns)}:
         raise InvalidDefinition(f"{record.name} has a column {new.name!r} already")
     given = parse_type(columns[old])

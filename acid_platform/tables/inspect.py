@@ -23,11 +23,11 @@ def directories(metastore: Metastore, table: str, below: str = "") -> list[Direc
         write_ids = lease.valid_write_ids(record.name)
         floors: dict[str, tuple[int, ...]] = {"": ()}
         if record.partitioned:
-            found = metastore.partition_records(record.name)
+            partitions = metastore.partition_records(record.name)
             floors = {
-                one.name: one.floors
-                for one in sorted(found, key=lambda one: one.name)
-                if f"{one.name}/".startswith(f"{below}/" if below else "")
+                partition.name: partition.floors
+                for partition in sorted(partitions, key=lambda partition: partition.name)
+                if f"{partition.name}/".startswith(f"{below}/" if below else "")
             }
         files, root = Files.of(record.location)
         listings = files.entities([f"{root}/{name}".rstrip("/") for name in floors])

@@ -167,19 +167,19 @@ def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bo
         if mark is not None:  # it names the metastore that this one replaces
             Mark(known, new_mark(place).metastore).replace(place.warehouse)
     # Another process may have written the file, but not yet the note in the metastore.
-    found = Mark.read(place.warehouse)
-    if found is None and not placed:
-        found = Mark(known, new_mark(place).metastore).place(place.warehouse)
-    if found is None:
+    placed_mark = Mark.read(place.warehouse)
+    if placed_mark is None and not placed:
+        placed_mark = Mark(known, new_mark(place).metastore).place(place.warehouse)
+    if placed_mark is None:
         raise WarehouseMismatch(
             f"{place.warehouse} has no {IDENTITY}, and the warehouse of the metastore in"
             f" {place.metastore} has one with the identity {known}: is a disk not mounted, or the"
             " path of another directory given? If the file alone was lost, write it again:"
             f" {json.dumps({'warehouse': known})}"
         )
-    if found.identity != known:
+    if placed_mark.identity != known:
         raise WarehouseMismatch(
-            f"{place.warehouse} is the warehouse {found.identity}, and the metastore in"
+            f"{place.warehouse} is the warehouse {placed_mark.identity}, and the metastore in"
             f" {place.metastore} is that of {known}: set ACID_WAREHOUSE and ACID_METASTORE to"
             " directory and metastore of the same warehouse, or make the directory's metastore with"
             " `acid metastore restore FILE` or `acid metastore rebuild`"
@@ -233,10 +233,10 @@ def table_directories(root: str) -> Iterator[tuple[str, str, str]]:
     from acid_platform.storage.files import Files
 
     files, path = Files.of(root)
-    for database in sorted(files.children(path), key=lambda one: str(one.base_name)):
+    for database in sorted(files.children(path), key=lambda info: str(info.base_name)):
         name, _, suffix = database.base_name.rpartition(".")
         if suffix != "db" or not name or is_hidden(name) or database.is_file:
             continue
-        for table in sorted(files.children(database.path), key=lambda one: str(one.base_name)):
+        for table in sorted(files.children(database.path), key=lambda info: str(info.base_name)):
             if not table.is_file and not is_hidden(table.base_name) and files.children(table.path):
                 yield name, table.base_name, f"{root}/{database.base_name}/{table.base_name}"

@@ -48,16 +48,16 @@ def recorded_listings(
 
     def listings(partitions: Sequence[str]) -> list[EntityListing]:
         names = [partition or None for partition in partitions]
-        found = txn.manifest(record.name, names)
-        lacking = [name for name, known in zip(names, found, strict=True) if _lacks(known)]
+        entities = txn.manifest(record.name, names)
+        lacking = [name for name, known in zip(names, entities, strict=True) if _lacks(known)]
         if lacking:
             for name in lacking:
                 record_entity(metastore, record, name)
-            found = txn.manifest(record.name, names)
+            entities = txn.manifest(record.name, names)
         _, root = Files.of(record.location)
         return [
             entity_listing(f"{root}/{name}".rstrip("/"), known)
-            for name, known in zip(partitions, found, strict=True)
+            for name, known in zip(partitions, entities, strict=True)
         ]
 
     return listings
@@ -120,11 +120,11 @@ def record_everything(metastore: Metastore, progress: Progress = lambda *_: None
     Damaged directories are skipped: readers of the table get the error. Raises
     MetastoreUnavailable.
     """
-    found = metastore.unrecorded()
-    records = {record.name: record for record in metastore.tables()} if found else {}
+    unrecorded = metastore.unrecorded()
+    records = {record.name: record for record in metastore.tables()} if unrecorded else {}
     done = 0
-    for number, (table, partition, names) in enumerate(found):
-        progress(f"{table} {partition or ''}".rstrip(), number, len(found))
+    for number, (table, partition, names) in enumerate(unrecorded):
+        progress(f"{table} {partition or ''}".rstrip(), number, len(unrecorded))
         if table in records:
             try:
                 record_entity(metastore, records[table], partition)
@@ -192,14 +192,14 @@ def by_directory(listing: EntityListing) -> dict[str, list[FileEntry]]:
     def is_acid(child: str) -> bool:
         return parse_directory(child, f"{listing.location}/{child}") is not None
 
-    found: dict[str, list[FileEntry]] = {
+    files: dict[str, list[FileEntry]] = {
         name: [] for name in listing.directories if not is_hidden(name) and is_acid(name)
     }
     for entry in listing.files:
         child, slash, _ = entry.path.partition("/")
         if not is_hidden(child):
-            found.setdefault(child if slash and is_acid(child) else "", []).append(entry)
-    return found
+            files.setdefault(child if slash and is_acid(child) else "", []).append(entry)
+    return files
 
 
 def without_malformed(listing: EntityListing) -> EntityListing:

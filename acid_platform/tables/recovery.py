@@ -35,10 +35,10 @@ def highest_ids(location: str, depth: int) -> Highest:
     for name in _directories(location, depth):
         txn_id = max(txn_id, temporary_owner(name) or 0)
         with suppress(MalformedName):
-            found = parse_directory(name)
-            if found is not None:
-                high = found.write_id if isinstance(found, BaseName) else found.high
-                write_id, txn_id = max(write_id, high), max(txn_id, found.visibility)
+            parsed = parse_directory(name)
+            if parsed is not None:
+                high = parsed.write_id if isinstance(parsed, BaseName) else parsed.high
+                write_id, txn_id = max(write_id, high), max(txn_id, parsed.visibility)
     return Highest(write_id, txn_id)
 
 
@@ -48,7 +48,7 @@ def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Hig
     `known` returns the directories of a partition. Raises CorruptFile.
     """
     depth = len(record.partition_columns)
-    found = highest_ids(record.location, depth)
+    highest = highest_ids(record.location, depth)
     files, root = Files.of(record.location)
     present = []
     for name in files.partition_directories(root, depth) if depth else [""]:
@@ -57,7 +57,7 @@ def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Hig
         unknown = {one for one in names if one not in known(name or None)}
         fresh = surveyed(files, record, name or None, listing, unknown) if unknown else []
         present.append(Present(name or None, tuple(sorted(names)), tuple(fresh)))
-    return Highest(found.write_id, found.txn_id, tuple(present))
+    return Highest(highest.write_id, highest.txn_id, tuple(present))
 
 
 def restore(place: Location, file: str, replace: bool = False, moved_from: str = "") -> Restored:

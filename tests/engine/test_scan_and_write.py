@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine import deletes, scan, write
+from acid_platform.engine import delete_bitmap, scan, write
 from acid_platform.engine.delete_bitmap import DeleteBitmap, DeleteKeys
 from acid_platform.engine.session import check_session
 from acid_platform.errors import PublicationFailed, SparkMisconfigured
@@ -66,7 +66,7 @@ def test_P16_P14_every_way_to_scan_gives_the_same_rows(
 ) -> None:
     monkeypatch.setattr(scan, "UNION_BYTES", 0 if union else 1 << 60)
     monkeypatch.setattr(scan, "UNION_LIMIT", 100)
-    monkeypatch.setattr(deletes, "MAX_WORDS", 1 << 23 if bitmap else 0)
+    monkeypatch.setattr(delete_bitmap, "MAX_WORDS", 1 << 23 if bitmap else 0)
     found = table.read().toPandas().sort_values("id", ignore_index=True)
     pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
@@ -168,7 +168,7 @@ def test_the_bitmap_answers_every_key_and_nothing_else(
     } | {(1, 3, 5, 0), (0, 0, 7, 0)}
     frame = spark.createDataFrame(sorted(gone | near), "e int, __w long, __b int, __r long")
     for most in (0, 1000):  # through the table of groups, and group by group
-        monkeypatch.setattr(deletes, "FEW_GROUPS", most)
+        monkeypatch.setattr(delete_bitmap, "FEW_GROUPS", most)
         found = frame.filter(bitmap.deleted(spark, "e")).collect()
         assert {tuple(row) for row in found} == gone
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acid_platform.compaction.states import CompactionKind
+from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.errors import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.sql.parse import parse
 from acid_platform.sql.script import split
@@ -27,7 +28,6 @@ from acid_platform.sql.statements import (
     Insert,
     Listing,
     MergeInto,
-    MergeVerb,
     PartitionSpec,
     Query,
     RenameTable,
@@ -194,9 +194,9 @@ def test_updates_deletes_merges_views_and_explain() -> None:
     assert isinstance(merge, MergeInto)
     assert (merge.table, merge.alias, merge.source_alias) == ("db.t", "x", "y")
     assert [(one.verb, one.columns) for one in merge.whens] == [
-        (MergeVerb.DELETE, ()),
-        (MergeVerb.UPDATE, ("v",)),
-        (MergeVerb.INSERT, ("id",)),
+        (MergeAction.DELETE, ()),
+        (MergeAction.UPDATE, ("v",)),
+        (MergeAction.INSERT, ("id",)),
     ]
     view = parse("CREATE OR REPLACE VIEW v (a) AS SELECT id FROM t")
     assert isinstance(view, CreateView)

@@ -181,7 +181,7 @@ class EntityContents:
         if parsed is None:
             return
         try:
-            numbers = {decode_bucket(int(one)).number for one in np.unique(events.bucket)}
+            numbers = {decode_bucket(int(bucket)).number for bucket in np.unique(events.bucket)}
         except CorruptFile as error:
             self.out.error(Check.BUCKET, path, str(error), _RESTORE)
             return
@@ -272,7 +272,7 @@ class EntityContents:
         Only files whose ranges of rowIds overlap are read again.
         """
         for group, spans in self._spans.items():
-            spans.sort(key=lambda one: one[:2])
+            spans.sort(key=lambda span: span[:2])
             for one, other in _overlapping(spans):
                 twice = np.intersect1d(self._row_ids(group, one), self._row_ids(group, other))
                 if len(twice):
@@ -312,12 +312,16 @@ class EntityContents:
         if not self._ours(directory) or self._counted.get(directory, 0) < 0:
             return
         report = self.known[directory]
-        found = {"rows": self._counted.get(directory, 0), "files": len(sizes), "bytes": sum(sizes)}
+        counted = {
+            "rows": self._counted.get(directory, 0),
+            "files": len(sizes),
+            "bytes": sum(sizes),
+        }
         said = {"rows": report.rows, "files": report.files, "bytes": report.bytes}
         unlike = [
-            f"{found[name]} {name} instead of {said[name]}"
-            for name in found
-            if found[name] != said[name]
+            f"{counted[name]} {name} instead of {said[name]}"
+            for name in counted
+            if counted[name] != said[name]
         ]
         if unlike:
             self.out.error(

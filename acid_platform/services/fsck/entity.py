@@ -62,8 +62,14 @@ class EntityLook:
         floor = highest_floor(write_ids, self.record.floor, *self.floors)
         try:
             there, seen = (
-                select(one, write_ids, self.lease.valid_txns, floor=floor, insert_only=insert_only)
-                for one in (listing, entity_listing(listing.location, self.recorded))
+                select(
+                    looked_at,
+                    write_ids,
+                    self.lease.valid_txns,
+                    floor=floor,
+                    insert_only=insert_only,
+                )
+                for looked_at in (listing, entity_listing(listing.location, self.recorded))
             )
         except AcidError as error:
             self.out.error(Check.HISTORY, "", str(error), "until then the table can't be read")
@@ -137,9 +143,9 @@ class EntityLook:
             recorded = {
                 file.below(name).path: file for file in Contents.parse(entry.contents).files
             }
-            found = {file.path: file for file in there[name]}
+            present = {file.path: file for file in there[name]}
             for path, file in sorted(recorded.items()):
-                if path not in found:
+                if path not in present:
                     self.out.error(
                         Check.MISSING,
                         path,
@@ -147,16 +153,16 @@ class EntityLook:
                         _COPY,
                     )
                     yield path
-                elif found[path].size != file.size:
+                elif present[path].size != file.size:
                     self.out.error(
                         Check.CONTENT,
                         path,
-                        f"has {found[path].size} bytes, and write id"
+                        f"has {present[path].size} bytes, and write id"
                         f" {entry.directory.high} committed it with {file.size}",
                         _COPY,
                     )
                     yield path
-            for path in sorted(found.keys() - recorded.keys()):
+            for path in sorted(present.keys() - recorded.keys()):
                 if not path.endswith(FLUSH_LENGTH_SUFFIX):
                     self.out.warning(
                         Check.UNKNOWN,
@@ -219,7 +225,7 @@ class EntityLook:
 
     def _stranger(self, name: AcidName, directory: str) -> None:
         low, high = span(name)
-        if any(one.low <= low and high <= one.high for one in self.known.values()):
+        if any(known.low <= low and high <= known.high for known in self.known.values()):
             self.out.error(
                 Check.UNKNOWN,
                 directory,

@@ -231,7 +231,7 @@ class Findings:
 def sorted_findings(every: Iterable[Finding]) -> tuple[Finding, ...]:
     """The worst first, then by place."""
     rank = list(Severity)
-    return tuple(sorted(every, key=lambda one: (rank.index(one.severity), one.thing)))
+    return tuple(sorted(every, key=lambda finding: (rank.index(finding.severity), finding.thing)))
 
 
 def ranges(ids: Iterable[int]) -> str:

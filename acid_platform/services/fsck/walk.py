@@ -52,7 +52,7 @@ def examine(
     records = (
         [metastore.table(name) for name in tables]
         if tables is not None
-        else sorted(metastore.tables(), key=lambda one: one.name)
+        else sorted(metastore.tables(), key=lambda table: table.name)
     )
     every: list[Findings] = []
     doubtful = metastore.doubtful()
@@ -157,10 +157,10 @@ class _TableLook:
         Files of directories that an older version did not record are recorded first.
         """
         record, names = self._record, [place or None for place in places]
-        found = self._lease.manifest(record.name, names)
+        entities = self._lease.manifest(record.name, names)
         lacking = [
             name
-            for name, known in zip(names, found, strict=True)
+            for name, known in zip(names, entities, strict=True)
             if not all(directory.directory.recorded for directory in known)
         ]
         for name in lacking:
@@ -169,8 +169,8 @@ class _TableLook:
             except AcidError as error:
                 out.error(Check.HISTORY, name or "", str(error), "until then it can't be read")
         if lacking:
-            found = self._lease.manifest(record.name, names)
-        return dict(zip(places, found, strict=True))
+            entities = self._lease.manifest(record.name, names)
+        return dict(zip(places, entities, strict=True))
 
     def _listings(self, places: Iterable[str]) -> Iterator[tuple[str, EntityListing | AcidError]]:
         for place in places:
@@ -225,9 +225,9 @@ class _TableLook:
 
     def _temporaries(self, out: Findings, location: str) -> None:
         """Who owns each `_tmp_` directory, and whether its transaction is still open (P19)."""
-        found = {name: temporary_owner(name) for name in self._files.temporaries(location)}
-        states = self._metastore.txn_states(sorted({one for one in found.values() if one}))
-        for name, owner in found.items():
+        owner_of = {name: temporary_owner(name) for name in self._files.temporaries(location)}
+        states = self._metastore.txn_states(sorted({one for one in owner_of.values() if one}))
+        for name, owner in owner_of.items():
             path = f"{location}/{name}"
             match states.get(owner or 0):
                 case None:
@@ -260,9 +260,9 @@ class _TableLook:
             return
         name = self._record.name
         doubtful = {
-            one
+            write_id
             for low, high in self._metastore.doubtful().get(name, [])
-            for one in range(low, high + 1)
+            for write_id in range(low, high + 1)
         }
         if not doubtful:
             return
@@ -278,12 +278,13 @@ class _TableLook:
                 for number in doubtful.intersection(range(low, high + 1)):
                     wrote[number].append(f"{place}/{directory}".lstrip("/"))
         resolve = f"acid metastore resolve {name}"
-        for one, directories in sorted(wrote.items()):
+        for write_id, directories in sorted(wrote.items()):
             out.warning(
                 Check.IN_DOUBT,
                 "",
-                f"write id {one} is in doubt since a restore; it wrote {', '.join(directories)}",
-                f"say how it ended: `{resolve} --committed {one}`, or --aborted",
+                f"write id {write_id} is in doubt since a restore; it wrote"
+                f" {', '.join(directories)}",
+                f"say how it ended: `{resolve} --committed {write_id}`, or --aborted",
             )
         left = tuple(sorted(doubtful - set(wrote)))
         if left and whole:

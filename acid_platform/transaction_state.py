@@ -25,7 +25,7 @@ from acid_platform.transactions.locks import Statement, lock_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acid_platform.metastore.client.metastore import Transaction as Begun
+    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
 
 
 class SnapshotOutdated(Transient):
@@ -40,11 +40,15 @@ class SnapshotOutdated(Transient):
         self.locks = tuple(locks)
 
 
-class Statements:
+class TransactionState:
     """The state of a transaction between its statements; `begun` is the metastore's transaction."""
 
     def __init__(
-        self, context: Context, begun: Begun, restart_if_stale: bool, held: Sequence[LockRequest]
+        self,
+        context: Context,
+        begun: MetastoreTransaction,
+        restart_if_stale: bool,
+        held: Sequence[LockRequest],
     ) -> None:
         self.context, self.begun = context, begun
         self.reports: list[WriteReport] = []
@@ -172,8 +176,8 @@ class Statements:
         written: Sequence[Written],
         overwrite: bool = False,
     ) -> int:
-        for one in written:
-            entity = (record.name, one.partition)
+        for published in written:
+            entity = (record.name, published.partition)
             if entity in self._overwritten:
                 raise self._overwritten_before(*entity)
             if overwrite:
@@ -181,10 +185,10 @@ class Statements:
             self.reports.append(
                 WriteReport.of(
                     record.name,
-                    one.partition or None,
+                    published.partition or None,
                     operation,
-                    one.directory,
-                    one.contents,
+                    published.directory,
+                    published.contents,
                     overwrite,
                 )
             )

@@ -1,0 +1,266 @@
+"""A table inside of a transaction: its verbs, each a statement of the transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from acid_platform.engine.dml import Where, delete_events, insert_events, update_events
+from acid_platform.engine.input_rows import Rows, as_frame, column_names, conform
+from acid_platform.engine.merge import Merge
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts, merge_clauses
+from acid_platform.engine.query import Condition
+from acid_platform.engine.read import filtered
+from acid_platform.engine.scan import TableScan
+from acid_platform.engine.write import (
+    DELETES,
+    write_statement,
+    write_truncation,
+)
+from acid_platform.errors import (
+    NoSuchPartition,
+    UnsupportedStatement,
+)
+from acid_platform.layout.formats import is_insert_only
+from acid_platform.layout.partitions import partition_name, partition_values
+from acid_platform.layout.types import UNNAMED, Column
+from acid_platform.metastore.records import TableRecord
+from acid_platform.reading.arrow_read import arrow_scan
+from acid_platform.reading.known_columns import require_columns, require_names
+from acid_platform.reading.selection import TableLayout
+from acid_platform.tables.context import columns_of_record
+from acid_platform.tables.declaration import widened
+from acid_platform.transaction_state import TransactionState
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import Statement
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class TransactionTable:
+    """A table inside a transaction: reads see the transaction's snapshot and its own writes."""
+
+    def __init__(self, work: TransactionState, record: TableRecord) -> None:
+        self._work = work
+        self._record = record
+        self._columns, self._partition_columns = columns_of_record(record)
+
+    @property
+    def name(self) -> str:
+        return self._record.name
+
+    def read(
+        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
+    ) -> DataFrame:
+        """As Table.read; the frame is valid until the transaction ends."""
+        scan = self._scan(where)
+        return filtered(lambda: self._spark, scan, columns, where, row_id, self.name)
+
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
+    ) -> pa.Table:
+        """As Table.to_arrow, at the transaction's snapshot and with its own writes.
+
+        Raises TxnAborted if the metastore aborted it before the last file was read (P29).
+        """
+        with self._work.begun.checked():
+            write_ids, txns = self._work.lists(self.name)
+            return arrow_scan(self._layout(), write_ids, txns, columns, where, row_id).table()
+
+    def insert(self, rows: Rows) -> int:
+        """Appends rows; makes the partitions that they need. Returns the number of rows.
+
+        Raises UnknownColumn, WrongType, OverwriteThenWrite.
+        """
+        self._require_writable()
+        require_columns(column_names(rows), self.all_columns, self.name)
+        self._work.lock(self._record, Statement.INSERT)
+        self._work.refuse_after_overwrite(self._record)
+        with self._work.next(self._record, self._layout()) as target:
+            frame = conform(self._spark, rows, self.all_columns, self.name)
+            written = write_statement(insert_events(frame, target, self._columns), target)
+        rows = self._work.record(self._record, Operation.INSERT, written)
+        self._work.count(self.name, inserted=rows)
+        return rows
+
+    def overwrite(self, rows: Rows, partition: Mapping[str, Any] | str | None = None) -> int:
+        """Replaces the whole table, or those partitions of a partitioned table that occur in the
+        rows.
+
+        With `partition` (`"month=3"` or a dict of all partition columns) exactly that partition is
+        replaced, even by no rows. Returns the number of rows. Raises NoSuchPartition.
+        """
+        fixed = self._fixed(partition)
+        self._require_writable()
+        require_columns(column_names(rows), self.all_columns, self.name)
+        name = partition_name(fixed) if fixed else None
+        self._work.lock(self._record, Statement.INSERT_OVERWRITE, name)
+        whole = [] if self._partition_columns else [""]
+        empty = [name] if name else whole
+        self._work.refuse_after_overwrite(self._record, empty)
+        with self._work.next(self._record, self._layout()) as target:
+            frame = conform(self._spark, rows, self.all_columns, self.name, fixed)
+            written = write_statement(
+                insert_events(frame, target, self._columns),
+                target,
+                overwrite=True,
+                empty_partitions=empty,
+            )
+        count = self._work.record(self._record, Operation.UPDATE, written, overwrite=True)
+        self._work.count(self.name, overwritten=count)
+        return count
+
+    def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
+        """Removes all rows of the table, or of one partition, whose directory stays.
+
+        Raises NoSuchPartition, OverwriteThenWrite.
+        """
+        self._work.lock(self._record, Statement.TRUNCATE)
+        layout = self._layout()
+        partitions = sorted(layout.partitions) if self._partition_columns else [""]
+        if partition is not None:
+            name = partition_name(
+                partition_values(partition, self._partition_columns, self.name, partitions)
+            )
+            if name not in partitions:
+                raise NoSuchPartition(f"{self.name} has no partition {name}")
+            partitions = [name]
+        self._work.refuse_after_overwrite(self._record, partitions)
+        written = write_truncation(self._work.target(self._record, layout), partitions)
+        self._work.record(self._record, Operation.UPDATE, written, overwrite=True)
+
+    def merge(
+        self,
+        source: Rows,
+        on: str,
+        when_matched_update: Mapping[str, str] | None = None,
+        when_matched_delete: str | None = None,
+        when_not_matched_insert: Mapping[str, str] | Literal["*"] | None = None,
+        clauses: Sequence[MergeClause] | None = None,
+        aliases: tuple[str, str] = ("t", "s"),
+    ) -> MergeCounts:
+        """MERGE INTO this table `t` USING `source` `s` ON `on`; see Table.merge.
+
+        `aliases`: other names for the table and the source.
+        """
+        chosen = [
+            *(clauses or ()),
+            *merge_clauses(when_matched_update, when_matched_delete, when_not_matched_insert),
+        ]
+        only_inserts = all(clause.action is MergeAction.INSERT for clause in chosen)
+        self._refuse_insert_only("MERGE")
+        self._require_writable()
+        self._work.lock(self._record, Statement.MERGE_INSERT if only_inserts else Statement.UPDATE)
+        self._work.refuse_after_overwrite(self._record)
+        scan = self._scan(None)
+        with self._work.next(self._record, self._layout()) as target:
+            frame = as_frame(self._spark, source, self.all_columns, self.name)
+            events, counts = Merge(
+                self._spark, scan, target, self.name, on, chosen, *aliases
+            ).events(frame)
+            written = write_statement(events, target)
+        operation = Operation.INSERT if only_inserts else Operation.UPDATE
+        self._work.record(self._record, operation, written)
+        self._work.count(
+            self.name, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted
+        )
+        return counts
+
+    def _require_writable(self) -> None:
+        for column in self._partition_columns:
+            if column.type.kind in UNNAMED:
+                raise UnsupportedStatement(
+                    f"{self.name} is partitioned by {column}, whose directories this"
+                    " platform reads, but does not write; write with Hive, or copy into a table"
+                    " partitioned by a string"
+                )
+
+    def _require_predicate(self, where: Where) -> None:
+        if isinstance(where, str):
+            require_names(where, self.all_columns, self.name)
+
+    def _refuse_insert_only(self, statement: str) -> None:
+        if is_insert_only(self._record.properties):
+            raise UnsupportedStatement(
+                f"{statement} needs rows with row ids, and {self.name} is insert-only:"
+                " overwrite its partitions, or make a table without transactional_properties"
+            )
+
+    def update(self, assignments: Mapping[str, str], where: Where = None) -> int:
+        """Sets columns to SQL expressions in the rows that match the predicate.
+
+        Returns the number of rows changed. Raises PartitionColumnUpdate, UnknownColumn, WrongType,
+        InvalidExpression.
+        """
+        self._refuse_insert_only("UPDATE")
+        self._require_writable()
+        keys = {column.name for column in self._partition_columns}
+        require_columns(
+            (name for name in assignments if name.lower() not in keys), self._columns, self.name
+        )
+        for text in assignments.values():
+            require_names(text, self.all_columns, self.name)
+        self._require_predicate(where)
+        self._work.lock(self._record, Statement.UPDATE)
+        self._work.refuse_after_overwrite(self._record)
+        scan = self._scan(where)
+        with self._work.next(self._record, self._layout()) as target:
+            events = update_events(self._spark, scan, target, assignments, where, self.name)
+            written = write_statement(events, target)
+        rows = self._work.record(self._record, Operation.UPDATE, written)
+        self._work.count(self.name, updated=rows)
+        return rows
+
+    def delete(self, where: Where = None) -> int:
+        """Deletes the rows that match the predicate, or all; returns the number of rows."""
+        self._refuse_insert_only("DELETE")
+        self._require_predicate(where)
+        self._work.lock(self._record, Statement.DELETE)
+        self._work.refuse_after_overwrite(self._record)
+        scan = self._scan(where)
+        with self._work.next(self._record, self._layout()) as target:
+            events = delete_events(self._spark, scan, target, where)
+            written = write_statement(events, target, only=DELETES)
+        self._work.record(self._record, Operation.DELETE, written)
+        rows = sum(directory.rows for directory in written)
+        self._work.count(self.name, deleted=rows)
+        return rows
+
+    def add_columns(self, columns: str) -> None:
+        """As Table.add_columns; others see the columns after the commit."""
+        wide = widened(self._record, columns)
+        new = wide.columns[len(self._record.columns) :]
+        self._work.added_columns.setdefault(self.name, []).extend(new)
+        self._record = self._work.records[self.name] = wide
+        self._columns, _ = columns_of_record(wide)
+
+    def partitions(self) -> list[str]:
+        """The partitions that the transaction sees, with those that it wrote, sorted."""
+        return self._work.partitions(self.name)
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self._work.context.spark
+
+    @property
+    def partition_columns(self) -> tuple[Column, ...]:
+        return self._partition_columns
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The columns, then the partition columns."""
+        return (*self._columns, *self._partition_columns)
+
+    def _layout(self) -> TableLayout:
+        return self._work.layout(self._record)
+
+    def _scan(self, where: Where) -> TableScan:
+        pruning = where.pruning if isinstance(where, Condition) else where
+        return self._work.scans([(self._record, pruning)])[0]
+
+    def _fixed(self, partition: Mapping[str, Any] | str | None) -> dict[str, str | None]:
+        if partition is None:
+            return {}
+        return partition_values(partition, self._partition_columns, self.name)
