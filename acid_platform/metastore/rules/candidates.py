@@ -17,7 +17,12 @@ from acid_platform.metastore.operations.compaction import (
     HoldService,
     ReleaseService,
 )
-from acid_platform.metastore.records import EntityCounters, EntityDirectory, PastCompaction
+from acid_platform.metastore.records import (
+    DropTask,
+    EntityCounters,
+    EntityDirectory,
+    PastCompaction,
+)
 from acid_platform.metastore.rules.cleaning import aborted_rows
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Component, Entity, ServiceLease, State, Table
@@ -125,7 +130,7 @@ def _asked(state: State, entity: Entity, since: int, aborted: bool) -> bool:
 def _queued(state: State) -> dict[Entity, CompactionState]:
     found: dict[Entity, CompactionState] = {}
     for row in state.queue.values():
-        if "location" not in row.properties:
+        if not isinstance(row, DropTask):
             entity = row.table_id, row.partition
             known = found.get(entity, row.state)
             found[entity] = min(known, row.state, key=_ORDER.index)

@@ -19,6 +19,7 @@ from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
     CompactionTask,
+    DropTask,
     EntityDirectory,
     Holder,
 )
@@ -26,7 +27,7 @@ from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.compactions import entity_of, to_history
 from acid_platform.metastore.rules.foreign import why
 from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
-from acid_platform.metastore.rules.state import Component, Entity, Retry, State
+from acid_platform.metastore.rules.state import Component, Entity, Retry, State, Txn
 from acid_platform.metastore.rules.tables import being_cleaned
 from acid_platform.metastore.rules.timers import NEVER
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
@@ -44,11 +45,7 @@ def survey(
     ready: list[CleaningTask] = []
     waiting: list[BlockedCleaning] = []
     working = {entity_of(row) for row in state.queue.values() if row.state is _W}
-    dropped = [
-        (row.table_id, f"{row.properties['location']}/")
-        for row in state.queue.values()
-        if "location" in row.properties
-    ]
+    dropped = [(drop.table_id, f"{drop.location}/") for drop in state.drops()]
     for one in (*_rows(turn, only), *_aborts(turn, only)):
         blocked = one
         if isinstance(one, CleaningTask):
@@ -101,7 +98,7 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
                 row.id, row.table, row.partition, f"{why}, until {turn.wall(until)}"
             )
             continue
-        key = (entity_of(row), row.properties.get("location", ""))
+        key = (entity_of(row), row.location if isinstance(row, DropTask) else "")
         if key not in first or row.highest_write_id < first[key].highest_write_id:
             first[key] = row
     for row in first.values():
@@ -112,23 +109,25 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
                 row.table,
                 row.partition,
                 f"transactions opened before its commit (next id {row.next_txn_id}) are open (C41)",
-                tuple(Holder(txn.txn_id, txn.user, txn.host, txn.run_id) for txn in held),
+                tuple(holder(txn) for txn in held),
             )
         else:
             yield _row_task(state, row)
 
 
+def holder(txn: Txn) -> Holder:
+    return Holder(txn.txn_id, txn.user, txn.host, txn.run_id)
+
+
 def _row_task(state: State, row: CompactionTask) -> CleaningTask:
-    location = row.properties.get("location")
+    location = row.location if isinstance(row, DropTask) else None
     table = state.tables.get(row.table_id)
     if location is not None or table is None:
         # A partition may be written again at any time, long before a commit registers it, and be
         # read until long after its table was dropped as well.
         again = row.partition is not None
         names = {one.record.location for one in state.tables.values()} | {
-            one.properties["location"]
-            for one in state.queue.values()
-            if "location" in one.properties and one.table_id > row.table_id
+            drop.location for drop in state.drops() if drop.table_id > row.table_id
         }
         return CleaningTask(
             row.id,
@@ -347,7 +346,7 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
     row = state.queue.get(event.id)
     if row is not None:
         to_history(state, replace(row, state=CompactionState.SUCCEEDED, ended=at, error=""))
-        if "location" in row.properties:
+        if isinstance(row, DropTask):
             return
     known = state.directories.get(entity, {})
     for name in _shadowed(known, event.highest) if event.gone is None else event.gone:

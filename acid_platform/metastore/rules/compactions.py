@@ -32,6 +32,7 @@ from acid_platform.metastore.operations.compaction import (
 )
 from acid_platform.metastore.records import (
     CompactionTask,
+    DropTask,
     EntityDirectory,
     LockRequest,
 )
@@ -64,7 +65,7 @@ def queued(state: State) -> Queued:
     """Rows of the queue by their entity, without those of dropped tables and partitions."""
     found: Queued = {}
     for row in state.queue.values():
-        if "location" not in row.properties:
+        if not isinstance(row, DropTask):
             found.setdefault(entity_of(row), []).append(row)
     return found
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from acid_platform.errors import DeclarationChanged, NoSuchTable
 from acid_platform.layout.formats import FileFormat
 from acid_platform.metastore.names import table_name
-from acid_platform.metastore.records import PartitionRecord, TableRecord, ViewRecord
+from acid_platform.metastore.records import DropTask, PartitionRecord, TableRecord, ViewRecord
 from acid_platform.metastore.rules.snapshots import first_snapshot
 from acid_platform.metastore.rules.state import EntityDirectories, State, Table, Txn
 from acid_platform.transactions import TxnType
@@ -181,7 +181,7 @@ class _Ends:
         self.oldest = first_snapshot(state)(0)
         self._removing: dict[int, set[str | None]] = {}
         for row in state.queue.values():
-            if "location" in row.properties:
+            if isinstance(row, DropTask):
                 self._removing.setdefault(row.table_id, set()).add(row.partition)
 
     def table(self, table: Table) -> bool:

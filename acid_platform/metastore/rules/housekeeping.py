@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.config import Settings
-from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask
+from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask, DropTask
 from acid_platform.metastore.rules import events, locking, write_set
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.declared import forget, outlived
@@ -127,7 +127,7 @@ def _forgettable(state: State, table: Table, low: int) -> set[int]:
 def _dropping(state: State, table: Table) -> bool:
     """Whether snapshots from before the drop of a partition may still read its files (P22)."""
     return any(
-        row.table_id == table.record.table_id and "location" in row.properties
+        row.table_id == table.record.table_id and isinstance(row, DropTask)
         for row in state.queue.values()
     )
 

@@ -58,9 +58,7 @@ def identify(turn: Turn, operation: Identify) -> IdentityNow:
             if _in_another_root(one.record.name, one.record.location)
         ]
         kept = [
-            row.id
-            for row in turn.state.queue.values()
-            if _in_another_root(row.table, row.properties.get("location", ""))
+            drop.id for drop in turn.state.drops() if _in_another_root(drop.table, drop.location)
         ]
         turn.record(events.Identified(operation.id, tuple(foreign), tuple(kept)))
     return _now(turn.state, operation.roots)
@@ -99,9 +97,7 @@ def take_over(turn: Turn, operation: TakeOver) -> list[str]:
 def location(turn: Turn, operation: GetDropped) -> int | None:
     """`dropped`: up to which write id files there wait for the Cleaner after a drop, or None."""
     waiting = (
-        row.highest_write_id
-        for row in turn.state.queue.values()
-        if row.properties.get("location") == operation.location
+        drop.highest_write_id for drop in turn.state.drops() if drop.location == operation.location
     )
     return max(waiting, default=None)
 
@@ -120,9 +116,7 @@ def _in_another_root(table: str, place: str) -> bool:
 def _locations(state: State) -> Iterable[str]:
     yield from (one.record.location for one in state.tables.values())
     yield from state.locations
-    yield from (
-        row.properties["location"] for row in state.queue.values() if "location" in row.properties
-    )
+    yield from (drop.location for drop in state.drops())
 
 
 def _inside(place: str, roots: Sequence[str]) -> str | None:
@@ -157,10 +151,10 @@ def make_relative(state: State, roots: Sequence[str]) -> None:
                 replace(one, record=replace(one.record, location=inside, foreign=False))
                 for one in table.earlier
             ]
-    for row in list(state.queue.values()):
-        inside = _inside(row.properties.get("location", ""), roots)
+    for drop in list(state.drops()):
+        inside = _inside(drop.location, roots)
         if inside is not None:
-            state.queue[row.id] = replace(row, properties={**row.properties, "location": inside})
+            state.queue[drop.id] = drop.at(inside)
     floors: dict[str, int] = {}
     for place, floor in state.locations.items():
         inside = _inside(place, roots)
@@ -177,15 +171,7 @@ def disown(state: State, at: int) -> None:
     """Every external location is foreign, and the files of dropped tables there stay."""
     outside = [key for key, one in state.tables.items() if not is_relative(one.record.location)]
     _mark(state, outside, True)
-    _keep_files(
-        state,
-        at,
-        [
-            row
-            for row in state.queue.values()
-            if not is_relative(row.properties.get("location", ""))
-        ],
-    )
+    _keep_files(state, at, [drop for drop in state.drops() if not is_relative(drop.location)])
 
 
 def _keep_files(state: State, at: int, drops: Sequence[CompactionTask]) -> None:

@@ -31,7 +31,7 @@ from acid_platform.metastore.operations.transactions import (
     Ticket,
     Unlock,
 )
-from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.records import LockRequest, LockState
 from acid_platform.metastore.rules import events, write_set
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.foreign import refuse_foreign
@@ -358,29 +358,49 @@ def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
     return write_set.describe(state, *found) if found else ""
 
 
+def lock_states(state: State, entry: LockEntry) -> list[LockState]:
+    """Each component of a request, with what it waits for."""
+    blocked = None if entry.acquired else first_block(state, entry)
+    txn = state.txns.get(entry.txn_id)
+    return [
+        LockState(
+            entry.ext,
+            component.db,
+            component.table,
+            component.partition,
+            component.lock,
+            entry.acquired,
+            entry.txn_id,
+            txn.user if txn else "",
+            txn.host if txn else "",
+            blocked[1] if blocked else "",
+        )
+        for component in entry.components
+    ]
+
+
 def describe(entry: LockEntry, turn: Turn) -> list[Row]:
     """SHOW LOCKS: one row per component, with Hive's columns."""
     state = turn.state
-    blocked = None if entry.acquired else first_block(state, entry)
     txn = state.txns.get(entry.txn_id)
     beat = (state.heartbeats if txn else state.lock_beats).get(entry.txn_id or entry.ext)
     return [
         {
             "lockid": f"{entry.ext}.{number}",
-            "database": one.db,
-            "table": one.table,
-            "partition": one.partition,
-            "lock_state": "ACQUIRED" if entry.acquired else "WAITING",
-            "blocked_by": blocked[1] if blocked else None,
-            "lock_type": one.lock.name,
+            "database": lock.database,
+            "table": lock.table,
+            "partition": lock.partition,
+            "lock_state": "ACQUIRED" if lock.acquired else "WAITING",
+            "blocked_by": lock.blocked_by or None,
+            "lock_type": lock.lock.name,
             "transaction_id": entry.txn_id,
             "last_heartbeat": None if beat is None else turn.wall(beat),
             "acquired_at": entry.acquired_at or None,
-            "user": txn.user if txn else "",
-            "hostname": txn.host if txn else "",
+            "user": lock.user,
+            "hostname": lock.host,
             "agent_info": txn.agent if txn else "",
         }
-        for number, one in enumerate(entry.components, 1)
+        for number, lock in enumerate(lock_states(state, entry), 1)
     ]
 
 

@@ -17,6 +17,7 @@ from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations import Answer
 from acid_platform.metastore.records import (
     CompactionTask,
+    DropTask,
     EntityDirectory,
     ErasureTask,
     HistoryRow,
@@ -333,6 +334,10 @@ class State:
     @property
     def last_txn(self) -> int:
         return self.next_txn - 1
+
+    def drops(self) -> Iterator[DropTask]:
+        """What was dropped and waits for the Cleaner."""
+        return (row for row in self.queue.values() if isinstance(row, DropTask))
 
     def moment(self) -> int:
         """The next moment, which nothing else has."""

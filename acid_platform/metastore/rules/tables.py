@@ -31,7 +31,7 @@ from acid_platform.metastore.operations.transactions import (
     Drop,
 )
 from acid_platform.metastore.records import (
-    CompactionTask,
+    DropTask,
     EntityDirectory,
     PartitionRecord,
     TableRecord,
@@ -115,7 +115,7 @@ def adopt_table(turn: Turn, operation: AdoptTable) -> TableRecord:
     snapshot excludes. Raises TableExists, InvalidDefinition.
     """
     where = operation.table.location
-    if any(row.properties.get("location") == where for row in turn.state.queue.values()):
+    if any(drop.location == where for drop in turn.state.drops()):
         raise LockNotAcquired(
             f"{where} is still to be removed after the drop of a table: the"
             " Cleaner would take the files; move them elsewhere and adopt them"
@@ -168,12 +168,11 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
 
 def _check_cleaning(turn: Turn, location: str) -> None:
     """A Cleaner that is removing a dropped table there would take the new one's files too (P22)."""
-    for row in turn.state.queue.values():
-        if row.properties.get("location") == location and being_cleaned(
-            turn.state, (row.table_id, row.partition)
-        ):
+    for drop in turn.state.drops():
+        entity = (drop.table_id, drop.partition)
+        if drop.location == location and being_cleaned(turn.state, entity):
             raise LockNotAcquired(
-                f"{location} is being removed after the drop of {row.table}; try again in a moment"
+                f"{location} is being removed after the drop of {drop.table}; try again in a moment"
             )
 
 
@@ -285,7 +284,7 @@ def drop(turn: Turn, operation: Drop) -> None:
             events.WriteIdAllocated(txn_id, table.record.table_id, table.next_write_id, needs=())
         )
     location = table.record.location
-    row = CompactionTask(
+    row = DropTask(
         id=state.next_compaction,
         table=table.record.name,
         table_id=table.record.table_id,
@@ -340,7 +339,7 @@ def _altered(state: State, at: int, event: events.TableAltered) -> None:
     table.record = record
     for row in state.queue.values():
         # A Worker goes by the name; what is to be removed after a drop goes by its location.
-        if row.table_id == record.table_id and "location" not in row.properties:
+        if row.table_id == record.table_id and not isinstance(row, DropTask):
             state.queue[row.id] = replace(row, table=record.name)
     # Thresholds are properties (C22).
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
@@ -385,7 +384,7 @@ def register_partitions(state: State, table: Table, names: Sequence[str]) -> Non
 
 def _dropped(state: State, at: int, event: events.Dropped) -> None:
     row = event.row
-    table, location = state.tables[row.table_id], row.properties["location"]
+    table, location = state.tables[row.table_id], row.location
     if not table.record.foreign:
         state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
     if row.partition is None:
@@ -421,7 +420,7 @@ def _dropped(state: State, at: int, event: events.Dropped) -> None:
     state.queue = {
         key: one
         for key, one in state.queue.items()
-        if "location" in one.properties or not gone(one.table_id, one.partition)
+        if isinstance(one, DropTask) or not gone(one.table_id, one.partition)
     }
     for txn_id, components in list(state.components.items()):
         state.components[txn_id] = [one for one in components if not _of(one, row)]
@@ -432,7 +431,7 @@ def _dropped(state: State, at: int, event: events.Dropped) -> None:
         state.timers.row_since = {key: one for key, one in since.items() if key in state.queue}
 
 
-def _of(component: Component, row: CompactionTask) -> bool:
+def _of(component: Component, row: DropTask) -> bool:
     same = component.table_id == row.table_id
     whole = row.partition is None
     return (

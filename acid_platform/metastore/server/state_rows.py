@@ -11,6 +11,7 @@ from acid_platform.config import Settings
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import (
     CompactionTask,
+    DropTask,
     EntityDirectory,
     ErasureTask,
     PartitionRecord,
@@ -295,7 +296,7 @@ def _restore_txns(state: State, rows: Rows) -> None:
 
 def _restore_compactions(state: State, rows: Rows) -> None:
     for row in rows["compactions"]:
-        task = decode(CompactionTask, row)
+        task = decode(DropTask if "location" in row["properties"] else CompactionTask, row)
         if row["state"] in _QUEUED:
             state.queue[task.id] = task
         else:
