@@ -22,8 +22,9 @@ from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server import file_operations, state_rows
+from acid_platform.metastore.server.database import Error
 from acid_platform.metastore.server.metrics import Counters
-from acid_platform.metastore.server.store import Error, Store
+from acid_platform.metastore.server.store import Store
 
 _LOG = logging.getLogger("acid_platform.metastore")
 
