@@ -249,7 +249,7 @@ def mounts() -> list[tuple[str, str]]:
         return found
     lines = Path("/proc/mounts").read_text().splitlines()
     fields = [line.split(" ") for line in lines]
-    return [(one[1].replace("\\040", " "), one[2]) for one in fields if len(one) > 2]
+    return [(field[1].replace("\\040", " "), field[2]) for field in fields if len(field) > 2]
 
 
 def _file_system(path: Path) -> str:

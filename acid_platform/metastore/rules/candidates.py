@@ -1,4 +1,4 @@
-"""What an Initiator asks: the next candidates with their counters, and whose turn it is.
+"""What an Initiator asks for: the next candidates with their counters, and the lease of its cycle.
 
 Nothing is listed and no directory travels: one entity costs some hundred bytes, however many deltas
 it has (C1 to C4, C10, C13, P8, P9).
@@ -172,11 +172,11 @@ def _counters(
 
 
 def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdList) -> EntitySize:
-    """As `entity_size`, by what is noted at each commit: a hundred times as fast.
+    """The same as `entity_size`, from what commits recorded; a hundred times as fast.
 
-    What is obsolete for all who see every commit is so for the compactor too, unless a directory
-    holds writes on both sides of its high watermark, or a base lies above it. Raises as
-    `entity_size` does.
+    A directory that is obsolete for a snapshot of all commits is obsolete for the compactor too,
+    unless a directory holds writes on both sides of the compactor's high watermark, or a base lies
+    above it. Raises what `entity_size` raises.
     """
     high = write_ids.high_watermark
     base = original = deltas = count = 0

@@ -175,9 +175,9 @@ def aborted_rows(state: State) -> dict[Entity, list[Component]]:
     """What aborted transactions touched and nobody has cleaned, per entity (C2)."""
     found: dict[Entity, list[Component]] = {}
     for txn in state.aborted_txns():
-        for one in state.components.get(txn.txn_id, ()):
-            if not one.cleaned:
-                found.setdefault((one.table_id, one.partition), []).append(one)
+        for component in state.components.get(txn.txn_id, ()):
+            if not component.cleaned:
+                found.setdefault((component.table_id, component.partition), []).append(component)
     return found
 
 
@@ -196,7 +196,7 @@ def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
         if only not in (None, (table_id, partition)):
             continue
         table = state.tables[table_id]
-        oldest = min(state.txns[one.txn_id].started for one in rows)
+        oldest = min(state.txns[row.txn_id].started for row in rows)
         if len(rows) <= most and not (age >= 0 and oldest + age < turn.now):
             continue
         retry = state.retries.get((table_id, partition))
@@ -242,7 +242,7 @@ def start(turn: Turn, operation: StartCleaning) -> CleaningTask:
                 )
             )
             return task
-    why = [one.reason for one in waiting if one.id == operation.id]
+    why = [blocked.reason for blocked in waiting if blocked.id == operation.id]
     raise CompactionLost(
         f"cleaning {operation.id} of {operation.table} {operation.partition or ''} can't start:"
         f" {why[0] if why else 'it is done or gone'}; look at ready_to_clean() again"

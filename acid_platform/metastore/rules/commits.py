@@ -198,7 +198,7 @@ def abort(turn: Turn, operation: Abort) -> str:
 
 def abort_many(turn: Turn, operation: AbortMany) -> AbortedMany:
     """ABORT TRANSACTIONS: those that are open; the others are skipped without an error (T12)."""
-    live = [one for one in operation.txns if one in turn.state.txns]
+    live = [txn for txn in operation.txns if txn in turn.state.txns]
     done = [one for one in live if turn.state.txns[one].is_open]
     for txn_id in done:
         end(turn, txn_id, operation.reason or "ABORT TRANSACTIONS")
@@ -279,7 +279,11 @@ def _abort(state: State, at: int, event: events.Aborted) -> None:
             # The write id held back what a compaction may merge, in every entity of the table.
             if not table.dropped:
                 state.changed |= dict.fromkeys(table.entities(), state.next_moment)
-    left = [one for one in state.components.get(txn.txn_id, ()) if one.table_id in state.tables]
+    left = [
+        component
+        for component in state.components.get(txn.txn_id, ())
+        if component.table_id in state.tables
+    ]
     if left:
         state.components[txn.txn_id] = left
     else:

@@ -152,9 +152,9 @@ def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queued, txns: Va
 def _aborted_dynamic(state: State, table: Table) -> bool:
     entity = (table.record.table_id, None)
     return table.record.partitioned and any(
-        (one.table_id, one.partition) == entity and not one.cleaned
+        (component.table_id, component.partition) == entity and not component.cleaned
         for txn in state.aborted_txns()
-        for one in state.components.get(txn.txn_id, ())
+        for component in state.components.get(txn.txn_id, ())
     )
 
 
@@ -300,20 +300,20 @@ def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
     if not operation.ids:
         raise InvalidDefinition("ABORT COMPACTIONS needs at least one id; see SHOW COMPACTIONS")
     messages: dict[int, str] = {}
-    for one in operation.ids:
-        row = turn.state.queue.get(one)
+    for compaction in operation.ids:
+        row = turn.state.queue.get(compaction)
         if row is not None and row.state is _I:
             turn.record(
                 events.CompactionEnded(
-                    id=one,
+                    id=compaction,
                     state=CompactionState.ABORTED,
                     error="aborted by ABORT COMPACTIONS",
                 )
             )
-            messages[one] = "aborted"
+            messages[compaction] = "aborted"
         else:
             now = "unknown" if row is None else row.state.text
-            messages[one] = f"not aborted: it is {now}, not initiated"
+            messages[compaction] = f"not aborted: it is {now}, not initiated"
     return messages
 
 

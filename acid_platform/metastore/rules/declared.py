@@ -68,8 +68,12 @@ def seen_partitions(state: State, txn: Txn | None, table: Table) -> list[Partiti
 
 def seen_views(state: State, txn: Txn | None) -> list[ViewRecord]:
     moment = moment_of(state, txn)
-    now = [one for one in state.views.values() if one.version <= moment]
-    return now + [one.view for one in state.earlier_views if one.view.version <= moment < one.until]
+    now = [view for view in state.views.values() if view.version <= moment]
+    return now + [
+        earlier_view.view
+        for earlier_view in state.earlier_views
+        if earlier_view.view.version <= moment < earlier_view.until
+    ]
 
 
 def directories(state: State, entity: tuple[int, str | None]) -> EntityDirectories:
@@ -147,8 +151,8 @@ def outlived(state: State) -> bool:
         return False
     ends = _Ends(state)
     return (
-        any(one.until <= ends.oldest for one in state.earlier_views)
-        or any(one.until <= ends.oldest for table in changed for one in table.earlier)
+        any(earlier_view.until <= ends.oldest for earlier_view in state.earlier_views)
+        or any(earlier.until <= ends.oldest for table in changed for earlier in table.earlier)
         or any(ends.partitions(table) for table in changed)
         or any(ends.table(table) for table in state.dropped_tables.values())
     )
@@ -189,7 +193,7 @@ class _Ends:
 
     def partitions(self, table: Table) -> set[str]:
         """Partitions whose last drop is over: their directories go together."""
-        last = {one.name: one.dropped for one in table.dropped_partitions}
+        last = {partition.name: partition.dropped for partition in table.dropped_partitions}
         removing = self._removing.get(table.record.table_id, ())
         return {
             name

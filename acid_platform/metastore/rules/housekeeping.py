@@ -136,9 +136,9 @@ def _safe_base(state: State, entity: Entity, low: int) -> int:
     """Highest write id of a base that all open snapshots see; -1 without one."""
     return max(
         (
-            one.high
-            for one in state.directories.get(entity, {}).values()
-            if one.base and one.txn < low
+            directory.high
+            for directory in state.directories.get(entity, {}).values()
+            if directory.base and directory.txn < low
         ),
         default=-1,
     )
@@ -151,9 +151,10 @@ def _outlived(state: State, txn_id: int, low: int) -> bool:
     their locks.
     """
     return any(
-        one.cleaned and _safe_base(state, (one.table_id, one.partition), low) > one.write_id
-        for one in state.components.get(txn_id, ())
-        if one.operation is Operation.COMPACT
+        component.cleaned
+        and _safe_base(state, (component.table_id, component.partition), low) > component.write_id
+        for component in state.components.get(txn_id, ())
+        if component.operation is Operation.COMPACT
     )
 
 
@@ -175,10 +176,11 @@ def _purged(state: State, at: int, event: events.Purged) -> None:
     for txn in list(state.aborted_txns()):
         if _outlived(state, txn.txn_id, low):
             state.components[txn.txn_id] = [
-                one
-                for one in state.components[txn.txn_id]
-                if not one.cleaned
-                or _safe_base(state, (one.table_id, one.partition), low) <= one.write_id
+                component
+                for component in state.components[txn.txn_id]
+                if not component.cleaned
+                or _safe_base(state, (component.table_id, component.partition), low)
+                <= component.write_id
             ]
         if not state.components.get(txn.txn_id):
             state.components.pop(txn.txn_id, None)
@@ -193,8 +195,10 @@ def _settle_floors(table: Table) -> None:
     mapped = {row.write_id for row in table.writes}
     for name, floors in table.floors.items():
         if len(floors) > 1:
-            settled = [one for one in floors if one not in mapped]
-            table.floors[name] = tuple(settled[-1:]) + tuple(one for one in floors if one in mapped)
+            settled = [floor for floor in floors if floor not in mapped]
+            table.floors[name] = tuple(settled[-1:]) + tuple(
+                floor for floor in floors if floor in mapped
+            )
 
 
 def _still_seen(state: State) -> list[Departed]:

@@ -104,7 +104,7 @@ def location(turn: Turn, operation: GetDropped) -> int | None:
 
 def copied(turn: Turn) -> None:
     """The metastore's files are a copy of others: what lies outside the warehouse is foreign."""
-    if any(not is_relative(one) for one in _locations(turn.state)):
+    if any(not is_relative(place) for place in _locations(turn.state)):
         turn.record(events.Copied())
 
 
@@ -114,7 +114,7 @@ def _in_another_root(table: str, place: str) -> bool:
 
 
 def _locations(state: State) -> Iterable[str]:
-    yield from (one.record.location for one in state.tables.values())
+    yield from (table.record.location for table in state.tables.values())
     yield from state.locations
     yield from (drop.location for drop in state.drops())
 
@@ -148,8 +148,8 @@ def make_relative(state: State, roots: Sequence[str]) -> None:
         if inside is not None:
             table.record = replace(table.record, location=inside, foreign=False)
             table.earlier = [
-                replace(one, record=replace(one.record, location=inside, foreign=False))
-                for one in table.earlier
+                replace(earlier, record=replace(earlier.record, location=inside, foreign=False))
+                for earlier in table.earlier
             ]
     for drop in list(state.drops()):
         inside = _inside(drop.location, roots)

@@ -114,7 +114,7 @@ def enqueue(
 
 
 def _tables(state: State, requests: Sequence[LockRequest]) -> dict[str, int]:
-    named = (one.table for one in requests if not one.table.endswith(".*"))
+    named = (request.table for request in requests if not request.table.endswith(".*"))
     return {table_name(name): state.table(name).record.table_id for name in named}
 
 
@@ -216,10 +216,10 @@ def grant(turn: Turn, entry: LockEntry) -> None:
     """Acquires, allocates the write ids in this order (P6), takes the snapshot if first (S4)."""
     state = turn.state
     new: dict[int, int] = {}
-    for one in entry.touches:
-        table = state.tables[one.table_id]
-        if entry.txn_id not in table.by_txn and one.table_id not in new:
-            new[one.table_id] = table.next_write_id
+    for component in entry.touches:
+        table = state.tables[component.table_id]
+        if entry.txn_id not in table.by_txn and component.table_id not in new:
+            new[component.table_id] = table.next_write_id
     turn.record(events.LockGranted(entry.ext, tuple(new.items())))
 
 
@@ -245,7 +245,7 @@ def settle(turn: Turn) -> None:
 def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
     """Why the tables are no longer what they were when the request came (P28)."""
     txn = state.txns.get(entry.txn_id)
-    written = {one.table_id for one in entry.touches}
+    written = {touch.table_id for touch in entry.touches}
     for name, table_id in entry.tables.items():
         if state.names.get(name) != table_id:
             what = "renamed" if table_id in state.tables else "dropped"
@@ -459,8 +459,8 @@ def _grant(state: State, at: int, event: events.LockGranted) -> None:
     for table_id, write_id in event.write_ids:
         add_write_id(state, table_id, waiting.txn_id, write_id)
     touches = tuple(
-        replace(one, write_id=state.tables[one.table_id].by_txn[one.txn_id])
-        for one in waiting.touches
+        replace(touch, write_id=state.tables[touch.table_id].by_txn[touch.txn_id])
+        for touch in waiting.touches
     )
     entry = replace(waiting, acquired=True, acquired_at=at, touches=touches)
     state.locks[entry.ext] = entry
@@ -471,7 +471,7 @@ def _grant(state: State, at: int, event: events.LockGranted) -> None:
     if not entry.txn_id:
         return
     known = state.components.setdefault(entry.txn_id, [])
-    known.extend(one for one in touches if one not in known)
+    known.extend(component for component in touches if component not in known)
     txn = state.txns[entry.txn_id]
     if not txn.has_snapshot:
         state.txns[txn.txn_id] = replace(txn, taken=state.moment())

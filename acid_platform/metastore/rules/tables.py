@@ -121,7 +121,7 @@ def adopt_table(turn: Turn, operation: AdoptTable) -> TableRecord:
             " Cleaner would take the files; move them elsewhere and adopt them"
         )
     record = _create(turn, operation.table, 0)
-    reported = (one.partition for one in operation.directories if one.partition)
+    reported = (report.partition for report in operation.directories if report.partition)
     turn.record(
         events.TableAdopted(
             record.table_id,
@@ -224,7 +224,7 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
 def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:
     """Registers partitions; those that exist are left alone. Raises NoSuchPartition."""
     table = turn.state.table(operation.name)
-    names = [normal_partition(table, one) for one in operation.partitions]
+    names = [normal_partition(table, partition) for partition in operation.partitions]
     new = [one for one in dict.fromkeys(names) if one not in table.partitions]
     if new:
         turn.record(events.PartitionsAdded(table_id=table.record.table_id, names=tuple(new)))
@@ -412,7 +412,7 @@ def _dropped(state: State, at: int, event: events.Dropped) -> None:
     def gone(table_id: int, partition: str | None) -> bool:
         return table_id == row.table_id and row.partition in (None, partition)
 
-    for entity in [one for one in state.directories if gone(*one)]:
+    for entity in [entity for entity in state.directories if gone(*entity)]:
         # Older snapshots need them until they end (P28).
         kept = state.dropped_directories.setdefault(entity, {})
         kept.update(state.directories.pop(entity))
@@ -423,7 +423,9 @@ def _dropped(state: State, at: int, event: events.Dropped) -> None:
         if isinstance(one, DropTask) or not gone(one.table_id, one.partition)
     }
     for txn_id, components in list(state.components.items()):
-        state.components[txn_id] = [one for one in components if not _of(one, row)]
+        state.components[txn_id] = [
+            component for component in components if not _of(component, row)
+        ]
     state.next_compaction = row.id + 1
     if not table.record.foreign:  # else its files stay, whoever's they are (P31)
         state.queue[row.id] = row

@@ -216,13 +216,17 @@ def allocate_many(turn: Turn, operation: AllocateMany) -> list[tuple[int, int]]:
     """
     table = turn.state.table(operation.table)
     ids = sorted(set(operation.txns))
-    ended = [one for one in ids if one not in turn.state.txns or not turn.state.txns[one].is_open]
+    ended = [
+        txn_id
+        for txn_id in ids
+        if txn_id not in turn.state.txns or not turn.state.txns[txn_id].is_open
+    ]
     for one in ended:
         try:
             require_open(turn, one)
         except AcidError as error:
             raise type(error)(f"transactions {ended} are not open (T17): {error}") from error
-    txns = [turn.state.txns[one] for one in ids]
+    txns = [turn.state.txns[txn_id] for txn_id in ids]
     bad = [txn.txn_id for txn in txns if txn.kind is not TxnType.DEFAULT]
     if bad:
         raise ReadOnlyTxn(f"transactions {bad} get no write id of {table.record.name} (T17)")

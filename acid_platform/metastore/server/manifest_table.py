@@ -68,7 +68,7 @@ class Manifests:
                 f'{where} AND "partition" IN (SELECT unnest($2::VARCHAR[]))',
                 [table_id, [*partitions]],
             )
-        found: dict[str | None, dict[str, str]] = {one: {} for one in partitions}
+        found: dict[str | None, dict[str, str]] = {partition: {} for partition in partitions}
         for row in self._read("manifests", schema.RECORDED["manifests"], where, values):
             if row["partition"] in found:
                 found[row["partition"]][row["directory"]] = row["contents"]

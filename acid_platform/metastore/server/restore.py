@@ -136,7 +136,7 @@ def restore_metastore(
         state.next_txn,
         kept,
         owner.identity,
-        tuple(sorted(one.record.name for one in state.tables.values() if one.record.foreign)),
+        tuple(sorted(table.record.name for table in state.tables.values() if table.record.foreign)),
     )
 
 

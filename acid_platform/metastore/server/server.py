@@ -70,7 +70,7 @@ class Server:
         self._waiting: dict[str, Connection] = {}
         self._stopping = False
         self._ticked = time.monotonic()
-        # Somebody started it in order to come.
+        # The client that started the process needs a moment to connect.
         self._idle_since = self._ticked + _FIRST_CLIENT_SECONDS
         self._address = str(home.socket())
         self._service = ""
@@ -195,7 +195,7 @@ class Server:
             "waiting": len(state.waiting),
             "tables": len(state.tables),
             "last_txn": state.last_txn,
-            "doubtful": sum(len(one.doubtful) for one in state.tables.values()),
+            "doubtful": sum(len(table.doubtful) for table in state.tables.values()),
             "journal": self.commits.store.journal_length,
             "requests": done.requests,
             "commits": done.batches,

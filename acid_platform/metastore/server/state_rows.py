@@ -223,7 +223,7 @@ def forget_ended(state: State) -> None:
 
 
 def _encoded(records: Iterable[Any]) -> list[Row]:
-    return [encode(one) for one in records]
+    return [encode(record) for record in records]
 
 
 def restore(rows: Rows, numbers: dict[str, int]) -> State:

@@ -67,7 +67,9 @@ class Store:
         self._open()
         if fresh:
             # Once for all, whoever made the directories: those of the metastore and warehouse.
-            sync_paths(str(one) for one in path.absolute().parents[:3] if os.access(one, os.R_OK))
+            sync_paths(
+                str(parent) for parent in path.absolute().parents[:3] if os.access(parent, os.R_OK)
+            )
             begun.unlink()
             self._database.sync_names()
 
@@ -254,8 +256,8 @@ class Store:
         return Ground.of(self._path)
 
     def end_exports(self) -> None:
-        for one in self._exports.values():
-            one.close()
+        for export in self._exports.values():
+            export.close()
         self._exports = {}
 
     def reopen(self) -> None:
