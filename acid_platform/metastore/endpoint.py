@@ -253,7 +253,7 @@ def mounts() -> list[tuple[str, str]]:
 
 
 def _file_system(path: Path) -> str:
-    above = {str(one) for one in (path, *path.parents)}
+    above = {str(directory) for directory in (path, *path.parents)}
     covering = [(point, kind) for point, kind in mounts() if point in above]
     # Of two mounts on one point the later one is seen.
     return max(enumerate(covering), key=lambda one: (len(one[1][0]), one[0]))[1][1]

@@ -209,7 +209,7 @@ class EntityDirectory:
             return other.high <= self.high
         if not self.low <= other.low <= other.high <= self.high:
             return False
-        mine, theirs = (parse_directory(one.name) for one in (self, other))
+        mine, theirs = (parse_directory(directory.name) for directory in (self, other))
         if not isinstance(mine, DeltaName) or not isinstance(theirs, DeltaName):
             return False
         if (mine.low, mine.high) != (theirs.low, theirs.high):

@@ -142,7 +142,7 @@ class Transaction:
         return self._link.call(GetPartitions(name, self.id))
 
     def partitions(self, name: str) -> list[str]:
-        return [one.name for one in self.partition_records(name)]
+        return [partition.name for partition in self.partition_records(name)]
 
     def views(self) -> list[ViewRecord]:
         """As its snapshot sees them (P28)."""

@@ -110,7 +110,7 @@ def _entities(
     state: State, aborted: Collection[Entity], first: int
 ) -> Iterator[tuple[Table, Entity]]:
     """Of tables from this id on and partitions that exist, in a fixed order (C4, C10)."""
-    for table_id in sorted(one for one in state.tables if one >= first):
+    for table_id in sorted(number for number in state.tables if number >= first):
         table = state.tables[table_id]
         if table.record.foreign:
             continue
@@ -151,7 +151,9 @@ def _counters(
         size = live_size(known, write_ids)
     except AcidError as found:  # C23: one broken entity does not stop the cycle
         error = f"{type(found).__name__}: {found}"
-    live = {one.deletes for one in known if not one.base and not one.obsolete}
+    live = {
+        directory.deletes for directory in known if not directory.base and not directory.obsolete
+    }
     oldest = min((state.txns[row.txn_id].started for row in aborted), default=0)
     past = tuple(
         PastCompaction(row.state, row.enqueued) for row in reversed(state.past.get(entity, []))

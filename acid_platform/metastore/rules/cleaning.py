@@ -126,7 +126,7 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
         # A partition may be written again at any time, long before a commit registers it, and be
         # read until long after its table was dropped as well.
         again = row.partition is not None
-        names = {one.record.location for one in state.tables.values()} | {
+        names = {table.record.location for table in state.tables.values()} | {
             drop.location for drop in state.drops() if drop.table_id > row.table_id
         }
         return CleaningTask(
@@ -374,8 +374,12 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
 
 def _shadowed(known: Mapping[str, EntityDirectory], highest: int) -> list[str]:
     """What journals of older versions mean: directories that another one stands for."""
-    seen = [one for one in known.values() if one.high <= highest]
-    return [one.name for one in known.values() if any(other.shadows(one) for other in seen)]
+    seen = [directory for directory in known.values() if directory.high <= highest]
+    return [
+        directory.name
+        for directory in known.values()
+        if any(other.shadows(directory) for other in seen)
+    ]
 
 
 def _cleaning_failed(state: State, at: int, event: events.CleaningFailed) -> None:

@@ -199,7 +199,7 @@ def abort(turn: Turn, operation: Abort) -> str:
 def abort_many(turn: Turn, operation: AbortMany) -> AbortedMany:
     """ABORT TRANSACTIONS: those that are open; the others are skipped without an error (T12)."""
     live = [txn for txn in operation.txns if txn in turn.state.txns]
-    done = [one for one in live if turn.state.txns[one].is_open]
+    done = [txn_id for txn_id in live if turn.state.txns[txn_id].is_open]
     for txn_id in done:
         end(turn, txn_id, operation.reason or "ABORT TRANSACTIONS")
     return AbortedMany(done, f"aborted {len(done)} of {len(operation.txns)}")
@@ -261,7 +261,7 @@ def place(
         state.unrecorded.add(entity)
     known = state.directories.setdefault(entity, {})
     # What lies wholly below a new delta has nothing to do with it.
-    near = [one for one in known.values() if new.base or one.high >= new.low]
+    near = [directory for directory in known.values() if new.base or directory.high >= new.low]
     for other in near:
         if new.shadows(other):
             known[other.name] = other.as_obsolete()

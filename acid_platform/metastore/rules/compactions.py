@@ -119,7 +119,7 @@ def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queued, txns: Va
             raise AlreadyScheduled(
                 f"compaction {row.id} of {name} is {row.state.text}{nothing}; wait for it"
             )
-    kinds = {one.value: one for one in CompactionKind}
+    kinds = {kind.value: kind for kind in CompactionKind}
     kind = kinds.get(operation.kind.lower())
     if kind is None:
         raise CompactionRefused(

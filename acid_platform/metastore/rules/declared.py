@@ -63,7 +63,10 @@ def seen_partitions(state: State, txn: Txn | None, table: Table) -> list[Partiti
     if table.at(moment) is None:
         moment = state.next_moment  # it came after the snapshot
     every = (*table.partitions.values(), *table.dropped_partitions)
-    return sorted((one for one in every if one.there_at(moment)), key=lambda one: one.name)
+    return sorted(
+        (partition for partition in every if partition.there_at(moment)),
+        key=lambda partition: partition.name,
+    )
 
 
 def seen_views(state: State, txn: Txn | None) -> list[ViewRecord]:

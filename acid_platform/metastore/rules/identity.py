@@ -88,7 +88,7 @@ def take_over(turn: Turn, operation: TakeOver) -> list[str]:
     every = (
         turn.state.tables.values() if operation.name is None else [turn.state.table(operation.name)]
     )
-    taken = [one.record for one in every if one.record.foreign]
+    taken = [table.record for table in every if table.record.foreign]
     if taken:
         turn.record(events.TakenOver(tuple(record.table_id for record in taken)))
     return sorted(record.name for record in taken)
@@ -129,7 +129,7 @@ def _inside(place: str, roots: Sequence[str]) -> str | None:
 def _identified(state: State, at: int, event: events.Identified) -> None:
     state.identity = Identity(event.id)
     _mark(state, event.foreign, True)
-    _keep_files(state, at, [state.queue[one] for one in event.kept])
+    _keep_files(state, at, [state.queue[row_id] for row_id in event.kept])
 
 
 def _placed(state: State, at: int, event: events.IdentityPlaced) -> None:

@@ -447,7 +447,7 @@ def remove_lock(state: State, ext: int) -> None:
         del state.locks_by_name[name][ext]
         if not state.locks_by_name[name]:
             del state.locks_by_name[name]
-    left = [one for one in state.locks_by_txn[entry.txn_id] if one != ext]
+    left = [held for held in state.locks_by_txn[entry.txn_id] if held != ext]
     if left:
         state.locks_by_txn[entry.txn_id] = left
     else:

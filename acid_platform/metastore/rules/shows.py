@@ -238,7 +238,7 @@ def _queued(state: State, entity: Entity) -> CompactionState | None:
         if (row.table_id, row.partition) == entity and not isinstance(row, DropTask)
     ]
     order = (CompactionState.WORKING, CompactionState.INITIATED, CompactionState.READY_FOR_CLEANING)
-    return next((one for one in order if one in found), None)
+    return next((state for state in order if state in found), None)
 
 
 def _history(state: State, entity: Entity) -> tuple[PastCompaction, ...]:

@@ -79,7 +79,7 @@ def drop_database(turn: Turn, operation: DropDatabase) -> None:
     if name not in turn.state.databases:
         raise NoSuchTable(f"there is no database {name}; see databases()")
     known = (*turn.state.names, *turn.state.views)
-    inside = sorted(one for one in known if one.startswith(f"{name}."))
+    inside = sorted(member for member in known if member.startswith(f"{name}."))
     if name == "default" or inside:
         what = "is always there" if name == "default" else f"holds {', '.join(inside)}; drop them"
         raise InvalidDefinition(f"database {name} can't be dropped: it {what}")
@@ -153,7 +153,7 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
         raise InvalidDefinition(f"{name!r} needs a name of the form db.table and a location")
     refuse_path_trouble("the name of a table", short)
     columns = _check_columns(name, record)
-    unknown = [one for one in record.bucket_columns if one.lower() not in columns]
+    unknown = [column for column in record.bucket_columns if column.lower() not in columns]
     if unknown or bool(record.bucket_columns) != (record.bucket_count > 0):
         raise InvalidDefinition(
             f"{name}: buckets need columns of the table and a number of at least 1"
@@ -225,7 +225,7 @@ def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:
     """Registers partitions; those that exist are left alone. Raises NoSuchPartition."""
     table = turn.state.table(operation.name)
     names = [normal_partition(table, partition) for partition in operation.partitions]
-    new = [one for one in dict.fromkeys(names) if one not in table.partitions]
+    new = [name for name in dict.fromkeys(names) if name not in table.partitions]
     if new:
         turn.record(events.PartitionsAdded(table_id=table.record.table_id, names=tuple(new)))
     return new

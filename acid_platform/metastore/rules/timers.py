@@ -106,4 +106,4 @@ def dead(state: State, beats: dict[int, int]) -> list[int]:
     """The ids that were silent for longer than `patience` allows; the longest silent first."""
     now = state.timers.now
     before = now - state.settings.integer("hive.txn.timeout")
-    return [one for one in silent(beats, before) if now - beats[one] > patience(state, beats[one])]
+    return [id_ for id_ in silent(beats, before) if now - beats[id_] > patience(state, beats[id_])]

@@ -237,6 +237,10 @@ class Connections:
                 break
             self.drop(oldest, f"no handshake within {GREETING_SECONDS:g} s")
         if self._slow:
-            late = [one for one in self._slow if now - one.since > SLOW_READER_SECONDS]
+            late = [
+                connection
+                for connection in self._slow
+                if now - connection.since > SLOW_READER_SECONDS
+            ]
             for connection in late:
                 self.drop(connection, f"did not take its answer for {SLOW_READER_SECONDS:g} s")

@@ -199,7 +199,7 @@ class GroupCommit:
         fresh.wake(now)
         for mine, theirs in ((state.heartbeats, known.heartbeats), (state.reads, known.reads)):
             # First who is silent longest; who ended in the lost round alone counts as new.
-            new = ((one, now.steady) for one in mine if one not in theirs)
+            new = ((txn_id, now.steady) for txn_id in mine if txn_id not in theirs)
             for txn, at in (*theirs.items(), *new):
                 if txn in mine:
                     touch(mine, txn, at)

@@ -95,7 +95,7 @@ class Log:
             self._refuse_another(data, identity)
             run, self._end = self._run(data)
             self._last = max(folded, run[-1].last if run else 0)
-            late = [one for one in run if one.first > folded]
+            late = [record for record in run if record.first > folded]
             self._refuse_damage(data, late)
             if late:
                 # Even after a failed fdatasync the page cache may show it: so it is written again.
@@ -142,7 +142,7 @@ class Log:
             raise MetastoreDamaged(
                 f"{self._path} was changed at byte {end} by another program; {_NEXT_STEP}"
             )
-        return [one for one in run if one.first > self._folded]
+        return [record for record in run if record.first > self._folded]
 
     def rewind(self) -> None:
         """The tables have all events: the next record is written over the first."""

@@ -37,11 +37,13 @@ class Manifests:
     ) -> dict[tuple[str | None, str], str]:
         """The recorded text of each directory, by partition and name. Raises what `read` raises."""
         known = {
-            one: self._kept[table_id, one] for one in partitions if (table_id, one) in self._kept
+            partition: self._kept[table_id, partition]
+            for partition in partitions
+            if (table_id, partition) in self._kept
         }
         for partition in known:
             self._kept.move_to_end((table_id, partition))
-        lacking = [one for one in partitions if one not in known]
+        lacking = [partition for partition in partitions if partition not in known]
         if lacking:
             found = self._look_up(table_id, lacking)
             known |= found
