@@ -22,9 +22,9 @@ class LockCalls(Caller):
     def lock_alone(self, locks: Sequence[LockRequest], wait: float = 60.0) -> int:
         """Locks that no transaction holds, all or none, within `wait` seconds; the lock's id.
 
-        Held until `unlock`, or until `heartbeat_lock` was not called for `hive.txn.timeout`: nobody
-        calls it by himself (T16, L12). Raises LockTimeout, NoSuchTable, ReadOnlyTxn for a lock that
-        would write.
+        Held until `unlock`, or until `heartbeat_lock` was not called for `hive.txn.timeout`: the
+        caller has to call it (T16, L12). Raises LockTimeout, NoSuchTable, and ReadOnlyTxn for a lock
+        that would write.
         """
         return self._call(LockAlone(tuple(locks), wait)).ext
 

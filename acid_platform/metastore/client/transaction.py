@@ -302,7 +302,7 @@ class Heartbeats:
     """Keeps the open transactions of this process alive (T8, T9).
 
     As many threads as `hive.txn.heartbeat.threadpool.size` at most, each for its share of the
-    transactions, started when there is one. A transaction that nobody holds any more gets no beat.
+    transactions, started with the first one. A transaction without a reference gets no heartbeat.
     """
 
     def __init__(self, link: Link) -> None:

@@ -123,8 +123,8 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
     location = row.location if isinstance(row, DropTask) else None
     table = state.tables.get(row.table_id)
     if location is not None or table is None:
-        # A partition may be written again at any time, long before a commit registers it, and be
-        # read until long after its table was dropped as well.
+        # A partition may be written again at any time, long before a commit registers it, and
+        # snapshots may read it long after its table was dropped too.
         again = row.partition is not None
         names = {table.record.location for table in state.tables.values()} | {
             drop.location for drop in state.drops() if drop.table_id > row.table_id
@@ -145,7 +145,7 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
             again or location in names,
             row.properties,
         )
-    # Who is open may still ask for the table, and is refused then only below `next_txn_id` (P11).
+    # An open transaction may still ask for the table; P11 refuses only those below `next_txn_id`.
     above = (txn.txn_id for txn in state.open_txns() if txn.txn_id >= row.next_txn_id)
     watermark = min(above, default=state.next_txn)
     txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id)
@@ -172,7 +172,7 @@ def _location(table: str, partition: str | None) -> str:
 
 
 def aborted_rows(state: State) -> dict[Entity, list[Component]]:
-    """What aborted transactions touched and nobody has cleaned, per entity (C2)."""
+    """By entity what aborted transactions touched and the Cleaner has not cleaned yet (C2)."""
     found: dict[Entity, list[Component]] = {}
     for txn in state.aborted_txns():
         for component in state.components.get(txn.txn_id, ()):
@@ -184,8 +184,8 @@ def aborted_rows(state: State) -> dict[Entity, list[Component]]:
 def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
     """Entities with too many or too old aborted transactions (C50 to C55).
 
-    The lists stop below everything that an open snapshot of any table excludes, so that nobody
-    can miss what is obsolete there.
+    The lists stop below everything that an open snapshot of any table excludes, so that no
+    snapshot needs what is obsolete there.
     """
     state = turn.state
     if not state.settings.flag("hive.compactor.clean.aborts.using.cleaner"):
@@ -332,7 +332,7 @@ def _cleaning(state: State, at: int, event: events.CleaningStarted) -> None:
 def _ended(
     state: State, event: events.Cleaned | events.CleaningFailed | events.CleaningLeft
 ) -> Entity:
-    """The entity, on which the Cleaner has stopped working."""
+    """Takes down that the Cleaner has stopped, and answers on which entity."""
     entity: Entity = (event.table_id, event.partition)
     state.cleaning.pop(entity, None)
     state.timers.cleaned_since.pop(entity, None)
@@ -366,14 +366,14 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
                 kept.append(replace(one, cleaned=True))
         state.components[txn_id] = kept
     if left and row is None:
-        # What holds committed rows too has to wait for a compaction (C53): look again later.
+        # A directory with committed rows too has to wait for a compaction (C53): try again later.
         wait = state.settings.integer("hive.compactor.cleaner.retry.retention.time")
         state.retries[entity] = Retry(0, at + wait, "aborted data is mixed with committed")
         state.timers.retry_entity[entity] = state.timers.now + wait
 
 
 def _shadowed(known: Mapping[str, EntityDirectory], highest: int) -> list[str]:
-    """What journals of older versions mean: directories that another one stands for."""
+    """What journals of older versions mean: directories that another directory replaces."""
     seen = [directory for directory in known.values() if directory.high <= highest]
     return [
         directory.name

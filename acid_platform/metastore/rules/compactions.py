@@ -74,8 +74,8 @@ def queued(state: State) -> Queued:
 
 
 def request(turn: Turn, operation: RequestCompaction) -> int:
-    """A partitioned table without a partition stands for what an aborted dynamic write left in
-    partitions that nobody knows: that is ready for cleaning at once (C33).
+    """A partitioned table without a partition means what an aborted dynamic write left in unknown
+    partitions: that row is ready for cleaning at once (C33).
 
     Raises AlreadyScheduled naming the row, CompactionRefused, ForeignLocation, NoSuchTable,
     NoSuchPartition.
@@ -159,7 +159,7 @@ def _aborted_dynamic(state: State, table: Table) -> bool:
 
 
 def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
-    """The initiated row with the lowest id whose entity nobody compacts or cleans (C26, P21)."""
+    """The first initiated row whose entity is not being compacted or cleaned (C26, P21)."""
     state = turn.state
     busy = {entity_of(row) for row in state.queue.values() if row.state is _W}
     for row in sorted(state.queue.values(), key=lambda one: one.id):
@@ -175,7 +175,7 @@ def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
 
 
 def owned(state: State, operation: Owned) -> CompactionTask:
-    """The row, if this attempt of this worker still has it. Raises CompactionLost (P21)."""
+    """The row, if this attempt of this worker still owns it. Raises CompactionLost (P21)."""
     row = state.queue.get(operation.id)
     owner = (operation.worker, operation.attempt)
     if row is None or row.state is not _W or (row.worker, row.attempt) != owner:

@@ -21,15 +21,15 @@ Columns = Sequence[tuple[str, str]]
 
 
 def moment_of(state: State, txn: Txn | None) -> int:
-    """Of its snapshot; without one it sees the newest."""
+    """The moment of the transaction's snapshot; without a snapshot it sees the newest."""
     return txn.taken if txn is not None and txn.taken else state.next_moment
 
 
 def seen_table(state: State, txn: Txn | None, name: str) -> tuple[Table, TableRecord]:
     """What the name means to a transaction, and how the table is declared there.
 
-    A table that came after the snapshot is there for a writer, who may have made it for himself;
-    nobody else's rows are in it. Raises NoSuchTable.
+    A writer finds a table that was created after its snapshot, since it may have created it itself;
+    the snapshot sees no rows there. Raises NoSuchTable.
     """
     moment = moment_of(state, txn)
     if txn is None or moment == state.next_moment:
@@ -80,7 +80,8 @@ def seen_views(state: State, txn: Txn | None) -> list[ViewRecord]:
 
 
 def directories(state: State, entity: tuple[int, str | None]) -> EntityDirectories:
-    """All that a snapshot may need of an entity: lists and floors say which it sees (P22)."""
+    """Every directory of an entity that a snapshot may need: lists and floors tell which of them it
+    sees (P22)."""
     dropped = state.dropped_directories.get(entity)
     known = state.directories.get(entity, {})
     return {**dropped, **known} if dropped else known
@@ -90,9 +91,9 @@ def directories(state: State, entity: tuple[int, str | None]) -> EntityDirectori
 
 
 def unchanged(state: State, txn: Txn, name: str, columns: bool = True) -> Table:
-    """The table that a transaction locks or writes: the same as in its snapshot.
+    """The table that a transaction locks or writes, if it is the same as in its snapshot.
 
-    More columns at the end are no harm: rows without them have NULL there. Raises
+    More columns at the end do no harm: rows without them have NULL there. Raises
     DeclarationChanged, NoSuchTable.
     """
     if not txn.taken:
@@ -182,7 +183,7 @@ def forget(state: State) -> None:
 
 
 class _Ends:
-    """Which drops every open snapshot sees and the Cleaner has done with (P22)."""
+    """Which drops every open snapshot sees and the Cleaner has finished (P22)."""
 
     def __init__(self, state: State) -> None:
         self.oldest = first_snapshot(state)(0)

@@ -1,6 +1,7 @@
-"""What happens by itself: the reaper, lease ends, lock waits, purges (T13 to T16, T43 to T45, C57).
+"""What the metastore does by itself: it reaps, ends leases and lock waits, and purges.
 
-Runs inside the metastore, always (P2). `Schedule` says when each part is due.
+It always runs inside the metastore (P2, T13 to T16, T43 to T45, C57). `Schedule` says when each
+part is due.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Schedule:
 
 
 def tick(turn: Turn, last: Schedule) -> None:
-    """Does what is due."""
+    """Runs every part that is due."""
     settings, now = turn.state.settings, turn.steady
     locking.expire_waits(turn)
     end_leases(turn)
@@ -81,7 +82,7 @@ def end_leases(turn: Turn) -> None:
 
 
 def purge(turn: Turn) -> None:
-    """Forgets what no open snapshot, writer or file can need any more (T43 to T45, P4)."""
+    """Forgets what no open snapshot, writer or file needs any more (T43 to T45, P4)."""
     state = turn.state
     low, writers = low_mark(state), _min_writer(state)
     needed = (
@@ -106,7 +107,7 @@ def _min_writer(state: State) -> int:
 
 
 def _forgettable(state: State, table: Table, low: int) -> set[int]:
-    """Aborted write ids that every entity's base hides from whoever may still read (P4)."""
+    """Aborted write ids that a base of every entity hides from all possible readers (P4)."""
     entities = table.entities()
     if not table.aborted or not entities or _dropping(state, table):
         return set()
@@ -147,8 +148,8 @@ def _safe_base(state: State, entity: Entity, low: int) -> int:
 def _outlived(state: State, txn_id: int, low: int) -> bool:
     """Whether a later base hides what an aborted compaction could still publish (P4).
 
-    It has to hide it from those too who are open and take their snapshot only when they are granted
-    their locks.
+    It has to hide it also from open transactions that take their snapshot only when their locks are
+    granted.
     """
     return any(
         component.cleaned
@@ -191,7 +192,7 @@ def _purged(state: State, at: int, event: events.Purged) -> None:
 
 
 def _settle_floors(table: Table) -> None:
-    """Of the drops of a partition that every open snapshot sees, the last one counts (P22)."""
+    """Keeps, of the drops of a partition that every open snapshot sees, only the last (P22)."""
     mapped = {row.write_id for row in table.writes}
     for name, floors in table.floors.items():
         if len(floors) > 1:
@@ -202,7 +203,7 @@ def _settle_floors(table: Table) -> None:
 
 
 def _still_seen(state: State) -> list[Departed]:
-    """Of the writers that have gone, those in the snapshot of an open transaction (S4)."""
+    """Departed writers that the snapshot of some open transaction still lists (S4)."""
     first = first_snapshot(state)
     return [one for one in state.departed if first(one.txn_id) < one.gone]
 
@@ -255,7 +256,7 @@ def _history_purged(state: State, at: int, event: events.HistoryPurged) -> None:
 
 
 def _timeout_known(state: State, at: int, event: events.TimeoutKnown) -> None:
-    """Whoever lives has heard of the shorter timeout by now (P29)."""
+    """Every living client has learnt of the shorter timeout by now (P29)."""
     state.longest_timeout = 0
 
 

@@ -2,7 +2,7 @@
 
 A location that begins with `/` or has a scheme is external: another warehouse may use it too. In a
 copy of a metastore, by a restore or of its files, external locations are foreign: nothing there is
-written, compacted or removed until somebody takes them over.
+written, compacted or removed until they are taken over.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _now(state: State, roots: Sequence[str]) -> IdentityNow:
 
 
 def identify(turn: Turn, operation: Identify) -> IdentityNow:
-    """Gives a metastore without an identity the proposed one, and answers which it has.
+    """Gives a metastore without an identity the proposed one; answers the identity that it has.
 
     A table of an older version at `/elsewhere/db.db/t`, where no root of this warehouse is, was
     made in another one: it becomes foreign.

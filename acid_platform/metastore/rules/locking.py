@@ -61,7 +61,7 @@ _STRICTEST = {
     LockType.EXCL_WRITE: Operation.UPDATE,
     LockType.EXCLUSIVE: Operation.SELECT,
 }
-"""The operation of a request that names none (T27); EXCLUSIVE alone is for DDL."""
+"""The operation of a request that names none (T27). EXCLUSIVE without one is for DDL."""
 
 
 def enqueue(
@@ -213,7 +213,8 @@ def _rivals(state: State, component: LockComponent) -> Iterator[LockEntry]:
 
 
 def grant(turn: Turn, entry: LockEntry) -> None:
-    """Acquires, allocates the write ids in this order (P6), takes the snapshot if first (S4)."""
+    """Grants the locks and allocates write ids in their order (P6); the first grant takes the
+    snapshot (S4)."""
     state = turn.state
     new: dict[int, int] = {}
     for component in entry.touches:
@@ -243,7 +244,7 @@ def settle(turn: Turn) -> None:
 
 
 def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
-    """Why the tables are no longer what they were when the request came (P28)."""
+    """An error if a table is no longer what it was when the request came (P28)."""
     txn = state.txns.get(entry.txn_id)
     written = {touch.table_id for touch in entry.touches}
     for name, table_id in entry.tables.items():
@@ -259,7 +260,8 @@ def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
 
 
 def expire_waits(turn: Turn) -> None:
-    """Ends requests whose wait is over (L11); one that opened its transaction aborts it."""
+    """Ends requests whose wait is over (L11). If the request opened the transaction, that is
+    aborted."""
     for ext in list(turn.state.waiting.values()):
         entry = turn.state.locks.get(ext)
         if entry is None or turn.state.timers.wait_ends[ext] > turn.steady:
@@ -274,13 +276,13 @@ def expire_waits(turn: Turn) -> None:
 
 
 def end_wait(turn: Turn, entry: LockEntry, error: AcidError) -> None:
-    """Takes a waiting request out and answers its client with the error (L15)."""
+    """Removes a waiting request and answers its client with the error (L15)."""
     turn.record(events.LockRemoved(ext=entry.ext))
     turn.answer_parked(entry.request_id, entry.txn_id, _op(entry), error_reply(error))
 
 
 def _op(entry: LockEntry) -> str:
-    """The request that asked for it."""
+    """The name of the operation that asked for the lock."""
     if not entry.txn_id:
         return LockAlone.op
     return Begin.op if entry.begun else Lock.op

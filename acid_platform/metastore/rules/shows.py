@@ -1,4 +1,4 @@
-"""Answers that change nothing: SHOW rows, the Initiator's and the Cleaner's views."""
+"""Operations that only look: declarations, SHOW listings, the queue, outcomes."""
 
 from __future__ import annotations
 

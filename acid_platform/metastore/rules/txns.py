@@ -69,7 +69,7 @@ def begin(turn: Turn, operation: Begin) -> Ticket:
 
 
 def open_batch(turn: Turn, operation: OpenBatch) -> list[int]:
-    """Several at once, at most `hive.txn.max.open.batch` (T1): use the ids of the answer."""
+    """Opens several, at most `hive.txn.max.open.batch` (T1); the answer has their ids."""
     wanted = operation.count
     if wanted <= 0:
         raise InvalidDefinition(f"{wanted} transactions can't be opened; ask for at least 1")
@@ -168,7 +168,7 @@ def granted(state: State, ticket: Ticket) -> Granted:
 
 
 def granted_now(turn: Turn, operation: GetGranted) -> Granted:
-    """What `begin` answers, of a transaction that is open."""
+    """What `begin` answers, for a transaction that is open."""
     require_open(turn, operation.txn)
     return granted(turn.state, Ticket(operation.txn, 0))
 

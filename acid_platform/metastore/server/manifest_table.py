@@ -1,6 +1,6 @@
 """The table `manifests`: which files the directories of an entity have (P26).
 
-It may have millions of rows, and no index: what was asked for last stays in bounded memory.
+It may have millions of rows and has no index; recent answers stay in bounded memory.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _FEW = 100
 
 
 class Manifests:
-    """Files of entities as the table has them; those that were not asked for longest are forgotten
-    first."""
+    """Files of entities as the table has them; the least recently used are forgotten first."""
 
     def __init__(self, read: Read, most: int = MOST_CHARACTERS) -> None:
         self._read, self._most = read, most
@@ -77,7 +76,7 @@ class Manifests:
         return found
 
     def forget(self, entities: Iterable[Entity]) -> None:
-        """The table has other files of them now."""
+        """The table has other files for these entities now."""
         for entity in entities:
             known = self._kept.pop(entity, None)
             if known is not None:
