@@ -23,8 +23,8 @@ class LockCalls(Caller):
         """Locks that no transaction holds, all or none, within `wait` seconds; the lock's id.
 
         Held until `unlock`, or until `heartbeat_lock` was not called for `hive.txn.timeout`: the
-        caller has to call it (T16, L12). Raises LockTimeout, NoSuchTable, and ReadOnlyTxn for a lock
-        that would write.
+        caller has to call it (T16, L12). Raises LockTimeout, NoSuchTable, and ReadOnlyTxn for a
+        lock that would write.
         """
         return self._call(LockAlone(tuple(locks), wait)).ext
 
