@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acid_platform.clock import wall_ms
+from acid_platform.compaction.states import CompactionState
 from acid_platform.config import REGISTRY, Settings
 from acid_platform.errors import AcidError, WarehouseNotWritable
 from acid_platform.location import Location
@@ -162,27 +163,27 @@ def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
                 f"read only: {record.location} may belong to the"
                 " warehouse that this one is a copy of: `acid metastore take-over`",
             )
-    for lock in metastore.locks():
-        if lock["lock_state"] == "WAITING":
-            resource = "/".join(filter(None, (lock["database"], lock["table"], lock["partition"])))
-            owner = f"transaction {lock['transaction_id']} of {lock['user']}@{lock['hostname']}"
-            why = lock["blocked_by"] or "about to be granted"
-            yield Stuck(f"{lock['lock_type']} of {resource}", why, owner)
+    for lock in metastore.lock_states():
+        if not lock.acquired:
+            resource = "/".join(filter(None, (lock.database, lock.table, lock.partition)))
+            owner = f"transaction {lock.txn} of {lock.user}@{lock.host}"
+            why = lock.blocked_by or "about to be granted"
+            yield Stuck(f"{lock.lock.name} of {resource}", why, owner)
     interval = Settings.of(metastore.settings()).integer("hive.compactor.check.interval")
-    for row in metastore.compactions():
-        name = f"compaction {row['compactionid']} of {row['dbname']}.{row['tabname']}"
-        if row["state"] == "initiated" and now_ms - row["enqueuetime"] > interval:
+    for task in (*metastore.queue(), *metastore.past_compactions()):
+        name = f"compaction {task.id} of {task.table}"
+        if task.state is CompactionState.INITIATED and now_ms - task.enqueued > interval:
             yield Stuck(
                 name,
                 "no Worker has taken it: run `acid run worker`, or switch on the compaction job",
             )
-        elif row["state"] == "failed":
-            yield Stuck(name, f"failed: {row['errormessage']}", row["workerhost"])
+        elif task.state is CompactionState.FAILED:
+            yield Stuck(name, f"failed: {task.error}", task.worker.rpartition("-")[0])
 
-    for task in metastore.erasures():
-        if task.state.open:
+    for erasure in metastore.erasures():
+        if erasure.state.open:
             yield Stuck(
-                f"erasure {task.id} of {task.table}",
-                task.answer or "not tried yet: switch on erasure_sensor, or run `acid erase`",
-                task.user,
+                f"erasure {erasure.id} of {erasure.table}",
+                erasure.answer or "not tried yet: switch on erasure_sensor, or run `acid erase`",
+                erasure.user,
             )

@@ -249,11 +249,11 @@ def mounts() -> list[tuple[str, str]]:
         return found
     lines = Path("/proc/mounts").read_text().splitlines()
     fields = [line.split(" ") for line in lines]
-    return [(one[1].replace("\\040", " "), one[2]) for one in fields if len(one) > 2]
+    return [(field[1].replace("\\040", " "), field[2]) for field in fields if len(field) > 2]
 
 
 def _file_system(path: Path) -> str:
-    above = {str(one) for one in (path, *path.parents)}
+    above = {str(directory) for directory in (path, *path.parents)}
     covering = [(point, kind) for point, kind in mounts() if point in above]
     # Of two mounts on one point the later one is seen.
     return max(enumerate(covering), key=lambda one: (len(one[1][0]), one[0]))[1][1]

@@ -55,9 +55,9 @@ class Places:
             return location
         where = absolute(location)
         spelt = [where] if is_uri(where) else [where, os.path.realpath(where)]
-        for one in spelt:
+        for place in spelt:
             for root in self.spellings:
-                inside = below(one, root)
+                inside = below(place, root)
                 if inside is not None:
                     return inside
         return where

@@ -209,7 +209,7 @@ class EntityDirectory:
             return other.high <= self.high
         if not self.low <= other.low <= other.high <= self.high:
             return False
-        mine, theirs = (parse_directory(one.name) for one in (self, other))
+        mine, theirs = (parse_directory(directory.name) for directory in (self, other))
         if not isinstance(mine, DeltaName) or not isinstance(theirs, DeltaName):
             return False
         if (mine.low, mine.high) != (theirs.low, theirs.high):
@@ -317,6 +317,23 @@ class CompactionTask:
 
 
 @dataclass(frozen=True, slots=True)
+class DropTask(CompactionTask):
+    """A dropped table or partition whose files the Cleaner has to remove (P22).
+
+    It lies in the same queue, and journals and files of every version have it as a major compaction
+    with the property `location`.
+    """
+
+    @property
+    def location(self) -> str:
+        return self.properties["location"]
+
+    def at(self, location: str) -> DropTask:
+        """The same with another name for the location."""
+        return replace(self, properties={**self.properties, "location": location})
+
+
+@dataclass(frozen=True, slots=True)
 class CleaningTask:
     """What the Cleaner may do to one entity (C37 to C56).
 
@@ -344,7 +361,7 @@ class CleaningTask:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """An open transaction that keeps the Cleaner away."""
+    """An open transaction and whose it is."""
 
     txn: int
     user: str
@@ -354,6 +371,24 @@ class Holder:
     def __str__(self) -> str:
         run = f" run {self.run_id}" if self.run_id else ""
         return f"transaction {self.txn} of {self.user}@{self.host}{run}"
+
+
+@dataclass(frozen=True, slots=True)
+class LockState:
+    """One lock of a request, held or waited for. `table` is None for a lock of a database; `txn` is
+    0, and user and host are empty, for a lock without a transaction."""
+
+    id: int
+    database: str
+    table: str | None
+    partition: str | None
+    lock: LockType
+    acquired: bool
+    txn: int
+    user: str = ""
+    host: str = ""
+    blocked_by: str = ""
+    """What a lock that waits has to wait for."""
 
 
 @dataclass(frozen=True, slots=True)

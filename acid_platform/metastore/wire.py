@@ -111,41 +111,41 @@ class Channel:
     Raises OSError (also TimeoutError), EOFError, Malformed; then it can't be used again.
     """
 
-    def __init__(self, peer: socket.socket, key: bytes) -> None:
-        self._peer = peer
+    def __init__(self, sock: socket.socket, key: bytes) -> None:
+        self._sock = sock
         self._frames = Frames(LARGEST_MESSAGE)
         self._arrived: list[bytes] = []
         self._timeout: float | None = -1.0
         try:
             self._greet(key)
         except BaseException:
-            peer.close()
+            sock.close()
             raise
 
     def exchange(self, message: bytes, patience: float) -> bytes:
         """The answer, within `patience` seconds."""
         self._wait_at_most(patience)
-        self._peer.sendall(frame(message))
+        self._sock.sendall(frame(message))
         return self._receive(time.monotonic() + patience, patience)
 
     def close(self) -> None:
-        self._peer.close()
+        self._sock.close()
 
     @property
     def ended(self) -> bool:
         """Whether the other end has closed it: between two exchanges nothing else can come."""
         look = select.poll()
-        look.register(self._peer, select.POLLIN)
+        look.register(self._sock, select.POLLIN)
         return bool(look.poll(0))
 
     def _wait_at_most(self, seconds: float) -> None:
         if seconds != self._timeout:
-            self._peer.settimeout(seconds)
+            self._sock.settimeout(seconds)
             self._timeout = seconds
 
     def _receive(self, deadline: float, patience: float) -> bytes:
         while not self._arrived:
-            data = self._peer.recv(1 << 18)
+            data = self._sock.recv(1 << 18)
             if not data:
                 raise EOFError("the connection was closed")
             self._arrived.extend(self._frames.feed(data))
@@ -162,7 +162,7 @@ class Channel:
         require_protocol(theirs.get("acid"))
         own = challenge()
         asked = str(theirs.get("challenge"))
-        self._peer.sendall(frame(greeting(own, proof(key, "client", asked, own))))
+        self._sock.sendall(frame(greeting(own, proof(key, "client", asked, own))))
         answer = read_greeting(self._receive(deadline, GREETING_SECONDS))
         if "refused" in answer:
             raise Refused(str(answer["refused"]))
@@ -181,28 +181,28 @@ def require_protocol(theirs: object) -> None:
 
 
 def dial_unix(path: str, key: bytes) -> Channel:
-    peer = socket.socket(socket.AF_UNIX)
+    sock = socket.socket(socket.AF_UNIX)
     try:
-        peer.settimeout(GREETING_SECONDS)
-        peer.connect(path)
+        sock.settimeout(GREETING_SECONDS)
+        sock.connect(path)
     except OSError:
-        peer.close()
+        sock.close()
         raise
-    return Channel(peer, key)
+    return Channel(sock, key)
 
 
 def dial_tcp(host: str, port: int, key: bytes) -> Channel:
-    peer = socket.create_connection((host, port), timeout=GREETING_SECONDS)
-    tune(peer)
-    return Channel(peer, key)
+    sock = socket.create_connection((host, port), timeout=GREETING_SECONDS)
+    tune(sock)
+    return Channel(sock, key)
 
 
-def tune(peer: socket.socket) -> None:
+def tune(sock: socket.socket) -> None:
     """Short messages leave at once; the end of a dead machine is noticed."""
-    if peer.family == socket.AF_UNIX:
+    if sock.family == socket.AF_UNIX:
         return
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
         if hasattr(socket, name):
-            peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

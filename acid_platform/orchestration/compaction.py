@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from acid_platform.compaction.plan import NothingToDo
+from acid_platform.compaction.states import CompactionState
 from acid_platform.compaction.validation import Invariant, Measure, measures
 from acid_platform.errors import CompactionLost, CompactionRefused
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
@@ -94,13 +95,9 @@ def queued(
 def initiated(warehouse: Warehouse) -> list[Queued]:
     """All tasks that wait for a Worker, in queue order."""
     return [
-        Queued(
-            row["compactionid"],
-            f"{row['dbname']}.{row['tabname']}",
-            None if row["partname"] in (None, "None") else row["partname"],
-        )
-        for row in warehouse.metastore.compactions()
-        if row["state"] == "initiated"
+        Queued(task.id, task.table, task.partition)
+        for task in warehouse.metastore.queue()
+        if task.state is CompactionState.INITIATED
     ]
 
 

@@ -59,11 +59,7 @@ def abort_run(warehouse: Warehouse, run_id: str, reason: str) -> str:
     """
     metastore = warehouse.metastore
     revoked = metastore.revoke_workers(worker_prefix(run_id))
-    left = [
-        row["txnid"]
-        for row in metastore.transactions()
-        if row["run_id"] == run_id and row["state"] == "OPEN"
-    ]
+    left = [holder.txn for holder in metastore.open_txns() if holder.run_id == run_id]
     ended = [f"compactions {revoked} are initiated again"] if revoked else []
     if left:
         ended.append(f"{metastore.abort_transactions(left, reason)} transactions: {left}")
@@ -125,8 +121,8 @@ def fail_lost_runs(
 
 
 def silent_runs(metastore: Metastore, run_ids: Collection[str]) -> Iterator[SilentRun]:
-    """The runs whose last transaction was reaped (P2), within `acid.outcome.retention`."""
-    alive = {row["run_id"] for row in metastore.transactions() if row["state"] == "OPEN"}
+    """The runs whose last transaction was reaped (P2) within `acid.outcome.retention`."""
+    alive = {holder.run_id for holder in metastore.open_txns()}
     mute = set(run_ids) - alive
     if not mute:
         return

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.cleaner import no_cleanup
-from acid_platform.compaction.states import CompactionKind, ErasureState
+from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.errors import (
     AlreadyScheduled,
     CorruptFile,
@@ -24,7 +24,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.layout.partitions import partition_name, partition_values
-from acid_platform.metastore.records import Holder
+from acid_platform.metastore.records import CompactionTask, Holder
 from acid_platform.reading.arrow_predicates import arrow_predicate
 from acid_platform.reading.predicates import partition_condition
 from acid_platform.reading.search import FoundFile, Searched, search_files
@@ -32,6 +32,7 @@ from acid_platform.services import cleaner, worker
 from acid_platform.services.cleaner import ExplainedPath, Fate
 from acid_platform.services.worker import Outcome
 from acid_platform.tables.context import Context, columns_of_record, table_layout, worker_id
+from acid_platform.transactions.locks import LockType
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
@@ -211,8 +212,8 @@ def compact(context: Context, request: ErasureRequest) -> tuple[Outcome, ...]:
     done = []
     while outcome := worker.work_once(context, table=request.table):
         done.append(outcome)
-    for row in _queued(context.metastore, request.table):
-        context.metastore.wait_compaction(row["compactionid"])
+    for task in _queued(context.metastore, request.table):
+        context.metastore.wait_compaction(task.id)
     return tuple(done)
 
 
@@ -285,12 +286,9 @@ def _search(metastore: Metastore, request: ErasureRequest) -> Searched:
     return search_files(layout, request.condition, open_txns)
 
 
-def _queued(metastore: Metastore, table: str) -> list[dict[str, Any]]:
-    return [
-        row
-        for row in metastore.compactions()
-        if f"{row['dbname']}.{row['tabname']}" == table and row["state"] in ("initiated", "working")
-    ]
+def _queued(metastore: Metastore, table: str) -> list[CompactionTask]:
+    unfinished = (CompactionState.INITIATED, CompactionState.WORKING)
+    return [task for task in metastore.queue() if task.table == table and task.state in unfinished]
 
 
 # --- reasons and holders -------------------------------------------------------------------------
@@ -303,11 +301,7 @@ def _explain(
     outcomes: Sequence[Outcome],
 ) -> tuple[Remaining, ...]:
     fates = [path for path in cleaner.explain(metastore) if path.table == request.table]
-    open_txns = {
-        row["txnid"]: Holder(row["txnid"], row["user"], row["host"], row["run_id"])
-        for row in metastore.transactions()
-        if row["state"] == "OPEN"
-    }
+    open_txns = {holder.txn: holder for holder in metastore.open_txns()}
     live = {
         f"{entity.partition or ''}/{directory.name}".strip("/")
         for entity in metastore.entities(request.table)
@@ -325,10 +319,10 @@ def _explain(
         open_txns[txn]
         for txn in sorted(
             {
-                row["transaction_id"]
-                for row in metastore.locks()
-                if f"{row['database']}.{row['table']}" == request.table
-                and row["lock_type"] != "SHARED_READ"
+                lock.txn
+                for lock in metastore.lock_states()
+                if f"{lock.database}.{lock.table}" == request.table
+                and lock.lock is not LockType.SHARED_READ
             }
         )
         if txn in open_txns

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.forecast import Forecast, forecast
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
-from acid_platform.compaction.states import CompactionKind, Layout
+from acid_platform.compaction.states import CompactionKind, CompactionState, Layout
 from acid_platform.reading.selection import select_compactable
 from acid_platform.services import cleaner, initiator
 from acid_platform.tables.context import table_layout
@@ -128,14 +128,9 @@ def explain_worker(metastore: Metastore) -> list[Section]:
     return explain_compactions(
         metastore,
         [
-            Wish(
-                f"{row['dbname']}.{row['tabname']}",
-                None if row["partname"] == "None" else row["partname"],
-                CompactionKind(row["type"].lower()),
-                f"request {row['compactionid']}",
-            )
-            for row in metastore.compactions()
-            if row["state"] == "initiated"
+            Wish(task.table, task.partition, task.kind, f"request {task.id}")
+            for task in metastore.queue()
+            if task.state is CompactionState.INITIATED
         ],
     )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
-from acid_platform.compaction.states import Layout
+from acid_platform.compaction.states import CompactionState, Layout
 from acid_platform.compaction.validation import Measure, compare
 from acid_platform.config import Settings, setting
 from acid_platform.engine import compact
@@ -278,15 +278,16 @@ def revoke_dead(metastore: Metastore) -> list[int]:
     import psutil
 
     host, requeued = socket.gethostname(), []
-    for row in metastore.compactions():
-        process = str(row["workerid"]).partition(".")[0]
+    for task in metastore.queue():
+        worker_host, _, worker_id = task.worker.rpartition("-")
+        process = worker_id.partition(".")[0]
         if (
-            row["state"] == "working"
-            and row["workerhost"] == host
+            task.state is CompactionState.WORKING
+            and worker_host == host
             and process.isdecimal()
             and not psutil.pid_exists(int(process))
         ):
-            requeued += metastore.revoke_workers(f"{host}-{row['workerid']}")
+            requeued += metastore.revoke_workers(task.worker)
     return requeued
 
 

@@ -39,7 +39,7 @@ def database(tmp_path: Path) -> Path:
         machine.replay([event])
         store.append([event])
     store.fold(machine.state, 0)
-    blocks.keep(store._file, blocks.beside(path), [0], 1 << 18)
+    blocks.keep(store._database.file, blocks.beside(path), [0], 1 << 18)
     store._let_go()
     return path
 

@@ -10,10 +10,14 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.operations import OPERATIONS, Operation, answer_type
+from acid_platform.metastore.records import CompactionTask, DropTask, LockRequest
 from acid_platform.metastore.rules import machine
 from acid_platform.metastore.rules.events import EVENTS, Recorded
-from acid_platform.metastore.server import file_operations, server
+from acid_platform.metastore.server import file_operations, server, state_rows
+from tests.metastore.local import local_metastore
+from tests.metastore.world import INSERT, E, W, World
 
 HANDLERS = (machine.HANDLERS, file_operations.HANDLERS, server.HANDLERS)
 LINES = [
@@ -77,3 +81,46 @@ def test_an_event_is_journaled_as_ever(line: list[Any]) -> None:
     if at >= 0:  # of this version's predecessor, which wrote every field
         assert written[2] == body
     assert all(hasattr(recorded.event, field.name) for field in fields(type(recorded.event)))  # type: ignore[arg-type]
+
+
+# --- records for our own code, where people get SHOW ----------------------------------------------
+
+
+def test_the_queue_has_compactions_and_no_drops() -> None:
+    world = World()
+    world.create(partitioned=True)
+    for partition in ("p=1", "p=2"):
+        world.insert(partition=partition)
+    world.request(partition="p=1")
+    txn = world.begin(LockRequest("t", E, None, "p=2"))
+    world.call("drop", txn=txn.id, name="t", partition="p=2")
+    (task,) = local_metastore(world).queue()
+    assert (task.partition, task.state) == ("p=1", CompactionState.INITIATED)
+    kinds = {row.partition: type(row) for row in world.state.queue.values()}
+    assert kinds == {"p=1": CompactionTask, "p=2": DropTask}
+    assert [drop.location for drop in world.state.drops()] == ["/w/t/p=2"]
+    assert {row["partname"] for row in world.rows()} == {"p=1", "p=2"}
+
+
+def test_a_drop_is_one_after_a_fold_too() -> None:
+    world = World()
+    world.create()
+    txn = world.begin(LockRequest("t", E))
+    world.call("drop", txn=txn.id, name="t", partition=None)
+    rows = json.loads(json.dumps(state_rows.live_rows(world.state)))
+    restored = state_rows.restore(rows, state_rows.counters(world.state))
+    assert list(restored.queue.values()) == list(world.state.queue.values())
+    assert [drop.location for drop in restored.drops()] == ["/w/t"]
+
+
+def test_open_transactions_and_locks_as_records() -> None:
+    world = World()
+    world.create()
+    world.begin(LockRequest("t", E), user="ann")
+    world.begin_request(LockRequest("t", W, INSERT), user="bob")
+    metastore = local_metastore(world)
+    assert [(one.txn, one.user) for one in metastore.open_txns()] == [(1, "ann"), (2, "bob")]
+    held, waiting = metastore.lock_states()
+    assert (held.table, held.lock, held.acquired, held.user) == ("t", E, True, "ann")
+    assert (waiting.txn, waiting.acquired, held.blocked_by) == (2, False, "")
+    assert "lock 1, transaction 1" in waiting.blocked_by

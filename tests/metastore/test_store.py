@@ -424,13 +424,13 @@ def test_a_fold_writes_of_long_tables_only_what_differs(
     world.insert()
     world.compact()
     written: dict[str, int] = {}
-    write = store._write
+    write = store._database.write
 
     def counting(name: str, columns: schema.Columns, rows: list[state_rows.Row]) -> None:
         written[name] = len(rows)
         write(name, columns, rows)
 
-    monkeypatch.setattr(store, "_write", counting)
+    monkeypatch.setattr(store._database, "write", counting)
     world.clean(world.ready()[0])
     world.insert()
     store.fold(world.state, 0)
@@ -458,7 +458,7 @@ def test_a_failed_fold_leaves_the_journal(path: Path, monkeypatch: pytest.Monkey
     world.create()
     store = Store(path)
     store.append(world.events)
-    monkeypatch.setattr(store, "_set_meta", lambda _: 1 / 0)
+    monkeypatch.setattr(store._database, "set_meta", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         store.fold(world.state, 0)
     _, events = store.load()
@@ -599,7 +599,7 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
     texts = {str(one.relative_to(package)): one.read_text() for one in package.rglob("*.py")}
     connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
     assert connecting == {
-        "metastore/server/store.py",
+        "metastore/server/database.py",
         "metastore/server/restore.py",
         "metastore/client/backup.py",
         "storage/values.py",

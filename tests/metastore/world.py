@@ -64,7 +64,7 @@ class World:
     def take(self, handled: Handled) -> None:
         self.events += handled.events
         for reply in handled.replies:
-            self.answers[reply.request_id] = reply.value
+            self.answers[reply.request_id] = {**reply.value}
 
     def send(self, op: str, **args: Any) -> str:
         """The request's id; the answer, if it does not wait, is in `answers`."""

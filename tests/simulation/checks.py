@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.metastore.operations import read_answer
 from acid_platform.metastore.operations.transactions import GetTxnStates
+from acid_platform.metastore.records import DropTask
 from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.declared import directories, seen_partitions
 from acid_platform.metastore.rules.state import Component
@@ -64,7 +65,7 @@ def check_whole(sim: Simulation) -> None:
         "T22", {one.record.name: key for key, one in state.tables.items()} == model.names, "tables"
     )
     for row in state.queue.values():
-        if "location" in row.properties:
+        if isinstance(row, DropTask):
             left = state.known_table(row.table_id)
             claim(
                 "P28",

@@ -418,8 +418,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "a fold drops the waiting locks",
         state_rows,
         "keyed",
-        "for one in state.locks.values()",
-        "for one in state.locks.values() if one.acquired",
+        "for entry in state.locks.values()",
+        "for entry in state.locks.values() if entry.acquired",
     ),
     Edit(
         "P3",

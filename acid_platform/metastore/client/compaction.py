@@ -24,6 +24,8 @@ from acid_platform.metastore.operations.compaction import (
     GetEntities,
     GetErasures,
     GetMoment,
+    GetPastCompactions,
+    GetQueue,
     HoldService,
     MarkCleaned,
     RecordNotInitiated,
@@ -106,6 +108,14 @@ class CompactionCalls(Caller):
             error_class(wished.error[0])(wished.error[1]) if wished.error else wished.id
             for wished in self._call(RequestCompactions(asked, initiator))
         ]
+
+    def queue(self) -> list[CompactionTask]:
+        """The compactions that wait, are worked on, or are ready for cleaning, by id."""
+        return self._call(GetQueue())
+
+    def past_compactions(self) -> list[CompactionTask]:
+        """The compactions that are over, by id."""
+        return self._call(GetPastCompactions())
 
     def record_not_initiated(self, table: str, partition: str | None, reason: str) -> None:
         self._call(RecordNotInitiated(table, partition, reason))

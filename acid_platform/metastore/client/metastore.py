@@ -1,4 +1,4 @@
-"""The metastore as a client sees it: every call, by its name (P3, P11, P12).
+"""The metastore as a client sees it: a method for every operation (P3, P11, P12).
 
 Errors of the metastore arrive as the same classes. Each mutating call is done once, also when the
 connection breaks or the process dies: see link.py.

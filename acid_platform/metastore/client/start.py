@@ -39,7 +39,7 @@ def start(home: Home, listen: str | None = None, *, alone: bool = True) -> bool:
 
 
 def _start(home: Home, listen: str | None) -> bool:
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     paths = [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     # -P: a file duckdb.py where the process starts is not DuckDB.
     command = [

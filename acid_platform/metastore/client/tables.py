@@ -167,7 +167,7 @@ class TableCalls(Caller):
         return self._call(GetViews())
 
     def partitions(self, name: str) -> list[str]:
-        return [one.name for one in self.partition_records(name)]
+        return [partition.name for partition in self.partition_records(name)]
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
         """With the floor of each (P22)."""

@@ -142,7 +142,7 @@ class Transaction:
         return self._link.call(GetPartitions(name, self.id))
 
     def partitions(self, name: str) -> list[str]:
-        return [one.name for one in self.partition_records(name)]
+        return [partition.name for partition in self.partition_records(name)]
 
     def views(self) -> list[ViewRecord]:
         """As its snapshot sees them (P28)."""
@@ -302,7 +302,7 @@ class Heartbeats:
     """Keeps the open transactions of this process alive (T8, T9).
 
     As many threads as `hive.txn.heartbeat.threadpool.size` at most, each for its share of the
-    transactions, started when there is one. A transaction that nobody holds any more gets no beat.
+    transactions, started with the first one. A transaction without a reference gets no heartbeat.
     """
 
     def __init__(self, link: Link) -> None:

@@ -133,6 +133,24 @@ class GetEntities(Operation[list[EntityState]]):
 
 
 @dataclass(frozen=True, slots=True)
+class GetQueue(Operation[list[CompactionTask]]):
+    """The compactions that wait, are worked on, or are ready for cleaning."""
+
+    op = "queue"
+    answers = "rows"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class GetPastCompactions(Operation[list[CompactionTask]]):
+    """The compactions that are over."""
+
+    op = "past_compactions"
+    answers = "rows"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
 class RequestCompaction(Operation[int]):
     """Adds a row to the queue and answers its id (C24)."""
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from acid_platform.metastore.operations.base import Locking, Operation
 from acid_platform.metastore.records import (
     ClientInfo,
+    Holder,
     LockRequest,
+    LockState,
     RecordedDirectory,
     WriteReport,
 )
@@ -249,6 +251,22 @@ class Drop(Operation[CommitDone]):
     txn: int
     name: str
     partition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GetOpenTxns(Operation[list[Holder]]):
+    op = "open_txns"
+    answers = "rows"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class GetLocks(Operation[list[LockState]]):
+    """Locks that are held or waited for."""
+
+    op = "lock_states"
+    answers = "rows"
+    reads = True
 
 
 @dataclass(frozen=True, slots=True)

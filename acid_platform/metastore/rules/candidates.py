@@ -1,4 +1,4 @@
-"""What an Initiator asks: the next candidates with their counters, and whose turn it is.
+"""What an Initiator asks for: the next candidates with their counters, and the lease of its cycle.
 
 Nothing is listed and no directory travels: one entity costs some hundred bytes, however many deltas
 it has (C1 to C4, C10, C13, P8, P9).
@@ -17,7 +17,12 @@ from acid_platform.metastore.operations.compaction import (
     HoldService,
     ReleaseService,
 )
-from acid_platform.metastore.records import EntityCounters, EntityDirectory, PastCompaction
+from acid_platform.metastore.records import (
+    DropTask,
+    EntityCounters,
+    EntityDirectory,
+    PastCompaction,
+)
 from acid_platform.metastore.rules.cleaning import aborted_rows
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Component, Entity, ServiceLease, State, Table
@@ -105,7 +110,7 @@ def _entities(
     state: State, aborted: Collection[Entity], first: int
 ) -> Iterator[tuple[Table, Entity]]:
     """Of tables from this id on and partitions that exist, in a fixed order (C4, C10)."""
-    for table_id in sorted(one for one in state.tables if one >= first):
+    for table_id in sorted(number for number in state.tables if number >= first):
         table = state.tables[table_id]
         if table.record.foreign:
             continue
@@ -125,7 +130,7 @@ def _asked(state: State, entity: Entity, since: int, aborted: bool) -> bool:
 def _queued(state: State) -> dict[Entity, CompactionState]:
     found: dict[Entity, CompactionState] = {}
     for row in state.queue.values():
-        if "location" not in row.properties:
+        if not isinstance(row, DropTask):
             entity = row.table_id, row.partition
             known = found.get(entity, row.state)
             found[entity] = min(known, row.state, key=_ORDER.index)
@@ -146,7 +151,9 @@ def _counters(
         size = live_size(known, write_ids)
     except AcidError as found:  # C23: one broken entity does not stop the cycle
         error = f"{type(found).__name__}: {found}"
-    live = {one.deletes for one in known if not one.base and not one.obsolete}
+    live = {
+        directory.deletes for directory in known if not directory.base and not directory.obsolete
+    }
     oldest = min((state.txns[row.txn_id].started for row in aborted), default=0)
     past = tuple(
         PastCompaction(row.state, row.enqueued) for row in reversed(state.past.get(entity, []))
@@ -167,11 +174,11 @@ def _counters(
 
 
 def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdList) -> EntitySize:
-    """As `entity_size`, by what is noted at each commit: a hundred times as fast.
+    """The same as `entity_size`, from what commits recorded; a hundred times as fast.
 
-    What is obsolete for all who see every commit is so for the compactor too, unless a directory
-    holds writes on both sides of its high watermark, or a base lies above it. Raises as
-    `entity_size` does.
+    A directory that is obsolete for a snapshot of all commits is obsolete for the compactor too,
+    unless a directory holds writes on both sides of the compactor's high watermark, or a base lies
+    above it. Raises what `entity_size` raises.
     """
     high = write_ids.high_watermark
     base = original = deltas = count = 0

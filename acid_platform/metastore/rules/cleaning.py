@@ -19,6 +19,7 @@ from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
     CompactionTask,
+    DropTask,
     EntityDirectory,
     Holder,
 )
@@ -26,7 +27,7 @@ from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.compactions import entity_of, to_history
 from acid_platform.metastore.rules.foreign import why
 from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
-from acid_platform.metastore.rules.state import Component, Entity, Retry, State
+from acid_platform.metastore.rules.state import Component, Entity, Retry, State, Txn
 from acid_platform.metastore.rules.tables import being_cleaned
 from acid_platform.metastore.rules.timers import NEVER
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
@@ -44,11 +45,7 @@ def survey(
     ready: list[CleaningTask] = []
     waiting: list[BlockedCleaning] = []
     working = {entity_of(row) for row in state.queue.values() if row.state is _W}
-    dropped = [
-        (row.table_id, f"{row.properties['location']}/")
-        for row in state.queue.values()
-        if "location" in row.properties
-    ]
+    dropped = [(drop.table_id, f"{drop.location}/") for drop in state.drops()]
     for one in (*_rows(turn, only), *_aborts(turn, only)):
         blocked = one
         if isinstance(one, CleaningTask):
@@ -101,7 +98,7 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
                 row.id, row.table, row.partition, f"{why}, until {turn.wall(until)}"
             )
             continue
-        key = (entity_of(row), row.properties.get("location", ""))
+        key = (entity_of(row), row.location if isinstance(row, DropTask) else "")
         if key not in first or row.highest_write_id < first[key].highest_write_id:
             first[key] = row
     for row in first.values():
@@ -112,23 +109,25 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
                 row.table,
                 row.partition,
                 f"transactions opened before its commit (next id {row.next_txn_id}) are open (C41)",
-                tuple(Holder(txn.txn_id, txn.user, txn.host, txn.run_id) for txn in held),
+                tuple(holder(txn) for txn in held),
             )
         else:
             yield _row_task(state, row)
 
 
+def holder(txn: Txn) -> Holder:
+    return Holder(txn.txn_id, txn.user, txn.host, txn.run_id)
+
+
 def _row_task(state: State, row: CompactionTask) -> CleaningTask:
-    location = row.properties.get("location")
+    location = row.location if isinstance(row, DropTask) else None
     table = state.tables.get(row.table_id)
     if location is not None or table is None:
-        # A partition may be written again at any time, long before a commit registers it, and be
-        # read until long after its table was dropped as well.
+        # A partition may be written again at any time, long before a commit registers it, and
+        # snapshots may read it long after its table was dropped too.
         again = row.partition is not None
-        names = {one.record.location for one in state.tables.values()} | {
-            one.properties["location"]
-            for one in state.queue.values()
-            if "location" in one.properties and one.table_id > row.table_id
+        names = {table.record.location for table in state.tables.values()} | {
+            drop.location for drop in state.drops() if drop.table_id > row.table_id
         }
         return CleaningTask(
             row.id,
@@ -146,7 +145,7 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
             again or location in names,
             row.properties,
         )
-    # Who is open may still ask for the table, and is refused then only below `next_txn_id` (P11).
+    # An open transaction may still ask for the table; P11 refuses only those below `next_txn_id`.
     above = (txn.txn_id for txn in state.open_txns() if txn.txn_id >= row.next_txn_id)
     watermark = min(above, default=state.next_txn)
     txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id)
@@ -173,20 +172,20 @@ def _location(table: str, partition: str | None) -> str:
 
 
 def aborted_rows(state: State) -> dict[Entity, list[Component]]:
-    """What aborted transactions touched and nobody has cleaned, per entity (C2)."""
+    """By entity what aborted transactions touched and the Cleaner has not cleaned yet (C2)."""
     found: dict[Entity, list[Component]] = {}
     for txn in state.aborted_txns():
-        for one in state.components.get(txn.txn_id, ()):
-            if not one.cleaned:
-                found.setdefault((one.table_id, one.partition), []).append(one)
+        for component in state.components.get(txn.txn_id, ()):
+            if not component.cleaned:
+                found.setdefault((component.table_id, component.partition), []).append(component)
     return found
 
 
 def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
     """Entities with too many or too old aborted transactions (C50 to C55).
 
-    The lists stop below everything that an open snapshot of any table excludes, so that nobody
-    can miss what is obsolete there.
+    The lists stop below everything that an open snapshot of any table excludes, so that no
+    snapshot needs what is obsolete there.
     """
     state = turn.state
     if not state.settings.flag("hive.compactor.clean.aborts.using.cleaner"):
@@ -197,7 +196,7 @@ def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
         if only not in (None, (table_id, partition)):
             continue
         table = state.tables[table_id]
-        oldest = min(state.txns[one.txn_id].started for one in rows)
+        oldest = min(state.txns[row.txn_id].started for row in rows)
         if len(rows) <= most and not (age >= 0 and oldest + age < turn.now):
             continue
         retry = state.retries.get((table_id, partition))
@@ -243,7 +242,7 @@ def start(turn: Turn, operation: StartCleaning) -> CleaningTask:
                 )
             )
             return task
-    why = [one.reason for one in waiting if one.id == operation.id]
+    why = [blocked.reason for blocked in waiting if blocked.id == operation.id]
     raise CompactionLost(
         f"cleaning {operation.id} of {operation.table} {operation.partition or ''} can't start:"
         f" {why[0] if why else 'it is done or gone'}; look at ready_to_clean() again"
@@ -333,7 +332,7 @@ def _cleaning(state: State, at: int, event: events.CleaningStarted) -> None:
 def _ended(
     state: State, event: events.Cleaned | events.CleaningFailed | events.CleaningLeft
 ) -> Entity:
-    """The entity, on which the Cleaner has stopped working."""
+    """Takes down that the Cleaner has stopped, and answers on which entity."""
     entity: Entity = (event.table_id, event.partition)
     state.cleaning.pop(entity, None)
     state.timers.cleaned_since.pop(entity, None)
@@ -347,7 +346,7 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
     row = state.queue.get(event.id)
     if row is not None:
         to_history(state, replace(row, state=CompactionState.SUCCEEDED, ended=at, error=""))
-        if "location" in row.properties:
+        if isinstance(row, DropTask):
             return
     known = state.directories.get(entity, {})
     for name in _shadowed(known, event.highest) if event.gone is None else event.gone:
@@ -367,16 +366,20 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
                 kept.append(replace(one, cleaned=True))
         state.components[txn_id] = kept
     if left and row is None:
-        # What holds committed rows too has to wait for a compaction (C53): look again later.
+        # A directory with committed rows too has to wait for a compaction (C53): try again later.
         wait = state.settings.integer("hive.compactor.cleaner.retry.retention.time")
         state.retries[entity] = Retry(0, at + wait, "aborted data is mixed with committed")
         state.timers.retry_entity[entity] = state.timers.now + wait
 
 
 def _shadowed(known: Mapping[str, EntityDirectory], highest: int) -> list[str]:
-    """What journals of older versions mean: directories that another one stands for."""
-    seen = [one for one in known.values() if one.high <= highest]
-    return [one.name for one in known.values() if any(other.shadows(one) for other in seen)]
+    """What journals of older versions mean: directories that another directory replaces."""
+    seen = [directory for directory in known.values() if directory.high <= highest]
+    return [
+        directory.name
+        for directory in known.values()
+        if any(other.shadows(directory) for other in seen)
+    ]
 
 
 def _cleaning_failed(state: State, at: int, event: events.CleaningFailed) -> None:

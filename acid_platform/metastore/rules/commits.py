@@ -138,7 +138,7 @@ def finish(
 def _touched(
     state: State, txn: Txn, reports: Sequence[WriteReport]
 ) -> tuple[list[Component], list[Reported]]:
-    """What was really touched: reports replace the row of a dynamic lock (T26, T27, T38)."""
+    """What the transaction touched: reports replace the row of a dynamic lock (T26, T27, T38)."""
     locked = state.components.get(txn.txn_id, [])
     final = [one for one in locked if not one.dynamic]
     reported: list[Reported] = []
@@ -175,7 +175,7 @@ def _as_done(one: Component, overwritten: set[Entity]) -> Component:
 
 
 def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> None:
-    """P6: an entity that was overwritten has nothing else of the same transaction."""
+    """A transaction that overwrites an entity may not write it otherwise (P6)."""
     for table_id, partition, report in reported:
         others = [one for key, name, one in reported if (key, name) == (table_id, partition)]
         if report.overwrite and len(others) > 1:
@@ -198,8 +198,8 @@ def abort(turn: Turn, operation: Abort) -> str:
 
 def abort_many(turn: Turn, operation: AbortMany) -> AbortedMany:
     """ABORT TRANSACTIONS: those that are open; the others are skipped without an error (T12)."""
-    live = [one for one in operation.txns if one in turn.state.txns]
-    done = [one for one in live if turn.state.txns[one].is_open]
+    live = [txn for txn in operation.txns if txn in turn.state.txns]
+    done = [txn_id for txn_id in live if turn.state.txns[txn_id].is_open]
     for txn_id in done:
         end(turn, txn_id, operation.reason or "ABORT TRANSACTIONS")
     return AbortedMany(done, f"aborted {len(done)} of {len(operation.txns)}")
@@ -252,16 +252,16 @@ def _commit(state: State, at: int, event: events.Committed) -> None:
 def place(
     state: State, at: int, entity: Entity, new: EntityDirectory, contents: str | None = None
 ) -> None:
-    """Adds a directory with its files to its entity; those that it shadows become obsolete, or it
-    does."""
+    """Adds a directory with its files to its entity. Directories that it replaces become obsolete;
+    if another one replaces it, it is obsolete itself."""
     state.changed[entity] = state.next_moment
     if contents is not None:
         state.contents.setdefault(entity, {})[new.name] = contents
     elif not new.recorded:
         state.unrecorded.add(entity)
     known = state.directories.setdefault(entity, {})
-    # What lies wholly below a new delta has nothing to do with it.
-    near = [one for one in known.values() if new.base or one.high >= new.low]
+    # A new delta cannot replace what lies wholly below it.
+    near = [directory for directory in known.values() if new.base or directory.high >= new.low]
     for other in near:
         if new.shadows(other):
             known[other.name] = other.as_obsolete()
@@ -279,7 +279,11 @@ def _abort(state: State, at: int, event: events.Aborted) -> None:
             # The write id held back what a compaction may merge, in every entity of the table.
             if not table.dropped:
                 state.changed |= dict.fromkeys(table.entities(), state.next_moment)
-    left = [one for one in state.components.get(txn.txn_id, ()) if one.table_id in state.tables]
+    left = [
+        component
+        for component in state.components.get(txn.txn_id, ())
+        if component.table_id in state.tables
+    ]
     if left:
         state.components[txn.txn_id] = left
     else:

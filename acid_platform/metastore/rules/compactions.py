@@ -32,6 +32,7 @@ from acid_platform.metastore.operations.compaction import (
 )
 from acid_platform.metastore.records import (
     CompactionTask,
+    DropTask,
     EntityDirectory,
     LockRequest,
 )
@@ -64,7 +65,7 @@ def queued(state: State) -> Queued:
     """Rows of the queue by their entity, without those of dropped tables and partitions."""
     found: Queued = {}
     for row in state.queue.values():
-        if "location" not in row.properties:
+        if not isinstance(row, DropTask):
             found.setdefault(entity_of(row), []).append(row)
     return found
 
@@ -73,8 +74,8 @@ def queued(state: State) -> Queued:
 
 
 def request(turn: Turn, operation: RequestCompaction) -> int:
-    """A partitioned table without a partition stands for what an aborted dynamic write left in
-    partitions that nobody knows: that is ready for cleaning at once (C33).
+    """A partitioned table without a partition means what an aborted dynamic write left in unknown
+    partitions: that row is ready for cleaning at once (C33).
 
     Raises AlreadyScheduled naming the row, CompactionRefused, ForeignLocation, NoSuchTable,
     NoSuchPartition.
@@ -118,7 +119,7 @@ def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queued, txns: Va
             raise AlreadyScheduled(
                 f"compaction {row.id} of {name} is {row.state.text}{nothing}; wait for it"
             )
-    kinds = {one.value: one for one in CompactionKind}
+    kinds = {kind.value: kind for kind in CompactionKind}
     kind = kinds.get(operation.kind.lower())
     if kind is None:
         raise CompactionRefused(
@@ -151,14 +152,14 @@ def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queued, txns: Va
 def _aborted_dynamic(state: State, table: Table) -> bool:
     entity = (table.record.table_id, None)
     return table.record.partitioned and any(
-        (one.table_id, one.partition) == entity and not one.cleaned
+        (component.table_id, component.partition) == entity and not component.cleaned
         for txn in state.aborted_txns()
-        for one in state.components.get(txn.txn_id, ())
+        for component in state.components.get(txn.txn_id, ())
     )
 
 
 def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
-    """The initiated row with the lowest id whose entity nobody compacts or cleans (C26, P21)."""
+    """The first initiated row whose entity is not being compacted or cleaned (C26, P21)."""
     state = turn.state
     busy = {entity_of(row) for row in state.queue.values() if row.state is _W}
     for row in sorted(state.queue.values(), key=lambda one: one.id):
@@ -174,7 +175,7 @@ def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
 
 
 def owned(state: State, operation: Owned) -> CompactionTask:
-    """The row, if this attempt of this worker still has it. Raises CompactionLost (P21)."""
+    """The row, if this attempt of this worker still owns it. Raises CompactionLost (P21)."""
     row = state.queue.get(operation.id)
     owner = (operation.worker, operation.attempt)
     if row is None or row.state is not _W or (row.worker, row.attempt) != owner:
@@ -299,20 +300,20 @@ def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
     if not operation.ids:
         raise InvalidDefinition("ABORT COMPACTIONS needs at least one id; see SHOW COMPACTIONS")
     messages: dict[int, str] = {}
-    for one in operation.ids:
-        row = turn.state.queue.get(one)
+    for compaction in operation.ids:
+        row = turn.state.queue.get(compaction)
         if row is not None and row.state is _I:
             turn.record(
                 events.CompactionEnded(
-                    id=one,
+                    id=compaction,
                     state=CompactionState.ABORTED,
                     error="aborted by ABORT COMPACTIONS",
                 )
             )
-            messages[one] = "aborted"
+            messages[compaction] = "aborted"
         else:
             now = "unknown" if row is None else row.state.text
-            messages[one] = f"not aborted: it is {now}, not initiated"
+            messages[compaction] = f"not aborted: it is {now}, not initiated"
     return messages
 
 

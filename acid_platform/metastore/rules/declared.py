@@ -12,7 +12,7 @@ from dataclasses import replace
 from acid_platform.errors import DeclarationChanged, NoSuchTable
 from acid_platform.layout.formats import FileFormat
 from acid_platform.metastore.names import table_name
-from acid_platform.metastore.records import PartitionRecord, TableRecord, ViewRecord
+from acid_platform.metastore.records import DropTask, PartitionRecord, TableRecord, ViewRecord
 from acid_platform.metastore.rules.snapshots import first_snapshot
 from acid_platform.metastore.rules.state import EntityDirectories, State, Table, Txn
 from acid_platform.transactions import TxnType
@@ -21,15 +21,15 @@ Columns = Sequence[tuple[str, str]]
 
 
 def moment_of(state: State, txn: Txn | None) -> int:
-    """Of its snapshot; without one it sees the newest."""
+    """The moment of the transaction's snapshot; without a snapshot it sees the newest."""
     return txn.taken if txn is not None and txn.taken else state.next_moment
 
 
 def seen_table(state: State, txn: Txn | None, name: str) -> tuple[Table, TableRecord]:
     """What the name means to a transaction, and how the table is declared there.
 
-    A table that came after the snapshot is there for a writer, who may have made it for himself;
-    nobody else's rows are in it. Raises NoSuchTable.
+    A writer finds a table that was created after its snapshot, since it may have created it itself;
+    the snapshot sees no rows there. Raises NoSuchTable.
     """
     moment = moment_of(state, txn)
     if txn is None or moment == state.next_moment:
@@ -63,17 +63,25 @@ def seen_partitions(state: State, txn: Txn | None, table: Table) -> list[Partiti
     if table.at(moment) is None:
         moment = state.next_moment  # it came after the snapshot
     every = (*table.partitions.values(), *table.dropped_partitions)
-    return sorted((one for one in every if one.there_at(moment)), key=lambda one: one.name)
+    return sorted(
+        (partition for partition in every if partition.there_at(moment)),
+        key=lambda partition: partition.name,
+    )
 
 
 def seen_views(state: State, txn: Txn | None) -> list[ViewRecord]:
     moment = moment_of(state, txn)
-    now = [one for one in state.views.values() if one.version <= moment]
-    return now + [one.view for one in state.earlier_views if one.view.version <= moment < one.until]
+    now = [view for view in state.views.values() if view.version <= moment]
+    return now + [
+        earlier_view.view
+        for earlier_view in state.earlier_views
+        if earlier_view.view.version <= moment < earlier_view.until
+    ]
 
 
 def directories(state: State, entity: tuple[int, str | None]) -> EntityDirectories:
-    """All that a snapshot may need of an entity: lists and floors say which it sees (P22)."""
+    """Every directory of an entity that a snapshot may need: lists and floors tell which of them it
+    sees (P22)."""
     dropped = state.dropped_directories.get(entity)
     known = state.directories.get(entity, {})
     return {**dropped, **known} if dropped else known
@@ -83,9 +91,9 @@ def directories(state: State, entity: tuple[int, str | None]) -> EntityDirectori
 
 
 def unchanged(state: State, txn: Txn, name: str, columns: bool = True) -> Table:
-    """The table that a transaction locks or writes: the same as in its snapshot.
+    """The table that a transaction locks or writes, if it is the same as in its snapshot.
 
-    More columns at the end are no harm: rows without them have NULL there. Raises
+    More columns at the end do no harm: rows without them have NULL there. Raises
     DeclarationChanged, NoSuchTable.
     """
     if not txn.taken:
@@ -147,8 +155,8 @@ def outlived(state: State) -> bool:
         return False
     ends = _Ends(state)
     return (
-        any(one.until <= ends.oldest for one in state.earlier_views)
-        or any(one.until <= ends.oldest for table in changed for one in table.earlier)
+        any(earlier_view.until <= ends.oldest for earlier_view in state.earlier_views)
+        or any(earlier.until <= ends.oldest for table in changed for earlier in table.earlier)
         or any(ends.partitions(table) for table in changed)
         or any(ends.table(table) for table in state.dropped_tables.values())
     )
@@ -175,13 +183,13 @@ def forget(state: State) -> None:
 
 
 class _Ends:
-    """Which drops every open snapshot sees and the Cleaner has done with (P22)."""
+    """Which drops every open snapshot sees and the Cleaner has finished (P22)."""
 
     def __init__(self, state: State) -> None:
         self.oldest = first_snapshot(state)(0)
         self._removing: dict[int, set[str | None]] = {}
         for row in state.queue.values():
-            if "location" in row.properties:
+            if isinstance(row, DropTask):
                 self._removing.setdefault(row.table_id, set()).add(row.partition)
 
     def table(self, table: Table) -> bool:
@@ -189,7 +197,7 @@ class _Ends:
 
     def partitions(self, table: Table) -> set[str]:
         """Partitions whose last drop is over: their directories go together."""
-        last = {one.name: one.dropped for one in table.dropped_partitions}
+        last = {partition.name: partition.dropped for partition in table.dropped_partitions}
         removing = self._removing.get(table.record.table_id, ())
         return {
             name

@@ -23,9 +23,12 @@ def request_erasure(turn: Turn, operation: RequestErasure) -> int:
     """
     state = turn.state
     table = state.table(operation.table).record.name
-    for one in state.erasures.values():
-        if one.state.open and (one.table, one.condition) == (table, operation.condition):
-            return one.id
+    for erasure in state.erasures.values():
+        if erasure.state.open and (erasure.table, erasure.condition) == (
+            table,
+            operation.condition,
+        ):
+            return erasure.id
     task = ErasureTask(
         len(state.erasures) + 1, table, operation.condition, operation.user, turn.now
     )

@@ -14,6 +14,7 @@ from acid_platform.metastore.codec import BRIEF, FLAT, NAME, JsonObject, decode,
 from acid_platform.metastore.operations import Answer
 from acid_platform.metastore.records import (
     CompactionTask,
+    DropTask,
     EntityDirectory,
     ErasureTask,
     HistoryRow,
@@ -131,7 +132,7 @@ class Dropped(Event):
 
     kind = "dropped"
 
-    row: CompactionTask
+    row: DropTask
     commit_id: int
 
 

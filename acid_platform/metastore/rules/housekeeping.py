@@ -1,6 +1,7 @@
-"""What happens by itself: the reaper, lease ends, lock waits, purges (T13 to T16, T43 to T45, C57).
+"""What the metastore does by itself: it reaps, ends leases and lock waits, and purges.
 
-Runs inside the metastore, always (P2). `Schedule` says when each part is due.
+It always runs inside the metastore (P2, T13 to T16, T43 to T45, C57). `Schedule` says when each
+part is due.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.config import Settings
-from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask
+from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask, DropTask
 from acid_platform.metastore.rules import events, locking, write_set
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.declared import forget, outlived
@@ -42,7 +43,7 @@ class Schedule:
 
 
 def tick(turn: Turn, last: Schedule) -> None:
-    """Does what is due."""
+    """Runs every part that is due."""
     settings, now = turn.state.settings, turn.steady
     locking.expire_waits(turn)
     end_leases(turn)
@@ -81,7 +82,7 @@ def end_leases(turn: Turn) -> None:
 
 
 def purge(turn: Turn) -> None:
-    """Forgets what no open snapshot, writer or file can need any more (T43 to T45, P4)."""
+    """Forgets what no open snapshot, writer or file needs any more (T43 to T45, P4)."""
     state = turn.state
     low, writers = low_mark(state), _min_writer(state)
     needed = (
@@ -106,7 +107,7 @@ def _min_writer(state: State) -> int:
 
 
 def _forgettable(state: State, table: Table, low: int) -> set[int]:
-    """Aborted write ids that every entity's base hides from whoever may still read (P4)."""
+    """Aborted write ids that a base of every entity hides from all possible readers (P4)."""
     entities = table.entities()
     if not table.aborted or not entities or _dropping(state, table):
         return set()
@@ -127,7 +128,7 @@ def _forgettable(state: State, table: Table, low: int) -> set[int]:
 def _dropping(state: State, table: Table) -> bool:
     """Whether snapshots from before the drop of a partition may still read its files (P22)."""
     return any(
-        row.table_id == table.record.table_id and "location" in row.properties
+        row.table_id == table.record.table_id and isinstance(row, DropTask)
         for row in state.queue.values()
     )
 
@@ -136,9 +137,9 @@ def _safe_base(state: State, entity: Entity, low: int) -> int:
     """Highest write id of a base that all open snapshots see; -1 without one."""
     return max(
         (
-            one.high
-            for one in state.directories.get(entity, {}).values()
-            if one.base and one.txn < low
+            directory.high
+            for directory in state.directories.get(entity, {}).values()
+            if directory.base and directory.txn < low
         ),
         default=-1,
     )
@@ -147,13 +148,14 @@ def _safe_base(state: State, entity: Entity, low: int) -> int:
 def _outlived(state: State, txn_id: int, low: int) -> bool:
     """Whether a later base hides what an aborted compaction could still publish (P4).
 
-    It has to hide it from those too who are open and take their snapshot only when they are granted
-    their locks.
+    It has to hide it also from open transactions that take their snapshot only when their locks are
+    granted.
     """
     return any(
-        one.cleaned and _safe_base(state, (one.table_id, one.partition), low) > one.write_id
-        for one in state.components.get(txn_id, ())
-        if one.operation is Operation.COMPACT
+        component.cleaned
+        and _safe_base(state, (component.table_id, component.partition), low) > component.write_id
+        for component in state.components.get(txn_id, ())
+        if component.operation is Operation.COMPACT
     )
 
 
@@ -175,10 +177,11 @@ def _purged(state: State, at: int, event: events.Purged) -> None:
     for txn in list(state.aborted_txns()):
         if _outlived(state, txn.txn_id, low):
             state.components[txn.txn_id] = [
-                one
-                for one in state.components[txn.txn_id]
-                if not one.cleaned
-                or _safe_base(state, (one.table_id, one.partition), low) <= one.write_id
+                component
+                for component in state.components[txn.txn_id]
+                if not component.cleaned
+                or _safe_base(state, (component.table_id, component.partition), low)
+                <= component.write_id
             ]
         if not state.components.get(txn.txn_id):
             state.components.pop(txn.txn_id, None)
@@ -189,16 +192,18 @@ def _purged(state: State, at: int, event: events.Purged) -> None:
 
 
 def _settle_floors(table: Table) -> None:
-    """Of the drops of a partition that every open snapshot sees, the last one counts (P22)."""
+    """Keeps, of the drops of a partition that every open snapshot sees, only the last (P22)."""
     mapped = {row.write_id for row in table.writes}
     for name, floors in table.floors.items():
         if len(floors) > 1:
-            settled = [one for one in floors if one not in mapped]
-            table.floors[name] = tuple(settled[-1:]) + tuple(one for one in floors if one in mapped)
+            settled = [floor for floor in floors if floor not in mapped]
+            table.floors[name] = tuple(settled[-1:]) + tuple(
+                floor for floor in floors if floor in mapped
+            )
 
 
 def _still_seen(state: State) -> list[Departed]:
-    """Of the writers that have gone, those in the snapshot of an open transaction (S4)."""
+    """Departed writers that the snapshot of some open transaction still lists (S4)."""
     first = first_snapshot(state)
     return [one for one in state.departed if first(one.txn_id) < one.gone]
 
@@ -251,7 +256,7 @@ def _history_purged(state: State, at: int, event: events.HistoryPurged) -> None:
 
 
 def _timeout_known(state: State, at: int, event: events.TimeoutKnown) -> None:
-    """Whoever lives has heard of the shorter timeout by now (P29)."""
+    """Every living client has learnt of the shorter timeout by now (P29)."""
     state.longest_timeout = 0
 
 

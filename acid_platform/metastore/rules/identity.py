@@ -2,7 +2,7 @@
 
 A location that begins with `/` or has a scheme is external: another warehouse may use it too. In a
 copy of a metastore, by a restore or of its files, external locations are foreign: nothing there is
-written, compacted or removed until somebody takes them over.
+written, compacted or removed until they are taken over.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _now(state: State, roots: Sequence[str]) -> IdentityNow:
 
 
 def identify(turn: Turn, operation: Identify) -> IdentityNow:
-    """Gives a metastore without an identity the proposed one, and answers which it has.
+    """Gives a metastore without an identity the proposed one; answers the identity that it has.
 
     A table of an older version at `/elsewhere/db.db/t`, where no root of this warehouse is, was
     made in another one: it becomes foreign.
@@ -58,9 +58,7 @@ def identify(turn: Turn, operation: Identify) -> IdentityNow:
             if _in_another_root(one.record.name, one.record.location)
         ]
         kept = [
-            row.id
-            for row in turn.state.queue.values()
-            if _in_another_root(row.table, row.properties.get("location", ""))
+            drop.id for drop in turn.state.drops() if _in_another_root(drop.table, drop.location)
         ]
         turn.record(events.Identified(operation.id, tuple(foreign), tuple(kept)))
     return _now(turn.state, operation.roots)
@@ -90,7 +88,7 @@ def take_over(turn: Turn, operation: TakeOver) -> list[str]:
     every = (
         turn.state.tables.values() if operation.name is None else [turn.state.table(operation.name)]
     )
-    taken = [one.record for one in every if one.record.foreign]
+    taken = [table.record for table in every if table.record.foreign]
     if taken:
         turn.record(events.TakenOver(tuple(record.table_id for record in taken)))
     return sorted(record.name for record in taken)
@@ -99,16 +97,14 @@ def take_over(turn: Turn, operation: TakeOver) -> list[str]:
 def location(turn: Turn, operation: GetDropped) -> int | None:
     """`dropped`: up to which write id files there wait for the Cleaner after a drop, or None."""
     waiting = (
-        row.highest_write_id
-        for row in turn.state.queue.values()
-        if row.properties.get("location") == operation.location
+        drop.highest_write_id for drop in turn.state.drops() if drop.location == operation.location
     )
     return max(waiting, default=None)
 
 
 def copied(turn: Turn) -> None:
     """The metastore's files are a copy of others: what lies outside the warehouse is foreign."""
-    if any(not is_relative(one) for one in _locations(turn.state)):
+    if any(not is_relative(place) for place in _locations(turn.state)):
         turn.record(events.Copied())
 
 
@@ -118,11 +114,9 @@ def _in_another_root(table: str, place: str) -> bool:
 
 
 def _locations(state: State) -> Iterable[str]:
-    yield from (one.record.location for one in state.tables.values())
+    yield from (table.record.location for table in state.tables.values())
     yield from state.locations
-    yield from (
-        row.properties["location"] for row in state.queue.values() if "location" in row.properties
-    )
+    yield from (drop.location for drop in state.drops())
 
 
 def _inside(place: str, roots: Sequence[str]) -> str | None:
@@ -135,7 +129,7 @@ def _inside(place: str, roots: Sequence[str]) -> str | None:
 def _identified(state: State, at: int, event: events.Identified) -> None:
     state.identity = Identity(event.id)
     _mark(state, event.foreign, True)
-    _keep_files(state, at, [state.queue[one] for one in event.kept])
+    _keep_files(state, at, [state.queue[row_id] for row_id in event.kept])
 
 
 def _placed(state: State, at: int, event: events.IdentityPlaced) -> None:
@@ -154,13 +148,13 @@ def make_relative(state: State, roots: Sequence[str]) -> None:
         if inside is not None:
             table.record = replace(table.record, location=inside, foreign=False)
             table.earlier = [
-                replace(one, record=replace(one.record, location=inside, foreign=False))
-                for one in table.earlier
+                replace(earlier, record=replace(earlier.record, location=inside, foreign=False))
+                for earlier in table.earlier
             ]
-    for row in list(state.queue.values()):
-        inside = _inside(row.properties.get("location", ""), roots)
+    for drop in list(state.drops()):
+        inside = _inside(drop.location, roots)
         if inside is not None:
-            state.queue[row.id] = replace(row, properties={**row.properties, "location": inside})
+            state.queue[drop.id] = drop.at(inside)
     floors: dict[str, int] = {}
     for place, floor in state.locations.items():
         inside = _inside(place, roots)
@@ -177,15 +171,7 @@ def disown(state: State, at: int) -> None:
     """Every external location is foreign, and the files of dropped tables there stay."""
     outside = [key for key, one in state.tables.items() if not is_relative(one.record.location)]
     _mark(state, outside, True)
-    _keep_files(
-        state,
-        at,
-        [
-            row
-            for row in state.queue.values()
-            if not is_relative(row.properties.get("location", ""))
-        ],
-    )
+    _keep_files(state, at, [drop for drop in state.drops() if not is_relative(drop.location)])
 
 
 def _keep_files(state: State, at: int, drops: Sequence[CompactionTask]) -> None:

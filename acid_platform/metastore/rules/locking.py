@@ -31,7 +31,7 @@ from acid_platform.metastore.operations.transactions import (
     Ticket,
     Unlock,
 )
-from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.records import LockRequest, LockState
 from acid_platform.metastore.rules import events, write_set
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.foreign import refuse_foreign
@@ -61,7 +61,7 @@ _STRICTEST = {
     LockType.EXCL_WRITE: Operation.UPDATE,
     LockType.EXCLUSIVE: Operation.SELECT,
 }
-"""The operation of a request that names none (T27); EXCLUSIVE alone is for DDL."""
+"""The operation of a request that names none (T27). EXCLUSIVE without one is for DDL."""
 
 
 def enqueue(
@@ -114,7 +114,7 @@ def enqueue(
 
 
 def _tables(state: State, requests: Sequence[LockRequest]) -> dict[str, int]:
-    named = (one.table for one in requests if not one.table.endswith(".*"))
+    named = (request.table for request in requests if not request.table.endswith(".*"))
     return {table_name(name): state.table(name).record.table_id for name in named}
 
 
@@ -213,13 +213,14 @@ def _rivals(state: State, component: LockComponent) -> Iterator[LockEntry]:
 
 
 def grant(turn: Turn, entry: LockEntry) -> None:
-    """Acquires, allocates the write ids in this order (P6), takes the snapshot if first (S4)."""
+    """Grants the locks and allocates write ids in their order (P6); the first grant takes the
+    snapshot (S4)."""
     state = turn.state
     new: dict[int, int] = {}
-    for one in entry.touches:
-        table = state.tables[one.table_id]
-        if entry.txn_id not in table.by_txn and one.table_id not in new:
-            new[one.table_id] = table.next_write_id
+    for component in entry.touches:
+        table = state.tables[component.table_id]
+        if entry.txn_id not in table.by_txn and component.table_id not in new:
+            new[component.table_id] = table.next_write_id
     turn.record(events.LockGranted(entry.ext, tuple(new.items())))
 
 
@@ -243,9 +244,9 @@ def settle(turn: Turn) -> None:
 
 
 def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
-    """Why the tables are no longer what they were when the request came (P28)."""
+    """An error if a table is no longer what it was when the request came (P28)."""
     txn = state.txns.get(entry.txn_id)
-    written = {one.table_id for one in entry.touches}
+    written = {touch.table_id for touch in entry.touches}
     for name, table_id in entry.tables.items():
         if state.names.get(name) != table_id:
             what = "renamed" if table_id in state.tables else "dropped"
@@ -259,7 +260,8 @@ def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
 
 
 def expire_waits(turn: Turn) -> None:
-    """Ends requests whose wait is over (L11); one that opened its transaction aborts it."""
+    """Ends requests whose wait is over (L11). If the request opened the transaction, that is
+    aborted."""
     for ext in list(turn.state.waiting.values()):
         entry = turn.state.locks.get(ext)
         if entry is None or turn.state.timers.wait_ends[ext] > turn.steady:
@@ -274,13 +276,13 @@ def expire_waits(turn: Turn) -> None:
 
 
 def end_wait(turn: Turn, entry: LockEntry, error: AcidError) -> None:
-    """Takes a waiting request out and answers its client with the error (L15)."""
+    """Removes a waiting request and answers its client with the error (L15)."""
     turn.record(events.LockRemoved(ext=entry.ext))
     turn.answer_parked(entry.request_id, entry.txn_id, _op(entry), error_reply(error))
 
 
 def _op(entry: LockEntry) -> str:
-    """The request that asked for it."""
+    """The name of the operation that asked for the lock."""
     if not entry.txn_id:
         return LockAlone.op
     return Begin.op if entry.begun else Lock.op
@@ -358,29 +360,49 @@ def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
     return write_set.describe(state, *found) if found else ""
 
 
+def lock_states(state: State, entry: LockEntry) -> list[LockState]:
+    """Each component of a request, with what it waits for."""
+    blocked = None if entry.acquired else first_block(state, entry)
+    txn = state.txns.get(entry.txn_id)
+    return [
+        LockState(
+            entry.ext,
+            component.db,
+            component.table,
+            component.partition,
+            component.lock,
+            entry.acquired,
+            entry.txn_id,
+            txn.user if txn else "",
+            txn.host if txn else "",
+            blocked[1] if blocked else "",
+        )
+        for component in entry.components
+    ]
+
+
 def describe(entry: LockEntry, turn: Turn) -> list[Row]:
     """SHOW LOCKS: one row per component, with Hive's columns."""
     state = turn.state
-    blocked = None if entry.acquired else first_block(state, entry)
     txn = state.txns.get(entry.txn_id)
     beat = (state.heartbeats if txn else state.lock_beats).get(entry.txn_id or entry.ext)
     return [
         {
             "lockid": f"{entry.ext}.{number}",
-            "database": one.db,
-            "table": one.table,
-            "partition": one.partition,
-            "lock_state": "ACQUIRED" if entry.acquired else "WAITING",
-            "blocked_by": blocked[1] if blocked else None,
-            "lock_type": one.lock.name,
+            "database": lock.database,
+            "table": lock.table,
+            "partition": lock.partition,
+            "lock_state": "ACQUIRED" if lock.acquired else "WAITING",
+            "blocked_by": lock.blocked_by or None,
+            "lock_type": lock.lock.name,
             "transaction_id": entry.txn_id,
             "last_heartbeat": None if beat is None else turn.wall(beat),
             "acquired_at": entry.acquired_at or None,
-            "user": txn.user if txn else "",
-            "hostname": txn.host if txn else "",
+            "user": lock.user,
+            "hostname": lock.host,
             "agent_info": txn.agent if txn else "",
         }
-        for number, one in enumerate(entry.components, 1)
+        for number, lock in enumerate(lock_states(state, entry), 1)
     ]
 
 
@@ -427,7 +449,7 @@ def remove_lock(state: State, ext: int) -> None:
         del state.locks_by_name[name][ext]
         if not state.locks_by_name[name]:
             del state.locks_by_name[name]
-    left = [one for one in state.locks_by_txn[entry.txn_id] if one != ext]
+    left = [held for held in state.locks_by_txn[entry.txn_id] if held != ext]
     if left:
         state.locks_by_txn[entry.txn_id] = left
     else:
@@ -439,8 +461,8 @@ def _grant(state: State, at: int, event: events.LockGranted) -> None:
     for table_id, write_id in event.write_ids:
         add_write_id(state, table_id, waiting.txn_id, write_id)
     touches = tuple(
-        replace(one, write_id=state.tables[one.table_id].by_txn[one.txn_id])
-        for one in waiting.touches
+        replace(touch, write_id=state.tables[touch.table_id].by_txn[touch.txn_id])
+        for touch in waiting.touches
     )
     entry = replace(waiting, acquired=True, acquired_at=at, touches=touches)
     state.locks[entry.ext] = entry
@@ -451,7 +473,7 @@ def _grant(state: State, at: int, event: events.LockGranted) -> None:
     if not entry.txn_id:
         return
     known = state.components.setdefault(entry.txn_id, [])
-    known.extend(one for one in touches if one not in known)
+    known.extend(component for component in touches if component not in known)
     txn = state.txns[entry.txn_id]
     if not txn.has_snapshot:
         state.txns[txn.txn_id] = replace(txn, taken=state.moment())

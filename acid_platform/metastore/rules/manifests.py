@@ -139,7 +139,7 @@ def _record(state: State, at: int, event: events.FilesRecorded) -> None:
         )
         assert contents is not None
         state.contents.setdefault(entity, {})[one.name] = contents
-    if all(one.recorded for one in known.values()):
+    if all(directory.recorded for directory in known.values()):
         state.unrecorded.discard(entity)
 
 

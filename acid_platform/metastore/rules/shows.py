@@ -1,4 +1,4 @@
-"""Answers that change nothing: SHOW rows, the Initiator's and the Cleaner's views."""
+"""Operations that only look: declarations, SHOW listings, the queue, outcomes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from acid_platform.metastore.operations.compaction import (
     GetCleanings,
     GetEntities,
     GetMoment,
+    GetPastCompactions,
+    GetQueue,
 )
 from acid_platform.metastore.operations.shows import (
     ShowCompaction,
@@ -28,20 +30,25 @@ from acid_platform.metastore.operations.tables import (
     SettingsNow,
 )
 from acid_platform.metastore.operations.transactions import (
+    GetLocks,
+    GetOpenTxns,
     GetTxnOutcome,
     GetTxnStates,
     TxnOutcome,
 )
 from acid_platform.metastore.records import (
     CompactionTask,
+    DropTask,
     EntityState,
+    Holder,
+    LockState,
     PartitionRecord,
     PastCompaction,
     TableRecord,
     ViewRecord,
 )
 from acid_platform.metastore.rules import locking
-from acid_platform.metastore.rules.cleaning import aborted_rows, survey
+from acid_platform.metastore.rules.cleaning import aborted_rows, holder, survey
 from acid_platform.metastore.rules.declared import seen_partitions, seen_table, seen_views
 from acid_platform.metastore.rules.snapshots import compactor_list
 from acid_platform.metastore.rules.state import Entity, State, Txn
@@ -138,6 +145,29 @@ def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
     raise CompactionRefused(f"there is no compaction {operation.id}; see SHOW COMPACTIONS")
 
 
+def queue(turn: Turn, operation: GetQueue) -> list[CompactionTask]:
+    """By id, which is the order in which Workers take them (C26)."""
+    rows = (row for row in turn.state.queue.values() if not isinstance(row, DropTask))
+    return sorted(rows, key=lambda row: row.id)
+
+
+def past_compactions(turn: Turn, operation: GetPastCompactions) -> list[CompactionTask]:
+    rows = (row for rows in turn.state.past.values() for row in rows)
+    return sorted(rows, key=lambda row: row.id)
+
+
+def open_txns(turn: Turn, operation: GetOpenTxns) -> list[Holder]:
+    return [holder(txn) for txn in turn.state.open_txns()]
+
+
+def lock_states(turn: Turn, operation: GetLocks) -> list[LockState]:
+    return [
+        state
+        for entry in turn.state.locks.values()
+        for state in locking.lock_states(turn.state, entry)
+    ]
+
+
 def _show(row: CompactionTask, now: int) -> Row:
     db, _, name = row.table.partition(".")
     work_end = row.commit_time or row.ended or now
@@ -205,10 +235,10 @@ def _queued(state: State, entity: Entity) -> CompactionState | None:
     found = [
         row.state
         for row in state.queue.values()
-        if (row.table_id, row.partition) == entity and "location" not in row.properties
+        if (row.table_id, row.partition) == entity and not isinstance(row, DropTask)
     ]
     order = (CompactionState.WORKING, CompactionState.INITIATED, CompactionState.READY_FOR_CLEANING)
-    return next((one for one in order if one in found), None)
+    return next((state for state in order if state in found), None)
 
 
 def _history(state: State, entity: Entity) -> tuple[PastCompaction, ...]:
@@ -261,6 +291,10 @@ HANDLERS: Handlers = {
     ShowLocks: locks,
     ShowCompactions: compactions,
     ShowCompaction: compaction,
+    GetQueue: queue,
+    GetPastCompactions: past_compactions,
+    GetOpenTxns: open_txns,
+    GetLocks: lock_states,
     GetEntities: entities,
     GetCleanings: cleaning,
     GetTxnStates: txn_states,

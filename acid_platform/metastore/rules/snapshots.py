@@ -124,9 +124,9 @@ def cleaner_lists(
     }
     opened = {txn.txn_id for txn in state.open_txns() if txn.txn_id <= high} | unsafe
     aborted = {txn.txn_id for txn in state.aborted_txns() if txn.txn_id <= high}
-    txns = ValidTxnList.of(high, (one for one in opened if one <= high), aborted)
+    txns = ValidTxnList.of(high, (txn_id for txn_id in opened if txn_id <= high), aborted)
     listed = write_ids(table, txns)
     top = min(listed.high_watermark, highest_write_id)
     return txns, ValidWriteIdList.of(
-        listed.table, top, (one for one in listed.open if one <= top), table.aborted
+        listed.table, top, (write_id for write_id in listed.open if write_id <= top), table.aborted
     )

@@ -17,6 +17,7 @@ from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations import Answer
 from acid_platform.metastore.records import (
     CompactionTask,
+    DropTask,
     EntityDirectory,
     ErasureTask,
     HistoryRow,
@@ -96,7 +97,12 @@ class Table:
         if self.record.version <= moment:
             return self.record
         return next(
-            (one.record for one in self.earlier if one.record.version <= moment < one.until), None
+            (
+                earlier.record
+                for earlier in self.earlier
+                if earlier.record.version <= moment < earlier.until
+            ),
+            None,
         )
 
     @property
@@ -136,7 +142,7 @@ class Txn:
     closed: int = 0
     """Moment of its abort."""
     snapshot: ValidTxnList | None = None
-    """Of one that was open when its file had schema version 2: the list itself."""
+    """The list itself, if the transaction was open when the file had schema version 2."""
     ended: int = 0
     reason: str = ""
 
@@ -249,7 +255,7 @@ class Identity:
 
 @dataclass(slots=True)
 class Gauge:
-    """How many transactions are open, as last counted (T2), when by the steady clock."""
+    """How many transactions were open at the last count (T2), by the steady clock."""
 
     open: int = 0
     counted_at: int = NEVER
@@ -322,17 +328,21 @@ class State:
 
     timers: Timers = field(default_factory=Timers)
     heartbeats: dict[int, int] = field(default_factory=dict)
-    """Of each open transaction the last one; who is silent longest comes first."""
+    """The last heartbeat of each open transaction; the longest silent comes first."""
     lock_beats: dict[int, int] = field(default_factory=dict)
-    """Of locks without a transaction, by their id (T16)."""
+    """The last heartbeat of each lock without a transaction, by its id (T16)."""
     reads: dict[int, int] = field(default_factory=dict)
-    """Of each open READ_ONLY transaction the last one; who read longest ago comes first."""
+    """The last read of each open READ_ONLY transaction; the oldest comes first."""
     leases: dict[str, ServiceLease] = field(default_factory=dict)
     gauge: Gauge = field(default_factory=Gauge)
 
     @property
     def last_txn(self) -> int:
         return self.next_txn - 1
+
+    def drops(self) -> Iterator[DropTask]:
+        """What was dropped and waits for the Cleaner."""
+        return (row for row in self.queue.values() if isinstance(row, DropTask))
 
     def moment(self) -> int:
         """The next moment, which nothing else has."""
@@ -370,9 +380,9 @@ class State:
 def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
     """Ascending, disjoint ranges that hold exactly these ids."""
     found: list[tuple[int, int]] = []
-    for one in sorted(ids):
-        if found and found[-1][1] == one - 1:
-            found[-1] = (found[-1][0], one)
+    for number in sorted(ids):
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
         else:
-            found.append((one, one))
+            found.append((number, number))
     return found

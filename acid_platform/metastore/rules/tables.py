@@ -31,7 +31,7 @@ from acid_platform.metastore.operations.transactions import (
     Drop,
 )
 from acid_platform.metastore.records import (
-    CompactionTask,
+    DropTask,
     EntityDirectory,
     PartitionRecord,
     TableRecord,
@@ -79,7 +79,7 @@ def drop_database(turn: Turn, operation: DropDatabase) -> None:
     if name not in turn.state.databases:
         raise NoSuchTable(f"there is no database {name}; see databases()")
     known = (*turn.state.names, *turn.state.views)
-    inside = sorted(one for one in known if one.startswith(f"{name}."))
+    inside = sorted(member for member in known if member.startswith(f"{name}."))
     if name == "default" or inside:
         what = "is always there" if name == "default" else f"holds {', '.join(inside)}; drop them"
         raise InvalidDefinition(f"database {name} can't be dropped: it {what}")
@@ -115,13 +115,13 @@ def adopt_table(turn: Turn, operation: AdoptTable) -> TableRecord:
     snapshot excludes. Raises TableExists, InvalidDefinition.
     """
     where = operation.table.location
-    if any(row.properties.get("location") == where for row in turn.state.queue.values()):
+    if any(drop.location == where for drop in turn.state.drops()):
         raise LockNotAcquired(
             f"{where} is still to be removed after the drop of a table: the"
             " Cleaner would take the files; move them elsewhere and adopt them"
         )
     record = _create(turn, operation.table, 0)
-    reported = (one.partition for one in operation.directories if one.partition)
+    reported = (report.partition for report in operation.directories if report.partition)
     turn.record(
         events.TableAdopted(
             record.table_id,
@@ -153,7 +153,7 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
         raise InvalidDefinition(f"{name!r} needs a name of the form db.table and a location")
     refuse_path_trouble("the name of a table", short)
     columns = _check_columns(name, record)
-    unknown = [one for one in record.bucket_columns if one.lower() not in columns]
+    unknown = [column for column in record.bucket_columns if column.lower() not in columns]
     if unknown or bool(record.bucket_columns) != (record.bucket_count > 0):
         raise InvalidDefinition(
             f"{name}: buckets need columns of the table and a number of at least 1"
@@ -168,12 +168,11 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
 
 def _check_cleaning(turn: Turn, location: str) -> None:
     """A Cleaner that is removing a dropped table there would take the new one's files too (P22)."""
-    for row in turn.state.queue.values():
-        if row.properties.get("location") == location and being_cleaned(
-            turn.state, (row.table_id, row.partition)
-        ):
+    for drop in turn.state.drops():
+        entity = (drop.table_id, drop.partition)
+        if drop.location == location and being_cleaned(turn.state, entity):
             raise LockNotAcquired(
-                f"{location} is being removed after the drop of {row.table}; try again in a moment"
+                f"{location} is being removed after the drop of {drop.table}; try again in a moment"
             )
 
 
@@ -225,8 +224,8 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
 def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:
     """Registers partitions; those that exist are left alone. Raises NoSuchPartition."""
     table = turn.state.table(operation.name)
-    names = [normal_partition(table, one) for one in operation.partitions]
-    new = [one for one in dict.fromkeys(names) if one not in table.partitions]
+    names = [normal_partition(table, partition) for partition in operation.partitions]
+    new = [name for name in dict.fromkeys(names) if name not in table.partitions]
     if new:
         turn.record(events.PartitionsAdded(table_id=table.record.table_id, names=tuple(new)))
     return new
@@ -285,7 +284,7 @@ def drop(turn: Turn, operation: Drop) -> None:
             events.WriteIdAllocated(txn_id, table.record.table_id, table.next_write_id, needs=())
         )
     location = table.record.location
-    row = CompactionTask(
+    row = DropTask(
         id=state.next_compaction,
         table=table.record.name,
         table_id=table.record.table_id,
@@ -340,7 +339,7 @@ def _altered(state: State, at: int, event: events.TableAltered) -> None:
     table.record = record
     for row in state.queue.values():
         # A Worker goes by the name; what is to be removed after a drop goes by its location.
-        if row.table_id == record.table_id and "location" not in row.properties:
+        if row.table_id == record.table_id and not isinstance(row, DropTask):
             state.queue[row.id] = replace(row, table=record.name)
     # Thresholds are properties (C22).
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
@@ -385,7 +384,7 @@ def register_partitions(state: State, table: Table, names: Sequence[str]) -> Non
 
 def _dropped(state: State, at: int, event: events.Dropped) -> None:
     row = event.row
-    table, location = state.tables[row.table_id], row.properties["location"]
+    table, location = state.tables[row.table_id], row.location
     if not table.record.foreign:
         state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
     if row.partition is None:
@@ -413,7 +412,7 @@ def _dropped(state: State, at: int, event: events.Dropped) -> None:
     def gone(table_id: int, partition: str | None) -> bool:
         return table_id == row.table_id and row.partition in (None, partition)
 
-    for entity in [one for one in state.directories if gone(*one)]:
+    for entity in [entity for entity in state.directories if gone(*entity)]:
         # Older snapshots need them until they end (P28).
         kept = state.dropped_directories.setdefault(entity, {})
         kept.update(state.directories.pop(entity))
@@ -421,10 +420,12 @@ def _dropped(state: State, at: int, event: events.Dropped) -> None:
     state.queue = {
         key: one
         for key, one in state.queue.items()
-        if "location" in one.properties or not gone(one.table_id, one.partition)
+        if isinstance(one, DropTask) or not gone(one.table_id, one.partition)
     }
     for txn_id, components in list(state.components.items()):
-        state.components[txn_id] = [one for one in components if not _of(one, row)]
+        state.components[txn_id] = [
+            component for component in components if not _of(component, row)
+        ]
     state.next_compaction = row.id + 1
     if not table.record.foreign:  # else its files stay, whoever's they are (P31)
         state.queue[row.id] = row
@@ -432,7 +433,7 @@ def _dropped(state: State, at: int, event: events.Dropped) -> None:
         state.timers.row_since = {key: one for key, one in since.items() if key in state.queue}
 
 
-def _of(component: Component, row: CompactionTask) -> bool:
+def _of(component: Component, row: DropTask) -> bool:
     same = component.table_id == row.table_id
     whole = row.partition is None
     return (

@@ -1,8 +1,8 @@
-"""What is waited for in memory, by the steady clock: no jump of the wall clock matters (P7, P29).
+"""Timers, which are kept in memory and follow the steady clock (P7, P29).
 
-None of it is kept over a restart. What people see, and what has to outlive a restart, is recorded
-in wall time beside it. `wake` makes new timers at a start: whoever is open, waits for a lock or is
-cleaned gets his whole time once more; what waits for a cleaning gets what the recorded times leave.
+A jump of the wall clock does not matter to them. They do not survive a restart; what has to is
+recorded in wall time. `wake` makes new timers at a start: open transactions, waiting locks and
+running cleanings get their whole time again, rows that wait for a cleaning get the rest of theirs.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ class Timers:
     retry_entity: dict[Entity, int] = field(default_factory=dict)
     """When the cleaning of an entity's aborted transactions is tried again (C54)."""
     shortened: int = NEVER
-    """When `hive.txn.timeout` was last made shorter: whoever was not heard of since does not know.
-    """
+    """When `hive.txn.timeout` was last made shorter: clients without a heartbeat since then do
+    not know it."""
 
 
 def touch(beats: dict[int, int], one: int, now: int) -> None:
-    """Notes a sign of life, at the end: the order tells who is silent longest."""
+    """Records a heartbeat, and moves it to the end: the longest silent stays in front."""
     beats.pop(one, None)
     beats[one] = now
 
 
 def silent(beats: dict[int, int], before: int) -> list[int]:
-    """Those whose last sign of life came before this moment, who is silent longest first."""
+    """The ids whose last heartbeat came before this moment; the longest silent first."""
     return [one for one, _ in takewhile(lambda beat: beat[1] < before, beats.items())]
 
 
 def wake(state: State, moment: Moment) -> None:
-    """At a start, after the replay: everybody who is open gets one fresh timeout (P7)."""
+    """At a start, after the replay: every open transaction gets one fresh timeout (P7)."""
     now = moment.steady
     timers = state.timers = Timers(now, shortened=now)
     for txn in state.open_txns():
@@ -92,18 +92,18 @@ def _left(settings: Settings, wall: int, until: int, attempts: int) -> int:
 
 
 def patience(state: State, last: int) -> int:
-    """How many milliseconds somebody whose last sign of life came at `last` may be silent.
+    """How many milliseconds a client may be silent whose last heartbeat came at `last`.
 
-    That is `hive.txn.timeout`. One that was made shorter does not count for who was not heard of
-    since: he learns of it by the answer to his next sign of life, which may take him the longest
-    timeout that was in force (P29).
+    That is `hive.txn.timeout`. If it was made shorter since that heartbeat, the client does not
+    know it yet: it learns the new one with the answer to its next heartbeat, so that the longest
+    timeout that was in force still counts (P29).
     """
     timeout = state.settings.integer("hive.txn.timeout")
     return max(timeout, state.longest_timeout) if last <= state.timers.shortened else timeout
 
 
 def dead(state: State, beats: dict[int, int]) -> list[int]:
-    """Those who were silent for longer than `patience` allows, who is silent longest first."""
+    """The ids that were silent for longer than `patience` allows; the longest silent first."""
     now = state.timers.now
     before = now - state.settings.integer("hive.txn.timeout")
-    return [one for one in silent(beats, before) if now - beats[one] > patience(state, beats[one])]
+    return [id_ for id_ in silent(beats, before) if now - beats[id_] > patience(state, beats[id_])]

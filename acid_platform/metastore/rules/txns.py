@@ -69,7 +69,7 @@ def begin(turn: Turn, operation: Begin) -> Ticket:
 
 
 def open_batch(turn: Turn, operation: OpenBatch) -> list[int]:
-    """Several at once, at most `hive.txn.max.open.batch` (T1): use the ids of the answer."""
+    """Opens several, at most `hive.txn.max.open.batch` (T1); the answer has their ids."""
     wanted = operation.count
     if wanted <= 0:
         raise InvalidDefinition(f"{wanted} transactions can't be opened; ask for at least 1")
@@ -168,7 +168,7 @@ def granted(state: State, ticket: Ticket) -> Granted:
 
 
 def granted_now(turn: Turn, operation: GetGranted) -> Granted:
-    """What `begin` answers, of a transaction that is open."""
+    """What `begin` answers, for a transaction that is open."""
     require_open(turn, operation.txn)
     return granted(turn.state, Ticket(operation.txn, 0))
 
@@ -216,13 +216,17 @@ def allocate_many(turn: Turn, operation: AllocateMany) -> list[tuple[int, int]]:
     """
     table = turn.state.table(operation.table)
     ids = sorted(set(operation.txns))
-    ended = [one for one in ids if one not in turn.state.txns or not turn.state.txns[one].is_open]
+    ended = [
+        txn_id
+        for txn_id in ids
+        if txn_id not in turn.state.txns or not turn.state.txns[txn_id].is_open
+    ]
     for one in ended:
         try:
             require_open(turn, one)
         except AcidError as error:
             raise type(error)(f"transactions {ended} are not open (T17): {error}") from error
-    txns = [turn.state.txns[one] for one in ids]
+    txns = [turn.state.txns[txn_id] for txn_id in ids]
     bad = [txn.txn_id for txn in txns if txn.kind is not TxnType.DEFAULT]
     if bad:
         raise ReadOnlyTxn(f"transactions {bad} get no write id of {table.record.name} (T17)")

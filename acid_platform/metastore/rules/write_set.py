@@ -88,7 +88,9 @@ def add(state: State, row: Committed) -> None:
     """
     if row.operation is Operation.INSERT:
         by_partition = state.inserts.setdefault(row.table_id, {})
-        above = [one for one in by_partition.get(row.partition, ()) if one.txn_id > row.txn_id]
+        above = [
+            insert for insert in by_partition.get(row.partition, ()) if insert.txn_id > row.txn_id
+        ]
         highest = [max(above, key=attrgetter("txn_id"))] if above else []
         by_partition[row.partition] = [*highest, row]
         return

@@ -3,8 +3,8 @@
 A checkpoint writes new blocks, syncs, and then one header that makes them count. But metadata
 blocks (256 KB, with one checksum) that have room are written over while the old header still needs
 them: a power cut that tears such a write leaves a file that DuckDB refuses. So their content is
-kept aside first, with the headers of that moment. While these are the file's headers, that content
-is what they need, whatever lies there now; once a header is another, it is over.
+kept aside first, with the headers of that moment. While the file still has these headers, they need
+that content, whatever the blocks hold now; once a header has changed, the copy is of no use.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def keep(opened: int, aside: Path, numbers: Sequence[int], size: int) -> None:
 
 
 def put_back(database: Path) -> bool:
-    """Makes an interrupted checkpoint undone, before the file is opened; False: there was none.
+    """Undoes an interrupted checkpoint, before the file is opened; False: there was none.
 
     Raises OSError.
     """

@@ -79,7 +79,7 @@ class Connections:
             os.write(self._bell_in, b"!")
 
     def wait(self, seconds: float) -> list[tuple[Connection, bytes]]:
-        """The messages of known peers that came, after at most so many seconds."""
+        """Messages of clients that have proved themselves, after at most so many seconds."""
         messages: list[tuple[Connection, bytes]] = []
         for key, events in self._selector.select(seconds):
             one = key.data
@@ -120,7 +120,7 @@ class Connections:
             self._selector.modify(connection.sock, selectors.EVENT_WRITE, connection)
 
     def drop(self, connection: Connection, why: str = "") -> None:
-        """Closes the connection; `why` is for the log, if it was the peer's fault."""
+        """Closes the connection; `why` is for the log, if the client broke a rule."""
         if connection.closed:
             return
         if why:
@@ -237,6 +237,10 @@ class Connections:
                 break
             self.drop(oldest, f"no handshake within {GREETING_SECONDS:g} s")
         if self._slow:
-            late = [one for one in self._slow if now - one.since > SLOW_READER_SECONDS]
+            late = [
+                connection
+                for connection in self._slow
+                if now - connection.since > SLOW_READER_SECONDS
+            ]
             for connection in late:
                 self.drop(connection, f"did not take its answer for {SLOW_READER_SECONDS:g} s")

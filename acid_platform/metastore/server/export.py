@@ -1,4 +1,4 @@
-"""All rows of the metastore file at one moment, read bit by bit while the server goes on.
+"""All rows of the metastore file at one moment, read in parts while the server goes on.
 
 A second cursor of the one connection holds a read transaction: DuckDB shows it the same rows until
 the end, whatever is journaled and folded meanwhile.
@@ -21,7 +21,7 @@ ROWS = 50_000
 
 
 class Export:
-    """A backup that is going on. `token` names it, so that no other one is continued by mistake."""
+    """A backup that is going on. `token` names it, so that no other backup is continued instead."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self.token = secrets.token_hex(8)

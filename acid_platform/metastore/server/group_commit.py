@@ -22,8 +22,9 @@ from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server import file_operations, state_rows
+from acid_platform.metastore.server.database import Error
 from acid_platform.metastore.server.metrics import Counters
-from acid_platform.metastore.server.store import Error, Store
+from acid_platform.metastore.server.store import Store
 
 _LOG = logging.getLogger("acid_platform.metastore")
 
@@ -174,7 +175,7 @@ class GroupCommit:
         return machine
 
     def _notice_copy(self) -> None:
-        """Of files that were copied the original may live (P31)."""
+        """If the files were copied, the original may still be in use (P31)."""
         known, found = self.store.ground, self.store.ground_now
         if known is not None and not known.holds(found):
             events = self.machine.copied(self._clock.moment()).events
@@ -190,15 +191,15 @@ class GroupCommit:
             self.store.ground = found
 
     def _forget_round(self, now: Moment) -> None:
-        """Nothing was written: memory becomes what the file holds, who lives stays alive."""
+        """Nothing was written: memory becomes what the file holds. Heartbeats are kept."""
         known = self.state
         state, events = self.store.load()
         fresh = Machine(state)
         fresh.replay(events)
         fresh.wake(now)
         for mine, theirs in ((state.heartbeats, known.heartbeats), (state.reads, known.reads)):
-            # First who is silent longest; who ended in the lost round alone counts as new.
-            new = ((one, now.steady) for one in mine if one not in theirs)
+            # The longest silent first; whoever ended in the lost round only counts as new.
+            new = ((txn_id, now.steady) for txn_id in mine if txn_id not in theirs)
             for txn, at in (*theirs.items(), *new):
                 if txn in mine:
                     touch(mine, txn, at)
@@ -251,7 +252,7 @@ class GroupCommit:
 
     def _oldest_kept(self, keep: int) -> int:
         """Before when what is over may be forgotten. A wall clock that was set forward since the
-        start does not count: somebody may still ask what became of his request (P3, P29)."""
+        start does not count: a client may still ask what became of its request (P3, P29)."""
         now = self._clock.moment()
         return min(now.wall, self._started.wall + now.steady - self._started.steady) - keep
 

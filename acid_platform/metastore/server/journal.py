@@ -63,7 +63,7 @@ def create(path: Path, records: Sequence[Record] = ()) -> str:
     header = _header(identity)
     draft = path.with_name(path.name + ".new")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(header + b"".join(_encode(one, zlib.crc32(header)) for one in records))
+        file.write(header + b"".join(_encode(record, zlib.crc32(header)) for record in records))
         file.flush()
         sync_data(file.fileno())
     os.replace(draft, path)
@@ -95,7 +95,7 @@ class Log:
             self._refuse_another(data, identity)
             run, self._end = self._run(data)
             self._last = max(folded, run[-1].last if run else 0)
-            late = [one for one in run if one.first > folded]
+            late = [record for record in run if record.first > folded]
             self._refuse_damage(data, late)
             if late:
                 # Even after a failed fdatasync the page cache may show it: so it is written again.
@@ -142,7 +142,7 @@ class Log:
             raise MetastoreDamaged(
                 f"{self._path} was changed at byte {end} by another program; {_NEXT_STEP}"
             )
-        return [one for one in run if one.first > self._folded]
+        return [record for record in run if record.first > self._folded]
 
     def rewind(self) -> None:
         """The tables have all events: the next record is written over the first."""
@@ -229,7 +229,7 @@ def _decode(data: bytes, at: int, seed: int) -> tuple[Record, int] | None:
     if end < 0 or data[at : at + 1] != _RS:
         return None
     checksum, body = data[at + 1 : at + 9], data[at + 10 : end]
-    # As texts: of the digits of a number some have two forms.
+    # The checksum is compared as text: a hexadecimal digit may be upper or lower case.
     if data[at + 9 : at + 10] != b" " or checksum != b"%08x" % zlib.crc32(body, seed):
         return None
     first, last, text = body.split(b" ", 2)

@@ -1,6 +1,6 @@
 """The table `manifests`: which files the directories of an entity have (P26).
 
-It may have millions of rows, and no index: what was asked for last stays in bounded memory.
+It may have millions of rows and has no index; recent answers stay in bounded memory.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _FEW = 100
 
 
 class Manifests:
-    """Files of entities as the table has them; those that were not asked for longest are forgotten
-    first."""
+    """Files of entities as the table has them; the least recently used are forgotten first."""
 
     def __init__(self, read: Read, most: int = MOST_CHARACTERS) -> None:
         self._read, self._most = read, most
@@ -37,11 +36,13 @@ class Manifests:
     ) -> dict[tuple[str | None, str], str]:
         """The recorded text of each directory, by partition and name. Raises what `read` raises."""
         known = {
-            one: self._kept[table_id, one] for one in partitions if (table_id, one) in self._kept
+            partition: self._kept[table_id, partition]
+            for partition in partitions
+            if (table_id, partition) in self._kept
         }
         for partition in known:
             self._kept.move_to_end((table_id, partition))
-        lacking = [one for one in partitions if one not in known]
+        lacking = [partition for partition in partitions if partition not in known]
         if lacking:
             found = self._look_up(table_id, lacking)
             known |= found
@@ -68,14 +69,14 @@ class Manifests:
                 f'{where} AND "partition" IN (SELECT unnest($2::VARCHAR[]))',
                 [table_id, [*partitions]],
             )
-        found: dict[str | None, dict[str, str]] = {one: {} for one in partitions}
+        found: dict[str | None, dict[str, str]] = {partition: {} for partition in partitions}
         for row in self._read("manifests", schema.RECORDED["manifests"], where, values):
             if row["partition"] in found:
                 found[row["partition"]][row["directory"]] = row["contents"]
         return found
 
     def forget(self, entities: Iterable[Entity]) -> None:
-        """The table has other files of them now."""
+        """The table has other files for these entities now."""
         for entity in entities:
             known = self._kept.pop(entity, None)
             if known is not None:

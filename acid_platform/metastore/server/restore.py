@@ -136,7 +136,7 @@ def restore_metastore(
         state.next_txn,
         kept,
         owner.identity,
-        tuple(sorted(one.record.name for one in state.tables.values() if one.record.foreign)),
+        tuple(sorted(table.record.name for table in state.tables.values() if table.record.foreign)),
     )
 
 
@@ -176,7 +176,7 @@ def _advance(
         now = time.time_ns() // 1_000_000
         event = events.Restored(
             tuple((table_id, one.write_id) for table_id, one in found.items()),
-            max((one.txn_id for one in found.values()), default=0),
+            max((found_in.txn_id for found_in in found.values()), default=0),
             owner.identity,
             owner.roots,
             tuple(

@@ -70,7 +70,7 @@ class Server:
         self._waiting: dict[str, Connection] = {}
         self._stopping = False
         self._ticked = time.monotonic()
-        # Somebody started it in order to come.
+        # The client that started the process needs a moment to connect.
         self._idle_since = self._ticked + _FIRST_CLIENT_SECONDS
         self._address = str(home.socket())
         self._service = ""
@@ -121,7 +121,7 @@ class Server:
         requests = self._receive(_TICK_SECONDS)
         self.moved = _inodes(self._home) != self._place
         if self.moved:
-            self._send(Reply(one.id, error_reply(self._moved_away())) for one in requests)
+            self._send(Reply(request.id, error_reply(self._moved_away())) for request in requests)
             return True
         replies, requests = self.commits.answer_reads(requests)
         if replies:
@@ -195,7 +195,7 @@ class Server:
             "waiting": len(state.waiting),
             "tables": len(state.tables),
             "last_txn": state.last_txn,
-            "doubtful": sum(len(one.doubtful) for one in state.tables.values()),
+            "doubtful": sum(len(table.doubtful) for table in state.tables.values()),
             "journal": self.commits.store.journal_length,
             "requests": done.requests,
             "commits": done.batches,
@@ -252,10 +252,10 @@ class Server:
 def _inodes(home: Home) -> list[tuple[int, int]] | None:
     """What the directory's path and its lock name; None if there is nothing."""
     try:
-        found = [os.stat(one) for one in (home.path, home.lock)]
+        found = [os.stat(path) for path in (home.path, home.lock)]
     except OSError:
         return None
-    return [(one.st_dev, one.st_ino) for one in found]
+    return [(stat.st_dev, stat.st_ino) for stat in found]
 
 
 HANDLERS: dict[type[Operation[object]], Callable[..., object]] = {

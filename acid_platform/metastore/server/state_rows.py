@@ -11,6 +11,7 @@ from acid_platform.config import Settings
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.records import (
     CompactionTask,
+    DropTask,
     EntityDirectory,
     ErasureTask,
     PartitionRecord,
@@ -105,7 +106,7 @@ def keyed(state: State) -> Keyed:
     past = (row for rows in state.past.values() for row in rows)
     return {
         "settings": {(name,): {"value": value} for name, value in state.settings.overrides.items()},
-        "identity": {(one.id,): one for one in (state.identity,) if one},
+        "identity": {(identity.id,): identity for identity in (state.identity,) if identity},
         "databases": {(name,): {"created": at} for name, at in state.databases.items()},
         "tables": {(key,): _table_row(table) for key, table in state.tables.items()},
         "dropped_tables": {
@@ -134,7 +135,7 @@ def keyed(state: State) -> Keyed:
             for one in table.dropped_partitions
         },
         "open_txns": {(txn_id,): one for txn_id, one in state.txns.items()},
-        "departed_txns": {(one.txn_id,): one for one in state.departed},
+        "departed_txns": {(writer.txn_id,): writer for writer in state.departed},
         "txn_components": {
             (
                 one.txn_id,
@@ -155,9 +156,9 @@ def keyed(state: State) -> Keyed:
             (row.table_id, row.partition, row.operation.value, row.txn_id): row
             for row in write_set.every_row(state)
         },
-        "locks": {(one.ext,): one for one in state.locks.values()},
-        "compactions": {(one.id,): one for one in (*state.queue.values(), *past)},
-        "erasures": {(one.id,): one for one in state.erasures.values()},
+        "locks": {(entry.ext,): entry for entry in state.locks.values()},
+        "compactions": {(task.id,): task for task in (*state.queue.values(), *past)},
+        "erasures": {(erasure.id,): erasure for erasure in state.erasures.values()},
         "directories": _directories(state.directories),
         "dropped_directories": _directories(state.dropped_directories),
         "cleaning": {entity: {"started": started} for entity, started in state.cleaning.items()},
@@ -222,7 +223,7 @@ def forget_ended(state: State) -> None:
 
 
 def _encoded(records: Iterable[Any]) -> list[Row]:
-    return [encode(one) for one in records]
+    return [encode(record) for record in records]
 
 
 def restore(rows: Rows, numbers: dict[str, int]) -> State:
@@ -275,7 +276,7 @@ def _restore_declarations(state: State, rows: Rows) -> None:
 
 
 def _ids(found: list[list[int]]) -> set[int]:
-    return {one for low, high in found for one in range(low, high + 1)}
+    return {write_id for low, high in found for write_id in range(low, high + 1)}
 
 
 def _restore_txns(state: State, rows: Rows) -> None:
@@ -295,7 +296,7 @@ def _restore_txns(state: State, rows: Rows) -> None:
 
 def _restore_compactions(state: State, rows: Rows) -> None:
     for row in rows["compactions"]:
-        task = decode(CompactionTask, row)
+        task = decode(DropTask if "location" in row["properties"] else CompactionTask, row)
         if row["state"] in _QUEUED:
             state.queue[task.id] = task
         else:
