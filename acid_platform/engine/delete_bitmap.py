@@ -93,10 +93,11 @@ class DeleteBitmap:
             *(blake2b(array.tobytes()).digest() for array in arrays),
         )
         return kept(
-            spark, key, sum(array.nbytes for array in arrays), lambda: self._test(spark, ordinal)
+            spark, key, sum(array.nbytes for array in arrays), lambda: self.test(spark, ordinal)
         )
 
-    def _test(self, spark: SparkSession, ordinal: str) -> Column:
+    def test(self, spark: SparkSession, ordinal: str) -> Column:
+        """What `deleted` answers, built anew."""
         groups = np.flatnonzero(self.starts >= 0)
         few = len(groups) <= FEW_GROUPS
         index = self._by_group(ordinal, groups) if few else self._by_slot(spark, ordinal)
@@ -106,7 +107,8 @@ class DeleteBitmap:
 
     def _by_group(self, ordinal: str, groups: np.ndarray) -> Column:
         """The index of a row's word, else -1: a comparison per group, the largest group first."""
-        several = len(np.unique(groups // (self.write_id_span * len(self.properties)))) > 1
+        # Not how many entities have deletes: a row of any other may have the same key (P14).
+        several = len(self.starts) > self.write_id_span * len(self.properties)
         cases = []
         for slot in sorted(groups.tolist(), key=lambda index: -int(self.spans[index])):
             rest, position = divmod(slot, len(self.properties))

@@ -16,10 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine import delete_bitmap, scan, write
-from acid_platform.engine.delete_bitmap import DeleteBitmap, DeleteKeys
+from acid_platform.engine.delete_bitmap import DeleteBitmap
 from acid_platform.engine.session import check_session
 from acid_platform.errors import PublicationFailed, SparkMisconfigured
 from acid_platform.storage import durability
+from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc
 from acid_platform.table import Table
@@ -115,6 +116,22 @@ def test_P15_row_ids_are_unique_and_ascend_in_every_file(table: Table) -> None:
     assert checked > 8
 
 
+@pytest.mark.parametrize("most", [0, 8], ids=["by slot", "by group"])
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_P14_a_delete_in_one_partition_hides_no_row_of_another(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, where: int, most: int
+) -> None:
+    """Hive numbers the rows of each partition from 0, so the same key is in every partition."""
+    monkeypatch.setattr(delete_bitmap, "FEW_GROUPS", most)
+    key = DeleteKeys(np.array([5]), np.array([1 << 29]), np.array([7]))
+    bitmap = DeleteBitmap.build([key if entity == where else NO_DELETES for entity in range(3)])
+    assert bitmap is not None
+    rows = [(entity, 5, 1 << 29, row) for entity in range(3) for row in (6, 7, 8)]
+    frame = spark.createDataFrame(rows, "e int, __w long, __b int, __r long")
+    gone = frame.filter(bitmap.test(spark, "e")).collect()  # not one that is kept
+    assert [tuple(row) for row in gone] == [(where, 5, 1 << 29, 7)]
+
+
 def test_the_bitmap_answers_every_key_and_nothing_else(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +186,7 @@ def test_the_bitmap_answers_every_key_and_nothing_else(
     frame = spark.createDataFrame(sorted(gone | near), "e int, __w long, __b int, __r long")
     for most in (0, 1000):  # through the table of groups, and group by group
         monkeypatch.setattr(delete_bitmap, "FEW_GROUPS", most)
-        found = frame.filter(bitmap.deleted(spark, "e")).collect()
+        found = frame.filter(bitmap.test(spark, "e")).collect()
         assert {tuple(row) for row in found} == gone
 
 
