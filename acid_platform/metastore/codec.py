@@ -175,7 +175,7 @@ def _optional(convert: Convert) -> Convert:
 def _each(kind: Convert, write: Convert, read: Convert) -> tuple[Convert, Convert]:
     return (
         list if write is _same else lambda values: [write(value) for value in values],
-        kind if read is _same else lambda values: kind(read(value) for value in values),
+        kind if read is _same else lambda values: kind([read(value) for value in values]),
     )
 
 

@@ -201,8 +201,8 @@ def test_another_protocol_version_is_refused_by_both_ends(
         }
         peer.sendall(wire.frame(json.dumps(said).encode()))
         assert b"protocol 1 is not 4" in peer.recv(4096)
-    monkeypatch.setattr(wire, "PROTOCOL", 4)
-    with pytest.raises(MetastoreIncompatible, match="speaks protocol 3, this program 4"):
+    monkeypatch.setattr(wire, "PROTOCOL", 5)
+    with pytest.raises(MetastoreIncompatible, match="speaks protocol 4, this program 5"):
         Metastore.connect(service.uri)
 
 

@@ -90,13 +90,13 @@ EXPAND: dict[type[Operation[object]], Callable[..., object]] = {
 }
 """What makes the whole answer of the state and of the record that is kept, whenever it is given."""
 
-_FREES = (
+_FREES = {
     events.Committed,
     events.Aborted,
     events.LockRemoved,
     events.CompactionCommitted,
     events.TableAltered,
-)
+}
 """What may let a lock request go on, or shows that it need not wait any longer."""
 
 
@@ -206,10 +206,10 @@ class Machine:
         return {"value": write_answer(kind, whole)}
 
     def _settle(self, turn: Turn) -> None:
-        while any(isinstance(record.event, _FREES) for record in turn.events):
+        while any(type(record.event) in _FREES for record in turn.events):
             before = len(turn.events)
             locking.settle(turn)
-            if not any(isinstance(record.event, _FREES) for record in turn.events[before:]):
+            if not any(type(record.event) in _FREES for record in turn.events[before:]):
                 break
         turn.replies = [
             replace(reply, value=self.expand(self._op_of(reply), reply.value))
