@@ -14,12 +14,12 @@ from tests.notation import txns, write_ids
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SPARK = pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])
+SPARK = pytest.param("spark", marks=pytest.mark.spark)
 
 
 @pytest.fixture(params=["arrow", SPARK], autouse=True)
 def both_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What `AcidTable` reads with: `to_arrow`, or Spark's `read` in `make test-full`."""
+    """What `AcidTable` reads with: `to_arrow`, or Spark's `read`."""
     if request.param == "arrow":
         return "arrow"
     from acid_platform.engine.failures import install_expiry

@@ -81,7 +81,7 @@ def test_a_timestamp_that_orc_can_not_hold_is_refused(
         made = warehouse.create_table(name, "id int, t timestamp, n array<struct<t:timestamp>>")
         made.insert([{"id": i, "t": moment, "n": [{"t": moment}, None]} for i, moment in KEPT])
     table = warehouse.table(name)
-    with pytest.raises(WrongType, match=r"1969-12-31 23:59:59\.\d+, which ORC files can't hold"):
+    with pytest.raises(WrongType, match=r"1969-12-31 23:59:59\.\d+, which ORC files can't store"):
         write(table)
     for found in (table.to_arrow(), table.read().toArrow()):
         rows = sorted(found.to_pylist(), key=lambda row: row["id"])

@@ -150,7 +150,7 @@ def test_acid_sql_prints_each_answer_and_ends_at_the_first_error(warehouse: Ware
     assert code == 1 and "one" in out
     assert "there is no table default.nope" in err and "was rolled back" in err
     code, _, err = acid("START TRANSACTION")
-    assert code == 1 and "ends inside its transaction, which is rolled back" in err
+    assert code == 1 and "ended inside of a transaction, which is rolled back" in err
 
 
 def test_the_magic_shows_each_answer_of_a_cell(
