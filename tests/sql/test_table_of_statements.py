@@ -154,21 +154,16 @@ WRONG: tuple[tuple[str, type[errors.AcidError], str], ...] = (
         errors.SourceRowsAmbiguous,
         "2 source rows match one row",
     ),
-<<<<<<< HEAD
-    ("ALTER TABLE item CHANGE id key int", errors.InvalidDefinition, "has rows, whose files know"),
-    (
-        "ALTER TABLE sale ADD PARTITION (y=2013, m=1)",
-        errors.TableExists,
-        "already has partition y=2013/m=1",
-    ),
-=======
     (
         "ALTER TABLE item CHANGE id key int",
         errors.InvalidDefinition,
         "has rows, and their files find",
     ),
-    ("ALTER TABLE sale ADD PARTITION (y=2013, m=1)", errors.TableExists, "y=2013/m=1 already"),
->>>>>>> h2
+    (
+        "ALTER TABLE sale ADD PARTITION (y=2013, m=1)",
+        errors.TableExists,
+        "already has partition y=2013/m=1",
+    ),
     ("COMMIT", errors.NoSuchTxn, "no transaction is open; START TRANSACTION opens one"),
 )
 
