@@ -14,13 +14,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from acid_platform.clock import SystemClock
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.client.link import _value
 from acid_platform.metastore.endpoint import Endpoint, Home
-from acid_platform.metastore.server.group_commit import Keeper, Request
+from acid_platform.metastore.operations import (
+    Operation,
+    arguments,
+    read_answer,
+    read_operation,
+)
+from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.warehouse import Warehouse
 from tests.crash.recording import Keep, Recording, everything, make, nothing, some
 from tests.crash.workload import put, rows_of
@@ -29,19 +35,24 @@ Rows = dict[str, list[list[Any]]]
 AFTERWARDS = "db.afterwards"
 
 
+A = TypeVar("A")
+
+
 class _Link:
-    """Hands each call to the keeper of the files, through JSON as on the wire."""
+    """Hands each operation to the owner of the files, through JSON as on the wire."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self.keeper, self._numbers = keeper, itertools.count()
+    def __init__(self, commits: GroupCommit) -> None:
+        self.commits, self._numbers = commits, itertools.count()
 
-    def call(self, op: str, **args: Any) -> dict[str, Any]:
-        request = Request(f"after-{next(self._numbers)}", op, json.loads(json.dumps(args)))
-        replies, left = self.keeper.answer_reads([request])
-        for reply in replies or self.keeper.round(left, ()):
+    def call(self, operation: Operation[A]) -> A:
+        args = json.loads(json.dumps(arguments(operation)))
+        received = read_operation(operation.op, args)
+        request = Request(f"after-{next(self._numbers)}", received)
+        replies, left = self.commits.answer_reads([request])
+        for reply in replies or self.commits.round(left, ()):
             if reply.request_id == request.id:
-                return _value(json.loads(json.dumps(reply.value)))
-        raise AssertionError(f"{op} waits for a lock")
+                return read_answer(type(operation), _value(json.loads(json.dumps(reply.value))))
+        raise AssertionError(f"{operation.op} waits for a lock")
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -55,13 +66,13 @@ def reopened(path: Path) -> Iterator[Warehouse]:
     if home.path.exists():
         assert len(home.authkey()) == 64
     home.prepare()
-    keeper = Keeper(home.database, SystemClock())
-    metastore = Metastore(_Link(keeper), str(path))  # type: ignore[arg-type]
+    commits = GroupCommit(home.database, SystemClock())
+    metastore = Metastore(_Link(commits), str(path))  # type: ignore[arg-type]
     try:
         yield Warehouse(str(path), metastore)
     finally:
         metastore._beats.close()
-        keeper.store._let_go()
+        commits.store._let_go()
 
 
 @dataclass(frozen=True, slots=True)

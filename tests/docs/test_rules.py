@@ -89,7 +89,7 @@ def texts() -> dict[str, str]:
 
 
 @cache
-def tests() -> dict[str, str]:
+def known_tests() -> dict[str, str]:
     """Name and docstring of every test function, by its name."""
     return {
         node.name: f"{node.name} {ast.get_docstring(node) or ''}"
@@ -148,8 +148,8 @@ def test_a_rule_is_named_where_it_is_enforced_and_proved(rule: Rule) -> None:
     for place in rule.places:
         assert rule.id in named(source_of(place)), f"{place} does not name {rule.id}"
     for name in rule.tests:
-        assert name in tests(), f"{rule.id}: there is no {name}"
-        assert rule.id in named(tests()[name]), f"{name} does not name {rule.id}"
+        assert name in known_tests(), f"{rule.id}: there is no {name}"
+        assert rule.id in named(known_tests()[name]), f"{name} does not name {rule.id}"
 
 
 def test_the_platform_does_not_load_the_rule_book() -> None:

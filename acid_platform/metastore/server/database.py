@@ -1,7 +1,7 @@
 """The DuckDB file of the metastore: its rows, transactions, checkpoints and queries.
 
 Nothing else may open the file, not even to read it: closing a second handle would drop DuckDB's
-lock (metastore.md section 3).
+lock on it, as POSIX locks do.
 """
 
 from __future__ import annotations
