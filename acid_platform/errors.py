@@ -63,6 +63,10 @@ class UnsupportedStatement(Terminal):
     """A SQL statement outside the supported set; the text lists what is supported."""
 
 
+class NeedsSpark(UnsupportedStatement):
+    """The local engine can't run the statement as Spark would. With engine="auto" Spark runs it."""
+
+
 class BucketColumnUpdate(Terminal):
     """UPDATE can't move a row to another bucket."""
 

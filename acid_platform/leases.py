@@ -21,7 +21,7 @@ from acid_platform.transactions import ValidWriteIdList
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from acid_platform.engine.scan import TableScan
+    from acid_platform.engine.scans import TableScan
     from acid_platform.metastore.client.metastore import Transaction as Lease
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from acid_platform import display
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.config import Settings
-from acid_platform.engine.input_rows import Rows
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.read import filtered
+from acid_platform.engine.rows import Rows
 from acid_platform.errors import (
     CompactionRefused,
     DeclarationChanged,
@@ -96,6 +95,8 @@ class Table:
         SnapshotExpired once the files are gone. The rows have no particular order. Raises
         UnknownColumn, InvalidExpression, NotEnoughHistory, SnapshotExpired (P29).
         """
+        from acid_platform.engine.spark.read import filtered
+
         scan = self._warehouse.leases.scan(self._name, where, _parsed(snapshot))
         return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id, self.name)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from acid_platform import display
 from acid_platform.engine.open import open_scan
-from acid_platform.engine.read import filtered
 from acid_platform.errors import NoSuchTxn, SnapshotExpired
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
@@ -105,6 +104,8 @@ class SnapshotTable:
         Raises SnapshotExpired after the block, or if the snapshot was not read for
         `acid.read.lease.max` (P12).
         """
+        from acid_platform.engine.spark.read import filtered
+
         with self._lease.checked():
             write_ids, layout = self._seen()
             scan = open_scan(layout, write_ids, self._lease.valid_txns, where)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from acid_platform.engine import jobs
-from acid_platform.engine.scan import TableScan
+from acid_platform.engine.scans import TableScan
 from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
@@ -112,7 +111,7 @@ class Transaction:
 
     def abort(self, reason: str = "") -> None:
         """Aborts it: nothing becomes visible, and the Cleaner removes its files."""
-        jobs.cancel(self._work.session, self.id)
+        self._work.stop()
         self._work.begun.abort(reason)
 
     def __enter__(self) -> Transaction:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from acid_platform.config import Settings
-from acid_platform.engine import jobs
+from acid_platform.engine.choice import Choice
+from acid_platform.engine.interface import Engine
 from acid_platform.engine.open import open_scan
-from acid_platform.engine.scan import TableScan
-from acid_platform.engine.write import WriteTarget, Written
+from acid_platform.engine.publishing import WriteTarget, Written
+from acid_platform.engine.rows import Rows
+from acid_platform.engine.scans import TableScan
 from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted, WriteConflict
 from acid_platform.metastore.records import LockRequest, TableRecord, ViewRecord, WriteReport
 from acid_platform.reading.selection import TableLayout
@@ -23,9 +24,9 @@ from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
+
+_T = TypeVar("_T")
 
 
 class SnapshotOutdated(Transient):
@@ -53,10 +54,10 @@ class TransactionState:
         self.context, self.begun = context, begun
         self.reports: list[WriteReport] = []
         self.row_counts: dict[str, Counter[str]] = {}
+        self.choices: list[Choice] = []
+        """The engine of each statement, and why it was chosen."""
         self.added_columns: dict[str, list[tuple[str, str]]] = {}
         self.records: dict[str, TableRecord] = {}
-        self.session: SparkSession | None = None
-        """The session that statements have used: aborting must not start a session."""
         self._restart_if_stale = restart_if_stale
         self._held = list(held)
         self._lock_settings = Settings.of(context.metastore.settings()).lock_settings
@@ -137,10 +138,11 @@ class TransactionState:
         number = self._number
         self._number += 1  # a failed statement's id is not used again (P19)
         return WriteTarget(
+            record.name,
             layout.files,
             layout.path,
             layout.columns,
-            tuple(column.name for column in layout.partition_columns),
+            tuple(layout.partition_columns),
             self.id,
             self.begun.write_ids[record.name],
             number,
@@ -150,24 +152,40 @@ class TransactionState:
             layout.format if layout.insert_only else None,
         )
 
-    @contextmanager
-    def next(self, record: TableRecord, layout: TableLayout) -> Iterator[WriteTarget]:
-        """The write target of the next statement, whose Spark jobs carry the transaction's tag
-        (P4)."""
-        # The session first: a target's observation depends on the kind of session.
-        spark = self.session = self.context.spark
+    def run(
+        self,
+        record: TableRecord,
+        layout: TableLayout,
+        work: Callable[[Engine, WriteTarget], _T],
+        rows: Rows | None = None,
+        read_bytes: int = 0,
+    ) -> _T:
+        """Runs the next statement with the engine that its input asks for; returns its result.
+
+        A transaction that is lost stops it (P4). Raises NeedsSpark, and what the engine raises.
+        """
+        if self._number == 0:
+            self.begun.when_lost(lambda _reason: self.stop())
         target = self.target(record, layout)
-        if target.statement == 0:
-            self.begun.when_lost(lambda _reason: jobs.cancel(spark, self.id))
+
+        def statement(choice: Choice) -> _T:
+            with choice.engine.statement(self.id):
+                done = work(choice.engine, target)
+            self.choices.append(choice)
+            return done
+
         try:
-            with jobs.tagged(spark, self.id):
-                yield target
+            return self.context.engines.run(statement, rows, read_bytes)
         except Exception as error:
             if self.begun.lost and not isinstance(error, TxnAborted):
                 raise TxnAborted(
-                    f"{self.begun.lost}; its Spark jobs were cancelled, begin again"
+                    f"{self.begun.lost}; its statement was stopped, begin again"
                 ) from error
             raise
+
+    def stop(self) -> None:
+        """Stops what the transaction's statements are computing."""
+        self.context.engines.cancel(self.id)
 
     def record(
         self,

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from acid_platform.engine.dml import Where, delete_events, insert_events, update_events
-from acid_platform.engine.input_rows import Rows, as_frame, column_names, conform
-from acid_platform.engine.merge import Merge
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts, merge_clauses
-from acid_platform.engine.query import Condition
-from acid_platform.engine.read import filtered
-from acid_platform.engine.scan import TableScan
-from acid_platform.engine.write import (
-    DELETES,
-    write_statement,
-    write_truncation,
-)
+from acid_platform.engine.publishing import write_truncation
+from acid_platform.engine.queries import Condition, Where
+from acid_platform.engine.rows import Rows, column_names
+from acid_platform.engine.scans import TableScan
 from acid_platform.errors import (
     NoSuchPartition,
     UnsupportedStatement,
@@ -36,7 +29,7 @@ from acid_platform.transactions.locks import Statement
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 class TransactionTable:
@@ -56,7 +49,9 @@ class TransactionTable:
     ) -> DataFrame:
         """As Table.read; the frame is valid until the transaction ends."""
         scan = self._scan(where)
-        return filtered(lambda: self._spark, scan, columns, where, row_id, self.name)
+        from acid_platform.engine.spark.read import filtered
+
+        return filtered(lambda: self._work.context.spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
@@ -69,45 +64,54 @@ class TransactionTable:
             write_ids, txns = self._work.lists(self.name)
             return arrow_scan(self._layout(), write_ids, txns, columns, where, row_id).table()
 
-    def insert(self, rows: Rows) -> int:
+    def insert(self, rows: Rows, fixed: Mapping[str, str | None] | None = None) -> int:
         """Appends rows; makes the partitions that they need. Returns the number of rows.
 
-        Raises UnknownColumn, WrongType, OverwriteThenWrite.
+        `fixed` gives values of partition columns that the rows lack. Raises UnknownColumn,
+        WrongType, OverwriteThenWrite.
         """
         self._require_writable()
         require_columns(column_names(rows), self.all_columns, self.name)
         self._work.lock(self._record, Statement.INSERT)
         self._work.refuse_after_overwrite(self._record)
-        with self._work.next(self._record, self._layout()) as target:
-            frame = conform(self._spark, rows, self.all_columns, self.name)
-            written = write_statement(insert_events(frame, target, self._columns), target)
-        rows = self._work.record(self._record, Operation.INSERT, written)
-        self._work.count(self.name, inserted=rows)
-        return rows
+        written = self._work.run(
+            self._record,
+            self._layout(),
+            lambda engine, target: engine.insert(rows, target, fixed or {}),
+            rows,
+        )
+        count = self._work.record(self._record, Operation.INSERT, written)
+        self._work.count(self.name, inserted=count)
+        return count
 
-    def overwrite(self, rows: Rows, partition: Mapping[str, Any] | str | None = None) -> int:
+    def overwrite(
+        self,
+        rows: Rows,
+        partition: Mapping[str, Any] | str | None = None,
+        fixed: Mapping[str, str | None] | None = None,
+    ) -> int:
         """Replaces the whole table, or those partitions of a partitioned table that occur in the
         rows.
 
         With `partition` (`"month=3"` or a dict of all partition columns) exactly that partition is
-        replaced, even by no rows. Returns the number of rows. Raises NoSuchPartition.
+        replaced, even by no rows. `fixed` gives values of partition columns that the rows lack.
+        Returns the number of rows. Raises NoSuchPartition.
         """
-        fixed = self._fixed(partition)
+        whole_partition = self._fixed(partition)
         self._require_writable()
         require_columns(column_names(rows), self.all_columns, self.name)
-        name = partition_name(fixed) if fixed else None
+        name = partition_name(whole_partition) if whole_partition else None
         self._work.lock(self._record, Statement.INSERT_OVERWRITE, name)
         whole = [] if self._partition_columns else [""]
         empty = [name] if name else whole
         self._work.refuse_after_overwrite(self._record, empty)
-        with self._work.next(self._record, self._layout()) as target:
-            frame = conform(self._spark, rows, self.all_columns, self.name, fixed)
-            written = write_statement(
-                insert_events(frame, target, self._columns),
-                target,
-                overwrite=True,
-                empty_partitions=empty,
-            )
+        values = whole_partition or fixed or {}
+        written = self._work.run(
+            self._record,
+            self._layout(),
+            lambda engine, target: engine.overwrite(rows, target, values, empty),
+            rows,
+        )
         count = self._work.record(self._record, Operation.UPDATE, written, overwrite=True)
         self._work.count(self.name, overwritten=count)
         return count
@@ -155,12 +159,13 @@ class TransactionTable:
         self._work.lock(self._record, Statement.MERGE_INSERT if only_inserts else Statement.UPDATE)
         self._work.refuse_after_overwrite(self._record)
         scan = self._scan(None)
-        with self._work.next(self._record, self._layout()) as target:
-            frame = as_frame(self._spark, source, self.all_columns, self.name)
-            events, counts = Merge(
-                self._spark, scan, target, self.name, on, chosen, *aliases
-            ).events(frame)
-            written = write_statement(events, target)
+        written, counts = self._work.run(
+            self._record,
+            self._layout(),
+            lambda engine, target: engine.merge(scan, target, source, on, chosen, aliases),
+            source,
+            scan.read_bytes,
+        )
         operation = Operation.INSERT if only_inserts else Operation.UPDATE
         self._work.record(self._record, operation, written)
         self._work.count(
@@ -206,9 +211,12 @@ class TransactionTable:
         self._work.lock(self._record, Statement.UPDATE)
         self._work.refuse_after_overwrite(self._record)
         scan = self._scan(where)
-        with self._work.next(self._record, self._layout()) as target:
-            events = update_events(self._spark, scan, target, assignments, where, self.name)
-            written = write_statement(events, target)
+        written = self._work.run(
+            self._record,
+            self._layout(),
+            lambda engine, target: engine.update(scan, target, assignments, where),
+            read_bytes=scan.read_bytes,
+        )
         rows = self._work.record(self._record, Operation.UPDATE, written)
         self._work.count(self.name, updated=rows)
         return rows
@@ -220,9 +228,12 @@ class TransactionTable:
         self._work.lock(self._record, Statement.DELETE)
         self._work.refuse_after_overwrite(self._record)
         scan = self._scan(where)
-        with self._work.next(self._record, self._layout()) as target:
-            events = delete_events(self._spark, scan, target, where)
-            written = write_statement(events, target, only=DELETES)
+        written = self._work.run(
+            self._record,
+            self._layout(),
+            lambda engine, target: engine.delete(scan, target, where),
+            read_bytes=scan.read_bytes,
+        )
         self._work.record(self._record, Operation.DELETE, written)
         rows = sum(directory.rows for directory in written)
         self._work.count(self.name, deleted=rows)
@@ -239,10 +250,6 @@ class TransactionTable:
     def partitions(self) -> list[str]:
         """The partitions that the transaction sees, with those that it wrote, sorted."""
         return self._work.partitions(self.name)
-
-    @property
-    def _spark(self) -> SparkSession:
-        return self._work.context.spark
 
     @property
     def partition_columns(self) -> tuple[Column, ...]:

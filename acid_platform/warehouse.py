@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind, ErasureState
+from acid_platform.config import Settings
 from acid_platform.display.progress import progress
+from acid_platform.engine.choice import Engines, Wanted, wanted_engine
 from acid_platform.errors import (
     AlreadyScheduled,
     CompactionFailed,
@@ -69,6 +71,7 @@ class Warehouse:
         metastore: Metastore,
         spark: SparkSession | None = None,
         run_id: str = "",
+        engine: Wanted = "auto",
     ) -> None:
         self._files, self._path = Files.of(location)
         self._metastore = metastore
@@ -76,6 +79,9 @@ class Warehouse:
         self._spark: SparkSession | None = None
         self._run_id = run_id
         self._guard = threading.RLock()
+        self._engines = Engines(
+            lambda: self.spark, lambda: Settings.of(metastore.settings()), engine
+        )
         self.leases = Leases(metastore, self.layout, self.info)
         """The read leases of the frames of this handle."""
         self._session: SqlSession | None = None
@@ -88,6 +94,7 @@ class Warehouse:
         metastore: str | None = None,
         run_id: str = "",
         settings: Mapping[str, str] | None = None,
+        engine: str | None = None,
     ) -> Warehouse:
         """Opens the warehouse at a path or URI, or makes it; starts its metastore if none runs.
 
@@ -100,7 +107,8 @@ class Warehouse:
         place = Location.of(location, metastore)
         files, path = Files.of(place.warehouse)
         require_writable(files, path)
-        handle = cls(place.warehouse, join(place), spark, run_id)
+        chosen = wanted_engine(engine or os.environ.get("ACID_ENGINE") or "auto")
+        handle = cls(place.warehouse, join(place), spark, run_id, chosen)
         for name, value in (settings or {}).items():
             handle.metastore.set(name, value)
         if handle.metastore.unrecorded():  # the warehouse is from an older version
@@ -128,14 +136,19 @@ class Warehouse:
         """The Spark session, which is started if needed. Raises JavaMissing, SparkMisconfigured."""
         with self._guard:
             if self._spark is None:
-                from acid_platform.engine import session
-                from acid_platform.engine.failures import install_expiry
+                from acid_platform.engine.spark import session
+                from acid_platform.engine.spark.failures import install_expiry
 
                 self._spark = (
                     session.check_session(self._given) if self._given else session.start_session()
                 )
                 install_expiry(self._spark)
             return self._spark
+
+    @property
+    def engines(self) -> Engines:
+        """The engines that run queries and changes."""
+        return self._engines
 
     # --- tables --------------------------------------------------------------------------------
 
@@ -333,7 +346,7 @@ class Warehouse:
     def sql(self, statement: str) -> Answer:
         """Runs one statement of Hive's SQL, or several separated by semicolons.
 
-        Returns the result of the last: a Spark DataFrame for a SELECT, over one snapshot of all its
+        Returns the result of the last: a `Result` for a SELECT, over one snapshot of all its
         tables; a pandas DataFrame for SHOW, DESCRIBE and EXPLAIN; a `Done` for anything else. USE
         and START TRANSACTION outlast the call. Raises UnsupportedStatement, InvalidExpression,
         NoSuchTable and what the verbs of Table raise.

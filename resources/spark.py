@@ -10,7 +10,7 @@ from dagster_pyspark.resources import spark_session_from_config
 from dagster_spark.utils import flatten_dict
 from pydantic import Field
 
-from acid_platform.engine import jvm, session
+from acid_platform.engine.spark import jvm, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from acid_platform.engine import session
+from acid_platform.engine.spark import session
 from acid_platform.errors import AcidError
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -17,8 +17,8 @@ from pyarrow import orc
 
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.engine import compact
 from acid_platform.engine.compaction_inputs import CompactionWork, open_inputs, rewrites
+from acid_platform.engine.spark import compact
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.types import parse_columns
 from acid_platform.reading.arrow_read import arrow_scan

@@ -27,7 +27,7 @@ settings.load_profile("acid")
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of a test run."""
-    from acid_platform.engine.session import start_session
+    from acid_platform.engine.spark.session import start_session
 
     session = start_session(master="local[2]", memory="2g")
     yield session

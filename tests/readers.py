@@ -22,8 +22,8 @@ def both_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """What `AcidTable` reads with: `to_arrow`, or Spark's `read`."""
     if request.param == "arrow":
         return "arrow"
-    from acid_platform.engine.failures import install_expiry
-    from acid_platform.engine.read import filtered
+    from acid_platform.engine.spark.failures import install_expiry
+    from acid_platform.engine.spark.read import filtered
 
     spark = request.getfixturevalue("spark")
     install_expiry(spark)

@@ -96,7 +96,7 @@ def _checked(name: str, check: Callable[[], str]) -> CheckResult:
 
 
 def _java() -> str:
-    from acid_platform.engine.session import java_version, require_java
+    from acid_platform.engine.spark.session import java_version, require_java
 
     java = require_java()
     return f"{java} is Java {java_version(java)}"

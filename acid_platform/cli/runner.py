@@ -74,7 +74,7 @@ class Runner:
         """
         pace = pace_of(self._service, self._settings())
         if self._service is Service.WORKER:
-            from acid_platform.engine.session import require_java
+            from acid_platform.engine.spark.session import require_java
 
             require_java()
         self._begin()

@@ -1,1 +1,1 @@
-"""Spark: scans, writes, DML and compaction of ACID tables."""
+"""The two engines, and what they share: Spark, and the local engine, which needs no JVM."""

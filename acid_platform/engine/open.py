@@ -1,10 +1,10 @@
-"""From a snapshot's lists to a Spark scan: prunes files and loads deletes."""
+"""From a snapshot's lists to a scan: prunes files and loads deletes."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from acid_platform.engine.scan import EntityScan, TableScan
+from acid_platform.engine.scans import EntityScan, TableScan
 from acid_platform.reading.file_pruning import pruned
 from acid_platform.reading.selection import TableLayout, select_entities
 from acid_platform.storage.entity import open_entity

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from acid_platform.engine.input_rows import Rows, as_frame, column_names, columns_of_rows
+from acid_platform.engine.rows import Rows, column_names, columns_of_rows, is_spark_frame
+from acid_platform.engine.spark.input_rows import as_frame
 from acid_platform.errors import InvalidDefinition, SourceRowsAmbiguous, UnknownColumn, WrongType
+from acid_platform.layout.types import Column
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partitions import Scope, literal
 from acid_platform.transaction import Transaction, TransactionTable
@@ -55,7 +57,7 @@ def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -
         if rows is None or out.name in warehouse.tables():
             return
         keys = {column.name for column in out.partition_columns}
-        own = [column for column in columns_of_rows(rows) if column.name not in keys]
+        own = [column for column in _columns(rows) if column.name not in keys]
         if not own:
             raise InvalidDefinition(
                 f"{out.name} does not exist and the rows have no columns; declare it as"
@@ -82,9 +84,16 @@ def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
             f"{out.name} has no column {', '.join(map(repr, new))}; its columns are"
             f" {', '.join(sorted(known))}; leave it out of the rows, or set schema_mode='add'"
         )
-    table.add_columns(
-        ", ".join(f"`{column.name}` {column.type}" for column in columns_of_rows(rows, new))
-    )
+    table.add_columns(", ".join(f"`{column.name}` {column.type}" for column in _columns(rows, new)))
+
+
+def _columns(rows: Rows, names: Sequence[str] | None = None) -> tuple[Column, ...]:
+    """Some columns of the rows, or all, as a table would declare them. Raises InvalidDefinition."""
+    if is_spark_frame(rows):
+        from acid_platform.engine.spark.input_rows import columns_of_frame
+
+        return columns_of_frame(rows, names or column_names(rows))  # type: ignore[arg-type]
+    return columns_of_rows(rows, names)
 
 
 def _with_partition_columns(

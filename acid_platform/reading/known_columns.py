@@ -89,3 +89,11 @@ def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownC
     return UnknownColumn(
         f"{table} has no column {name!r}; its columns are {', '.join(known)}{hint}"
     )
+
+
+def unresolved_column(wanted: str, known: list[str]) -> UnknownColumn:
+    """The error for a name as Spark spells it, such as "`t`.`nmae`"."""
+    plain = wanted.replace("`", "")
+    near = difflib.get_close_matches(plain.rpartition(".")[2].lower(), known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"columns are {', '.join(sorted(set(known)))}"
+    return UnknownColumn(f"there is no column {plain}; {hint}")

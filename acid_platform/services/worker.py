@@ -17,11 +17,11 @@ from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_comp
 from acid_platform.compaction.states import CompactionState, Layout
 from acid_platform.compaction.validation import Measure, compare
 from acid_platform.config import Settings, setting
-from acid_platform.engine import compact
-from acid_platform.engine.compact import StagedCompaction
 from acid_platform.engine.compaction_inputs import CompactionWork
-from acid_platform.engine.jobs import cancel, describe, tagged
-from acid_platform.engine.write import Written
+from acid_platform.engine.publishing import Written
+from acid_platform.engine.spark import compact
+from acid_platform.engine.spark.compact import StagedCompaction
+from acid_platform.engine.spark.jobs import cancel, describe, tagged
 from acid_platform.errors import (
     AcidError,
     CompactionLost,

@@ -29,7 +29,7 @@ from acid_platform.sql.views import expand
 from acid_platform.tables.context import columns_of_record
 
 if TYPE_CHECKING:
-    from acid_platform.engine.dml import Where
+    from acid_platform.engine.queries import Where
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
     from acid_platform.transaction import Transaction
@@ -73,22 +73,27 @@ class Changes:
                 return Done("TRUNCATE")
 
     def _insert(self, statement: Insert, record: TableRecord) -> int:
-        from acid_platform.engine.input_rows import positioned
-
         own, keys = columns_of_record(record)
         fixed, names = _target_columns(statement, record)
         query = statement.source
         if isinstance(query, exp.Values):
             kinds = {column.name: column.type.kind for column in (*own, *keys)}
             query = _rows(query, [(name, kinds.get(name, "string")) for name in names], record.name)
-        frame = reading.run(self.warehouse, self.catalog, query, self.txn.scans)
+        result = reading.run(self.warehouse, self.catalog, query, self.txn.scans)
+        if len(result.columns) != len(names):
+            raise WrongType(
+                f"INSERT into {record.name}: the query has {len(result.columns)} columns, and"
+                f" {len(names)} are needed: {', '.join(names)}"
+            )
+        rows = result.renamed(names)
         if isinstance(statement.source, exp.Values):
-            frame = frame.coalesce(1)  # a few rows: one file, in the given order
+            rows = rows.in_one_file()  # a few rows, in the given order
         target = self.txn.table(record.name)
-        if statement.overwrite and fixed and len(fixed) == len(keys):
-            return target.overwrite(positioned(frame, names, own, record.name, {}), fixed)
-        rows = positioned(frame, names, (*own, *keys), record.name, fixed)
-        return target.overwrite(rows) if statement.overwrite else target.insert(rows)
+        if not statement.overwrite:
+            return target.insert(rows, fixed)
+        if fixed and len(fixed) == len(keys):
+            return target.overwrite(rows, fixed)
+        return target.overwrite(rows, fixed=fixed)
 
     def _truncate(self, statement: Truncate, record: TableRecord) -> None:
         target = self.txn.table(record.name)
@@ -99,7 +104,7 @@ class Changes:
             target.truncate(name)
 
     def _where(self, where: exp.Expr | None, alias: str, record: TableRecord) -> Where:
-        from acid_platform.engine.query import Condition
+        from acid_platform.engine.queries import Condition
 
         if where is None:
             return None

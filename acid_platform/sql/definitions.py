@@ -34,9 +34,9 @@ from acid_platform.table import autocommit
 from acid_platform.tables.declaration import refuse_property_change
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from sqlglot import exp
 
+    from acid_platform.engine.results import Result
     from acid_platform.warehouse import Warehouse
 
 
@@ -136,16 +136,14 @@ def _create_from_query(
     warehouse: Warehouse, catalog: Catalog, statement: CreateTable, full: str
 ) -> Done:
     """Creates the table empty, then inserts its rows at once; if that fails, drops the table."""
-    from acid_platform.engine.query import columns_of
-
     if full in warehouse.tables():
         if statement.if_not_exists:
             return Done("CREATE TABLE")
         raise TableExists(f"table {full} already exists; use IF NOT EXISTS, or another name")
     assert statement.query is not None
-    frame = _run(warehouse, catalog, statement.query)
-    by_name = {column.name: column for column in columns_of(frame)}
-    if len(by_name) < len(frame.columns):
+    result = _run(warehouse, catalog, statement.query)
+    by_name = {column.name: column for column in result.declared()}
+    if len(by_name) < len(result.columns):
         raise InvalidDefinition(
             f"{full}: two columns of the query have the same name; rename one with AS"
         )
@@ -167,14 +165,14 @@ def _create_from_query(
         location=statement.location,
     )
     try:
-        rows = autocommit(warehouse, full, lambda txn: txn.table(full).insert(frame))
+        rows = autocommit(warehouse, full, lambda txn: txn.table(full).insert(result))
     except BaseException:
         warehouse.drop_table(table.name)
         raise
     return Done.changed("CREATE TABLE", rows)
 
 
-def _run(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> DataFrame:
+def _run(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> Result:
     """The query's rows at a fresh snapshot, with the declarations of that snapshot (P28)."""
     with warehouse.leases.fresh(*reading.tables_of(catalog, query)) as read:
         seen = Catalog(warehouse.metastore, catalog.current_database, read)
@@ -182,16 +180,13 @@ def _run(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> DataFrame:
 
 
 def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) -> None:
-    from acid_platform.engine.query import columns_of
-
     full = catalog.full(statement.name)
     catalog.require_database(full.partition(".")[0])
     if statement.if_not_exists and full in catalog.views:
         return
     query = with_databases(statement.query, catalog.current_database)
     expand(query, catalog.current_database, catalog.view_query, (full,))
-    frame = _run(warehouse, catalog, query)
-    columns = columns_of(frame)
+    columns = _run(warehouse, catalog, query).declared()
     names = statement.columns or tuple(column.name for column in columns)
     if len(names) != len(columns):
         raise InvalidDefinition(

@@ -1,4 +1,4 @@
-"""EXPLAIN: what a statement would lock and read, and Spark's plan; changes nothing."""
+"""EXPLAIN: what a statement would lock and read, the engine and its plan; changes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from acid_platform.transactions.locks import lock_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from acid_platform.engine.query import SourceRead
+    from acid_platform.engine.queries import SourceRead
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
     from acid_platform.sql.reading import Scans
@@ -41,8 +41,6 @@ def explain(
 
     Raises what the statement would raise before it runs.
     """
-    from acid_platform.engine.query import plan_text, run_query
-
     text: list[str] = []
     query = statement.tree if isinstance(statement, Query) else _read_by(statement)
     if not isinstance(statement, Query):
@@ -51,8 +49,8 @@ def explain(
         planned = reading.plan(catalog, query, scans)
         for source in planned.sources:
             text += _read(source.table, planned.reads[source.placeholder])
-        frame = run_query(warehouse.spark, planned.text, planned.reads)
-        text += ["", *plan_text(frame).splitlines()]
+        result = reading.computed(warehouse, planned)
+        text += [f"engine: {result.engine} ({result.reason})", "", *result.plan().splitlines()]
     return lines("Explain", text)
 
 

@@ -42,9 +42,8 @@ class Rows:
 def rows_of(answer: Answer, limit: int | None = None) -> Rows | None:
     """The rows of a result; None for a statement without rows.
 
-    Raises AcidError if Spark fails while it computes them.
+    Raises AcidError if the engine fails while it computes them.
     """
-    from acid_platform.engine.query import fetch
     from acid_platform.sql.answers import Done
 
     if isinstance(answer, Done):
@@ -58,7 +57,7 @@ def rows_of(answer: Answer, limit: int | None = None) -> Rows | None:
                 for row in answer.to_dict("records")
             ),
         )
-    table = fetch(answer, None if limit is None else limit + 1)
+    table = answer.to_arrow(None if limit is None else limit + 1)
     cut = limit is not None and table.num_rows > limit
     unique = _unique(table.column_names)
     kept = table.slice(0, limit) if cut else table

@@ -1,4 +1,4 @@
-"""Running queries: views are expanded, all tables are read at one snapshot, Spark computes."""
+"""Running queries: views are expanded, all tables are read at one snapshot."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from sqlglot import exp
 
+from acid_platform.engine.queries import SourceRead
+from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
+from acid_platform.reading.known_columns import unresolved_column
 from acid_platform.sql.counts import counted_table
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.sources import Source, bind
@@ -17,10 +21,7 @@ from acid_platform.sql.unknown_names import unknown_name
 from acid_platform.sql.views import expand
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from acid_platform.engine.query import SourceRead
-    from acid_platform.engine.scan import TableScan
+    from acid_platform.engine.scans import TableScan
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
     from acid_platform.warehouse import Warehouse
@@ -43,8 +44,6 @@ def plan(catalog: Catalog, query: exp.Query, scans: Scans) -> Planned:
     """Plans a query. Raises NoSuchTable, UnknownColumn, InvalidDefinition, SnapshotExpired."""
     whole = expand(query, catalog.current_database, catalog.view_query)
     if wrong := unknown_name(whole, catalog.columns, catalog.current_database):
-        from acid_platform.engine.query import unresolved_column
-
         raise unresolved_column(wrong.name, list(wrong.known))
     bound = bind(whole, placeholder(), catalog.columns, catalog.current_database)
     return Planned(bound.text, reads_of(catalog, bound.sources, scans), bound.sources)
@@ -67,8 +66,6 @@ def placeholder() -> str:
 
 
 def reads_of(catalog: Catalog, sources: Sequence[Source], scans: Scans) -> dict[str, SourceRead]:
-    from acid_platform.engine.query import SourceRead
-
     if not sources:
         return {}
     table_scans = scans([(catalog.record(source.table), source.where) for source in sources])
@@ -84,20 +81,24 @@ def reads_of(catalog: Catalog, sources: Sequence[Source], scans: Scans) -> dict[
     }
 
 
-def run(warehouse: Warehouse, catalog: Catalog, query: exp.Query, scans: Scans) -> DataFrame:
-    """The rows of a query. Raises NoSuchTable, UnknownColumn, InvalidExpression."""
-    from acid_platform.engine.query import run_query
-
-    planned = plan(catalog, query, scans)
-    return run_query(warehouse.spark, planned.text, planned.reads)
+def run(warehouse: Warehouse, catalog: Catalog, query: exp.Query, scans: Scans) -> Result:
+    """The rows of a query. Raises NoSuchTable, UnknownColumn, InvalidExpression, NeedsSpark."""
+    return computed(warehouse, plan(catalog, query, scans))
 
 
-def count_from_footers(
-    warehouse: Warehouse, catalog: Catalog, query: exp.Query
-) -> DataFrame | None:
+def computed(warehouse: Warehouse, planned: Planned) -> Result:
+    """The rows of a planned query, by the engine that its size and its words ask for."""
+    return warehouse.engines.run(
+        lambda choice: choice.engine.query(planned.text, planned.reads, choice.reason),
+        read_bytes=sum(read.scan.read_bytes for read in planned.reads.values()),
+    )
+
+
+def count_from_footers(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> Result | None:
     """The result of `SELECT count(*) FROM t`, from footers; None for any other query."""
     counted = counted_table(query)
     if counted is None or catalog.full(counted.table) in catalog.views:
         return None
     rows = warehouse.leases.count(catalog.record(counted.table).name)
-    return warehouse.spark.createDataFrame([(rows,)], f"`{counted.name}` bigint")
+    counts = pa.table({counted.name: pa.array([rows], pa.int64())})
+    return ArrowResult(counts, lambda: warehouse.spark, "counted from footers")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias
 
 import pandas as pd
 
 from acid_platform.config import Settings, Treatment, setting
+from acid_platform.engine.results import Result
 from acid_platform.errors import (
     AcidError,
     NoSuchTxn,
@@ -43,13 +44,12 @@ from acid_platform.sql.statements import (
 from acid_platform.table import autocommit
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from sqlglot import exp
 
     from acid_platform.transaction import Transaction
     from acid_platform.warehouse import Warehouse
 
-Answer: TypeAlias = Union["DataFrame", pd.DataFrame, Done]
+Answer: TypeAlias = Result | pd.DataFrame | Done
 """The result of a SELECT, of a SHOW, and of any other statement."""
 
 
@@ -144,7 +144,7 @@ class SqlSession:
     def _catalog(self, txn: Transaction) -> Catalog:
         return Catalog(self._warehouse.metastore, self.current_database, txn.declared)
 
-    def _select(self, catalog: Catalog, statement: Query) -> DataFrame:
+    def _select(self, catalog: Catalog, statement: Query) -> Result:
         if self._txn is None:
             counted = reading.count_from_footers(self._warehouse, catalog, statement.tree)
             if counted is not None:

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.errors import UnsupportedLayout
-from acid_platform.layout.types import HiveType
+from acid_platform.errors import InvalidDefinition, UnsupportedLayout
+from acid_platform.layout.types import Column, HiveType, parse_type
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
@@ -34,6 +34,50 @@ _ARROW: dict[str, pa.DataType] = {
     "binary": pa.binary(),
     "date": pa.date32(),
 }
+
+
+HIVE_TYPE = b"hive_type"
+"""The metadata of a field that holds its Hive type where Arrow has none, such as char(5)."""
+
+
+def declared_columns(schema: pa.Schema) -> tuple[Column, ...]:
+    """The columns of an Arrow schema as a table would declare them, with names in lower case.
+
+    Raises InvalidDefinition for a type without one, as of a column of nothing but NULL.
+    """
+    return tuple(Column(field.name.lower(), _declared(field)) for field in schema)
+
+
+def _declared(field: pa.Field) -> HiveType:
+    if field.metadata and HIVE_TYPE in field.metadata:
+        return parse_type(field.metadata[HIVE_TYPE].decode())
+    return hive_type(field.type)
+
+
+def hive_type(arrow: pa.DataType) -> HiveType:
+    """The Hive type that holds all values of an Arrow type. Raises InvalidDefinition."""
+    if pa.types.is_dictionary(arrow):
+        return hive_type(arrow.value_type)
+    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+        return HiveType("decimal", (arrow.precision, arrow.scale))
+    if pa.types.is_timestamp(arrow):
+        return HiveType("timestamp")
+    if pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow):
+        return HiveType("string")
+    if pa.types.is_large_binary(arrow) or pa.types.is_binary_view(arrow):
+        return HiveType("binary")
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        return HiveType("array", (), (("element", hive_type(arrow.value_type)),))
+    if pa.types.is_map(arrow):
+        key, value = hive_type(arrow.key_type), hive_type(arrow.item_type)
+        return HiveType("map", (), (("key", key), ("value", value)))
+    if pa.types.is_struct(arrow):
+        fields = ((field.name.lower(), hive_type(field.type)) for field in arrow)
+        return HiveType("struct", (), tuple(fields))
+    for name, kind in _ARROW.items():
+        if kind == arrow:
+            return HiveType(name)
+    raise InvalidDefinition(f"Arrow's {arrow} has no Hive type; cast the column")
 
 
 def arrow_type(hive: HiveType, timestamps: str = "us") -> pa.DataType:

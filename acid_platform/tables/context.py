@@ -20,6 +20,7 @@ from acid_platform.tables.manifests import recorded_listings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from acid_platform.engine.choice import Engines
     from acid_platform.metastore.client.metastore import Metastore, Transaction
 
 Layouts = Callable[["TableRecord", "Transaction"], TableLayout]
@@ -34,6 +35,9 @@ class Context(Protocol):
 
     @property
     def spark(self) -> SparkSession: ...
+
+    @property
+    def engines(self) -> Engines: ...
 
     @property
     def metastore(self) -> Metastore: ...

@@ -55,7 +55,7 @@ GROUP = Group(
             " of it may exist or appear, and whoever was aborted can publish nothing more.",
             (
                 "metastore.rules.housekeeping",
-                "engine.write:WriteTarget",
+                "engine.spark.write:WriteTarget",
             ),
             (
                 "test_P4_an_aborted_write_id_outlives_its_transaction",
@@ -159,7 +159,7 @@ GROUP = Group(
             (
                 "leases",
                 "metastore.rules.housekeeping:end_leases",
-                "engine.failures",
+                "engine.spark.failures",
             ),
             (
                 "test_P12_a_frame_keeps_its_rows_through_update_compaction_and_cleaning",
@@ -183,7 +183,7 @@ GROUP = Group(
             "P14",
             "The identity of a row counts within its partition's directory: a delete in one"
             " partition touches no other.",
-            ("engine.delete_bitmap",),
+            ("engine.spark.delete_bitmap",),
             (
                 "test_P14_identities_are_per_partition",
                 "test_P14_survivors_are_the_rows_whose_whole_key_is_not_deleted",
@@ -193,7 +193,7 @@ GROUP = Group(
             "P15",
             "Row ids are unique and ascend within a file; they may have gaps.",
             (
-                "engine.write",
+                "engine.spark.write",
                 "storage.keys",
             ),
             (
@@ -206,7 +206,7 @@ GROUP = Group(
             "Spark gets partition values from the names of directories as the driver parsed"
             " them; every way of scanning gives equal rows, and a filter on a partition column"
             " opens only its files.",
-            ("engine.source_frames",),
+            ("engine.spark.source_frames",),
             (
                 "test_P16_P14_every_way_to_scan_gives_the_same_rows",
                 "test_P16_a_filter_on_a_partition_opens_only_its_files",
@@ -217,8 +217,8 @@ GROUP = Group(
             "A TIMESTAMP is a wall clock, whatever the time zone of a machine, and a Spark"
             " session in another zone than UTC is refused.",
             (
-                "engine.session",
-                "engine.spark_types",
+                "engine.spark.session",
+                "engine.spark.spark_types",
             ),
             (
                 "test_P17_a_session_in_another_time_zone_is_refused",
@@ -230,7 +230,7 @@ GROUP = Group(
             "P18",
             "A query reads all its tables at one snapshot, and nothing that it leaves in the"
             " session serves a later one.",
-            ("engine.query",),
+            ("engine.spark.query",),
             (
                 "test_P18_a_query_keeps_one_snapshot_of_all_its_tables",
                 "test_P18_nothing_is_left_in_the_session",
@@ -242,7 +242,7 @@ GROUP = Group(
             " footers, and then renamed into place; a statement that fails leaves at most that"
             " directory, which goes when its transaction has ended.",
             (
-                "engine.write",
+                "engine.spark.write",
                 "storage.durability",
                 "compaction.cleaner:_judge_temporary",
             ),
@@ -256,8 +256,8 @@ GROUP = Group(
             "P20",
             "The deletes and inserts of one statement come from one evaluation of its source.",
             (
-                "engine.merge",
-                "engine.dml",
+                "engine.spark.merge",
+                "engine.spark.dml",
             ),
             ("test_P20_update_delete_and_insert_in_one_statement",),
         ),

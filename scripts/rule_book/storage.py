@@ -161,7 +161,7 @@ GROUP = Group(
         Rule(
             "F19",
             "Predicates skip rows of insert files only, never delete events.",
-            ("engine.sarg",),
+            ("engine.spark.sarg",),
             ("test_F19_a_predicate_never_filters_delete_events",),
         ),
         Rule(
@@ -178,7 +178,7 @@ GROUP = Group(
             "F21",
             "A compaction leaves the identity and the write ids of every row as they are; a base"
             " is made even without rows, a delta only with some.",
-            ("storage.rewrite:rewrite_bucket", "engine.compact:finish"),
+            ("storage.rewrite:rewrite_bucket", "engine.spark.compact:finish"),
             (
                 "test_F21_a_minor_compaction_keeps_both_kinds_of_events",
                 "test_F21_a_major_compaction_keeps_live_rows_with_their_identity",
@@ -201,7 +201,7 @@ GROUP = Group(
             "F24",
             "Every Spark scan of ACID files asks for all six columns, since ORC reads fewer of"
             " them wrongly.",
-            ("engine.source_frames",),
+            ("engine.spark.source_frames",),
             ("test_F24_count_and_id_only_reads_keep_the_six_columns",),
         ),
     ),

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from acid_platform.compaction import NothingToDo
-from acid_platform.engine import compact
+from acid_platform.engine.spark import compact
 from acid_platform.errors import (
     AcidError,
     AlreadyScheduled,

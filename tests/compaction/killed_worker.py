@@ -15,9 +15,9 @@ from typing import Any
 
 from acid_platform.compaction import NothingToDo
 from acid_platform.compaction.validation import Profile
-from acid_platform.engine import compact
-from acid_platform.engine.compact import StagedCompaction
 from acid_platform.engine.compaction_inputs import open_inputs, rewrites
+from acid_platform.engine.spark import compact
+from acid_platform.engine.spark.compact import StagedCompaction
 from acid_platform.layout import names
 from acid_platform.metastore import Metastore
 from acid_platform.services.worker import CompactionRun, work_once

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.engine import compact
 from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.open import open_scan
+from acid_platform.engine.spark import compact
 from acid_platform.errors import AcidError, TxnAborted
 from acid_platform.metastore.rules import cleaning
 from acid_platform.services.worker import CompactionRun

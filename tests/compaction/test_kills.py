@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.engine import compact
+from acid_platform.engine.spark import compact
 from acid_platform.errors import CompactionLost, TxnAborted
 from acid_platform.metastore import WriteReport
 from acid_platform.services import cleaner

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.engine import cache
+from acid_platform.engine.spark import cache
 from acid_platform.errors import CorruptFile
 from acid_platform.services import cleaner
 from acid_platform.table import Table

@@ -13,7 +13,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from acid_platform.compaction.validation import Profile, combine
-from acid_platform.engine import compact
+from acid_platform.engine.spark import compact
 from acid_platform.services.worker import work_once
 from acid_platform.storage.rewrite import Rewrite, rewrite_bucket
 from acid_platform.table import Table

@@ -24,8 +24,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan
-from acid_platform.engine import compact, write
 from acid_platform.engine.compaction_inputs import CompactionWork
+from acid_platform.engine.spark import compact, write
 from acid_platform.errors import (
     AcidError,
     CompactionFailed,

@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine import delete_bitmap, scan, write
-from acid_platform.engine.delete_bitmap import DeleteBitmap
-from acid_platform.engine.session import check_session
+from acid_platform.engine.spark import delete_bitmap, scan, write
+from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
+from acid_platform.engine.spark.session import check_session
 from acid_platform.errors import PublicationFailed, SparkMisconfigured
 from acid_platform.storage import durability
 from acid_platform.storage.deletes import NO_DELETES, DeleteKeys

@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = """
 import sys, time
-from acid_platform.engine.session import start_session
+from acid_platform.engine.spark.session import start_session
 session = start_session()
 session.range(2).count()
 print("started", file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from acid_platform.engine.write import Written
+from acid_platform.engine.publishing import Written
 from acid_platform.errors import (
     DeclarationChanged,
     NoSuchTable,

@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.engine import merge, write
+from acid_platform.engine.spark import merge, write
 from acid_platform.errors import AcidError
 from acid_platform.storage import durability
 from acid_platform.table import Table

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from acid_platform.engine.write import Written
+from acid_platform.engine.publishing import Written
 from acid_platform.layout.names import temporary_name
 from acid_platform.transaction import Transaction
 from acid_platform.transactions import Operation

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.cache import kept
-from acid_platform.engine.row_keys import BUCKET, ROW_ID, WRITE_ID
+from acid_platform.engine.spark.cache import kept
+from acid_platform.engine.spark.row_keys import BUCKET, ROW_ID, WRITE_ID
 from acid_platform.storage.deletes import DeleteKeys
 
 MAX_WORDS = 1 << 23

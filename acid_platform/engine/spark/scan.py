@@ -14,11 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from acid_platform.engine.delete_bitmap import DeleteBitmap, keys_frame
-from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
-from acid_platform.engine.sarg import search_argument
-from acid_platform.engine.source_frames import (
+from acid_platform.engine.scans import EntityScan, TableScan
+from acid_platform.engine.spark.delete_bitmap import DeleteBitmap, keys_frame
+from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
+from acid_platform.engine.spark.sarg import search_argument
+from acid_platform.engine.spark.source_frames import (
     ENTITY,
     Entity,
     Found,
@@ -26,75 +27,18 @@ from acid_platform.engine.source_frames import (
     key_fields,
     never_pushed,
 )
-from acid_platform.engine.spark_types import spark_schema
+from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout import schema
-from acid_platform.layout.formats import ORC, FileFormat
-from acid_platform.layout.names import parse_bucket_file
-from acid_platform.layout.rowids import decode_bucket
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
-from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.predicates import columns_of
-from acid_platform.snapshot.directory import AcidDirectory
-from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
+from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.deletes import DeleteKeys
-from acid_platform.storage.files import Files
-from acid_platform.transactions import ValidWriteIdList
 
 UNION_LIMIT = 16
 UNION_BYTES = 8 << 20
 """A few large entities are scanned one by one, with partition values as literals; many or small
 entities together, with values from the file's path. That costs 0.1 to 0.2 microseconds per row,
 while each branch of a union costs 25 to 100 milliseconds of planning. The rows are the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class EntityScan:
-    """An entity of a snapshot, opened for reading."""
-
-    directory: AcidDirectory
-    sources: EntitySources
-    deletes: DeleteKeys
-    partition: str
-    """Such as `month=3`; empty for an unpartitioned table."""
-    values: tuple[str | None, ...]
-    """Partition values in column order, as written in the directory name."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableScan:
-    """Everything that is needed to read a table at a snapshot, as a plain value."""
-
-    files: Files
-    location: str
-    columns: tuple[TableColumn, ...]
-    partition_columns: tuple[TableColumn, ...]
-    entities: tuple[EntityScan, ...]
-    write_ids: ValidWriteIdList
-    format: FileFormat = ORC
-
-    @property
-    def read_bytes(self) -> int:
-        """The size of the insert files that the scan opens, before column pruning."""
-        return sum(source.size for entity in self.entities for source in entity.sources.inserts)
-
-    @property
-    def highest_bucket(self) -> int:
-        """The highest bucket number that a row of the scan can have; 0 without files."""
-        return max(
-            (
-                _highest_bucket(source)
-                for entity in self.entities
-                for source in entity.sources.inserts
-            ),
-            default=0,
-        )
-
-
-def _highest_bucket(source: Source) -> int:
-    if source.kind is SourceKind.RAW:
-        return decode_bucket(source.bucket).number
-    name = parse_bucket_file(source.path.rpartition("/")[2])
-    return name.bucket if name else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,23 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.buckets import bucket_of_row
-from acid_platform.engine.char_varchar import struct_to_be_stored, to_be_stored
-from acid_platform.engine.dml import NEW, assigned, both_events, bucket_number, computed, writers
-from acid_platform.engine.failures import raise_as_ours
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
-from acid_platform.engine.row_keys import KEYS
-from acid_platform.engine.scan import ScanBuilder, TableScan
-from acid_platform.engine.spark_types import spark_schema, spark_type
-from acid_platform.engine.write import DELETES, INSERTS, WriteTarget
+from acid_platform.engine.scans import TableScan
+from acid_platform.engine.spark.buckets import bucket_of_row
+from acid_platform.engine.spark.char_varchar import struct_to_be_stored, to_be_stored
+from acid_platform.engine.spark.dml import (
+    NEW,
+    assigned,
+    both_events,
+    bucket_number,
+    computed,
+    writers,
+)
+from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.row_keys import KEYS
+from acid_platform.engine.spark.scan import ScanBuilder
+from acid_platform.engine.spark.spark_types import spark_schema, spark_type
+from acid_platform.engine.spark.write import DELETES, INSERTS, SparkTarget
 from acid_platform.errors import InvalidExpression, SourceRowsAmbiguous
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.known_columns import unknown_column
@@ -37,7 +45,7 @@ class Merge:
 
     spark: SparkSession
     scan: TableScan
-    target: WriteTarget
+    target: SparkTarget
     table: str
     on: str
     clauses: Sequence[MergeClause]
@@ -88,7 +96,7 @@ class Merge:
             return frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
 
     def _partition(self) -> list[Column]:
-        return [F.col(f"`{name}`") for name in self.target.partition_columns]
+        return [F.col(f"`{name}`") for name in self.target.partition_names]
 
     def _matched(self, rows: DataFrame, clauses: Sequence[MergeClause]) -> DataFrame:
         """For each joined pair: partition columns, KEYS, NEW, clause number, source row."""
@@ -106,7 +114,7 @@ class Merge:
                 )
                 new = F.when(applies, values).otherwise(new)
                 number = F.when(applies, F.lit(index)).otherwise(number)
-            partition = [F.col(f"{self.alias}.`{name}`") for name in self.target.partition_columns]
+            partition = [F.col(f"{self.alias}.`{name}`") for name in self.target.partition_names]
             return pairs.select(
                 *partition, *KEYS, new.alias(NEW), number.alias(_CLAUSE), F.col(_SOURCE_ROW)
             )

@@ -24,10 +24,10 @@ from acid_platform.engine.compaction_inputs import (
     open_inputs,
     rewrites,
 )
-from acid_platform.engine.compaction_profiles import entity_scan, output_profile, profile
-from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.plain_files import write_plain
-from acid_platform.engine.write import Written
+from acid_platform.engine.publishing import Written
+from acid_platform.engine.spark.compaction_profiles import entity_scan, output_profile, profile
+from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.plain_files import write_plain
 from acid_platform.errors import CompactionFailed, CompactionRefused
 from acid_platform.layout import names
 from acid_platform.layout.formats import ORC

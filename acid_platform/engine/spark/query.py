@@ -6,10 +6,8 @@ refer to a newer snapshot (P18).
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from types import MappingProxyType
 from typing import Any
@@ -18,41 +16,11 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.engine.failures import analysed, raise_as_ours
-from acid_platform.engine.input_rows import column_of
-from acid_platform.engine.scan import TableScan, read_frame
-from acid_platform.errors import AcidError, InvalidExpression, UnknownColumn
-from acid_platform.layout.types import Column
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRead:
-    """What a query reads of a table; `columns` None: all. The scan applies `where`."""
-
-    scan: TableScan
-    columns: tuple[str, ...] | None = None
-    where: str | None = None
-    row_id: bool = False
-    file_name: bool = False
-
-
-Sources = Mapping[str, SourceRead]
-"""By placeholder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A predicate that also reads other tables: `SELECT * FROM <target> AS … WHERE …`.
-
-    `target` and the keys of `sources` are placeholders in `text`. `pruning`: the part of the
-    predicate that only reads the table itself.
-    """
-
-    text: str
-    target: str
-    sources: Sources
-    pruning: str | None = None
-
+from acid_platform.engine.queries import Sources
+from acid_platform.engine.spark.failures import analysed, raise_as_ours
+from acid_platform.engine.spark.scan import read_frame
+from acid_platform.errors import AcidError, InvalidExpression
+from acid_platform.reading.known_columns import unresolved_column
 
 _NO_FRAMES: Mapping[str, DataFrame] = MappingProxyType({})
 
@@ -93,19 +61,6 @@ def run_query(
                 for column in (*source.scan.columns, *source.scan.partition_columns)
             ]
             raise unresolved_column(wanted, known) from error
-
-
-def unresolved_column(wanted: str, known: list[str]) -> UnknownColumn:
-    """The error for a name as Spark spells it, such as "`t`.`nmae`"."""
-    plain = wanted.replace("`", "")
-    near = difflib.get_close_matches(plain.rpartition(".")[2].lower(), known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"columns are {', '.join(sorted(set(known)))}"
-    return UnknownColumn(f"there is no column {plain}; {hint}")
-
-
-def columns_of(frame: DataFrame) -> tuple[Column, ...]:
-    """The columns of a query's result as a table declares them. Raises InvalidDefinition."""
-    return tuple(column_of(field) for field in frame.schema.fields)
 
 
 def fetch(frame: DataFrame, limit: int | None = None) -> pa.Table:

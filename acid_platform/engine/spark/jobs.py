@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from acid_platform.engine.failures import is_connect
+from acid_platform.engine.spark.failures import is_connect
 
 
 def _tag(txn_id: int) -> str:

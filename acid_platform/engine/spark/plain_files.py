@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, DataFrameReader
 from pyspark.sql import functions as F
 
-from acid_platform.engine.spark_types import spark_schema, spark_type
+from acid_platform.engine.spark.spark_types import spark_schema, spark_type
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column as TableColumn
 

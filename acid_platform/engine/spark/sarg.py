@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
-from acid_platform.engine.cache import kept
-from acid_platform.engine.char_varchar import has_char_or_varchar
-from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.spark_types import spark_schema
+from acid_platform.engine.spark.cache import kept
+from acid_platform.engine.spark.char_varchar import has_char_or_varchar
+from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from acid_platform.engine.failures import TOO_LONG
+from acid_platform.engine.spark.failures import TOO_LONG
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import CHAR_TYPES, Column, HiveType, parse_type
 

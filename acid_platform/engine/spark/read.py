@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.engine.failures import analysed, raise_as_ours
-from acid_platform.engine.scan import TableScan, read_frame
+from acid_platform.engine.scans import TableScan
+from acid_platform.engine.spark.failures import analysed, raise_as_ours
+from acid_platform.engine.spark.scan import read_frame
 from acid_platform.reading.known_columns import require_columns, require_names
 
 

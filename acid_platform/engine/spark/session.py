@@ -12,8 +12,8 @@ from pathlib import Path
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from acid_platform.engine import jvm
-from acid_platform.engine.sarg import NESTED_SOURCES
+from acid_platform.engine.spark import jvm
+from acid_platform.engine.spark.sarg import NESTED_SOURCES
 from acid_platform.errors import JavaMissing, SparkMisconfigured
 
 OLDEST_JAVA = 17

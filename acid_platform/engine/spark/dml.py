@@ -7,18 +7,20 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.buckets import place_by_hash
-from acid_platform.engine.char_varchar import struct_to_be_stored
-from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.query import Condition, run_query
-from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
-from acid_platform.engine.scan import ROW_ID_STRUCT, ScanBuilder, TableScan
-from acid_platform.engine.spark_types import refusal, spark_type
-from acid_platform.engine.write import (
+from acid_platform.engine.queries import Condition, Where
+from acid_platform.engine.scans import TableScan
+from acid_platform.engine.spark.buckets import place_by_hash
+from acid_platform.engine.spark.char_varchar import struct_to_be_stored
+from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.query import run_query
+from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
+from acid_platform.engine.spark.scan import ROW_ID_STRUCT, ScanBuilder
+from acid_platform.engine.spark.spark_types import refusal, spark_type
+from acid_platform.engine.spark.write import (
     DELETES,
     INSERTS,
     KIND,
-    WriteTarget,
+    SparkTarget,
     arranged,
     insert_ids,
     numbered,
@@ -40,7 +42,7 @@ NEW = "__new"
 
 
 def insert_events(
-    frame: DataFrame, target: WriteTarget, columns: Sequence[TableColumn]
+    frame: DataFrame, target: SparkTarget, columns: Sequence[TableColumn]
 ) -> DataFrame:
     """Insert events for a frame with the table's columns; each row is in its bucket's task."""
     if target.buckets:
@@ -54,10 +56,6 @@ def bucket_number() -> Column:
     new = F.shiftright(prop, 29).bitwiseAND(F.lit(7)) == 1
     number = F.shiftright(prop, 16).bitwiseAND(F.lit(0xFFF))
     return F.when(new, number).otherwise(prop).cast("int")
-
-
-Where = str | Condition | None
-"""Which rows a statement changes; None: all rows."""
 
 
 def matched_rows(
@@ -74,7 +72,7 @@ def matched_rows(
 def delete_events(
     spark: SparkSession,
     scan: TableScan,
-    target: WriteTarget,
+    target: SparkTarget,
     where: Where,
 ) -> DataFrame:
     """A delete event for each matching row, in the file of the row's bucket.
@@ -82,7 +80,7 @@ def delete_events(
     Only the columns that `where` reads are decoded. Raises InvalidExpression, UnknownColumn.
     """
     matched = matched_rows(spark, scan, where, wanted=[])
-    partition = [F.col(f"`{name}`") for name in target.partition_columns]
+    partition = [F.col(f"`{name}`") for name in target.partition_names]
     placed = matched.select(*partition, *KEYS)
     placed = placed.repartitionById(writers(scan), bucket_number())
     placed = arranged(placed, target, KEYS)
@@ -92,7 +90,7 @@ def delete_events(
 def update_events(
     spark: SparkSession,
     scan: TableScan,
-    target: WriteTarget,
+    target: SparkTarget,
     assignments: Mapping[str, str],
     where: Where,
     table: str,
@@ -104,7 +102,7 @@ def update_events(
     matched = matched_rows(spark, scan, where)
     own = {column.name: F.col(f"`{column.name}`") for column in scan.columns}
     values = assigned(matched, scan, target, assignments, own, table)
-    partition = [F.col(f"`{name}`") for name in target.partition_columns]
+    partition = [F.col(f"`{name}`") for name in target.partition_names]
     placed = matched.select(*partition, *KEYS, F.struct(*values).alias(NEW))
     placed = struct_to_be_stored(placed, NEW, scan.columns, table)
     placed = placed.repartitionById(writers(scan), bucket_number())
@@ -112,13 +110,13 @@ def update_events(
 
 
 def both_events(
-    placed: DataFrame, kinds: Column, scan: TableScan, target: WriteTarget
+    placed: DataFrame, kinds: Column, scan: TableScan, target: SparkTarget
 ) -> DataFrame:
     """The events of placed rows (partition columns, KEYS, NEW), one for each entry of `kinds`.
 
     Both events of an updated row come from the same task and the same evaluation of its values.
     """
-    partition = [F.col(f"`{name}`") for name in target.partition_columns]
+    partition = [F.col(f"`{name}`") for name in target.partition_names]
     is_delete = F.col(KIND) == DELETES
     # Delete events are cheap to sort without their values.
     both = placed.withColumn(KIND, F.explode(kinds)).withColumn(NEW, F.when(~is_delete, F.col(NEW)))
@@ -135,7 +133,7 @@ def both_events(
 def assigned(
     frame: DataFrame,
     scan: TableScan,
-    target: WriteTarget,
+    target: SparkTarget,
     assignments: Mapping[str, str],
     own: Mapping[str, Column],
     table: str,
@@ -182,7 +180,7 @@ def computed(frame: DataFrame, text: str, column: TableColumn, table: str) -> Co
     return F.expr(text).cast(spark_type(column.type)).alias(column.name)
 
 
-def _delete_ids(target: WriteTarget) -> list[Column]:
+def _delete_ids(target: SparkTarget) -> list[Column]:
     return [
         F.lit(schema.DELETE_EVENT).alias(schema.OPERATION),
         F.col(WRITE_ID).alias(schema.ORIGINAL_TRANSACTION),

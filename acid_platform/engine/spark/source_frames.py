@@ -19,12 +19,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from acid_platform.engine.cache import FILE_BYTES, kept
-from acid_platform.engine.char_varchar import as_read, has_char_or_varchar, marked
-from acid_platform.engine.failures import NO_INSERT
-from acid_platform.engine.plain_files import read_plain
-from acid_platform.engine.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
-from acid_platform.engine.spark_types import event_schema, spark_schema, spark_type
+from acid_platform.engine.spark.cache import FILE_BYTES, kept
+from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
+from acid_platform.engine.spark.failures import NO_INSERT
+from acid_platform.engine.spark.plain_files import read_plain
+from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
+from acid_platform.engine.spark.spark_types import event_schema, spark_schema, spark_type
 from acid_platform.layout import schema
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from acid_platform.engine.failures import NOT_IN_ORC
+from acid_platform.engine.spark.failures import NOT_IN_ORC
 from acid_platform.layout.types import TIMESTAMPS, HiveType
 from acid_platform.layout.types import Column as TableColumn
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from acid_platform.compaction.validation import Profile
-from acid_platform.engine.row_keys import KEYS
+from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.deletes import DeleteKeys
 

@@ -1,37 +1,34 @@
-"""The write path: frame → `_tmp_` directory written by Spark → checked, finished, renamed (P19).
-
-Readers can see nothing before every check has passed, and nothing counts before the metastore
-commits the write id. A failure leaves at most a `_tmp_` directory, whose name tells which
-transaction owns it.
-"""
+"""Spark's write path: a frame of events becomes the finished directories of a statement (P19)."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.failures import raise_as_ours
-from acid_platform.engine.orc_timestamps import storable
-from acid_platform.engine.plain_files import write_plain
+from acid_platform.engine.publishing import (
+    WriteTarget,
+    Written,
+    mark_version,
+    publish_staged,
+    ready_path,
+    staging_directory,
+    write_empty_base,
+)
+from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.orc_timestamps import storable
+from acid_platform.engine.spark.plain_files import write_plain
 from acid_platform.errors import InvalidDefinition, PublicationFailed
-from acid_platform.layout import names, schema
-from acid_platform.layout.bucketing import Bucketing
-from acid_platform.layout.formats import ORC, FileFormat
-from acid_platform.layout.names import BaseName, BucketFile, DeltaName
+from acid_platform.layout import schema
+from acid_platform.layout.formats import ORC
+from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partitions import DEFAULT_PARTITION
-from acid_platform.layout.rowids import MAX_BUCKET, MAX_STATEMENT, ROW_ID_MASK
-from acid_platform.layout.types import Column as TableColumn
+from acid_platform.layout.rowids import MAX_BUCKET, ROW_ID_MASK
 from acid_platform.snapshot.listing import FileEntry
-from acid_platform.snapshot.recorded import NOTHING, Contents
-from acid_platform.storage.durability import publish
-from acid_platform.storage.emptied import write_empty_file
-from acid_platform.storage.files import Files
+from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.nesting import CODECS, finish_delete_file, finish_flat_file
 from acid_platform.storage.orc import finish_file, finish_plain_file
 from acid_platform.storage.plain import count_rows
@@ -53,61 +50,15 @@ _VALUE = "__value"
 
 
 @dataclass(frozen=True, slots=True)
-class WriteTarget:
-    """Where a statement of a transaction writes."""
+class SparkTarget(WriteTarget):
+    """A write target, and the counter of the events that Spark writes to files."""
 
-    files: Files
-    location: str
-    columns: tuple[TableColumn, ...]
-    partition_columns: tuple[str, ...]
-    txn_id: int
-    write_id: int
-    statement: int
-    compression: str
-    still_open: Callable[[], object]
-    """A heartbeat, called before publishing: raises if the transaction is not open any more (P4).
-    """
-    buckets: Bucketing | None = None
-    plain: FileFormat | None = None
-    """The file format of an insert-only table; None for full ACID."""
     written: Observation = field(default_factory=Observation)
-    """Counts the events that are written to files."""
 
-    def __post_init__(self) -> None:
-        if self.statement > MAX_STATEMENT:
-            raise InvalidDefinition(
-                f"transaction {self.txn_id} has {self.statement} statements; commit after at most"
-                f" {MAX_STATEMENT + 1}"
-            )
-
-    def delta(self, deletes: bool) -> str:
-        return str(DeltaName(self.write_id, self.write_id, self.statement, 0, deletes))
-
-    def base(self) -> str:
-        return str(BaseName(self.write_id))
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A directory that a statement published."""
-
-    partition: str
-    directory: str
-    deletes: bool
-    contents: Contents = NOTHING
-    """Its data files, as the commit records them (P26)."""
-
-    @property
-    def rows(self) -> int:
-        return self.contents.rows
-
-    @property
-    def bytes(self) -> int:
-        return self.contents.bytes
-
-    @property
-    def files(self) -> int:
-        return len(self.contents.files)
+    @classmethod
+    def of(cls, target: WriteTarget) -> SparkTarget:
+        """Needs a session: an observation depends on its kind."""
+        return cls(*(getattr(target, named.name) for named in fields(target)))
 
 
 def insert_ids(write_id: int, statement: int) -> list[Column]:
@@ -129,14 +80,14 @@ def insert_ids(write_id: int, statement: int) -> list[Column]:
     ]
 
 
-def arranged(frame: DataFrame, target: WriteTarget, order: Sequence[str]) -> DataFrame:
+def arranged(frame: DataFrame, target: SparkTarget, order: Sequence[str]) -> DataFrame:
     """Sorts rows as their files need them, and counts them. Number the rows only after this.
 
     Partition columns become the text of their directories, which is never NULL, and `order` follows
     the kind and the partition. That is the order that Spark's writer needs. Otherwise it would sort
     again, and if that sort spills, rows of a file change places after they were numbered (P15).
     """
-    names = target.partition_columns
+    names = target.partition_names
     frame = (
         frame.withColumns(
             {
@@ -155,11 +106,11 @@ def arranged(frame: DataFrame, target: WriteTarget, order: Sequence[str]) -> Dat
     return frame.sortWithinPartitions(*by) if by else frame
 
 
-def numbered(frame: DataFrame, target: WriteTarget, columns: Sequence[str]) -> DataFrame:
+def numbered(frame: DataFrame, target: SparkTarget, columns: Sequence[str]) -> DataFrame:
     """Insert events for a frame with the table's columns."""
     frame = arranged(frame, target, [])
     values = [F.col(f"`{name}`") for name in columns]
-    keep = [F.col(f"`{name}`") for name in target.partition_columns]
+    keep = [F.col(f"`{name}`") for name in target.partition_names]
     if target.plain is not None:
         return frame.select(
             *keep, *(_storable(values, target) if target.plain.name == "orc" else values)
@@ -169,7 +120,7 @@ def numbered(frame: DataFrame, target: WriteTarget, columns: Sequence[str]) -> D
     )
 
 
-def stored_row(values: Sequence[Column], target: WriteTarget) -> list[Column]:
+def stored_row(values: Sequence[Column], target: SparkTarget) -> list[Column]:
     """The table's columns as Spark writes them: flat, or as a struct if the codec needs it.
 
     A timestamp that ORC can't store fails the job.
@@ -180,7 +131,7 @@ def stored_row(values: Sequence[Column], target: WriteTarget) -> list[Column]:
     return [F.struct(*values).alias(schema.ROW)]
 
 
-def _storable(values: Sequence[Column], target: WriteTarget) -> list[Column]:
+def _storable(values: Sequence[Column], target: SparkTarget) -> list[Column]:
     return [
         storable(value, column).alias(column.name)
         for value, column in zip(values, target.columns, strict=True)
@@ -189,7 +140,7 @@ def _storable(values: Sequence[Column], target: WriteTarget) -> list[Column]:
 
 def write_statement(
     events: DataFrame,
-    target: WriteTarget,
+    target: SparkTarget,
     overwrite: bool = False,
     empty_partitions: Sequence[str] = (),
     only: str = INSERTS,
@@ -203,7 +154,7 @@ def write_statement(
     CorruptFile, UnsupportedLayout (delete events in a codec that can't be written), WrongType (a
     value that overflows), TxnAborted.
     """
-    with _staging(target) as staging:
+    with staging_directory(target) as staging:
         counted = _run(events, target, f"{staging}/out", only)
         built = list(
             _build(
@@ -222,55 +173,12 @@ def write_statement(
                 " nothing was published, run the statement again"
             )
         target.still_open()
-        _publish(target, staging, built)
+        publish_staged(target, staging, built)
         return built
 
 
-def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[Written]:
-    """Publishes an empty base for each partition ('' for an unpartitioned table). Needs no Spark.
-
-    Raises PublicationFailed, TxnAborted.
-    """
-    with _staging(target) as staging:
-        built = [_emptied(target, staging, partition) for partition in partitions]
-        target.still_open()
-        _publish(target, staging, built)
-        return built
-
-
-@contextmanager
-def _staging(target: WriteTarget) -> Iterator[str]:
-    token = names.temporary_name(target.txn_id, uuid.uuid4().hex[:8])
-    staging = f"{target.location}/{token}"
-    try:
-        yield staging
-    except OSError as error:
-        raise PublicationFailed(
-            f"{target.location} can't be written: {error}; nothing was published: free space, or"
-            " grant the permission, and run the statement again"
-        ) from error
-    finally:
-        with suppress(OSError):  # otherwise the Cleaner removes it once its transaction has ended
-            target.files.delete_directory(staging)
-
-
-def _ready(staging: str, partition: str, directory: str) -> str:
-    return f"{staging}/ready/{partition}/{directory}".replace("//", "/")
-
-
-def _publish(target: WriteTarget, staging: str, built: Sequence[Written]) -> None:
-    """Renames all directories of the statement, or none, since its transaction may still commit."""
-    places = [f"{output.partition}/{output.directory}".lstrip("/") for output in built]
-    publish(
-        target.files,
-        target.location,
-        [(f"{staging}/ready/{place}", f"{target.location}/{place}") for place in places],
-        all_or_none=True,
-    )
-
-
-def _run(events: DataFrame, target: WriteTarget, path: str, only: str) -> int:
-    partition = [*target.partition_columns]
+def _run(events: DataFrame, target: SparkTarget, path: str, only: str) -> int:
+    partition = [*target.partition_names]
     if KIND in events.columns:
         partition.insert(0, KIND)
         uri = target.files.uri(path)
@@ -295,7 +203,7 @@ def _run(events: DataFrame, target: WriteTarget, path: str, only: str) -> int:
 
 
 def _build(
-    target: WriteTarget,
+    target: SparkTarget,
     staging: str,
     overwrite: bool,
     empty_partitions: Sequence[str],
@@ -303,7 +211,7 @@ def _build(
     flat: bool,
 ) -> Iterator[Written]:
     """Turns Spark's files into finished ACID directories below `<staging>/ready`."""
-    depth = len(target.partition_columns)
+    depth = len(target.partition_names)
     seen: set[str] = set()
     for kind in (DELETES, INSERTS):
         root = f"{staging}/out/{KIND}={kind}"
@@ -316,7 +224,7 @@ def _build(
                 else target.delta(deletes=kind == DELETES)
             )
             where = f"{root}/{partition}".rstrip("/")
-            ready = _ready(staging, partition, directory)
+            ready = ready_path(staging, partition, directory)
             written = _arrange(
                 target, where, ready, Written(partition, directory, kind == DELETES), spark, flat
             )
@@ -328,27 +236,11 @@ def _build(
     if overwrite:
         for partition in empty_partitions:
             if partition not in seen:
-                yield _emptied(target, staging, partition)
-
-
-def _emptied(target: WriteTarget, staging: str, partition: str) -> Written:
-    """A base without rows, which hides all earlier directories (P32)."""
-    ready = _ready(staging, partition, target.base())
-    target.files.make_directory(ready)
-    contents = write_empty_file(
-        target.files, ready, target.columns, target.compression, target.plain
-    )
-    _mark(target, ready)
-    return Written(partition, target.base(), False, contents)
-
-
-def _mark(target: WriteTarget, directory: str) -> None:
-    """Writes the version file, which also keeps an insert-only table's empty directory."""
-    target.files.write(f"{directory}/{names.VERSION_FILE}", names.VERSION)
+                yield write_empty_base(target, staging, partition)
 
 
 def _arrange(
-    target: WriteTarget, source: str, ready: str, empty: Written, spark: SparkSession, flat: bool
+    target: SparkTarget, source: str, ready: str, empty: Written, spark: SparkSession, flat: bool
 ) -> Written:
     files = target.files
     files.make_directory(ready)
@@ -401,5 +293,5 @@ def _arrange(
     with ThreadPoolExecutor(8) as pool:
         placed = tuple(entry for entry in pool.map(record, moves) if entry)
     if target.plain is None:
-        _mark(target, ready)
+        mark_version(target, ready)
     return replace(empty, contents=Contents(placed))

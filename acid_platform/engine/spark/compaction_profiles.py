@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 
 from acid_platform.compaction.validation import Profile
 from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity, open_directory
-from acid_platform.engine.profile import delete_checksum, profile_rows
-from acid_platform.engine.scan import EntityScan, ScanBuilder, TableScan
-from acid_platform.engine.write import Written
+from acid_platform.engine.publishing import Written
+from acid_platform.engine.scans import EntityScan, TableScan
+from acid_platform.engine.spark.profile import delete_checksum, profile_rows
+from acid_platform.engine.spark.scan import ScanBuilder
 from acid_platform.layout import names
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import BaseName, DeltaName

@@ -1,0 +1,136 @@
+"""Which engine runs a statement: Spark, or the local engine, which needs no JVM."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from acid_platform.config import Settings
+from acid_platform.engine.interface import Engine
+from acid_platform.engine.results import Result
+from acid_platform.engine.rows import Rows, is_spark_frame
+from acid_platform.errors import InvalidDefinition, NeedsSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from acid_platform.engine.local.engine import LocalEngine
+    from acid_platform.engine.spark.engine import SparkEngine
+
+Wanted = Literal["auto", "spark", "local"]
+"""`auto`: the local engine for what is small and what it can do, Spark for everything else."""
+LOCAL_BYTES = "acid.local.max.bytes"
+
+_T = TypeVar("_T")
+
+
+def wanted_engine(name: str) -> Wanted:
+    """Raises InvalidDefinition for a name that is no engine."""
+    wanted: Wanted
+    for wanted in ("auto", "spark", "local"):
+        if name.strip().lower() == wanted:
+            return wanted
+    raise InvalidDefinition(f"{name!r} is no engine; choose 'auto', 'spark' or 'local'")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An engine, and why it was chosen."""
+
+    engine: Engine
+    reason: str
+
+
+class Engines:
+    """The engines of a warehouse handle; each is loaded when it is first used. Thread-safe."""
+
+    def __init__(
+        self,
+        session: Callable[[], SparkSession],
+        settings: Callable[[], Settings],
+        wanted: Wanted = "auto",
+    ) -> None:
+        self.wanted = wanted
+        self._session, self._settings = session, settings
+        self._guard = threading.Lock()
+        self._spark: SparkEngine | None = None
+        self._local: LocalEngine | None = None
+
+    @property
+    def spark(self) -> SparkEngine:
+        from acid_platform.engine.spark.engine import SparkEngine
+
+        with self._guard:
+            self._spark = self._spark or SparkEngine(self._session)
+            return self._spark
+
+    @property
+    def local(self) -> LocalEngine:
+        from acid_platform.engine.local.engine import LocalEngine
+
+        with self._guard:
+            self._local = self._local or LocalEngine(self._session)
+            return self._local
+
+    def cancel(self, txn: int) -> None:
+        """Stops what the statements of a transaction are computing, in any engine used so far."""
+        for engine in (self._spark, self._local):
+            if engine is not None:
+                engine.cancel(txn)
+
+    def run(
+        self,
+        work: Callable[[Choice], _T],
+        rows: Rows | None = None,
+        read_bytes: int = 0,
+        wanted: Wanted | None = None,
+    ) -> _T:
+        """The result of `work` with the chosen engine.
+
+        `rows` are its input and `read_bytes` the size of the files that it reads. Under `auto`, if
+        the local engine raises NeedsSpark, Spark repeats the work.
+
+        Raises NeedsSpark if only the local engine may run, and can't.
+        """
+        refused: NeedsSpark | None = None
+        for choice in self._choices(rows, read_bytes, wanted or self.wanted):
+            try:
+                return work(choice if refused is None else Choice(choice.engine, str(refused)))
+            except NeedsSpark as error:
+                refused = error
+        assert refused is not None
+        raise refused
+
+    def _choices(self, rows: Rows | None, read_bytes: int, wanted: Wanted) -> Iterator[Choice]:
+        if wanted == "spark":
+            yield Choice(self.spark, "engine=spark")
+            return
+        limit = self._settings().integer(LOCAL_BYTES)
+        needed = read_bytes + input_bytes(rows)
+        if is_spark_frame(rows) or (isinstance(rows, Result) and rows.engine == "spark"):
+            why = "the rows come from Spark"
+        elif needed > limit:
+            why = f"{needed:,} bytes to read are more than {LOCAL_BYTES} = {limit:,}"
+        else:
+            yield Choice(
+                self.local,
+                "engine=local" if wanted == "local" else f"{needed:,} bytes to read",
+            )
+            why = ""
+        if wanted == "auto":
+            yield Choice(self.spark, why)
+        elif why:
+            raise NeedsSpark(f"{why}, which needs Spark; use engine='auto' or engine='spark'")
+
+
+def input_bytes(rows: Rows | None) -> int:
+    """The memory that rows in this process take; 0 if it isn't known."""
+    if rows is None or isinstance(rows, Result):
+        return 0
+    size = getattr(rows, "nbytes", None)  # of an Arrow table
+    if isinstance(size, int):
+        return size
+    usage = getattr(rows, "memory_usage", None)  # of a pandas DataFrame
+    return int(usage().sum()) if callable(usage) else 0

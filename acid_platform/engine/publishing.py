@@ -1,0 +1,155 @@
+"""Publishing what a statement wrote: `_tmp_` directory → checked, finished, renamed (P19).
+
+Readers can see nothing before every check has passed, and nothing counts before the metastore
+commits the write id. A failure leaves at most a `_tmp_` directory, whose name tells which
+transaction owns it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from acid_platform.errors import InvalidDefinition, PublicationFailed
+from acid_platform.layout import names
+from acid_platform.layout.bucketing import Bucketing
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.names import BaseName, DeltaName
+from acid_platform.layout.rowids import MAX_STATEMENT
+from acid_platform.layout.types import Column
+from acid_platform.snapshot.recorded import NOTHING, Contents
+from acid_platform.storage.durability import publish
+from acid_platform.storage.emptied import write_empty_file
+from acid_platform.storage.files import Files
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """Where a statement of a transaction writes."""
+
+    table: str
+    files: Files
+    location: str
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    txn_id: int
+    write_id: int
+    statement: int
+    compression: str
+    still_open: Callable[[], object]
+    """A heartbeat, called before publishing: raises if the transaction is not open any more (P4).
+    """
+    buckets: Bucketing | None = None
+    plain: FileFormat | None = None
+    """The file format of an insert-only table; None for full ACID."""
+
+    def __post_init__(self) -> None:
+        if self.statement > MAX_STATEMENT:
+            raise InvalidDefinition(
+                f"transaction {self.txn_id} has {self.statement} statements; commit after at most"
+                f" {MAX_STATEMENT + 1}"
+            )
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The columns, then the partition columns."""
+        return (*self.columns, *self.partition_columns)
+
+    @property
+    def partition_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.partition_columns)
+
+    def delta(self, deletes: bool) -> str:
+        return str(DeltaName(self.write_id, self.write_id, self.statement, 0, deletes))
+
+    def base(self) -> str:
+        return str(BaseName(self.write_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A directory that a statement published."""
+
+    partition: str
+    directory: str
+    deletes: bool
+    contents: Contents = NOTHING
+    """Its data files, as the commit records them (P26)."""
+
+    @property
+    def rows(self) -> int:
+        return self.contents.rows
+
+    @property
+    def bytes(self) -> int:
+        return self.contents.bytes
+
+    @property
+    def files(self) -> int:
+        return len(self.contents.files)
+
+
+def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[Written]:
+    """Publishes an empty base for each partition ('' for an unpartitioned table). Needs no Spark.
+
+    Raises PublicationFailed, TxnAborted.
+    """
+    with staging_directory(target) as staging:
+        built = [write_empty_base(target, staging, partition) for partition in partitions]
+        target.still_open()
+        publish_staged(target, staging, built)
+        return built
+
+
+@contextmanager
+def staging_directory(target: WriteTarget) -> Iterator[str]:
+    """A path for a new directory of the statement, which is deleted after the block.
+
+    An OSError of the block becomes PublicationFailed.
+    """
+    token = names.temporary_name(target.txn_id, uuid.uuid4().hex[:8])
+    staging = f"{target.location}/{token}"
+    try:
+        yield staging
+    except OSError as error:
+        raise PublicationFailed(
+            f"{target.location} can't be written: {error}; nothing was published: free space, or"
+            " grant the permission, and run the statement again"
+        ) from error
+    finally:
+        with suppress(OSError):  # otherwise the Cleaner removes it once its transaction has ended
+            target.files.delete_directory(staging)
+
+
+def ready_path(staging: str, partition: str, directory: str) -> str:
+    """Where a finished directory waits to be renamed."""
+    return f"{staging}/ready/{partition}/{directory}".replace("//", "/")
+
+
+def publish_staged(target: WriteTarget, staging: str, built: Sequence[Written]) -> None:
+    """Renames all directories of the statement, or none, since its transaction may still commit."""
+    places = [f"{output.partition}/{output.directory}".lstrip("/") for output in built]
+    publish(
+        target.files,
+        target.location,
+        [(f"{staging}/ready/{place}", f"{target.location}/{place}") for place in places],
+        all_or_none=True,
+    )
+
+
+def write_empty_base(target: WriteTarget, staging: str, partition: str) -> Written:
+    """A base without rows, which hides all earlier directories (P32)."""
+    ready = ready_path(staging, partition, target.base())
+    target.files.make_directory(ready)
+    contents = write_empty_file(
+        target.files, ready, target.columns, target.compression, target.plain
+    )
+    mark_version(target, ready)
+    return Written(partition, target.base(), False, contents)
+
+
+def mark_version(target: WriteTarget, directory: str) -> None:
+    """Writes the version file, which also keeps an insert-only table's empty directory."""
+    target.files.write(f"{directory}/{names.VERSION_FILE}", names.VERSION)

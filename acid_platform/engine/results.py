@@ -1,0 +1,131 @@
+"""The rows of a query, whichever engine computes them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from acid_platform.layout.types import Column
+from acid_platform.storage.arrow_types import declared_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+EngineName = Literal["spark", "local"]
+
+
+class Result(ABC):
+    """The rows of a SELECT. They are computed each time that they are asked for, at one snapshot.
+
+    Any method that computes them raises SnapshotExpired once the files are gone (P12), and
+    InvalidExpression for an expression without a value, such as a division by zero.
+    """
+
+    engine: EngineName
+    """The engine that computes the rows."""
+    reason: str
+    """Why this engine was chosen."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> list[str]:
+        """The names of the columns, which may occur twice."""
+
+    @abstractmethod
+    def declared(self) -> tuple[Column, ...]:
+        """The columns as a table would declare them, with names in lower case.
+
+        Raises InvalidDefinition for a type without one, as of a column of nothing but NULL.
+        """
+
+    @abstractmethod
+    def to_arrow(self, limit: int | None = None) -> pa.Table:
+        """All rows, or the first `limit`."""
+
+    @abstractmethod
+    def batches(self) -> pa.RecordBatchReader:
+        """The rows in batches, for results that are larger than memory."""
+
+    @abstractmethod
+    def to_spark(self) -> DataFrame:
+        """The rows as a Spark DataFrame; starts Spark. Raises JavaMissing."""
+
+    @abstractmethod
+    def renamed(self, names: Sequence[str]) -> Result:
+        """The same rows under other names, as many as there are columns."""
+
+    def in_one_file(self) -> Result:
+        """The same rows, which a write puts into one file; for a few rows."""
+        return self
+
+    @abstractmethod
+    def plan(self) -> str:
+        """The engine's own explanation of how it computes the rows."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        frame: pd.DataFrame = self.to_arrow().to_pandas(date_as_object=True)
+        return frame
+
+    def collect(self) -> list[tuple[Any, ...]]:
+        """The rows as tuples of Python values."""
+        table = self.to_arrow()
+        if not table.num_columns:
+            return [()] * table.num_rows
+        columns = [column.to_pylist(maps_as_pydicts="strict") for column in table.columns]
+        return list(zip(*columns, strict=True))
+
+    def count(self) -> int:
+        """The number of rows."""
+        return sum(batch.num_rows for batch in self.batches())
+
+    def show(self, limit: int = 20) -> None:
+        """Prints the first rows."""
+        print(self._first(limit).to_string(index=False))
+
+    def _repr_html_(self) -> str:
+        return str(self._first(20).to_html(index=False))
+
+    def _first(self, limit: int) -> pd.DataFrame:
+        frame: pd.DataFrame = self.to_arrow(limit).to_pandas(date_as_object=True)
+        return frame
+
+    def __repr__(self) -> str:
+        return f"<Result of {', '.join(self.columns)}: to_arrow(), to_pandas(), to_spark(), show()>"
+
+
+@dataclass(frozen=True, repr=False)
+class ArrowResult(Result):
+    """Rows that are in memory already."""
+
+    table: pa.Table
+    session: Callable[[], SparkSession]
+    """Starts Spark, for `to_spark`."""
+    reason: str
+    engine: EngineName = "local"
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.table.column_names)
+
+    def declared(self) -> tuple[Column, ...]:
+        return declared_columns(self.table.schema)
+
+    def to_arrow(self, limit: int | None = None) -> pa.Table:
+        return self.table if limit is None else self.table.slice(0, limit)
+
+    def batches(self) -> pa.RecordBatchReader:
+        return self.table.to_reader()
+
+    def to_spark(self) -> DataFrame:
+        return self.session().createDataFrame(self.table)
+
+    def renamed(self, names: Sequence[str]) -> ArrowResult:
+        return replace(self, table=self.table.rename_columns(list(names)))
+
+    def plan(self) -> str:
+        return self.reason

@@ -1,0 +1,65 @@
+"""What a snapshot has of a table, opened for reading: plain values for either engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.names import parse_bucket_file
+from acid_platform.layout.rowids import decode_bucket
+from acid_platform.layout.types import Column
+from acid_platform.snapshot.directory import AcidDirectory
+from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
+from acid_platform.storage.deletes import DeleteKeys
+from acid_platform.storage.files import Files
+from acid_platform.transactions import ValidWriteIdList
+
+
+@dataclass(frozen=True, slots=True)
+class EntityScan:
+    """An entity of a snapshot, opened for reading."""
+
+    directory: AcidDirectory
+    sources: EntitySources
+    deletes: DeleteKeys
+    partition: str
+    """Such as `month=3`; empty for an unpartitioned table."""
+    values: tuple[str | None, ...]
+    """Partition values in column order, as written in the directory name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """Everything that is needed to read a table at a snapshot, as a plain value."""
+
+    files: Files
+    location: str
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    entities: tuple[EntityScan, ...]
+    write_ids: ValidWriteIdList
+    format: FileFormat = ORC
+
+    @property
+    def read_bytes(self) -> int:
+        """The size of the insert files that the scan opens, before column pruning."""
+        return sum(source.size for entity in self.entities for source in entity.sources.inserts)
+
+    @property
+    def highest_bucket(self) -> int:
+        """The highest bucket number that a row of the scan can have; 0 without files."""
+        return max(
+            (
+                _highest_bucket(source)
+                for entity in self.entities
+                for source in entity.sources.inserts
+            ),
+            default=0,
+        )
+
+
+def _highest_bucket(source: Source) -> int:
+    if source.kind is SourceKind.RAW:
+        return decode_bucket(source.bucket).number
+    name = parse_bucket_file(source.path.rpartition("/")[2])
+    return name.bucket if name else 0

@@ -1,0 +1,1 @@
+"""Spark: scans, writes, DML and compaction of ACID tables."""

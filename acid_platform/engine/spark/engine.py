@@ -1,0 +1,88 @@
+"""Spark as an engine: every statement as one Spark job where that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from pyspark.sql import SparkSession
+
+from acid_platform.engine.interface import Fixed
+from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
+from acid_platform.engine.publishing import WriteTarget, Written
+from acid_platform.engine.queries import Sources, Where
+from acid_platform.engine.results import EngineName
+from acid_platform.engine.rows import Rows
+from acid_platform.engine.scans import TableScan
+from acid_platform.engine.spark import jobs
+from acid_platform.engine.spark.dml import delete_events, insert_events, update_events
+from acid_platform.engine.spark.input_rows import as_frame, conform
+from acid_platform.engine.spark.merge import Merge
+from acid_platform.engine.spark.query import run_query
+from acid_platform.engine.spark.results import SparkResult
+from acid_platform.engine.spark.write import DELETES, SparkTarget, write_statement
+
+
+class SparkEngine:
+    """Runs statements in the session that `session` returns, and starts if needed."""
+
+    name: EngineName = "spark"
+
+    def __init__(self, session: Callable[[], SparkSession]) -> None:
+        self._session = session
+        self._used: SparkSession | None = None
+        """The session that statements have used: cancelling must not start one."""
+
+    @property
+    def spark(self) -> SparkSession:
+        self._used = self._session()
+        return self._used
+
+    def statement(self, txn: int) -> AbstractContextManager[object]:
+        return jobs.tagged(self.spark, txn)
+
+    def cancel(self, txn: int) -> None:
+        jobs.cancel(self._used, txn)
+
+    def query(self, text: str, sources: Sources, reason: str) -> SparkResult:
+        return SparkResult(run_query(self.spark, text, sources), reason)
+
+    def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
+        aim = SparkTarget.of(target)
+        frame = conform(self.spark, rows, aim.all_columns, aim.table, fixed)
+        return write_statement(insert_events(frame, aim, aim.columns), aim)
+
+    def overwrite(
+        self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
+    ) -> list[Written]:
+        aim = SparkTarget.of(target)
+        frame = conform(self.spark, rows, aim.all_columns, aim.table, fixed)
+        events = insert_events(frame, aim, aim.columns)
+        return write_statement(events, aim, overwrite=True, empty_partitions=empty)
+
+    def update(
+        self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where
+    ) -> list[Written]:
+        aim = SparkTarget.of(target)
+        events = update_events(self.spark, scan, aim, assignments, where, aim.table)
+        return write_statement(events, aim)
+
+    def delete(self, scan: TableScan, target: WriteTarget, where: Where) -> list[Written]:
+        aim = SparkTarget.of(target)
+        return write_statement(delete_events(self.spark, scan, aim, where), aim, only=DELETES)
+
+    def merge(
+        self,
+        scan: TableScan,
+        target: WriteTarget,
+        source: Rows,
+        on: str,
+        clauses: Sequence[MergeClause],
+        aliases: tuple[str, str],
+    ) -> tuple[list[Written], MergeCounts]:
+        aim = SparkTarget.of(target)
+        frame = as_frame(self.spark, source, aim.all_columns, aim.table)
+        events, counts = Merge(self.spark, scan, aim, aim.table, on, clauses, *aliases).events(
+            frame
+        )
+        return write_statement(events, aim), counts
