@@ -55,7 +55,7 @@ GROUP = Group(
             " of it may exist or appear, and whoever was aborted can publish nothing more.",
             (
                 "metastore.rules.housekeeping",
-                "engine.spark.write:WriteTarget",
+                "engine.publishing:WriteTarget",
             ),
             (
                 "test_P4_an_aborted_write_id_outlives_its_transaction",

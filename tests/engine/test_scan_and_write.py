@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acid_platform.engine.publishing import Written
 from acid_platform.engine.spark import delete_bitmap, scan, write
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
@@ -208,8 +209,8 @@ def test_P19_a_count_that_differs_publishes_nothing(
 
 def test_P19_two_files_for_one_bucket_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     files, root = Files.of(str(tmp_path))
-    target = write.WriteTarget(files, root, (), (), 1, 1, 0, "zlib", lambda: None)
-    nothing = write.Written("", target.delta(deletes=False), False)
+    target = write.SparkTarget("db.t", files, root, (), (), 1, 1, 0, "zlib", lambda: None)
+    nothing = Written("", target.delta(deletes=False), False)
     for token in ("a", "b"):
         (tmp_path / f"part-00003-{token}.orc").write_bytes(b"")
     with pytest.raises(PublicationFailed, match="two files"):

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from IPython.core.interactiveshell import InteractiveShell
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from acid_platform.cli.main import main
+from acid_platform.engine.results import Result
 from acid_platform.errors import (
     InvalidDefinition,
     InvalidExpression,
@@ -38,7 +39,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> 
 
 def ids(warehouse: Warehouse, text: str) -> list[int]:
     answer = warehouse.sql(text)
-    assert isinstance(answer, DataFrame)
+    assert isinstance(answer, Result)
     return sorted(row[0] for row in answer.collect())
 
 
@@ -110,15 +111,15 @@ def test_input__file__name_is_the_file_of_each_row(warehouse: Warehouse) -> None
     table = warehouse.create_table("p", "id int", partitioned_by=["m int"])
     table.insert([{"id": 1, "m": 1}, {"id": 2, "m": 2}])
     answer = warehouse.sql("SELECT id, INPUT__FILE__NAME FROM p")
-    assert isinstance(answer, DataFrame)
+    assert isinstance(answer, Result)
     found = {row[0]: str(row[1]) for row in answer.collect()}
     for id in (1, 2):
         assert found[id].endswith(f"/p/m={id}/delta_0000001_0000001_0000/bucket_00000")
         assert Path(found[id].removeprefix("file:")).is_file()
     star = warehouse.sql("SELECT *, input__file__name FROM p WHERE INPUT__FILE__NAME LIKE '%m=2%'")
-    assert isinstance(star, DataFrame)
+    assert isinstance(star, Result)
     assert star.columns == ["id", "m", "input__file__name"]
-    assert [row.id for row in star.collect()] == [2]
+    assert [row[0] for row in star.collect()] == [2]
 
 
 def test_explain_says_what_would_be_locked_and_read(warehouse: Warehouse) -> None:
