@@ -228,6 +228,10 @@ bench-initiator: setup ## an Initiator's cycle over 10,000 tables with 1,000,000
 bench-planning: setup ## storage calls and milliseconds before a read, journal bytes of a commit
 	@$(TEST_STATE) exec $(PY) -m benchmarks.planning $(ARGS)
 
+.PHONY: bench-local
+bench-local: setup ## the local engine beside delta-rs, DuckLake, Spark and plain ORC (ARGS="--rows 200000")
+	@$(JAVA) exec $(PY) -m benchmarks.local $(ARGS)
+
 .PHONY: bench-launch
 bench-launch: setup ## from the click to the materialization (ARGS="--remote sc://..." for Connect too)
 	@$(TEST_STATE) exec $(PY) -m benchmarks.launching $(ARGS)
