@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.engine.local.event_files import Keys, publish_events, require_writable
+from acid_platform.engine.assignments import wanted_assignments
+from acid_platform.engine.local.computation import (
+    POSITION,
+    ROW_ID,
+    Computation,
+    condition_sql,
+    in_declared_type,
+    numbered,
+    value_sql,
+)
+from acid_platform.engine.local.event_files import (
+    EventFiles,
+    Keys,
+    publish_events,
+    require_writable,
+)
 from acid_platform.engine.local.partition_texts import Places
+from acid_platform.engine.local.running import Statement
+from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Where
 from acid_platform.engine.scans import TableScan
@@ -29,37 +47,121 @@ from acid_platform.storage.arrow_types import arrow_type, partition_value
 
 ENTITY = Column("__entity", HiveType("int"))
 """The place of a row's partition among the entities of its scan."""
+_ROWS = "acid_rows"
+"""The name of the table's rows in DuckDB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rows of a scan: `values` are the wanted columns, in file order."""
+    """Rows of a scan in the order of their keys; `values` are the wanted columns."""
 
     values: pa.Table
     keys: Keys
 
 
 def delete_rows(
-    scan: TableScan, target: WriteTarget, where: Where, check: Callable[[], None]
+    scan: TableScan, target: WriteTarget, where: Where, statement: Statement
 ) -> list[Written]:
     """Writes and publishes a delete event for each matching row, in the file of its bucket.
 
-    Raises PublicationFailed, CorruptFile, TxnAborted, NeedsSpark.
+    Raises InvalidExpression, UnknownColumn, PublicationFailed, CorruptFile, TxnAborted, NeedsSpark.
     """
     require_writable(target)
-    keys = found_rows(scan, where, (), check).keys
-    return publish_events(target, check, lambda files: files.delete(keys))
+    keys = _found(scan, where, (), {}, target.table, statement).keys
+    return publish_events(target, statement.check, lambda files: files.delete(keys))
 
 
-def found_rows(
-    scan: TableScan, where: Where, wanted: Sequence[str], check: Callable[[], None]
+def update_rows(
+    scan: TableScan,
+    target: WriteTarget,
+    assignments: Mapping[str, str],
+    where: Where,
+    statement: Statement,
+) -> list[Written]:
+    """Writes and publishes a delete event and an insert event for each matching row (F6).
+
+    Raises PartitionColumnUpdate, BucketColumnUpdate, WrongType too.
+    """
+    wanted = wanted_assignments(assignments, scan, target.buckets, target.table)
+    require_writable(target)
+    names = [column.name for column in scan.columns]
+    found = _found(scan, where, names, wanted, target.table, statement)
+    values = conform(found.values, scan.columns, target.table, orc=scan.columns)
+
+    def write(files: EventFiles) -> None:
+        files.delete(found.keys)
+        files.insert(values, found.keys.places, found.keys.numbers)
+
+    return publish_events(target, statement.check, write)
+
+
+def _found(
+    scan: TableScan,
+    where: Where,
+    wanted: Sequence[str],
+    assignments: Mapping[str, str],
+    table: str,
+    statement: Statement,
 ) -> Found:
-    """The rows that `where` accepts, with their keys. Raises NeedsSpark."""
+    """The rows that `where` accepts, with these columns after the assignments."""
     predicate = _predicate(scan, where)
-    arrow = as_arrow_scan(scan, (*wanted, ENTITY.name), predicate)
-    batches = list(_checked(arrow, check))
-    table = pa.Table.from_batches(batches, schema=arrow.schema)
-    return Found(table.select(list(wanted)), keys_of(table, scan))
+    columns = (*scan.columns, *scan.partition_columns)
+    scope = Scope.of({_ROWS: columns})
+    changed = [column for column in scan.columns if column.name in assignments]
+    chosen = [value_sql(assignments[column.name], column, scope, table) for column in changed]
+    sql = f"SELECT {', '.join((POSITION, *chosen))} FROM {_ROWS}"
+    read: Sequence[str] = [column.name for column in columns] if chosen else wanted
+    filtered = where is not None and predicate is None
+    if filtered:
+        assert isinstance(where, str)
+        condition = condition_sql(where, Scope.of({_ROWS: (*columns, ROW_ID)}))
+        sql += f" WHERE {condition}"
+        read = [column.name for column in columns]
+    arrow = as_arrow_scan(scan, (*read, ENTITY.name), predicate)
+    parts: list[pa.Table] = []
+    with _computing(filtered or bool(chosen), statement) as computation:
+        for batch in scanned(arrow, statement):
+            rows = pa.Table.from_batches([batch])
+            if computation is not None and rows.num_rows:
+                rows = _changed(rows, computation.run(sql, {_ROWS: numbered(rows)}), changed)
+            parts.append(rows.select([*wanted, ENTITY.name, ROW_ID_COLUMN]))
+    return _in_key_order(parts, wanted, scan)
+
+
+def _computing(needed: bool, statement: Statement) -> Computation | _Nothing:
+    return Computation(statement) if needed else _Nothing()
+
+
+class _Nothing:
+    """In place of a Computation that nobody needs."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def _changed(rows: pa.Table, computed: pa.Table, changed: Sequence[Column]) -> pa.Table:
+    """The computed rows of a batch, with the computed values of the changed columns."""
+    rows = rows.take(computed.column(POSITION))
+    for column in changed:
+        values = in_declared_type(computed.column(column.name), column)
+        rows = rows.set_column(rows.column_names.index(column.name), column.name, values)
+    return rows
+
+
+def _in_key_order(parts: list[pa.Table], wanted: Sequence[str], scan: TableScan) -> Found:
+    if not parts:
+        columns = {column.name: column for column in (*scan.columns, *scan.partition_columns)}
+        nothing = {name: pa.nulls(0, arrow_type(columns[name].type)) for name in wanted}
+        none = np.zeros(0, np.int64)
+        return Found(pa.table(nothing), Keys(none, none, none, Places((), none)))
+    table = pa.concat_tables(parts)
+    keys = keys_of(table, scan)
+    order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids))
+    values = table.select(list(wanted))
+    if wanted:
+        values = values.take(pa.array(order))
+    return Found(values, keys.take(order))
 
 
 def keys_of(table: pa.Table, scan: TableScan) -> Keys:
@@ -68,9 +170,11 @@ def keys_of(table: pa.Table, scan: TableScan) -> Keys:
     w, b, r = (
         pc.struct_field(ids, [place]).to_numpy().astype(np.int64, copy=False) for place in range(3)
     )
-    names = tuple(entity.partition for entity in scan.entities)
     index = table.column(ENTITY.name).to_numpy().astype(np.int64, copy=False)
-    return Keys(w, b, r, Places(names, index))
+    return Keys(w, b, r, Places.ranked([entity.partition for entity in scan.entities], index))
+
+
+# --- the scan ------------------------------------------------------------------------------------
 
 
 def as_arrow_scan(
@@ -106,23 +210,23 @@ def as_arrow_scan(
     )
 
 
-def _checked(scan: ArrowScan, check: Callable[[], None]) -> Iterator[pa.RecordBatch]:
-    """The batches of the scan; `check` is called between them."""
+def scanned(scan: ArrowScan, statement: Statement) -> Iterator[pa.RecordBatch]:
+    """The batches of the scan, until the statement is stopped. Raises NeedsSpark too."""
     try:
         for batch in scan.batches():
-            check()
+            statement.check()
             yield batch
     except UnsupportedLayout as error:
         raise NeedsSpark(str(error)) from error
 
 
 def _predicate(scan: TableScan, where: Where) -> ArrowPredicate | None:
+    """The condition for the Arrow reader; None if only DuckDB can evaluate it."""
     if where is None:
         return None
     if not isinstance(where, str):
         raise NeedsSpark("a condition with a subquery")
-    columns = (*scan.columns, *scan.partition_columns)
     try:
-        return arrow_predicate(where, columns, "the table")
-    except (UnsupportedStatement, InvalidExpression, UnknownColumn) as error:
-        raise NeedsSpark(str(error)) from error
+        return arrow_predicate(where, (*scan.columns, *scan.partition_columns), "the table")
+    except (UnsupportedStatement, InvalidExpression, UnknownColumn):
+        return None

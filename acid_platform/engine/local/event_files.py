@@ -52,6 +52,15 @@ class Keys:
     def __len__(self) -> int:
         return len(self.write_ids)
 
+    def take(self, chosen: np.ndarray) -> Keys:
+        """Some of the keys."""
+        return Keys(
+            self.write_ids[chosen],
+            self.buckets[chosen],
+            self.row_ids[chosen],
+            self.places.take(chosen),
+        )
+
     @property
     def numbers(self) -> np.ndarray:
         """The bucket number of each row, decoded from either codec version (F10), int64 (n,)."""

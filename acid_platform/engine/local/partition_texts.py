@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.partitions import DEFAULT_PARTITION, partition_name
+from acid_platform.layout.partitions import DEFAULT_PARTITION, partition_name, partition_segment
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 
@@ -28,8 +28,26 @@ class Places:
     """int64 (n,)"""
 
     @classmethod
-    def unpartitioned(cls, rows: int) -> Places:
-        return cls(("",), np.zeros(rows, np.int64))
+    def ranked(cls, names: Sequence[str], index: np.ndarray) -> Places:
+        """The same partitions, with their names in order."""
+        order = sorted(range(len(names)), key=lambda i: _texts_in(names[i]))
+        rank = np.empty(len(names), np.int64)
+        rank[order] = np.arange(len(names))
+        return cls(tuple(names[i] for i in order), rank[index])
+
+    def followed_by(self, others: Places) -> Places:
+        """The partitions of these rows, then those of the other rows."""
+        names = list(dict.fromkeys((*self.names, *others.names)))
+        known = {name: place for place, name in enumerate(names)}
+        parts = [
+            np.array([known[name] for name in places.names], np.int64)[places.index]
+            for places in (self, others)
+        ]
+        return Places.ranked(names, np.concatenate(parts))
+
+    def take(self, chosen: np.ndarray) -> Places:
+        """The partitions of some of the rows."""
+        return Places(self.names, self.index[chosen])
 
 
 def places_of(rows: pa.Table, columns: Sequence[Column]) -> Places:
@@ -39,6 +57,8 @@ def places_of(rows: pa.Table, columns: Sequence[Column]) -> Places:
     """
     if not rows.num_rows:
         return Places((), np.zeros(0, np.int64))
+    if not columns:
+        return Places(("",), np.zeros(rows.num_rows, np.int64))
     found: list[tuple[str, ...]] = [()]
     index = np.zeros(rows.num_rows, np.int64)
     for column in columns:
@@ -47,21 +67,23 @@ def places_of(rows: pa.Table, columns: Sequence[Column]) -> Places:
         found = [(*found[pair // len(texts)], texts[pair % len(texts)]) for pair in pairs.tolist()]
         if len(found) > MOST_PARTITIONS:
             raise NeedsSpark(f"rows of more than {MOST_PARTITIONS} partitions")
-    # Spark sorts by the bytes of the texts, and numbers the rows in this order.
-    order = sorted(range(len(found)), key=lambda i: [text.encode() for text in found[i]])
-    rank = np.empty(len(found), np.int64)
-    rank[order] = np.arange(len(found))
     keys = [column.name for column in columns]
-    names = (
-        partition_name(
-            {
-                key: None if text == DEFAULT_PARTITION else text
-                for key, text in zip(keys, found[i], strict=True)
-            }
-        )
-        for i in order
+    return Places.ranked([_name(keys, texts) for texts in found], index)
+
+
+def _name(keys: Sequence[str], texts: Sequence[str]) -> str:
+    return partition_name(
+        {
+            key: None if text == DEFAULT_PARTITION else text
+            for key, text in zip(keys, texts, strict=True)
+        }
     )
-    return Places(tuple(names), rank[index])
+
+
+def _texts_in(name: str) -> list[bytes]:
+    """The texts in a partition's name. Spark sorts by their bytes, and numbers rows in this order."""
+    segments = [partition_segment(segment) for segment in name.split("/")]
+    return [(segment[1] or DEFAULT_PARTITION).encode() for segment in segments if segment]
 
 
 def _texts(values: pa.ChunkedArray, kind: HiveType) -> tuple[list[str], np.ndarray]:
