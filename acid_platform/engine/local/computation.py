@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from acid_platform.engine.local.expressions import as_condition, translate_value
@@ -61,7 +62,7 @@ class Computation:
             for name, table in tables.items():
                 self._connection.register(name, without_zones(table))
             try:
-                return self._connection.execute(sql).to_arrow_table()
+                return self._connection.sql(sql).to_arrow_table()
             finally:
                 for name in tables:
                     self._connection.unregister(name)
@@ -90,12 +91,20 @@ def without_zones(table: pa.Table) -> pa.Table:
 
 def numbered(table: pa.Table) -> pa.Table:
     """The table with POSITION as its last column."""
-    return table.append_column(POSITION, pa.array(range(table.num_rows), pa.int64()))
+    return table.append_column(POSITION, pa.array(np.arange(table.num_rows)))
 
 
 def condition_sql(text: str, scope: Scope) -> str:
     """DuckDB's SQL of a condition. Raises InvalidExpression, UnknownColumn, NeedsSpark."""
     return as_condition(translate_value(text, scope), text).sql
+
+
+def join_sql(text: str, scope: Scope) -> str:
+    """As `condition_sql` for ON. Raises NeedsSpark if it may fail for pairs that Spark skips."""
+    condition = as_condition(translate_value(text, scope), text)
+    if condition.fails:
+        raise NeedsSpark(f"ON {text}, which may fail")
+    return condition.sql
 
 
 def value_sql(text: str, column: Column, scope: Scope, table: str) -> str:

@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from acid_platform.engine.interface import Fixed
-from acid_platform.engine.local.dml import delete_rows
+from acid_platform.engine.local.dml import delete_rows, update_rows
+from acid_platform.engine.local.merge import merge_rows
 from acid_platform.engine.local.running import Statements
 from acid_platform.engine.local.write import write_rows
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
@@ -44,22 +45,23 @@ class LocalEngine:
         raise NeedsSpark("queries")
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
-        check = self._statements.of(target.txn_id).check
-        return write_rows(rows, target, fixed, check, self._limit())
+        statement = self._statements.of(target.txn_id)
+        return write_rows(rows, target, fixed, statement, self._limit())
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
     ) -> list[Written]:
-        check = self._statements.of(target.txn_id).check
-        return write_rows(rows, target, fixed, check, self._limit(), True, empty)
+        statement = self._statements.of(target.txn_id)
+        return write_rows(rows, target, fixed, statement, self._limit(), True, empty)
 
     def update(
         self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where
     ) -> list[Written]:
-        raise NeedsSpark("UPDATE")
+        statement = self._statements.of(target.txn_id)
+        return update_rows(scan, target, assignments, where, statement)
 
     def delete(self, scan: TableScan, target: WriteTarget, where: Where) -> list[Written]:
-        return delete_rows(scan, target, where, self._statements.of(target.txn_id).check)
+        return delete_rows(scan, target, where, self._statements.of(target.txn_id))
 
     def merge(
         self,
@@ -70,4 +72,6 @@ class LocalEngine:
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
     ) -> tuple[list[Written], MergeCounts]:
-        raise NeedsSpark("MERGE")
+        statement = self._statements.of(target.txn_id)
+        limit = self._limit()
+        return merge_rows(scan, target, source, on, clauses, aliases, statement, limit)

@@ -81,7 +81,7 @@ def _name(keys: Sequence[str], texts: Sequence[str]) -> str:
 
 
 def _texts_in(name: str) -> list[bytes]:
-    """The texts in a partition's name. Spark sorts by their bytes, and numbers rows in this order."""
+    """The texts in a partition's name. Spark sorts rows by their bytes before it numbers them."""
     segments = [partition_segment(segment) for segment in name.split("/")]
     return [(segment[1] or DEFAULT_PARTITION).encode() for segment in segments if segment]
 

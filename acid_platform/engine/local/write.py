@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from acid_platform.engine.interface import Fixed
 from acid_platform.engine.local.event_files import EventFiles, publish_events, require_writable
 from acid_platform.engine.local.partition_texts import places_of
+from acid_platform.engine.local.running import Statement
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.results import Result
@@ -26,14 +27,14 @@ def write_rows(
     rows: Rows,
     target: WriteTarget,
     fixed: Fixed,
-    check: Callable[[], None],
+    statement: Statement,
     limit: int,
     overwrite: bool = False,
     empty: Sequence[str] = (),
 ) -> list[Written]:
     """Writes and publishes the rows; `overwrite` writes bases, and one for each of `empty` (P32).
 
-    `check` is called between batches and may raise; `limit` is the most bytes of a Result to hold.
+    `statement` may be stopped; `limit` is the most bytes of a Result to hold.
     Raises UnknownColumn, WrongType, PublicationFailed, TxnAborted, NeedsSpark.
     """
     require_writable(target)
@@ -45,14 +46,14 @@ def write_rows(
     if isinstance(rows, Result):
         column_names(rows)
         reader = rows.batches()
-        batches = _counted(reader, check, limit)
+        batches = counted(reader, statement, limit)
         if not target.partition_columns and not target.buckets:
 
             def stream(files: EventFiles) -> None:
                 parts = (conformed(pa.Table.from_batches([batch])) for batch in batches)
                 files.insert_run((one for part in parts for one in part.to_batches()), "", 0)
 
-            return publish_events(target, check, stream, overwrite, empty)
+            return publish_events(target, statement.check, stream, overwrite, empty)
         given = pa.Table.from_batches(list(batches), schema=reader.schema)
     else:
         given = local_table(rows, target.all_columns, target.table)
@@ -61,17 +62,21 @@ def write_rows(
     values = stored.select([column.name for column in target.columns])
     buckets = buckets_of(values, target)
     return publish_events(
-        target, check, lambda files: files.insert(values, places, buckets), overwrite, empty
+        target,
+        statement.check,
+        lambda files: files.insert(values, places, buckets),
+        overwrite,
+        empty,
     )
 
 
-def _counted(
-    batches: Iterator[pa.RecordBatch], check: Callable[[], None], limit: int
+def counted(
+    batches: Iterator[pa.RecordBatch], statement: Statement, limit: int
 ) -> Iterator[pa.RecordBatch]:
     """The batches, until they are larger than the limit. Raises NeedsSpark then."""
     total = 0
     for batch in batches:
-        check()
+        statement.check()
         total += batch.nbytes
         if total > limit:
             raise NeedsSpark(f"a result of more than {limit:,} bytes (acid.local.max.bytes)")
