@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.config import Settings
-from acid_platform.display.progress import progress
 from acid_platform.engine.choice import Engines, Wanted, wanted_engine
 from acid_platform.errors import (
     AlreadyScheduled,
@@ -31,22 +30,13 @@ from acid_platform.metastore.names import table_name
 from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord
 from acid_platform.reading.selection import TableLayout
-from acid_platform.services import worker
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
 from acid_platform.table_snapshot import Snapshot
-from acid_platform.tables.adoption import (
-    columns_of_file,
-    new_location,
-    refuse_overlap,
-    require_readable,
-    survey,
-)
 from acid_platform.tables.context import table_layout, worker_id
 from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.joining import join
-from acid_platform.tables.manifests import record_everything
 from acid_platform.transaction import Transaction
 from acid_platform.transactions import ValidWriteIdList
 
@@ -112,6 +102,9 @@ class Warehouse:
         for name, value in (settings or {}).items():
             handle.metastore.set(name, value)
         if handle.metastore.unrecorded():  # the warehouse is from an older version
+            from acid_platform.display.progress import progress
+            from acid_platform.tables.manifests import record_everything
+
             with progress() as told:
                 record_everything(handle.metastore, told)
         return handle
@@ -170,6 +163,8 @@ class Warehouse:
         directory. A directory with data is refused: use `adopt_table`. Raises InvalidDefinition,
         TableExists.
         """
+        from acid_platform.tables.adoption import new_location
+
         full = table_name(name)
         declared = Declaration.of(
             full, parse_columns(columns), partitioned_by, clustered_by, properties
@@ -204,6 +199,14 @@ class Warehouse:
         Raises TableExists, InvalidDefinition, and for files that can't be read correctly
         MalformedName, UnsupportedLayout, CorruptFile; then nothing is registered.
         """
+        from acid_platform.display.progress import progress
+        from acid_platform.tables.adoption import (
+            columns_of_file,
+            refuse_overlap,
+            require_readable,
+            survey,
+        )
+
         full, where = table_name(name), absolute(os.fspath(location))
         refuse_overlap(self.metastore, full, where)
         with progress() as told:
@@ -291,6 +294,8 @@ class Warehouse:
 
         Returns their rows of SHOW COMPACTIONS. Raises AlreadyScheduled, CompactionFailed.
         """
+        from acid_platform.services import worker
+
         wanted: list[int] = []
         refused: AlreadyScheduled | None = None
         for partition in partitions:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
-
-from acid_platform.reading.arrow_predicates import arrow_predicate
-from acid_platform.reading.file_pruning import pruned
 from acid_platform.reading.known_columns import require_columns
-from acid_platform.reading.selection import TableLayout, select_entities
+from acid_platform.reading.selection import TableLayout, pruning, select_entities
 from acid_platform.snapshot.directory import AcidDirectory
+from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 from acid_platform.storage.entity import open_entity
@@ -38,7 +35,11 @@ def arrow_scan(
     names = [column.name for column in all_columns]
     wanted = tuple(names if columns is None else (name.lower() for name in columns))
     require_columns(wanted, all_columns, table.name)
-    predicate = arrow_predicate(where, all_columns, table.name) if where is not None else None
+    predicate = None
+    if where is not None:  # the parser of predicates takes long to import
+        from acid_platform.reading.arrow_predicates import arrow_predicate
+
+        predicate = arrow_predicate(where, all_columns, table.name)
     selected = select_entities(table, write_ids, txns, where)
 
     def entity(item: tuple[str, AcidDirectory]) -> EntityRead:
@@ -48,10 +49,10 @@ def arrow_scan(
             directory,
             write_ids,
             table.name,
-            lambda candidates: pruned(candidates, where, table.columns),
+            pruning(where, table.columns),
         )
         values = {
-            column.name: pa.scalar(partition_value(text, column.type), arrow_type(column.type))
+            column.name: scalar_of(partition_value(text, column.type), arrow_type(column.type))
             for column, text in zip(table.partition_columns, table.values(name), strict=True)
         }
         return EntityRead(sources, deletes, values)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TypeAlias
-
-import pandas as pd
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from acid_platform.config import Settings, Treatment, setting
 from acid_platform.engine.results import Result
@@ -44,12 +42,13 @@ from acid_platform.sql.statements import (
 from acid_platform.table import autocommit
 
 if TYPE_CHECKING:
+    import pandas as pd
     from sqlglot import exp
 
     from acid_platform.transaction import Transaction
     from acid_platform.warehouse import Warehouse
 
-Answer: TypeAlias = Result | pd.DataFrame | Done
+Answer: TypeAlias = Union[Result, "pd.DataFrame", Done]
 """The result of a SELECT, of a SHOW, and of any other statement."""
 
 
@@ -234,4 +233,6 @@ class SqlSession:
             return Done("ABORT TRANSACTIONS", self._warehouse.abort_transactions(statement.ids))
         messages = self._warehouse.metastore.abort_compactions(statement.ids)
         rows = [(id_, message) for id_, message in messages.items()]
+        import pandas as pd
+
         return pd.DataFrame(rows, columns=["compactionid", "status"])
