@@ -137,27 +137,36 @@ class Table:
 
     # --- writing -------------------------------------------------------------------------------
 
-    def insert(self, rows: Rows) -> int:
+    def insert(self, rows: Rows, *, engine: str | None = None) -> int:
         """Append rows; columns match by name, missing ones become NULL. Returns how many.
 
-        Raises UnknownColumn, WrongType.
+        `engine` of this and the other verbs: see Warehouse.using. Raises UnknownColumn, WrongType,
+        NeedsSpark.
         """
-        return self._autocommit(lambda table: table.insert(rows))
+        return self._autocommit(lambda table: table.insert(rows), engine)
 
-    def overwrite(self, rows: Rows, partition: Mapping[str, Any] | str | None = None) -> int:
+    def overwrite(
+        self,
+        rows: Rows,
+        partition: Mapping[str, Any] | str | None = None,
+        *,
+        engine: str | None = None,
+    ) -> int:
         """Replace the table, one partition, or the partitions that the rows name."""
-        return self._autocommit(lambda table: table.overwrite(rows, partition))
+        return self._autocommit(lambda table: table.overwrite(rows, partition), engine)
 
-    def update(self, assignments: Mapping[str, str], where: str | None = None) -> int:
+    def update(
+        self, assignments: Mapping[str, str], where: str | None = None, *, engine: str | None = None
+    ) -> int:
         """Set columns to SQL expressions where the predicate holds; returns the rows changed.
 
         Raises PartitionColumnUpdate, UnknownColumn, WrongType, InvalidExpression, WriteConflict.
         """
-        return self._autocommit(lambda table: table.update(assignments, where))
+        return self._autocommit(lambda table: table.update(assignments, where), engine)
 
-    def delete(self, where: str | None = None) -> int:
+    def delete(self, where: str | None = None, *, engine: str | None = None) -> int:
         """Deletes the rows that match the predicate, or all; returns the number of rows."""
-        return self._autocommit(lambda table: table.delete(where))
+        return self._autocommit(lambda table: table.delete(where), engine)
 
     def merge(
         self,
@@ -167,6 +176,8 @@ class Table:
         when_matched_delete: str | None = None,
         when_not_matched_insert: Mapping[str, str] | Literal["*"] | None = None,
         clauses: Sequence[MergeClause] | None = None,
+        *,
+        engine: str | None = None,
     ) -> MergeCounts:
         """MERGE INTO this table `t` USING `source` `s` ON `on`.
 
@@ -186,7 +197,8 @@ class Table:
                 when_matched_delete,
                 when_not_matched_insert,
                 clauses,
-            )
+            ),
+            engine,
         )
 
     def erase(self, where: str, partition: Mapping[str, Any] | str | None = None) -> Erasure:
@@ -338,8 +350,11 @@ class Table:
             return wanted, [partition_name(values)]
         return wanted, list(self.partitions()) if self.partition_columns else [None]
 
-    def _autocommit(self, verb: Callable[[TransactionTable], _Done]) -> _Done:
-        return autocommit(self._warehouse, self.name, lambda txn: verb(txn.table(self._name)))
+    def _autocommit(
+        self, verb: Callable[[TransactionTable], _Done], engine: str | None = None
+    ) -> _Done:
+        with self._warehouse.using(engine):
+            return autocommit(self._warehouse, self.name, lambda txn: verb(txn.table(self._name)))
 
     def __repr__(self) -> str:
         return f"<Table {self.name}>"

@@ -122,8 +122,13 @@ def _print_report(session: Session, report: Report, with_settings: bool) -> None
     show_default=True,
     help="Rows to print as a table; 0 for all. JSON always has all rows.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "spark", "local"]),
+    help="local: without a JVM, or an error; auto (default, or ACID_ENGINE): local if possible.",
+)
 @command
-def sql(session: Session, script: str, limit: int) -> None:
+def sql(session: Session, script: str, limit: int, engine: str | None) -> None:
     """Run a SCRIPT of Hive's SQL: statements separated by semicolons.
 
     Each result is printed when its statement ends; with --json as one line. The first error ends
@@ -134,7 +139,7 @@ def sql(session: Session, script: str, limit: int) -> None:
 
     with session.open() as warehouse:
         try:
-            for _, answer in warehouse.session.steps(script):
+            for _, answer in warehouse.session.steps(script, engine):
                 result_rows = rows_of(answer, None if session.json or not limit else limit)
                 if isinstance(answer, Done):
                     session.say(asdict(answer), answer.message)

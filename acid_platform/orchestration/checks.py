@@ -272,7 +272,7 @@ def table_checks(
     ) -> Iterator[dg.AssetCheckResult]:
         selected = {check.name for check in context.selected_asset_check_keys}
         wanted = [expectation for expectation in expectations if expectation.name in selected]
-        with warehouse.open(context.run.run_id, spark.spark_session) as opened:
+        with warehouse.open(context.run.run_id, lambda: spark.spark_session) as opened:
             frame = opened.table(table).read(columns)
             for finding in evaluate(frame, wanted):
                 yield finding.result(key)

@@ -64,23 +64,24 @@ class SqlSession:
     def in_transaction(self) -> bool:
         return self._txn is not None
 
-    def run(self, script: str) -> Answer:
+    def run(self, script: str, engine: str | None = None) -> Answer:
         """Runs a script; returns the result of the last statement. Raises as `steps`."""
-        return list(self.steps(script))[-1][1]
+        return list(self.steps(script, engine))[-1][1]
 
-    def steps(self, script: str) -> Iterator[tuple[Written, Answer]]:
+    def steps(self, script: str, engine: str | None = None) -> Iterator[tuple[Written, Answer]]:
         """Runs a script; yields each statement with its result. The first error ends the script.
 
         The whole script is parsed before anything runs. A statement that fails inside a transaction
-        rolls it back, as in Hive. Raises UnsupportedStatement, InvalidExpression and whatever the
-        statements raise.
+        rolls it back, as in Hive. `engine`: see Warehouse.using. Raises UnsupportedStatement,
+        InvalidExpression and whatever the statements raise.
         """
         statements = [(written, parse(written)) for written in split(script)]
         if not statements:
             raise UnsupportedStatement(f"there is no statement; supported: {', '.join(SUPPORTED)}")
         for written, statement in statements:
             try:
-                answer = self._run(statement)
+                with self._warehouse.using(engine):
+                    answer = self._run(statement)
             except BaseException as error:
                 self._roll_back_after(error)
                 raise
