@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from acid_platform import display
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.config import Settings
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
@@ -22,9 +21,6 @@ from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import LockRequest, TableRecord
-from acid_platform.services import erasure
-from acid_platform.services.erasure import Erasure, ErasureRequest
-from acid_platform.services.explain import Section, explain_compactions, wishes_of
 from acid_platform.table_snapshot import TableSnapshot
 from acid_platform.tables.context import columns_of_record
 from acid_platform.tables.declaration import change_column, check_columns, widened
@@ -37,6 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from acid_platform.services.erasure import Erasure
+    from acid_platform.services.explain import Section
     from acid_platform.warehouse import Warehouse
 
 
@@ -139,27 +137,36 @@ class Table:
 
     # --- writing -------------------------------------------------------------------------------
 
-    def insert(self, rows: Rows) -> int:
+    def insert(self, rows: Rows, *, engine: str | None = None) -> int:
         """Append rows; columns match by name, missing ones become NULL. Returns how many.
 
-        Raises UnknownColumn, WrongType.
+        `engine` of this and the other verbs: see Warehouse.using. Raises UnknownColumn, WrongType,
+        NeedsSpark.
         """
-        return self._autocommit(lambda table: table.insert(rows))
+        return self._autocommit(lambda table: table.insert(rows), engine)
 
-    def overwrite(self, rows: Rows, partition: Mapping[str, Any] | str | None = None) -> int:
+    def overwrite(
+        self,
+        rows: Rows,
+        partition: Mapping[str, Any] | str | None = None,
+        *,
+        engine: str | None = None,
+    ) -> int:
         """Replace the table, one partition, or the partitions that the rows name."""
-        return self._autocommit(lambda table: table.overwrite(rows, partition))
+        return self._autocommit(lambda table: table.overwrite(rows, partition), engine)
 
-    def update(self, assignments: Mapping[str, str], where: str | None = None) -> int:
+    def update(
+        self, assignments: Mapping[str, str], where: str | None = None, *, engine: str | None = None
+    ) -> int:
         """Set columns to SQL expressions where the predicate holds; returns the rows changed.
 
         Raises PartitionColumnUpdate, UnknownColumn, WrongType, InvalidExpression, WriteConflict.
         """
-        return self._autocommit(lambda table: table.update(assignments, where))
+        return self._autocommit(lambda table: table.update(assignments, where), engine)
 
-    def delete(self, where: str | None = None) -> int:
+    def delete(self, where: str | None = None, *, engine: str | None = None) -> int:
         """Deletes the rows that match the predicate, or all; returns the number of rows."""
-        return self._autocommit(lambda table: table.delete(where))
+        return self._autocommit(lambda table: table.delete(where), engine)
 
     def merge(
         self,
@@ -169,6 +176,8 @@ class Table:
         when_matched_delete: str | None = None,
         when_not_matched_insert: Mapping[str, str] | Literal["*"] | None = None,
         clauses: Sequence[MergeClause] | None = None,
+        *,
+        engine: str | None = None,
     ) -> MergeCounts:
         """MERGE INTO this table `t` USING `source` `s` ON `on`.
 
@@ -188,7 +197,8 @@ class Table:
                 when_matched_delete,
                 when_not_matched_insert,
                 clauses,
-            )
+            ),
+            engine,
         )
 
     def erase(self, where: str, partition: Mapping[str, Any] | str | None = None) -> Erasure:
@@ -199,8 +209,10 @@ class Table:
         erase again when they have ended. Raises as count, also NoSuchPartition, LeaseHeld, and
         CorruptFile for a file that can't be read.
         """
+        from acid_platform.services import erasure
+
         metastore = self._warehouse.metastore
-        request = ErasureRequest.of(metastore, self.name, where, partition)
+        request = erasure.ErasureRequest.of(metastore, self.name, where, partition)
         deleted = self.delete(request.condition) if self.count(request.condition) else 0
         erasure.queue(metastore, request)
         outcomes = erasure.compact(self._warehouse, request)
@@ -213,6 +225,8 @@ class Table:
         Nothing is deleted yet. Returns the request's id, as `acid show erasures` lists it; an equal
         request gets the same id while it is open. Raises as `erase` does before it deletes.
         """
+        from acid_platform.services.erasure import ErasureRequest
+
         warehouse = self._warehouse
         wanted = ErasureRequest.of(warehouse.metastore, self.name, where, partition)
         return warehouse.metastore.request_erasure(
@@ -312,6 +326,8 @@ class Table:
         self, kind: str, partition: Mapping[str, Any] | str | None = None
     ) -> list[Section]:
         """What `compact` would read and write, and after how many scans it pays off."""
+        from acid_platform.services.explain import explain_compactions, wishes_of
+
         wanted, targets = self._compactions(kind, partition)
         return explain_compactions(
             self._warehouse.metastore, wishes_of(self._name, targets, wanted.value)
@@ -334,16 +350,23 @@ class Table:
             return wanted, [partition_name(values)]
         return wanted, list(self.partitions()) if self.partition_columns else [None]
 
-    def _autocommit(self, verb: Callable[[TransactionTable], _Done]) -> _Done:
-        return autocommit(self._warehouse, self.name, lambda txn: verb(txn.table(self._name)))
+    def _autocommit(
+        self, verb: Callable[[TransactionTable], _Done], engine: str | None = None
+    ) -> _Done:
+        with self._warehouse.using(engine):
+            return autocommit(self._warehouse, self.name, lambda txn: verb(txn.table(self._name)))
 
     def __repr__(self) -> str:
         return f"<Table {self.name}>"
 
     def __rich__(self) -> object:
+        from acid_platform import display
+
         return display.timeline(self._warehouse, self.name)
 
     def _repr_html_(self) -> str:
+        from acid_platform import display
+
         return display.timeline(self._warehouse, self.name)._repr_html_()
 
 

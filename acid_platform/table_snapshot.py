@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acid_platform import display
 from acid_platform.engine.open import open_scan
 from acid_platform.errors import NoSuchTxn, SnapshotExpired
 from acid_platform.metastore.names import table_name
@@ -45,9 +44,13 @@ class TableSnapshot:
         return "\n".join(lines)
 
     def __rich__(self) -> object:
+        from acid_platform import display
+
         return display.snapshot(self)
 
     def _repr_html_(self) -> str:
+        from acid_platform import display
+
         return display.snapshot(self)._repr_html_()
 
 

@@ -57,6 +57,11 @@ class Transaction:
         """A report for each directory that this transaction has published (P8)."""
         return tuple(self._work.reports)
 
+    @property
+    def engines(self) -> tuple[tuple[str, str], ...]:
+        """For each statement that wrote: `spark` or `local`, and why this engine was chosen."""
+        return tuple((choice.engine.name, choice.reason) for choice in self._work.choices)
+
     def row_counts(self, table: str) -> dict[str, int]:
         """Rows that a table's statements inserted, updated, deleted or wrote by overwriting."""
         return {word: rows for word, rows in self._work.row_counts.get(table, {}).items() if rows}

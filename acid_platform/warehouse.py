@@ -8,12 +8,12 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.config import Settings
-from acid_platform.display.progress import progress
 from acid_platform.engine.choice import Engines, Wanted, wanted_engine
 from acid_platform.errors import (
     AlreadyScheduled,
@@ -31,22 +31,13 @@ from acid_platform.metastore.names import table_name
 from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord
 from acid_platform.reading.selection import TableLayout
-from acid_platform.services import worker
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
 from acid_platform.table_snapshot import Snapshot
-from acid_platform.tables.adoption import (
-    columns_of_file,
-    new_location,
-    refuse_overlap,
-    require_readable,
-    survey,
-)
 from acid_platform.tables.context import table_layout, worker_id
 from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.joining import join
-from acid_platform.tables.manifests import record_everything
 from acid_platform.transaction import Transaction
 from acid_platform.transactions import ValidWriteIdList
 
@@ -69,7 +60,7 @@ class Warehouse:
         self,
         location: str,
         metastore: Metastore,
-        spark: SparkSession | None = None,
+        spark: SparkSession | Callable[[], SparkSession] | None = None,
         run_id: str = "",
         engine: Wanted = "auto",
     ) -> None:
@@ -90,7 +81,7 @@ class Warehouse:
     def open(
         cls,
         location: str | os.PathLike[str] | None = None,
-        spark: SparkSession | None = None,
+        spark: SparkSession | Callable[[], SparkSession] | None = None,
         metastore: str | None = None,
         run_id: str = "",
         settings: Mapping[str, str] | None = None,
@@ -101,17 +92,22 @@ class Warehouse:
         Defaults: ACID_WAREHOUSE, ACID_METASTORE (a directory; for a local warehouse the one inside
         it). Spark starts when it is first needed. `settings` go by Hive's configuration names and
         are stored in the metastore. The first start of a warehouse from an older version records
-        its files. Raises WarehouseNotWritable, WarehouseMismatch, MetastoreMissing if there are
+        its files. `spark` may be a function that returns the session. `engine`: `auto` (the
+        default, or ACID_ENGINE), `spark` or `local`, see `using`. Raises InvalidDefinition for
+        another engine, WarehouseNotWritable, WarehouseMismatch, MetastoreMissing if there are
         tables and no metastore (P31), MetastoreUnavailable, SettingRefused.
         """
+        chosen = wanted_engine(engine or os.environ.get("ACID_ENGINE") or "auto")
         place = Location.of(location, metastore)
         files, path = Files.of(place.warehouse)
         require_writable(files, path)
-        chosen = wanted_engine(engine or os.environ.get("ACID_ENGINE") or "auto")
         handle = cls(place.warehouse, join(place), spark, run_id, chosen)
         for name, value in (settings or {}).items():
             handle.metastore.set(name, value)
         if handle.metastore.unrecorded():  # the warehouse is from an older version
+            from acid_platform.display.progress import progress
+            from acid_platform.tables.manifests import record_everything
+
             with progress() as told:
                 record_everything(handle.metastore, told)
         return handle
@@ -139,9 +135,8 @@ class Warehouse:
                 from acid_platform.engine.spark import session
                 from acid_platform.engine.spark.failures import install_expiry
 
-                self._spark = (
-                    session.check_session(self._given) if self._given else session.start_session()
-                )
+                given = self._given() if callable(self._given) else self._given
+                self._spark = session.check_session(given) if given else session.start_session()
                 install_expiry(self._spark)
             return self._spark
 
@@ -149,6 +144,15 @@ class Warehouse:
     def engines(self) -> Engines:
         """The engines that run queries and changes."""
         return self._engines
+
+    def using(self, engine: str | None) -> AbstractContextManager[None]:
+        """`with wh.using("spark"):` runs what this thread does in the block with that engine.
+
+        `auto`: without a JVM what is small and can be, everything else with Spark. `local`: never
+        with Spark; raises NeedsSpark instead. `spark`: always with Spark. None: no change. Raises
+        InvalidDefinition for another name.
+        """
+        return self._engines.using(engine)
 
     # --- tables --------------------------------------------------------------------------------
 
@@ -170,6 +174,8 @@ class Warehouse:
         directory. A directory with data is refused: use `adopt_table`. Raises InvalidDefinition,
         TableExists.
         """
+        from acid_platform.tables.adoption import new_location
+
         full = table_name(name)
         declared = Declaration.of(
             full, parse_columns(columns), partitioned_by, clustered_by, properties
@@ -204,6 +210,14 @@ class Warehouse:
         Raises TableExists, InvalidDefinition, and for files that can't be read correctly
         MalformedName, UnsupportedLayout, CorruptFile; then nothing is registered.
         """
+        from acid_platform.display.progress import progress
+        from acid_platform.tables.adoption import (
+            columns_of_file,
+            refuse_overlap,
+            require_readable,
+            survey,
+        )
+
         full, where = table_name(name), absolute(os.fspath(location))
         refuse_overlap(self.metastore, full, where)
         with progress() as told:
@@ -291,6 +305,8 @@ class Warehouse:
 
         Returns their rows of SHOW COMPACTIONS. Raises AlreadyScheduled, CompactionFailed.
         """
+        from acid_platform.services import worker
+
         wanted: list[int] = []
         refused: AlreadyScheduled | None = None
         for partition in partitions:
@@ -343,15 +359,15 @@ class Warehouse:
         """
         self.metastore.answer_erasure(request, ErasureState.WITHDRAWN, reason)
 
-    def sql(self, statement: str) -> Answer:
+    def sql(self, statement: str, engine: str | None = None) -> Answer:
         """Runs one statement of Hive's SQL, or several separated by semicolons.
 
         Returns the result of the last: a `Result` for a SELECT, over one snapshot of all its
         tables; a pandas DataFrame for SHOW, DESCRIBE and EXPLAIN; a `Done` for anything else. USE
-        and START TRANSACTION outlast the call. Raises UnsupportedStatement, InvalidExpression,
-        NoSuchTable and what the verbs of Table raise.
+        and START TRANSACTION outlast the call. `engine`: see `using`. Raises UnsupportedStatement,
+        InvalidExpression, NoSuchTable, NeedsSpark and what the verbs of Table raise.
         """
-        return self.session.run(statement)
+        return self.session.run(statement, engine)
 
     @property
     def session(self) -> SqlSession:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from dagster_pyspark import LazyPySparkResource
-from dagster_pyspark.resources import spark_session_from_config
-from dagster_spark.utils import flatten_dict
-from pydantic import Field
-
-from acid_platform.engine.spark import jvm, session
+import dagster as dg
+from pydantic import Field, PrivateAttr
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class SparkResource(LazyPySparkResource):
+class SparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """The Spark session of the process, started at first use and never stopped.
+
+    What `LazyPySparkResource` of dagster-pyspark does, which is not its base class, because its
+    module imports pyspark: most runs need none.
 
     All steps and runs of a process share it. Fields that are not set default to ACID_SPARK_MASTER,
     ACID_SPARK_REMOTE and ACID_SPARK_MEMORY. The session is checked when it starts: interpreter,
@@ -36,12 +35,26 @@ class SparkResource(LazyPySparkResource):
         default_factory=dict, description="More Spark settings; they override all others."
     )
 
-    def _init_session(self) -> None:
-        if self._spark_session is None:
-            self._spark_session = self._start()
+    _session: Any = PrivateAttr(default=None)
+
+    @property
+    def spark_session(self) -> SparkSession:
+        """The session, which is started if needed. Raises JavaMissing, SparkMisconfigured."""
+        if self._session is None:
+            self._session = self._start()
+        session: SparkSession = self._session
+        return session
+
+    @property
+    def spark_context(self) -> Any:
+        return self.spark_session.sparkContext
 
     def _start(self) -> SparkSession:
-        """Start and check the session. Raises JavaMissing, SparkMisconfigured."""
+        from dagster_pyspark.resources import spark_session_from_config
+        from dagster_spark.utils import flatten_dict
+
+        from acid_platform.engine.spark import jvm, session
+
         session.prepare_environment()
         remote = self.remote or os.environ.get("ACID_SPARK_REMOTE")
         if remote:

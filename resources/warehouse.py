@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -31,12 +32,18 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         description="Directory of the metastore; default: ACID_METASTORE, else inside a local"
         " warehouse.",
     )
+    engine: str | None = Field(
+        default=None,
+        description="auto, spark or local; default: ACID_ENGINE, else auto.",
+    )
 
-    def open(self, run_id: str = "", spark: SparkSession | None = None) -> Warehouse:
+    def open(
+        self, run_id: str = "", spark: SparkSession | Callable[[], SparkSession] | None = None
+    ) -> Warehouse:
         """Open a handle whose transactions and leases carry the run id; the caller closes it.
 
         Without `spark`, Spark starts only when an operation needs it. Raises WarehouseNotWritable,
-        MetastoreUnavailable.
+        MetastoreUnavailable, InvalidDefinition for an unknown engine.
         """
         where = self.path or os.environ.get("ACID_WAREHOUSE") or DEFAULT_PATH
-        return Warehouse.open(where, spark, self.metastore, run_id)
+        return Warehouse.open(where, spark, self.metastore, run_id, engine=self.engine)

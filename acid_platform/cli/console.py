@@ -6,12 +6,10 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
 from acid_platform.cli.project import nearby
 from acid_platform.display import show_table
@@ -52,6 +50,8 @@ class Group(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            from difflib import get_close_matches
+
             near = get_close_matches(args[0], self.list_commands(ctx))
             if not near:
                 raise
@@ -120,6 +120,8 @@ class Session:
             click.echo(text)
 
     def render(self, what: Any) -> None:
+        from rich.console import Console
+
         console = Console(highlight=False)
         if not console.is_terminal:  # a pipe has no width, and nothing may be cut
             console = Console(highlight=False, width=PIPE_WIDTH)
@@ -128,8 +130,13 @@ class Session:
     @contextmanager
     def working(self, text: str) -> Iterator[None]:
         """Shows a spinner on a terminal during the block, unless `text` is empty."""
+        if not text:
+            yield
+            return
+        from rich.console import Console
+
         console = Console(stderr=True)
-        if not (text and console.is_terminal):
+        if not console.is_terminal:
             yield
             return
         with console.status(text):

@@ -22,6 +22,7 @@ from acid_platform.metastore.codec import encode
 
 if TYPE_CHECKING:
     from acid_platform.cli.doctor import Report
+    from acid_platform.metastore.records import TableRecord
     from acid_platform.services.explain import Section
 
 
@@ -46,7 +47,7 @@ def show(session: Session, what: str) -> None:
     with session.metastore() as metastore:
         match what:
             case "tables":
-                rows = [_table_row(metastore, record.name) for record in metastore.tables()]
+                rows = [_table_row(metastore, record) for record in metastore.tables()]
                 rows.sort(key=lambda row: str(row["table"]))
             case "transactions":
                 rows = metastore.transactions()
@@ -59,11 +60,10 @@ def show(session: Session, what: str) -> None:
     session.show(rows, SHOWN[what], empty=f"no {what}")
 
 
-def _table_row(metastore: Metastore, name: str) -> dict[str, Any]:
-    record = metastore.table(name)
+def _table_row(metastore: Metastore, record: TableRecord) -> dict[str, Any]:
     columns = [f"{column} {kind}" for column, kind in record.columns]
     keys = [f"{column} {kind}" for column, kind in record.partition_columns]
-    partitions = metastore.partitions(name) if record.partitioned else []
+    partitions = metastore.partitions(record.name) if record.partitioned else []
     return {
         "table": record.name,
         "columns": ", ".join(columns),
@@ -122,8 +122,13 @@ def _print_report(session: Session, report: Report, with_settings: bool) -> None
     show_default=True,
     help="Rows to print as a table; 0 for all. JSON always has all rows.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "spark", "local"]),
+    help="local: without a JVM, or an error; auto (default, or ACID_ENGINE): local if possible.",
+)
 @command
-def sql(session: Session, script: str, limit: int) -> None:
+def sql(session: Session, script: str, limit: int, engine: str | None) -> None:
     """Run a SCRIPT of Hive's SQL: statements separated by semicolons.
 
     Each result is printed when its statement ends; with --json as one line. The first error ends
@@ -134,7 +139,7 @@ def sql(session: Session, script: str, limit: int) -> None:
 
     with session.open() as warehouse:
         try:
-            for _, answer in warehouse.session.steps(script):
+            for _, answer in warehouse.session.steps(script, engine):
                 result_rows = rows_of(answer, None if session.json or not limit else limit)
                 if isinstance(answer, Done):
                     session.say(asdict(answer), answer.message)

@@ -6,13 +6,12 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
-
-from rich import box
-from rich.table import Table as RichTable
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from acid_platform.metastore import show_columns
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 TIMES = show_columns.TIMES | {"created", "time", "requested", "answered"}
 """Columns in milliseconds since 1970, shown as UTC."""
@@ -33,6 +32,8 @@ class Listing:
     title: str = ""
 
     def __rich__(self) -> RichTable:
+        from rich.text import Text
+
         table = _rich_table(self.columns, self.title, self.rows)
         for row in self.rows:
             # As Text, because names such as [delete_]delta are not markup.
@@ -80,7 +81,10 @@ def shown(column: str, value: Any) -> str:
 
 
 def _rich_table(columns: Sequence[str], title: str, rows: Sequence[Mapping[str, Any]]) -> RichTable:
-    table = RichTable(box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
     for name in columns:
         values = [row.get(name) for row in rows]
         right = name not in TIMES and any(isinstance(value, int | float) for value in values)

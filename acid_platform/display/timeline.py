@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-
-from rich import box
-from rich.table import Table as RichTable
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from acid_platform.display.listing import html_table, human_bytes
 from acid_platform.snapshot.timeline import DirectoryLine, Kind, Sight
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 BAR = 32
 """Width of the timeline in characters."""
@@ -70,7 +70,11 @@ class Timeline:
         return any(line.partition for line in self.lines)
 
     def __rich__(self) -> RichTable:
-        table = RichTable(
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(
             box=box.SIMPLE_HEAD,
             title=self.table,
             caption=self.summary(),

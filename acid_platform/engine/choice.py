@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -55,8 +56,25 @@ class Engines:
         self.wanted = wanted
         self._session, self._settings = session, settings
         self._guard = threading.Lock()
+        self._thread = threading.local()
         self._spark: SparkEngine | None = None
         self._local: LocalEngine | None = None
+
+    @contextmanager
+    def using(self, engine: str | None) -> Iterator[None]:
+        """What this thread runs in the block uses that engine; None leaves the choice as it is.
+
+        Raises InvalidDefinition for a name that is no engine.
+        """
+        if engine is None:
+            yield
+            return
+        before = getattr(self._thread, "wanted", None)
+        self._thread.wanted = wanted_engine(engine)
+        try:
+            yield
+        finally:
+            self._thread.wanted = before
 
     @property
     def spark(self) -> SparkEngine:
@@ -87,7 +105,6 @@ class Engines:
         work: Callable[[Choice], _T],
         rows: Rows | None = None,
         read_bytes: int = 0,
-        wanted: Wanted | None = None,
     ) -> _T:
         """The result of `work` with the chosen engine.
 
@@ -97,7 +114,8 @@ class Engines:
         Raises NeedsSpark if only the local engine may run, and can't.
         """
         refused: NeedsSpark | None = None
-        for choice in self._choices(rows, read_bytes, wanted or self.wanted):
+        wanted = getattr(self._thread, "wanted", None) or self.wanted
+        for choice in self._choices(rows, read_bytes, wanted):
             try:
                 return work(choice if refused is None else Choice(choice.engine, str(refused)))
             except NeedsSpark as error:

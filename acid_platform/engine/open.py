@@ -5,8 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from acid_platform.engine.scans import EntityScan, TableScan
-from acid_platform.reading.file_pruning import pruned
-from acid_platform.reading.selection import TableLayout, select_entities
+from acid_platform.reading.selection import TableLayout, pruning, select_entities
 from acid_platform.storage.entity import open_entity
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -24,7 +23,7 @@ def open_scan(
             directory,
             write_ids,
             table.name,
-            lambda all_sources: pruned(all_sources, where, table.columns),
+            pruning(where, table.columns),
         )
         return EntityScan(directory, sources, deletes, name, table.values(name))
 

@@ -14,7 +14,10 @@ class WarehouseAccess(Protocol):
     """The resource `warehouse`."""
 
     def open(self, run_id: str = "", spark: Any = None) -> Warehouse:
-        """Open a handle, which the caller closes; its transactions carry the run id."""
+        """Open a handle, which the caller closes; its transactions carry the run id.
+
+        `spark`: a session, or a function that returns it when it is needed.
+        """
         ...
 
 

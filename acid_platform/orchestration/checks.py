@@ -270,11 +270,12 @@ def table_checks(
         warehouse: dg.ResourceParam[WarehouseAccess],
         spark: dg.ResourceParam[SparkAccess],
     ) -> Iterator[dg.AssetCheckResult]:
+        from acid_platform.orchestration.checked_rows import CheckedRows
+
         selected = {check.name for check in context.selected_asset_check_keys}
         wanted = [expectation for expectation in expectations if expectation.name in selected]
-        with warehouse.open(context.run.run_id, spark.spark_session) as opened:
-            frame = opened.table(table).read(columns)
-            for finding in evaluate(frame, wanted):
+        with warehouse.open(context.run.run_id, lambda: spark.spark_session) as opened:
+            for finding in CheckedRows.of_table(opened, table, columns=columns).evaluate(wanted):
                 yield finding.result(key)
 
     return checks

@@ -57,7 +57,7 @@ def delete_rows(
     context.log.info(f"{visible} rows of {request.table} are visible")
     if not visible:
         return Progress(request, 0)
-    with warehouse.open(context.run_id, spark.spark_session) as opened:
+    with warehouse.open(context.run_id, lambda: spark.spark_session) as opened:
         return Progress(request, opened.table(request.table).delete(request.condition))
 
 
@@ -76,7 +76,7 @@ def compact_files(
         waiting = erasure.queue(opened.metastore, deleted.request)
     if not waiting:
         return deleted
-    with warehouse.open(context.run_id, spark.spark_session) as opened:
+    with warehouse.open(context.run_id, lambda: spark.spark_session) as opened:
         outcomes = erasure.compact(opened, deleted.request)
     for outcome in outcomes:
         context.log.info(f"compaction {outcome.task.id}: {outcome.state}: {outcome.reason}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
-import pandas as pd
 import pyarrow as pa
 
 from acid_platform.errors import InvalidDefinition
@@ -59,7 +59,8 @@ class TableInput:
         where = " AND ".join(f"({condition})" for condition in parts) or None
         if kind is pa.Table:
             return table.to_arrow(self.columns, where)
-        if kind is pd.DataFrame:
+        pandas = sys.modules.get("pandas")  # loaded, if the body names its class
+        if pandas is not None and kind is pandas.DataFrame:
             return table.to_arrow(self.columns, where).to_pandas()
         return table.read(self.columns, where)
 

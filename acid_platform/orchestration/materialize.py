@@ -21,7 +21,8 @@ from acid_platform.errors import (
     Transient,
 )
 from acid_platform.metastore.names import table_name
-from acid_platform.orchestration.checks import Finding, data_docs, evaluate
+from acid_platform.orchestration.checked_rows import CheckedRows
+from acid_platform.orchestration.checks import Finding, data_docs
 from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partitions import PartitionExpr, Scope
@@ -111,8 +112,8 @@ def _checked_alone(
         expectation for expectation in out.expectations if expectation.name in chosen_names
     ]
     if expectations:
-        frame = warehouse.table(out.name).read(where=scope.where if scope else None)
-        done.findings.extend(evaluate(frame, expectations, out.key))
+        rows = CheckedRows.of_table(warehouse, out.name, scope.where if scope else None)
+        done.findings.extend(rows.evaluate(expectations, out.key))
     if body_checks := sorted(chosen_names & {check.name for check in out.checks}):
         if out.recheck is None:
             raise InvalidDefinition(
@@ -165,7 +166,7 @@ def _in_one_transaction(
                 done = _Written(plan, plan.scope(context))
                 written.append(done)
                 _take(warehouse, txn, done, produced.get(plan.out.name))
-                _check(txn, done)
+                _check(warehouse, txn, done)
                 done.set_results(selected)
             if broken := [
                 (done.planned.out.name, finding)
@@ -261,7 +262,7 @@ def _take(warehouse: Warehouse, txn: Transaction, done: _Written, given: Any) ->
         write(warehouse, txn, out, given, done.scope)
 
 
-def _check(txn: Transaction, done: _Written) -> None:
+def _check(warehouse: Warehouse, txn: Transaction, done: _Written) -> None:
     """Evaluate the expectations on what would be committed. Raises CheckErrored."""
     out = done.planned.out
     named = {finding.name for finding in done.findings}
@@ -271,8 +272,10 @@ def _check(txn: Transaction, done: _Written) -> None:
             f" {sorted(check.name for check in out.checks)}, but returned {sorted(named)}"
         )
     if out.expectations:
-        frame = txn.table(out.name).read(where=done.scope.where if done.scope else None)
-        done.findings.extend(evaluate(frame, out.expectations, out.key))
+        rows = CheckedRows.of_transaction(
+            warehouse, txn, out.name, done.scope.where if done.scope else None
+        )
+        done.findings.extend(rows.evaluate(out.expectations, out.key))
 
 
 @contextmanager

@@ -38,6 +38,8 @@ class Uncommitted:
     write_id: int
     counts: dict[str, int]
     reports: tuple[WriteReport, ...]
+    engines: tuple[tuple[str, str], ...]
+    """The engine of each statement of the transaction, and why it was chosen."""
     replaced: int | None
     """Rows that its overwrites replace; None if they were never counted (adopted files, P24)."""
 
@@ -61,6 +63,7 @@ class Uncommitted:
             txn.write_ids.get(table, previous),
             txn.row_counts(table),
             reports,
+            txn.engines,
             replaced,
         )
 
@@ -81,6 +84,9 @@ class Uncommitted:
             "write id": dg.MetadataValue.int(self.write_id),
             "previous write id": dg.MetadataValue.int(self.previous),
             "transaction": dg.MetadataValue.int(self.transaction),
+            "engines": dg.MetadataValue.text(
+                "; ".join(dict.fromkeys(f"{name}: {reason}" for name, reason in self.engines))
+            ),
             "run id": dg.MetadataValue.dagster_run(self.run_id),
             "written directories": dg.MetadataValue.int(len(self.reports)),
             "written bytes": dg.MetadataValue.int(sum(report.bytes for report in self.reports)),

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, columns_of_rows, is_spark_frame
-from acid_platform.engine.spark.input_rows import as_frame
 from acid_platform.errors import InvalidDefinition, SourceRowsAmbiguous, UnknownColumn, WrongType
 from acid_platform.layout.types import Column
+from acid_platform.orchestration.body_rows import BodyRows, body_rows
 from acid_platform.orchestration.outputs import AcidOut
-from acid_platform.orchestration.partitions import Scope, literal
+from acid_platform.orchestration.partitions import Scope
 from acid_platform.transaction import Transaction, TransactionTable
 from acid_platform.warehouse import Warehouse
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def write(
@@ -31,8 +28,9 @@ def write(
     if out.write_mode == "overwrite" and scope and scope.single:
         table.overwrite(rows, partition=scope.single)
         return
-    frame = _with_partition_columns(warehouse, table, out, rows, scope)
-    _MODES[out.write_mode](table, frame, out, scope)
+    key = [name.lower() for name in out.key]
+    given = body_rows(warehouse, rows, table.all_columns, out.name, key)
+    _MODES[out.write_mode](table, _with_partition_columns(given, out, scope), out, scope)
     written = {
         report.partition for report in txn.reports if report.table == out.name and report.partition
     }
@@ -89,6 +87,9 @@ def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
 
 def _columns(rows: Rows, names: Sequence[str] | None = None) -> tuple[Column, ...]:
     """Some columns of the rows, or all, as a table would declare them. Raises InvalidDefinition."""
+    if isinstance(rows, Result):
+        wanted = {name.lower() for name in names or rows.columns}
+        return tuple(column for column in rows.declared() if column.name in wanted)
     if is_spark_frame(rows):
         from acid_platform.engine.spark.input_rows import columns_of_frame
 
@@ -96,62 +97,51 @@ def _columns(rows: Rows, names: Sequence[str] | None = None) -> tuple[Column, ..
     return columns_of_rows(rows, names)
 
 
-def _with_partition_columns(
-    warehouse: Warehouse, table: TransactionTable, out: AcidOut, rows: Rows, scope: Scope | None
-) -> DataFrame:
-    """The rows as a frame, with the partition columns whose values the run determines."""
-    frame = as_frame(warehouse.spark, rows, table.all_columns, out.name)
+def _with_partition_columns(rows: BodyRows, out: AcidOut, scope: Scope | None) -> BodyRows:
+    """The rows, with the partition columns whose values the run determines."""
     if scope is None:
-        return frame
-    have = {name.lower() for name in frame.columns}
-    constants = scope.constants
+        return rows
+    constants = {name: value for name, value in scope.constants.items() if name not in rows.names}
     for name in next(iter(scope.values.values())):
-        if name not in have and name not in constants:
+        if name not in rows.names and name not in constants:
             raise UnknownColumn(
                 f"{out.name}: this run writes several partitions; return rows with the column"
                 f" {name!r}"
             )
-    kinds = {column.name: column.type for column in table.all_columns}
-    added = [
-        f"CAST({literal(value, True)} AS {kinds[name]}) AS `{name}`"
-        for name, value in constants.items()
-        if name not in have
-    ]
-    return frame.selectExpr("*", *added)
+    return rows.with_constants(constants)
 
 
-def _append(table: TransactionTable, frame: DataFrame, _out: AcidOut, _scope: Scope | None) -> None:
-    table.insert(frame)
+def _append(table: TransactionTable, rows: BodyRows, _out: AcidOut, _scope: Scope | None) -> None:
+    table.insert(rows.rows)
 
 
 def _overwrite(
-    table: TransactionTable, frame: DataFrame, _out: AcidOut, _scope: Scope | None
+    table: TransactionTable, rows: BodyRows, _out: AcidOut, _scope: Scope | None
 ) -> None:
-    table.overwrite(frame)
+    table.overwrite(rows.rows)
 
 
-def _upsert(table: TransactionTable, frame: DataFrame, out: AcidOut, _scope: Scope | None) -> None:
+def _upsert(table: TransactionTable, rows: BodyRows, out: AcidOut, _scope: Scope | None) -> None:
     key = [name.lower() for name in out.key]
-    kept = _with_keys(frame, key, out.name)
-    twice = kept.groupBy(*key).agg({"*": "count"}).filter("`count(1)` > 1").head()
-    if twice is not None:
+    kept = _with_keys(rows, key, out.name)
+    if (twice := kept.twice(key)) is not None:
         values = ", ".join(f"{name}={twice[name]!r}" for name in key)
         raise SourceRowsAmbiguous(
             f"upsert into {out.name}: several rows have the key {values}; make the rows unique in"
             f" {', '.join(key)}"
         )
     fixed = {*key, *(column.name for column in table.partition_columns)}
-    names = [name.lower() for name in frame.columns if name.lower() not in fixed]
     table.merge(
-        kept,
+        kept.rows,
         _on(key),
-        when_matched_update={name: f"s.`{name}`" for name in names} or None,
+        when_matched_update={name: f"s.`{name}`" for name in kept.names if name not in fixed}
+        or None,
         when_not_matched_insert="*",
     )
 
 
 def _delete_insert(
-    table: TransactionTable, frame: DataFrame, out: AcidOut, scope: Scope | None
+    table: TransactionTable, rows: BodyRows, out: AcidOut, scope: Scope | None
 ) -> None:
     key = list(
         dict.fromkeys(
@@ -161,12 +151,12 @@ def _delete_insert(
             ]
         )
     )
-    kept = _with_keys(frame, key, out.name)
-    table.merge(kept.select(*key).distinct(), _on(key), when_matched_delete="true")
-    table.insert(kept)
+    kept = _with_keys(rows, key, out.name)
+    table.merge(kept.distinct(key), _on(key), when_matched_delete="true")
+    table.insert(kept.rows)
 
 
-_MODES: dict[str, Callable[[TransactionTable, DataFrame, AcidOut, Scope | None], None]] = {
+_MODES: dict[str, Callable[[TransactionTable, BodyRows, AcidOut, Scope | None], None]] = {
     "append": _append,
     "overwrite": _overwrite,
     "upsert": _upsert,
@@ -174,18 +164,17 @@ _MODES: dict[str, Callable[[TransactionTable, DataFrame, AcidOut, Scope | None],
 }
 
 
-def _with_keys(frame: DataFrame, key: Sequence[str], table: str) -> DataFrame:
-    """The frame, computed once, as it is looked at several times (P20); every key is there.
+def _with_keys(rows: BodyRows, key: Sequence[str], table: str) -> BodyRows:
+    """The rows, computed once, as they are looked at several times (P20); every key is there.
 
     Raises UnknownColumn, SourceRowsAmbiguous.
     """
-    have = {name.lower() for name in frame.columns}
-    if missing := [name for name in key if name not in have]:
+    if missing := [name for name in key if name not in rows.names]:
         raise UnknownColumn(f"rows for {table} lack the key column {', '.join(missing)}")
-    kept = frame.localCheckpoint(True)
-    if (bad := kept.filter(" OR ".join(f"`{name}` IS NULL" for name in key)).head()) is not None:
+    kept = rows.kept()
+    if (bad := kept.with_null(key)) is not None:
         raise SourceRowsAmbiguous(
-            f"a row for {table} has NULL in its key, and NULL equals nothing: {bad.asDict()}; fill"
+            f"a row for {table} has NULL in its key, and NULL equals nothing: {bad}; fill"
             f" {', '.join(key)} or leave the row out"
         )
     return kept

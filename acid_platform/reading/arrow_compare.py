@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.types import INTEGRAL, LOCAL_ZONE, HiveType
 from acid_platform.reading import literals
+from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import arrow_type
 
 Datum: TypeAlias = pa.Array | pa.Scalar
@@ -47,7 +48,7 @@ def both(function: Callable[[Datum, Datum], Datum], left: Evaluate, right: Evalu
 def applied(function: Callable[[pa.Array], pa.Array], values: Datum) -> Datum:
     """Applies a function that Arrow offers only for arrays to an array or a scalar."""
     if isinstance(values, pa.Scalar):
-        return function(pa.array([values.as_py()], values.type))[0]
+        return function(pa.repeat(values, 1))[0]
     return function(values)
 
 
@@ -145,7 +146,7 @@ def _side(term: Term, kind: pa.DataType) -> Evaluate:
         elif pa.types.is_timestamp(kind) and not isinstance(value, datetime.datetime):
             value = datetime.datetime.combine(cast(datetime.date, value), datetime.time())
         try:
-            constant = pa.scalar(value, kind)
+            constant = scalar_of(value, kind)
         except pa.ArrowException as error:
             raise UnsupportedStatement(
                 f"to_arrow can't compare with {value}: {error}; use read()"

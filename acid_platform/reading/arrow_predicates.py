@@ -33,8 +33,10 @@ from acid_platform.reading.arrow_compare import (
 )
 from acid_platform.reading.known_columns import unknown_column
 from acid_platform.reading.predicates import parse
+from acid_platform.storage.arrow_numpy import scalar_of
 
 _ORDER = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_FALSE = scalar_of(False, pa.bool_())
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -82,10 +84,10 @@ class _Builder:
                 inner = self.condition(node.this)
                 return lambda values: pc.invert(inner(values))
             case exp.Boolean():
-                constant = pa.scalar(bool(node.this))
+                constant = scalar_of(bool(node.this), pa.bool_())
                 return lambda values: constant
             case exp.Null():
-                return lambda values: pa.scalar(None, pa.bool_())
+                return lambda values: scalar_of(None, pa.bool_())
             case exp.Is():
                 return self._is(node)
             case exp.Between() if not node.args.get("symmetric"):
@@ -115,12 +117,13 @@ class _Builder:
         if isinstance(node.expression, exp.Boolean):
             wanted = bool(node.expression.this)
             inner = self.condition(node.this)
-            return lambda values: pc.fill_null(pc.equal(inner(values), pa.scalar(wanted)), False)
+            constant = scalar_of(wanted, pa.bool_())
+            return lambda values: pc.fill_null(pc.equal(inner(values), constant), _FALSE)
         if not isinstance(node.expression, exp.Null):
             raise self._unsupported(node)
         term = self._term(node.this)
         if term.evaluate is None:
-            constant = pa.scalar(term.value is None)
+            constant = scalar_of(term.value is None, pa.bool_())
             return lambda values: constant
         evaluate = term.evaluate
         return lambda values: pc.is_null(evaluate(values))
@@ -162,7 +165,7 @@ class _Builder:
             for side in (node.left, node.right)
         ]
         nulls = both(pc.and_kleene, *sides)
-        return lambda values: pc.or_kleene(pc.fill_null(equal(values), False), nulls(values))
+        return lambda values: pc.or_kleene(pc.fill_null(equal(values), _FALSE), nulls(values))
 
     def _like(self, node: exp.Like) -> Evaluate:
         term = self._term(node.this)
@@ -184,7 +187,7 @@ class _Builder:
         if a.evaluate is None and b.evaluate is not None:
             return self._compare(_MIRRORED[order], right, left)
         if a.kind == "null" or b.kind == "null":
-            return lambda values: pa.scalar(None, pa.bool_())
+            return lambda values: scalar_of(None, pa.bool_())
         shown = f"{left.sql('spark')} {order} {right.sql('spark')}"
         get_a, get_b, floating = in_common_type(a, b, shown)
         return lambda values: ordered(order, get_a(values), get_b(values), floating)

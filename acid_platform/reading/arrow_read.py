@@ -8,11 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 
 from acid_platform.layout.types import Column
-from acid_platform.reading.arrow_predicates import arrow_predicate
-from acid_platform.reading.file_pruning import pruned
 from acid_platform.reading.known_columns import require_columns
-from acid_platform.reading.selection import TableLayout, select_entities
+from acid_platform.reading.selection import TableLayout, pruning, select_entities
 from acid_platform.snapshot.directory import AcidDirectory
+from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 from acid_platform.storage.entity import open_entity
@@ -39,7 +38,11 @@ def arrow_scan(
     names = [column.name for column in all_columns]
     wanted = tuple(names if columns is None else (name.lower() for name in columns))
     require_columns(wanted, all_columns, table.name)
-    predicate = arrow_predicate(where, all_columns, table.name) if where is not None else None
+    predicate = None
+    if where is not None:  # the parser of predicates takes long to import
+        from acid_platform.reading.arrow_predicates import arrow_predicate
+
+        predicate = arrow_predicate(where, all_columns, table.name)
     selected = select_entities(table, write_ids, txns, where)
 
     def entity(item: tuple[str, AcidDirectory]) -> EntityRead:
@@ -49,7 +52,7 @@ def arrow_scan(
             directory,
             write_ids,
             table.name,
-            lambda candidates: pruned(candidates, where, table.columns),
+            pruning(where, table.columns),
         )
         values = partition_scalars(table.partition_columns, table.values(name))
         return EntityRead(sources, deletes, values)
@@ -74,6 +77,6 @@ def partition_scalars(
 ) -> dict[str, pa.Scalar]:
     """The values of a partition by column; `texts` as its directory name spells them."""
     return {
-        column.name: pa.scalar(partition_value(text, column.type), arrow_type(column.type))
+        column.name: scalar_of(partition_value(text, column.type), arrow_type(column.type))
         for column, text in zip(columns, texts, strict=True)
     }

@@ -8,13 +8,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-
-from sqlglot import exp
+from typing import TYPE_CHECKING
 
 from acid_platform.errors import InvalidExpression, UnknownColumn
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.types import Column
-from acid_platform.reading.predicates import parse
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 _WORDS = {
     "current_date",
@@ -60,12 +61,16 @@ def require_columns(names: Iterable[str], columns: Sequence[Column], table: str)
 
 def require_names(text: str, columns: Sequence[Column], table: str) -> None:
     """Checks the names in a SQL expression over the rows of one table. Raises UnknownColumn."""
+    from acid_platform.reading.predicates import parse
+
     with suppress(InvalidExpression):  # Spark may be able to parse it
         require_columns(plain_names(parse(text)), columns, table)
 
 
 def plain_names(tree: exp.Expr) -> list[str]:
     """The unqualified names that must be columns; empty if the expression is too complex."""
+    from sqlglot import exp
+
     if tree.find(exp.Select, exp.Lambda, exp.Star):
         return []
     return [
@@ -77,6 +82,8 @@ def plain_names(tree: exp.Expr) -> list[str]:
 
 def is_word(column: exp.Column) -> bool:
     """Whether the name is a word of SQL, such as CURRENT_DATE or the unit in a function call."""
+    from sqlglot import exp
+
     name = column.name.lower()
     return name in _WORDS or (name in _UNITS and isinstance(column.parent, exp.Func))
 

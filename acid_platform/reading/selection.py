@@ -16,9 +16,9 @@ from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column
-from acid_platform.reading.predicates import may_match
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.snapshot.listing import EntityListing
+from acid_platform.snapshot.sources import EntitySources
 from acid_platform.storage.files import Files
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 
@@ -79,7 +79,7 @@ def select_entities(
     names = [
         name
         for name in (sorted(table.partitions) if table.partition_columns else [""])
-        if only in (None, name) and may_match(where, table.partition_columns, table.values(name))
+        if only in (None, name) and _may_match(where, table, name)
     ]
     listings = table.listings(names)
     return {
@@ -108,3 +108,24 @@ def select_compactable(
         if high == write_ids.high_watermark:
             return seen, write_ids
         write_ids = write_ids.capped(high).for_compactor()
+
+
+def pruning(
+    where: str | None, columns: Sequence[Column]
+) -> Callable[[EntitySources], EntitySources]:
+    """Drops the files of an entity in which no row can satisfy `where`; see file_pruning."""
+    if where is None:
+        return lambda sources: sources
+    from acid_platform.reading.file_pruning import pruned  # its parser takes long to import
+
+    return lambda sources: pruned(sources, where, columns)
+
+
+def _may_match(where: str | None, table: TableLayout, partition: str) -> bool:
+    """Raises CorruptFile if the partition does not have the table's partition columns."""
+    values = table.values(partition)
+    if where is None:
+        return True
+    from acid_platform.reading.predicates import may_match
+
+    return may_match(where, table.partition_columns, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.errors import AcidError, NoSuchWarehouse
@@ -32,15 +33,17 @@ class AcidMagic:
     def acid(self, line: str, cell: str) -> None:
         """Run a cell of SQL: `%%acid`, `%%acid wh` or `%%acid path/to/warehouse`.
 
-        Without a name it uses the variable `wh`, or else the warehouse of ACID_WAREHOUSE. Each
+        Without a name it uses the variable `wh`, or else the warehouse of ACID_WAREHOUSE.
+        `--engine=local` (or `spark`, `auto`) before the name chooses the engine of the cell. Each
         result is shown when its statement has ended. USE and START TRANSACTION also apply to later
-        cells.
+        cells. Raises what Warehouse.sql raises.
         """
         import IPython.display
 
         display: Any = IPython.display.display
+        engine, name = engine_and_name(line)
         try:
-            for _, answer in self.warehouse(line.strip()).session.steps(cell):
+            for _, answer in self.warehouse(name).session.steps(cell, engine):
                 rows = rows_of(answer, ROWS)
                 display(answer if rows is None else rows.listing())
                 if rows is not None and rows.cut:
@@ -70,3 +73,9 @@ class AcidMagic:
                 )
             self._opened[line] = Warehouse.open(place.warehouse)
         return self._opened[line]
+
+
+def engine_and_name(line: str) -> tuple[str | None, str]:
+    """The engine of `--engine=local wh` or `--engine local wh`, if any, and the rest."""
+    option = re.match(r"\s*--engine(?:\s*=\s*|\s+)(\S+)(?:\s|$)", line)
+    return (option[1], line[option.end() :].strip()) if option else (None, line.strip())

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from acid_platform.display.listing import DURATIONS, SIZES, TIMES, Listing, show_table
+from acid_platform.engine.results import Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,24 +47,26 @@ def rows_of(answer: Answer, limit: int | None = None) -> Rows | None:
 
     if isinstance(answer, Done):
         return None
-    if isinstance(answer, pd.DataFrame):
-        names = tuple(map(str, answer.columns))
-        return Rows(
-            names,
-            tuple(
-                {str(key): _plain(value) for key, value in row.items()}
-                for row in answer.to_dict("records")
-            ),
-        )
-    table = answer.to_arrow(None if limit is None else limit + 1)
-    cut = limit is not None and table.num_rows > limit
-    unique = _unique(table.column_names)
-    kept = table.slice(0, limit) if cut else table
-    return Rows(tuple(unique), tuple(_dicts(kept, unique)), cut, data=True)
+    if isinstance(answer, Result):
+        table = answer.to_arrow(None if limit is None else limit + 1)
+        cut = limit is not None and table.num_rows > limit
+        unique = _unique(table.column_names)
+        kept = table.slice(0, limit) if cut else table
+        return Rows(tuple(unique), tuple(_dicts(kept, unique)), cut, data=True)
+    names = tuple(map(str, answer.columns))
+    return Rows(
+        names,
+        tuple(
+            {str(key): _plain(value) for key, value in row.items()}
+            for row in answer.to_dict("records")
+        ),
+    )
 
 
 def _plain(value: Any) -> Any:
     """Times and durations as Hive's milliseconds, which `display` and JSON expect."""
+    import pandas as pd
+
     match value:
         case pd.Timestamp():
             return round(value.timestamp() * 1000)

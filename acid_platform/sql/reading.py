@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -19,6 +20,7 @@ from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.sources import Source, bind
 from acid_platform.sql.unknown_names import unknown_name
 from acid_platform.sql.views import expand
+from acid_platform.storage.arrow_numpy import from_numpy
 
 if TYPE_CHECKING:
     from acid_platform.engine.scans import TableScan
@@ -100,5 +102,5 @@ def count_from_footers(warehouse: Warehouse, catalog: Catalog, query: exp.Query)
     if counted is None or catalog.full(counted.table) in catalog.views:
         return None
     rows = warehouse.leases.count(catalog.record(counted.table).name)
-    counts = pa.table({counted.name: pa.array([rows], pa.int64())})
+    counts = pa.table({counted.name: from_numpy(np.array([rows], np.int64))})
     return ArrowResult(counts, lambda: warehouse.spark, "counted from footers")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TypeAlias
-
-import pandas as pd
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from acid_platform.config import Settings, Treatment, setting
 from acid_platform.engine.results import Result
@@ -44,12 +42,13 @@ from acid_platform.sql.statements import (
 from acid_platform.table import autocommit
 
 if TYPE_CHECKING:
+    import pandas as pd
     from sqlglot import exp
 
     from acid_platform.transaction import Transaction
     from acid_platform.warehouse import Warehouse
 
-Answer: TypeAlias = Result | pd.DataFrame | Done
+Answer: TypeAlias = Union[Result, "pd.DataFrame", Done]
 """The result of a SELECT, of a SHOW, and of any other statement."""
 
 
@@ -65,23 +64,24 @@ class SqlSession:
     def in_transaction(self) -> bool:
         return self._txn is not None
 
-    def run(self, script: str) -> Answer:
+    def run(self, script: str, engine: str | None = None) -> Answer:
         """Runs a script; returns the result of the last statement. Raises as `steps`."""
-        return list(self.steps(script))[-1][1]
+        return list(self.steps(script, engine))[-1][1]
 
-    def steps(self, script: str) -> Iterator[tuple[Written, Answer]]:
+    def steps(self, script: str, engine: str | None = None) -> Iterator[tuple[Written, Answer]]:
         """Runs a script; yields each statement with its result. The first error ends the script.
 
         The whole script is parsed before anything runs. A statement that fails inside a transaction
-        rolls it back, as in Hive. Raises UnsupportedStatement, InvalidExpression and whatever the
-        statements raise.
+        rolls it back, as in Hive. `engine`: see Warehouse.using. Raises UnsupportedStatement,
+        InvalidExpression and whatever the statements raise.
         """
         statements = [(written, parse(written)) for written in split(script)]
         if not statements:
             raise UnsupportedStatement(f"there is no statement; supported: {', '.join(SUPPORTED)}")
         for written, statement in statements:
             try:
-                answer = self._run(statement)
+                with self._warehouse.using(engine):
+                    answer = self._run(statement)
             except BaseException as error:
                 self._roll_back_after(error)
                 raise
@@ -234,4 +234,6 @@ class SqlSession:
             return Done("ABORT TRANSACTIONS", self._warehouse.abort_transactions(statement.ids))
         messages = self._warehouse.metastore.abort_compactions(statement.ids)
         rows = [(id_, message) for id_, message in messages.items()]
+        import pandas as pd
+
         return pd.DataFrame(rows, columns=["compactionid", "status"])

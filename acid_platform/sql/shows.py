@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from acid_platform.errors import NoSuchPartition
 from acid_platform.layout import formats
 from acid_platform.layout.sql_text import sql_string
@@ -17,6 +15,8 @@ from acid_platform.sql.declarations import STORED_AS
 from acid_platform.sql.statements import Listing, Show
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from acid_platform.metastore.records import TableRecord, ViewRecord
     from acid_platform.sql.catalog import Catalog
     from acid_platform.warehouse import Warehouse
@@ -67,6 +67,8 @@ def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFram
 
 def lines(column: str, values: Iterable[str]) -> pd.DataFrame:
     """A table with one column of text."""
+    import pandas as pd
+
     return pd.DataFrame({column: pd.Series(list(values), dtype=object)})
 
 
@@ -100,6 +102,8 @@ def _locks(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFr
         for row in rows.to_dict("records")
         if (row["database"], row["table"]) == (database, table)
     ]
+    import pandas as pd
+
     return pd.DataFrame(own, columns=list(show_columns.LOCKS))
 
 
@@ -109,6 +113,8 @@ Described = tuple[str, str, str]
 
 
 def _described(rows: Sequence[Described]) -> pd.DataFrame:
+    import pandas as pd
+
     return pd.DataFrame(rows, columns=["col_name", "data_type", "comment"])
 
 

@@ -24,6 +24,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
+from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, conform
 from acid_platform.storage.calendars import as_written
 from acid_platform.storage.deletes import (
@@ -377,7 +378,7 @@ class _SourceRead:
             if isinstance(mask, pa.Scalar):
                 keep = keep & bool(mask.as_py())
             else:
-                keep = keep & mask.fill_null(False).to_numpy(zero_copy_only=False)
+                keep = keep & filled(mask, False)
         return keep, values
 
     def _result(
@@ -398,12 +399,12 @@ class _SourceRead:
             w, b, r = identity
             arrays.append(
                 pa.StructArray.from_arrays(
-                    [pa.array(w), pa.array(b.astype(np.int32)), pa.array(r)],
+                    [from_numpy(w), from_numpy(b.astype(np.int32)), from_numpy(r)],
                     fields=list(ROW_ID_TYPE),
                 )
             )
         batch = pa.RecordBatch.from_arrays(arrays, schema=target)
-        return batch if keep.all() else batch.filter(pa.array(keep))
+        return batch if keep.all() else batch.filter(from_numpy(keep))
 
 
 def _pieces(file: orc.ORCFile | parquet.ParquetFile) -> int:
@@ -425,5 +426,5 @@ def _numbers(array: pa.Array, path: str) -> np.ndarray:
             f"{path} has a row with NULL in an ACID column ({', '.join(schema.ACID_COLUMNS[:5])});"
             " restore the file"
         )
-    numbers: np.ndarray = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    numbers: np.ndarray = values_of(array).astype(np.int64, copy=False)
     return numbers

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from acid_platform.errors import InvalidDefinition, UnsupportedLayout
 from acid_platform.layout.types import Column, HiveType, parse_type
+from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
@@ -189,7 +190,7 @@ def _struct(array: pa.StructArray, hive: HiveType, path: str, timestamps: str) -
 
 def offsets_of(array: pa.Array) -> pa.Array:
     offsets = array.offsets
-    return pa.array(offsets.to_numpy()) if offsets.offset else offsets
+    return from_numpy(values_of(offsets)) if offsets.offset else offsets
 
 
 def nulls_of(array: pa.Array) -> pa.Array | None:
@@ -200,9 +201,7 @@ def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Truncated to microseconds as in Spark: always towards the past, also before 1970."""
     if (array.type.unit, target.unit) == ("ns", "us"):
         nanos = array.cast(pa.timestamp("ns", target.tz)).cast(pa.int64())
-        whole = np.floor_divide(nanos.fill_null(0).to_numpy(zero_copy_only=False), 1000)
-        mask = pc.is_null(array).to_numpy(zero_copy_only=False) if array.null_count else None
-        return pa.array(whole, pa.int64(), mask=mask).cast(target)
+        return from_numpy(np.floor_divide(values_of(nanos), 1000), nanos).cast(target)
     return array.cast(target)
 
 
@@ -214,14 +213,14 @@ def partition_value(text: str | None, hive: HiveType) -> Any:
     if text is None:
         return None
     if hive.kind in _TEXT:
-        return conform(pa.array([text]), hive, "a partition")[0].as_py()
+        return conform(pa.repeat(scalar_of(text, pa.string()), 1), hive, "a partition")[0].as_py()
     stripped = text.strip()
     try:
         match hive.kind:
             case "tinyint" | "smallint" | "int" | "bigint":
                 if not _WHOLE_NUMBER.fullmatch(stripped):
                     return None
-                return pa.scalar(int(stripped), arrow_type(hive)).as_py()
+                return scalar_of(int(stripped), arrow_type(hive)).as_py()
             case "decimal":
                 scale = Decimal(1).scaleb(-hive.sizes[1])
                 with localcontext(prec=76):
@@ -235,7 +234,7 @@ def partition_value(text: str | None, hive: HiveType) -> Any:
             case "timestamp":
                 return datetime.datetime.fromisoformat(stripped).replace(tzinfo=None)
             case "float" | "double":
-                return pa.scalar(float(stripped), arrow_type(hive)).as_py()
+                return scalar_of(float(stripped), arrow_type(hive)).as_py()
     except (ValueError, ArithmeticError, pa.ArrowException):
         return None
     return text.encode() if hive.kind == "binary" else None

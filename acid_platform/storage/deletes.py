@@ -12,6 +12,7 @@ from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.rowids import decode_bucket
 from acid_platform.snapshot.sources import Source
+from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import BATCH_ROWS, acid_columns, read_batches, reading
 from acid_platform.storage.sources import open_source
@@ -150,7 +151,7 @@ def _events(
             if any(column.null_count for column in table.columns):
                 raise CorruptFile(f"{path} has an event without a row key; restore the file")
             operation, *keys = (
-                np.asarray(column).astype(np.int64, copy=False) for column in table.columns
+                values_of(column).astype(np.int64, copy=False) for column in table.columns
             )
             require_operation(operation, schema.DELETE_EVENT, path)
             parts.append(_counted(keys, path, write_ids, own, buckets))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import dataset, orc
+from pyarrow import orc
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
@@ -115,6 +115,8 @@ def read_batches(
 
     Raises Arrow's errors, also for timestamps that do not fit nanoseconds.
     """
+    from pyarrow import dataset  # imports pandas, which takes long
+
     fragment = dataset.OrcFileFormat().make_fragment(_content(files, path, length))
     yield from fragment.to_batches(
         columns=list(names),

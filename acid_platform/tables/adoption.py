@@ -19,10 +19,8 @@ from acid_platform.snapshot.directory import select
 from acid_platform.snapshot.listing import EntityListing, FileEntry
 from acid_platform.snapshot.sources import SourceKind, entity_sources
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc_rows import orc_schema
 from acid_platform.storage.sources import is_acid
 from acid_platform.tables.manifests import Progress, surveyed
-from acid_platform.tables.recovery import highest_ids
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -89,6 +87,8 @@ def survey(
                     f"{listing.location}/{first.below(report.directory).path}" if first else sample
                 )
     partitions = tuple(names) if depth else ()
+    from acid_platform.tables.recovery import highest_ids
+
     highest = highest_ids(location, depth)
     return Survey(
         partitions, tuple(reports), highest.write_id, highest.txn_id, sample, tuple(listings)
@@ -220,6 +220,8 @@ def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
         raise InvalidDefinition(
             f"{table}: there is no data file to read the columns from; give schema='id int, …'"
         )
+    from acid_platform.storage.orc_rows import orc_schema
+
     fields = parse_type(orc_schema(files, path)).children
     if is_acid([name for name, _ in fields]):
         fields = fields[5][1].children

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from acid_platform.compaction import NothingToDo
+from acid_platform.compaction.plan import NothingToDo
 from acid_platform.engine.publishing import Written
 from acid_platform.errors import (
     AcidError,

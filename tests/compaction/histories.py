@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from acid_platform.compaction import NothingToDo
+from acid_platform.compaction.plan import NothingToDo
 from acid_platform.engine.spark import compact
 from acid_platform.errors import (
     AcidError,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from acid_platform.compaction import NothingToDo
+from acid_platform.compaction.plan import NothingToDo
 from acid_platform.compaction.validation import Profile
 from acid_platform.engine.compaction_inputs import open_inputs, rewrites
 from acid_platform.engine.spark import compact

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.compaction import CleaningKind, CleaningPlan, no_cleanup, plan_cleaning
+from acid_platform.compaction.cleaner import CleaningKind, CleaningPlan, no_cleanup, plan_cleaning
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
 from acid_platform.snapshot import EntityListing, select
 from acid_platform.transactions import TxnState, ValidTxnList, ValidWriteIdList

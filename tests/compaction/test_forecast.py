@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.compaction import CompactionKind, CompactionPlan, plan_compaction
 from acid_platform.compaction.forecast import (
     OPEN_BYTES,
     ORIGINALS,
@@ -14,6 +13,8 @@ from acid_platform.compaction.forecast import (
     against,
     forecast,
 )
+from acid_platform.compaction.plan import CompactionPlan, plan_compaction
+from acid_platform.compaction.states import CompactionKind
 from acid_platform.snapshot import EntityListing, FileEntry, select
 from tests.notation import names, txns, write_ids
 

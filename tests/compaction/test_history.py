@@ -14,14 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from acid_platform.compaction import (
-    CleaningKind,
-    CleaningPlan,
-    CompactionKind,
-    CompactionPlan,
-    plan_cleaning,
-    plan_compaction,
-)
+from acid_platform.compaction.cleaner import CleaningKind, CleaningPlan, plan_cleaning
+from acid_platform.compaction.plan import CompactionPlan, plan_compaction
+from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.names import BaseName, DeltaName
 from acid_platform.snapshot import EntityListing, FileEntry, VisibleBase, VisibleDelta, select
 from acid_platform.transactions import TxnState, ValidTxnList, ValidWriteIdList

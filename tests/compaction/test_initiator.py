@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from acid_platform.compaction import (
+from acid_platform.compaction.initiator import (
     Candidate,
-    CompactionKind,
-    CompactionState,
     Decision,
     EntitySize,
     LiveDirectory,
@@ -20,6 +18,7 @@ from acid_platform.compaction import (
     entity_size,
     no_auto_compaction,
 )
+from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.config import Settings
 from acid_platform.errors import NotEnoughHistory, SettingRefused
 from acid_platform.transactions import ValidWriteIdList

@@ -8,15 +8,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from acid_platform.compaction import (
-    CompactionKind,
+from acid_platform.compaction.plan import (
     CompactionPlan,
-    Layout,
     NothingToDo,
     minor_refused,
     plan_compaction,
+    watermark,
 )
-from acid_platform.compaction.plan import watermark
+from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.errors import CompactionFailed, NotEnoughHistory, SettingRefused
 from acid_platform.snapshot import AcidDirectory, EntityListing, FileEntry, select
 from acid_platform.transactions import ValidWriteIdList

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acid_platform.compaction import EntitySize, LiveDirectory, entity_size
+from acid_platform.compaction.initiator import EntitySize, LiveDirectory, entity_size
 from acid_platform.config import Settings
 from acid_platform.errors import AcidError, LeaseHeld, NoSuchPartition
 from acid_platform.metastore import Metastore

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.compaction import Measure, Profile, combine, compare
-from acid_platform.compaction.validation import Invariant, measures
+from acid_platform.compaction.validation import (
+    Invariant,
+    Measure,
+    Profile,
+    combine,
+    compare,
+    measures,
+)
 
 BEFORE = Profile(10, 111, 2, 22, {"id": 5, "v": 6}, {"id": 0, "v": 3})
 

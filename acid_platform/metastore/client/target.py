@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import psutil
-
 from acid_platform.errors import (
     MetastoreIncompatible,
     MetastoreRefused,
@@ -114,6 +112,8 @@ class Local:
     def runs(self, pid: int) -> bool:
         if pid == os.getpid():
             return False  # a server within this process: whoever started it waits for its end
+        import psutil
+
         try:
             return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
         except psutil.NoSuchProcess:

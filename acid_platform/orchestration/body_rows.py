@@ -1,0 +1,175 @@
+"""The rows that a body returned, as the write modes need them: with Spark, or in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acid_platform.engine.results import Result
+from acid_platform.engine.rows import Rows, is_spark_frame, local_table
+from acid_platform.errors import WrongType
+from acid_platform.layout.types import Column
+from acid_platform.orchestration.partitions import literal
+from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
+from acid_platform.storage.arrow_types import arrow_type, partition_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from acid_platform.warehouse import Warehouse
+
+
+class BodyRows(Protocol):
+    """Rows with the names of their columns in lower case, which can be looked at several times."""
+
+    @property
+    def rows(self) -> Rows:
+        """What the verbs of a table take."""
+        ...
+
+    @property
+    def names(self) -> list[str]: ...
+
+    def with_constants(self, values: Mapping[str, str]) -> Self:
+        """With more columns of the table, which have one value, given as text. Raises WrongType."""
+        ...
+
+    def kept(self) -> Self:
+        """The same rows, computed once (P20)."""
+        ...
+
+    def with_null(self, key: Sequence[str]) -> dict[str, Any] | None:
+        """A row with NULL in one of the columns; None if there is none."""
+        ...
+
+    def twice(self, key: Sequence[str]) -> dict[str, Any] | None:
+        """Values of the columns that several rows have; None if there are none."""
+        ...
+
+    def distinct(self, key: Sequence[str]) -> Rows:
+        """Each combination of values of the columns once."""
+        ...
+
+
+def body_rows(
+    warehouse: Warehouse, rows: Rows, columns: Sequence[Column], table: str, key: Sequence[str] = ()
+) -> BodyRows:
+    """The rows of a body for a table with these columns, partition columns included.
+
+    A Spark frame stays one, and rows whose key is nested become one; all others stay in this
+    process. Raises UnknownColumn, WrongType.
+    """
+    nested = {column.name for column in columns if column.type.nested}
+    from_spark = is_spark_frame(rows) or (isinstance(rows, Result) and rows.engine == "spark")
+    if from_spark or nested & set(key):
+        from acid_platform.engine.spark.input_rows import as_frame
+
+        return SparkRows(as_frame(warehouse.spark, rows, columns, table), tuple(columns))
+    given = rows.to_arrow() if isinstance(rows, Result) else rows
+    return LocalRows(local_table(given, columns, table), tuple(columns), table)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRows:
+    """Rows that Spark computes."""
+
+    rows: DataFrame
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [name.lower() for name in self.rows.columns]
+
+    def with_constants(self, values: Mapping[str, str]) -> SparkRows:
+        kinds = {column.name: column.type for column in self.columns}
+        added = [
+            f"CAST({literal(value, True)} AS {kinds[name]}) AS `{name}`"
+            for name, value in values.items()
+        ]
+        return SparkRows(self.rows.selectExpr("*", *added), self.columns)
+
+    def kept(self) -> SparkRows:
+        return SparkRows(self.rows.localCheckpoint(True), self.columns)
+
+    def with_null(self, key: Sequence[str]) -> dict[str, Any] | None:
+        row = self.rows.filter(" OR ".join(f"`{name}` IS NULL" for name in key)).head()
+        return None if row is None else row.asDict()
+
+    def twice(self, key: Sequence[str]) -> dict[str, Any] | None:
+        counted = self.rows.groupBy(*key).agg({"*": "count"}).filter("`count(1)` > 1")
+        row = counted.select(*key).head()
+        return None if row is None else row.asDict()
+
+    def distinct(self, key: Sequence[str]) -> DataFrame:
+        return self.rows.select(*key).distinct()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRows:
+    """Rows in this process, with the table's types. As in Spark, NaN equals NaN."""
+
+    rows: pa.Table
+    columns: tuple[Column, ...]
+    table: str
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.rows.column_names)
+
+    def with_constants(self, values: Mapping[str, str]) -> LocalRows:
+        rows = self.rows
+        for name, text in values.items():
+            kind = next(column.type for column in self.columns if column.name == name)
+            value = partition_value(text, kind)
+            if value is None:
+                raise WrongType(
+                    f"{text!r} is no value of the column {name!r} {kind} of {self.table}"
+                )
+            constant = pa.repeat(scalar_of(value, arrow_type(kind)), rows.num_rows)
+            rows = rows.append_column(name, constant)
+        return LocalRows(rows, self.columns, self.table)
+
+    def kept(self) -> LocalRows:
+        return self
+
+    def with_null(self, key: Sequence[str]) -> dict[str, Any] | None:
+        for name in key:
+            column = self.rows.column(name)
+            if column.null_count:
+                return self._row(int(values_of(column.is_null()).argmax()), self.names)
+        return None
+
+    def twice(self, key: Sequence[str]) -> dict[str, Any] | None:
+        codes = self._codes(key)
+        first = np.unique(codes, return_index=True)[1]
+        if len(first) == len(codes):
+            return None
+        again = np.ones(len(codes), bool)
+        again[first] = False
+        return self._row(int(again.argmax()), key)
+
+    def distinct(self, key: Sequence[str]) -> pa.Table:
+        first = np.sort(np.unique(self._codes(key), return_index=True)[1])
+        return self.rows.select(list(key)).take(from_numpy(first.astype(np.int64)))
+
+    def _codes(self, key: Sequence[str]) -> np.ndarray:
+        """A number for each row, (n,) int64: equal where all columns of the key are."""
+        codes = np.zeros(self.rows.num_rows, np.int64)
+        for name in key:
+            column = self.rows.column(name).combine_chunks()
+            if pa.types.is_floating(column.type):
+                column = from_numpy(values_of(column) + 0.0)  # -0.0 becomes 0.0
+            values = values_of(pc.dictionary_encode(column).indices)
+            codes = np.unique(
+                codes * (int(values.max(initial=0)) + 1) + values, return_inverse=True
+            )[1]
+        return codes
+
+    def _row(self, number: int, names: Sequence[str]) -> dict[str, Any]:
+        row = self.rows.select(list(names)).slice(number, 1)
+        return dict(row.to_pylist(maps_as_pydicts="strict")[0])

@@ -1,0 +1,135 @@
+"""The committed or uncommitted rows that expectations are evaluated on, in pandas or in Spark.
+
+Great Expectations evaluates them in pandas, without a JVM, if the table is small and the result is
+the same: a test compares both for each expectation and type of column in the tables below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acid_platform.engine.choice import Choice
+from acid_platform.errors import NeedsSpark, UnsupportedStatement
+from acid_platform.layout.types import Column
+from acid_platform.orchestration.checks import Expectation, Finding, evaluate
+from acid_platform.orchestration.metadata import TableStats
+from acid_platform.table import Table
+from acid_platform.transaction import Transaction, TransactionTable
+from acid_platform.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_KEYS = (*_WHOLE, "string", "boolean", "date")
+_NUMBERS = (*_WHOLE, "double")
+PANDAS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
+    "ExpectColumnValuesToNotBeNull": ((*_KEYS, "double"), frozenset({"mostly"})),
+    "ExpectColumnValuesToBeNull": ((*_KEYS, "double"), frozenset({"mostly"})),
+    "ExpectColumnValuesToBeBetween": (
+        _NUMBERS,
+        frozenset({"min_value", "max_value", "strict_min", "strict_max", "mostly"}),
+    ),
+    "ExpectColumnMinToBeBetween": (_WHOLE, frozenset({"min_value", "max_value"})),
+    "ExpectColumnMaxToBeBetween": (_WHOLE, frozenset({"min_value", "max_value"})),
+    "ExpectColumnValuesToBeInSet": (
+        (*_WHOLE, "string"),
+        frozenset({"value_set", "mostly"}),
+    ),
+    "ExpectColumnValuesToBeUnique": ((*_WHOLE, "string"), frozenset({"mostly"})),
+    "ExpectCompoundColumnsToBeUnique": ((*_WHOLE, "string"), frozenset()),
+    "ExpectColumnPairValuesAToBeGreaterThanB": (_NUMBERS, frozenset({"or_equal"})),
+    "ExpectColumnPairValuesToBeEqual": ((*_WHOLE, "string"), frozenset()),
+    "ExpectTableRowCountToBeBetween": ((), frozenset({"min_value", "max_value"})),
+    "ExpectTableRowCountToEqual": ((), frozenset({"value"})),
+}
+"""The expectations whose results were shown to be equal: types of their columns, and arguments."""
+_COLUMNS = frozenset({"column", "column_A", "column_B", "column_list"})
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """Rows of a table, and where they are read from."""
+
+    warehouse: Warehouse
+    table: Table | TransactionTable
+    columns: tuple[Column, ...]
+    """Those of the table that are read."""
+    where: str | None
+    bytes: int
+    """The size of the table's files."""
+
+    @classmethod
+    def of_table(
+        cls,
+        warehouse: Warehouse,
+        name: str,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> CheckedRows:
+        """The committed rows; `columns` None: all. Raises NoSuchTable."""
+        table = warehouse.table(name)
+        every = (*table.columns, *table.partition_columns)
+        wanted = None if columns is None else {column.lower() for column in columns}
+        chosen = tuple(column for column in every if wanted is None or column.name in wanted)
+        stats = TableStats.of(warehouse.metastore.entities(table.name), table.name)
+        return cls(warehouse, table, chosen, where, stats.bytes)
+
+    @classmethod
+    def of_transaction(
+        cls, warehouse: Warehouse, txn: Transaction, name: str, where: str | None = None
+    ) -> CheckedRows:
+        """What the transaction would commit. Raises NoSuchTable."""
+        table = txn.table(name)
+        stats = TableStats.of(warehouse.metastore.entities(table.name), table.name)
+        own = sum(report.bytes for report in txn.reports if report.table == table.name)
+        return cls(warehouse, table, table.all_columns, where, stats.bytes + own)
+
+    def evaluate(
+        self, expectations: Sequence[Expectation], key: Sequence[str] = ()
+    ) -> list[Finding]:
+        """As checks.evaluate. Raises CheckErrored, NeedsSpark."""
+
+        def work(choice: Choice) -> list[Finding]:
+            names = [column.name for column in self.columns]
+            if choice.engine.name == "spark":
+                return evaluate(self.table.read(names, self.where), expectations, key)
+            if unlike := next(self._unlike(expectations), ""):
+                raise NeedsSpark(unlike)
+            try:
+                rows = self.table.to_arrow(names, self.where)
+            except UnsupportedStatement as error:
+                raise NeedsSpark(str(error)) from error
+            return evaluate(_in_pandas(rows), expectations, key)
+
+        return self.warehouse.engines.run(work, read_bytes=self.bytes)
+
+    def _unlike(self, expectations: Sequence[Expectation]) -> Iterator[str]:
+        """What pandas may evaluate in another way than Spark."""
+        kinds = {column.name: column.type.kind for column in self.columns}
+        for expectation in expectations:
+            if expectation.kind not in PANDAS:
+                yield f"{expectation.kind} of the check {expectation.name}"
+                continue
+            known, arguments = PANDAS[expectation.kind]
+            for name in expectation.arguments:
+                if name not in arguments | _COLUMNS:
+                    yield f"the argument {name} of the check {expectation.name}"
+            for name in expectation.columns:
+                if kinds.get(name) not in known:
+                    yield f"the column {name} of the check {expectation.name}"
+
+
+def _in_pandas(rows: pa.Table) -> pd.DataFrame:
+    """NULL is None or NaN; a whole number stays one beside NULL. Raises NeedsSpark for NaN, which
+    pandas would take for NULL."""
+    for column in rows.columns:
+        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+            raise NeedsSpark("NaN in a check")
+    frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True, date_as_object=True)
+    return frame

@@ -1,0 +1,93 @@
+"""What a fresh process imports (issue 17): nothing heavy that its command does not need.
+
+pyspark and py4j can't even be imported in these processes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.small import Small
+
+AFTER = "after:"
+RUN = f"""
+import os, sys
+
+sys.modules["pyspark"] = sys.modules["py4j"] = None
+{{program}}
+print({AFTER!r}, *sorted(name for name, module in sys.modules.items() if module), file=sys.stderr)
+"""
+COMMAND = """
+import contextlib
+from acid_platform.__main__ import run
+
+sys.argv = {arguments!r}
+with contextlib.suppress(SystemExit):
+    run()
+"""
+NEVER = ("pandas", "great_expectations", "dagster", "psutil")
+
+
+def process(program: str) -> tuple[str, set[str]]:
+    """What a fresh process prints, and the modules that it has loaded in the end."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN.format(program=program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    told = next(line for line in done.stderr.splitlines() if line.startswith(AFTER))
+    return done.stdout, set(told.removeprefix(AFTER).split())
+
+
+def acid(*arguments: str) -> tuple[str, set[str]]:
+    return process(COMMAND.format(arguments=["acid", *arguments]))
+
+
+def test_help_prints_without_what_the_commands_need() -> None:
+    printed, loaded = acid("--help")
+    assert "Commands:" in printed
+    assert not loaded & {*NEVER, "rich", "numpy", "pyarrow", "duckdb", "sqlglot"}
+
+
+def test_acid_show_tables_asks_the_metastore_and_prints(small: Small) -> None:
+    printed, loaded = acid("show", "tables", "--warehouse", str(small.path))
+    assert "db.t" in printed
+    assert not loaded & {*NEVER, "numpy", "pyarrow", "duckdb", "sqlglot", "acid_platform.warehouse"}
+
+
+def test_a_read_loads_neither_pandas_nor_a_parser(small: Small) -> None:
+    small.write(lambda w: [(2, 1, 536870912, 0, w, None)], deletes=True)
+    printed, loaded = process(f"""
+from acid_platform import Warehouse
+
+with Warehouse.open({str(small.path)!r}) as warehouse:
+    table = warehouse.table("db.t")
+    print(table.count(), table.to_arrow().to_pylist(), table.to_arrow(row_id=True).num_rows)
+""")
+    assert printed == "1 [{'id': 2, 'v': 'B'}] 1\n"
+    assert not loaded & {*NEVER, "duckdb", "sqlglot", "pyarrow.dataset"}
+
+
+@pytest.mark.parametrize("where", ["id > 1", "v = 'B'", "id IN (2, 3) AND v IS NOT NULL"])
+def test_a_predicate_needs_the_parser_alone(small: Small, where: str) -> None:
+    printed, loaded = process(f"""
+from acid_platform import Warehouse
+
+with Warehouse.open({str(small.path)!r}) as warehouse:
+    print(warehouse.table("db.t").to_arrow(where={where!r}).to_pylist())
+""")
+    assert printed == "[{'id': 2, 'v': 'B'}]\n"
+    assert not loaded & {*NEVER, "duckdb", "pyarrow.dataset"}
+
+
+def test_a_count_by_acid_sql_starts_no_engine(small: Small) -> None:
+    printed, loaded = acid(
+        "sql", "SELECT count(*) AS n FROM db.t", "--warehouse", str(small.path), "--json"
+    )
+    assert printed == '[{"n": 2}]\n'
+    assert not loaded & {*NEVER, "duckdb", "acid_platform.engine.local.engine"}

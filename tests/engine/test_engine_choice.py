@@ -1,0 +1,118 @@
+"""P33: which engine runs a statement can be chosen for a handle, a block, a call and a process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acid_platform.engine.choice import Choice
+from acid_platform.errors import InvalidDefinition, NeedsSpark
+from acid_platform.sql.magic import engine_and_name
+from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
+
+ONLY_SPARK = "SELECT reflect('java.lang.Math', 'abs', id) AS a FROM db.t"
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("choice") / "wh") as opened:
+        opened.create_table("db.t", "id int")
+        yield opened
+
+
+def tried(warehouse: Warehouse) -> list[str]:
+    """The engines that a small statement would be tried with, in order."""
+    names: list[str] = []
+
+    def work(choice: Choice) -> None:
+        names.append(choice.engine.name)
+        raise NeedsSpark("neither")
+
+    with pytest.raises(NeedsSpark):
+        warehouse.engines.run(work)
+    return names
+
+
+def test_P33_auto_tries_the_local_engine_first(warehouse: Warehouse) -> None:
+    assert tried(warehouse) == ["local", "spark"]
+
+
+@pytest.mark.parametrize("name", ["spark", "local", " Spark "])
+def test_P33_a_block_has_one_engine(warehouse: Warehouse, name: str) -> None:
+    with warehouse.using(name):
+        assert tried(warehouse) == [name.strip().lower()]
+        with warehouse.using(None):
+            assert tried(warehouse) == [name.strip().lower()]
+        with warehouse.using("auto"):
+            assert tried(warehouse) == ["local", "spark"]
+        assert tried(warehouse) == [name.strip().lower()]
+    assert tried(warehouse) == ["local", "spark"]
+
+
+def test_P33_a_block_ends_with_its_error_and_is_of_one_thread(warehouse: Warehouse) -> None:
+    seen: list[list[str]] = []
+    with pytest.raises(ZeroDivisionError), warehouse.using("local"):
+        other = threading.Thread(target=lambda: seen.append(tried(warehouse)))
+        other.start()
+        other.join()
+        raise ZeroDivisionError
+    assert seen == [["local", "spark"]]
+    assert tried(warehouse) == ["local", "spark"]
+
+
+def test_P33_a_handle_and_a_process_have_an_engine(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Warehouse.open(warehouse.path, engine="local") as opened:
+        assert tried(opened) == ["local"]
+    monkeypatch.setenv("ACID_ENGINE", "spark")
+    with Warehouse.open(warehouse.path) as opened:
+        assert tried(opened) == ["spark"]
+    with Warehouse.open(warehouse.path, engine="auto") as opened:
+        assert tried(opened) == ["local", "spark"]
+
+
+def test_P33_an_unknown_engine_is_refused_before_anything_is_made(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = warehouse.table("db.t")
+    for refused in (
+        lambda: Warehouse.open(tmp_path / "new", engine="duckdb"),
+        lambda: warehouse.sql("SELECT 1", engine="duckdb"),
+        lambda: table.insert([{"id": 1}], engine="duckdb"),
+        lambda: table.overwrite([{"id": 1}], engine="duckdb"),
+        lambda: table.update({"id": "1"}, engine="duckdb"),
+        lambda: table.delete(engine="duckdb"),
+        lambda: table.merge([{"id": 1}], "t.id = s.id", engine="duckdb"),
+    ):
+        with pytest.raises(InvalidDefinition, match="'duckdb' is no engine; choose 'auto'"):
+            refused()
+    monkeypatch.setenv("ACID_ENGINE", "duckdb")
+    with pytest.raises(InvalidDefinition, match="is no engine"):
+        Warehouse.open(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    assert table.history() == []
+
+
+def test_P33_local_alone_refuses_what_only_spark_can(warehouse: Warehouse) -> None:
+    with pytest.raises(NeedsSpark):
+        warehouse.sql(ONLY_SPARK, engine="local")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", (None, "")),
+        ("wh", (None, "wh")),
+        ("--engine=local", ("local", "")),
+        (" --engine local wh ", ("local", "wh")),
+        ("--engine = spark a path/with blanks", ("spark", "a path/with blanks")),
+        ("--engines wh", (None, "--engines wh")),
+    ],
+)
+def test_a_cell_may_name_its_engine(line: str, expected: tuple[str | None, str]) -> None:
+    assert engine_and_name(line) == expected
