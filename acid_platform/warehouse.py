@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind, ErasureState
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
     from acid_platform.sql import Answer, SqlSession
 
+    GivenSession = SparkSession | Callable[[], SparkSession] | None
+
 
 class Warehouse:
     """A directory of Hive ACID tables and its metastore. Use `open`; close it, or use `with`.
@@ -69,7 +71,7 @@ class Warehouse:
         self,
         location: str,
         metastore: Metastore,
-        spark: SparkSession | None = None,
+        spark: GivenSession = None,
         run_id: str = "",
         engine: Wanted = "auto",
     ) -> None:
@@ -90,7 +92,7 @@ class Warehouse:
     def open(
         cls,
         location: str | os.PathLike[str] | None = None,
-        spark: SparkSession | None = None,
+        spark: GivenSession = None,
         metastore: str | None = None,
         run_id: str = "",
         settings: Mapping[str, str] | None = None,
@@ -99,10 +101,11 @@ class Warehouse:
         """Opens the warehouse at a path or URI, or makes it; starts its metastore if none runs.
 
         Defaults: ACID_WAREHOUSE, ACID_METASTORE (a directory; for a local warehouse the one inside
-        it). Spark starts when it is first needed. `settings` go by Hive's configuration names and
-        are stored in the metastore. The first start of a warehouse from an older version records
-        its files. Raises WarehouseNotWritable, WarehouseMismatch, MetastoreMissing if there are
-        tables and no metastore (P31), MetastoreUnavailable, SettingRefused.
+        it). Spark starts when it is first needed; `spark` may be a function, which is called then.
+        `settings` go by Hive's configuration names and are stored in the metastore. The first start
+        of a warehouse from an older version records its files. Raises WarehouseNotWritable,
+        WarehouseMismatch, MetastoreMissing if there are tables and no metastore (P31),
+        MetastoreUnavailable, SettingRefused.
         """
         place = Location.of(location, metastore)
         files, path = Files.of(place.warehouse)
@@ -139,9 +142,8 @@ class Warehouse:
                 from acid_platform.engine.spark import session
                 from acid_platform.engine.spark.failures import install_expiry
 
-                self._spark = (
-                    session.check_session(self._given) if self._given else session.start_session()
-                )
+                given = self._given() if callable(self._given) else self._given
+                self._spark = session.check_session(given) if given else session.start_session()
                 install_expiry(self._spark)
             return self._spark
 

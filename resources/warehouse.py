@@ -11,7 +11,7 @@ from pydantic import Field
 from acid_platform import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from acid_platform.warehouse import GivenSession
 
 DEFAULT_PATH = "var/warehouse"
 
@@ -32,11 +32,11 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         " warehouse.",
     )
 
-    def open(self, run_id: str = "", spark: SparkSession | None = None) -> Warehouse:
+    def open(self, run_id: str = "", spark: GivenSession = None) -> Warehouse:
         """Open a handle whose transactions and leases carry the run id; the caller closes it.
 
-        Without `spark`, Spark starts only when an operation needs it. Raises WarehouseNotWritable,
-        MetastoreUnavailable.
+        Spark starts, or is asked of a function, only when an operation needs it. Raises
+        WarehouseNotWritable, MetastoreUnavailable.
         """
         where = self.path or os.environ.get("ACID_WAREHOUSE") or DEFAULT_PATH
         return Warehouse.open(where, spark, self.metastore, run_id)
