@@ -21,7 +21,9 @@ from random import Random
 from typing import Any
 
 from acid_platform.compaction.plan import NothingToDo
-from acid_platform.engine.spark import compact
+from acid_platform.config import Settings
+from acid_platform.engine import compaction
+from acid_platform.engine.choice import Engines
 from acid_platform.errors import (
     AcidError,
     AlreadyScheduled,
@@ -44,7 +46,6 @@ from acid_platform.tables.context import table_layout
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import B1, AcidTable, P, contents_of
-from tests.compaction.killed_worker import merge
 from tests.metastore.local import local_metastore
 from tests.metastore.world import World
 
@@ -78,6 +79,10 @@ class Local:
     @property
     def spark(self) -> Any:
         raise AssertionError("no JVM here")
+
+    @cached_property
+    def engines(self) -> Engines:
+        return Engines(lambda: self.spark, lambda: Settings.of(self.metastore.settings()), "local")
 
     def layout(self, record: TableRecord, txn: Transaction) -> TableLayout:
         return table_layout(self.metastore, record, txn)
@@ -353,11 +358,12 @@ class History:
                     if isinstance(self.run.prepare(), NothingToDo):
                         self.run = None
                 case 1:
-                    merge(self.run)
+                    self.run.merge()
+                    self.run.check()
                 case _ if crash:  # between the renames and the commit
                     assert self.run._work and self.run.staged and self.run.txn
                     self.run.txn.heartbeat()
-                    compact.publish(self.run._work, self.run.staged)
+                    compaction.publish(self.run._work, self.run.staged)
                 case _:
                     self.run.publish()
                     self.published += 1
@@ -431,7 +437,8 @@ class History:
     def work_off(self) -> None:
         while (run := CompactionRun.take(Local(self.metastore), "worker-2")) is not None:
             if not isinstance(run.prepare(), NothingToDo):
-                merge(run)
+                run.merge()
+                run.check()
                 run.publish()
                 self.published += 1
 
