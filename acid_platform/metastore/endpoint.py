@@ -256,4 +256,6 @@ def _file_system(path: Path) -> str:
     above = {str(directory) for directory in (path, *path.parents)}
     covering = [(point, kind) for point, kind in mounts() if point in above]
     # Of two mounts on one point the later one is seen.
-    return max(enumerate(covering), key=lambda one: (len(one[1][0]), one[0]))[1][1]
+    return max(enumerate(covering), key=lambda candidate: (len(candidate[1][0]), candidate[0]))[1][
+        1
+    ]

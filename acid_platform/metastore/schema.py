@@ -258,7 +258,7 @@ _BEFORE = {"partitions": {"floor": _I}, "write_set": {"overwrite": _B}}
 
 
 def _create(name: str, columns: Columns) -> str:
-    listed = ", ".join(f'"{one}" {sql_type(kind)}' for one, kind in columns.items())
+    listed = ", ".join(f'"{column}" {sql_type(kind)}' for column, kind in columns.items())
     return f'CREATE TABLE "{name}" ({listed})'
 
 

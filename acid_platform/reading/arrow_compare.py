@@ -150,7 +150,7 @@ def _side(term: Term, kind: pa.DataType) -> Evaluate:
             raise UnsupportedStatement(
                 f"to_arrow can't compare with {value}: {error}; use read()"
             ) from error
-        return lambda values: constant
+        return lambda _values: constant
     evaluate = term.evaluate
     if term.type is not None and arrow_type(term.type) == kind:
         return evaluate

@@ -83,9 +83,9 @@ class _Builder:
                 return lambda values: pc.invert(inner(values))
             case exp.Boolean():
                 constant = pa.scalar(bool(node.this))
-                return lambda values: constant
+                return lambda _values: constant
             case exp.Null():
-                return lambda values: pa.scalar(None, pa.bool_())
+                return lambda _values: pa.scalar(None, pa.bool_())
             case exp.Is():
                 return self._is(node)
             case exp.Between() if not node.args.get("symmetric"):
@@ -121,7 +121,7 @@ class _Builder:
         term = self._term(node.this)
         if term.evaluate is None:
             constant = pa.scalar(term.value is None)
-            return lambda values: constant
+            return lambda _values: constant
         evaluate = term.evaluate
         return lambda values: pc.is_null(evaluate(values))
 
@@ -184,7 +184,7 @@ class _Builder:
         if a.evaluate is None and b.evaluate is not None:
             return self._compare(_MIRRORED[order], right, left)
         if a.kind == "null" or b.kind == "null":
-            return lambda values: pa.scalar(None, pa.bool_())
+            return lambda _values: pa.scalar(None, pa.bool_())
         shown = f"{left.sql('spark')} {order} {right.sql('spark')}"
         get_a, get_b, floating = in_common_type(a, b, shown)
         return lambda values: ordered(order, get_a(values), get_b(values), floating)

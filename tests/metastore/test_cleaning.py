@@ -42,7 +42,7 @@ def test_C40_C41_the_boundary(world: World) -> None:
     after = world.read(["t"])
     assert world.ready() == []
     (blocked,) = world.blocked()
-    assert "C41" in blocked["reason"] and [one["txn"] for one in blocked["holders"]] == [11]
+    assert "C41" in blocked["reason"] and [holder["txn"] for holder in blocked["holders"]] == [11]
     world.commit(reader)
     (ready,) = world.ready()
     assert ready.write_ids.high_watermark == 9 and ready.valid_txns.is_valid(10)
@@ -99,7 +99,7 @@ def test_C39_the_lower_watermark_first(world: World) -> None:
     assert first.highest_write_id == 1
     assert first.valid_txns.is_valid(second.txn_id)
     world.clean(first)
-    assert [one.high for one in world.entity().directories] == [1, 2, 2]
+    assert [directory.high for directory in world.entity().directories] == [1, 2, 2]
     (last,) = world.ready()
     assert last.highest_write_id == 2
     world.clean(last)
@@ -267,7 +267,7 @@ def test_C2_C50_one_old_abort(world: World) -> None:
     world.clock.advance(12 * 3600 * SECOND)
     assert world.ready() == []
     world.clock.advance(1)
-    assert [one.kind for one in world.ready()] == ["abort"]
+    assert [task.kind for task in world.ready()] == ["abort"]
     world.set("hive.compactor.clean.aborts.using.cleaner", "false")
     assert world.ready() == []
 
@@ -411,13 +411,16 @@ def test_P22_a_partition_created_again() -> None:
     world.insert(partition="p=1")
     world.insert(partition="p=2")
     drop(world, partition="P=1")
-    assert [one["name"] for one in world.call("partitions", name="t")["partitions"]] == ["p=2"]
+    assert [
+        partition["name"] for partition in world.call("partitions", name="t")["partitions"]
+    ] == ["p=2"]
     with pytest.raises(NoSuchPartition):
         drop(world, partition="p=1")
     world.call("abort_many", txns=[world.state.last_txn], reason="")
     world.insert(partition="p=1")
     records = {
-        one["name"]: one["floors"] for one in world.call("partitions", name="t")["partitions"]
+        partition["name"]: partition["floors"]
+        for partition in world.call("partitions", name="t")["partitions"]
     }
     assert records == {"p=1": [3], "p=2": []}
     (task,) = world.ready()
@@ -477,7 +480,7 @@ def test_P4_P22_the_place_of_a_dropped_table_is_remembered(world: World) -> None
 
 def floor(world: World, partition: str) -> int:
     records = world.call("partitions", name="t")["partitions"]
-    (found,) = next(one["floors"] for one in records if one["name"] == partition)
+    (found,) = next(record["floors"] for record in records if record["name"] == partition)
     assert isinstance(found, int)
     return found
 
@@ -560,7 +563,7 @@ def test_P22_a_dropped_partition_is_never_removed_whole() -> None:
     assert (task.reused, task.highest_write_id) == (True, 2)
     world.commit(writer, world.report(writer, "t", "p=1"))
     drop(world)
-    assert [one.reused for one in world.ready() if one.partition == "p=1"] == [True]
+    assert [task.reused for task in world.ready() if task.partition == "p=1"] == [True]
 
 
 def test_P22_what_is_dropped_at_one_place_goes_in_the_order_of_the_drops(world: World) -> None:
@@ -572,14 +575,14 @@ def test_P22_what_is_dropped_at_one_place_goes_in_the_order_of_the_drops(world: 
     world.insert()
     world.compact()
     assert world.ready() == []
-    assert any("dropped from /w/t is still" in one["reason"] for one in world.blocked())
+    assert any("dropped from /w/t is still" in blocked["reason"] for blocked in world.blocked())
     drop(world)
     assert world.ready() == []
     world.commit(reader)
     (first,) = world.ready()
     assert (first.table_id, first.highest_write_id, first.reused) == (1, 1, True)
     world.clean(first)
-    assert [(one.table_id, one.reused) for one in world.ready()] == [(2, False)]
+    assert [(task.table_id, task.reused) for task in world.ready()] == [(2, False)]
 
 
 def test_P22_no_table_is_created_where_one_is_being_removed(world: World) -> None:

@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def texts(found: Log) -> list[str]:
-    return [one.text for one in found.records()]
+    return [record.text for record in found.records()]
 
 
 def written(path: Path, folds: int) -> tuple[bytes, str, int, list[int]]:

@@ -41,10 +41,10 @@ def files_of(world: World, txn: Txn, table: str = "t", *partitions: str | None) 
     answer = world.call("manifest", txn=txn.id, table=table, partitions=list(partitions or [None]))
     return [
         {
-            one["directory"]["name"]: None
-            if one["contents"] is None
-            else Contents.parse(one["contents"])
-            for one in entity
+            entry["directory"]["name"]: None
+            if entry["contents"] is None
+            else Contents.parse(entry["contents"])
+            for entry in entity
         }
         for entity in answer["entities"]
     ]
@@ -61,7 +61,7 @@ def test_P26_a_snapshot_is_given_the_files_of_each_commit(world: World) -> None:
     name, later = insert(world, contents(100, 50)), insert(world, contents(70))
     reader = world.read(["t"])
     assert files_of(world, reader) == [{name: contents(100, 50), later: contents(70)}]
-    (row,) = (one for one in world.state.written if one.directory == name)
+    (row,) = (written for written in world.state.written if written.directory == name)
     assert (row.files, row.bytes, row.rows) == (2, 150, 15)
 
 
@@ -168,7 +168,7 @@ def test_P26_what_was_asked_for_longest_ago_leaves_the_bounded_memory() -> None:
     def read(name: str, columns: Any, where: str, values: Any) -> list[dict[str, Any]]:
         asked.append(values[1:])
         wanted = values[1] if isinstance(values[1], list) else [values[1]]
-        return [row for one in wanted for row in rows[one]]
+        return [row for table in wanted for row in rows[table]]
 
     cache = Manifests(read, most=3_000)
     for number in range(10):

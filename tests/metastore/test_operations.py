@@ -41,7 +41,7 @@ def test_a_handler_takes_and_answers_what_its_operation_declares(
     whole = machine.EXPAND.get(kind)
     assert (whole is None) == (kind.kept is None)
     hints = get_type_hints(handler, localns={"GroupCommit": object})
-    assert hints["operation"] is kind
+    assert (hints.get("operation") or hints["_operation"]) is kind
     answers = answer_type(kind)
     assert hints["return"] == (kind.kept or answers)
     if whole is not None:
@@ -119,7 +119,7 @@ def test_open_transactions_and_locks_as_records() -> None:
     world.begin(LockRequest("t", E), user="ann")
     world.begin_request(LockRequest("t", W, INSERT), user="bob")
     metastore = local_metastore(world)
-    assert [(one.txn, one.user) for one in metastore.open_txns()] == [(1, "ann"), (2, "bob")]
+    assert [(txn.txn, txn.user) for txn in metastore.open_txns()] == [(1, "ann"), (2, "bob")]
     held, waiting = metastore.lock_states()
     assert (held.table, held.lock, held.acquired, held.user) == ("t", E, True, "ann")
     assert (waiting.txn, waiting.acquired, held.blocked_by) == (2, False, "")

@@ -26,7 +26,7 @@ TIMEOUT = 300_000
 
 
 def locks(world: World) -> list[tuple[int, str]]:
-    return [(one["transaction_id"], one["lock_state"]) for one in world.call("locks")["rows"]]
+    return [(row["transaction_id"], row["lock_state"]) for row in world.call("locks")["rows"]]
 
 
 # --- types, write ids ----------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_T23_only_writes_are_recorded_and_with_their_lock(
 ) -> None:
     txn = world.begin(LockRequest("t", lock, operation))
     rows = world.state.components.get(txn.id, [])
-    assert [one.operation for one in rows] == recorded
+    assert [row.operation for row in rows] == recorded
 
 
 def test_T23_what_waits_has_touched_nothing(world: World) -> None:
@@ -135,7 +135,7 @@ def test_T25_a_static_partition_is_in_its_row_and_none_in_that_of_a_whole_table(
     world.create("u", partitioned=True)
     txn = world.begin(LockRequest("u", W, UPDATE, "P=1"), LockRequest("t", W, UPDATE))
     rows = world.state.components[txn.id]
-    assert [(one.partition, one.dynamic) for one in rows] == [("p=1", False), (None, False)]
+    assert [(row.partition, row.dynamic) for row in rows] == [("p=1", False), (None, False)]
 
 
 def test_T29_a_directory_that_is_reported_twice_counts_once(world: World) -> None:
@@ -163,7 +163,7 @@ def test_T16_a_lock_without_a_transaction_lives_by_its_own_heartbeats(world: Wor
     world.clock.advance(TIMEOUT + 1)
     world.call("heartbeat_lock", ext=kept)
     world.tick()
-    assert [one["lockid"] for one in world.call("locks")["rows"]] == [f"{kept}.1"]
+    assert [row["lockid"] for row in world.call("locks")["rows"]] == [f"{kept}.1"]
     with pytest.raises(NoSuchLock):
         world.call("heartbeat_lock", ext=lost)
 
@@ -251,7 +251,7 @@ def test_L14_who_asks_once_for_everything_never_deadlocks(world: World) -> None:
             ]
             requests[world.begin_request(*wishes, zero_wait=False)] = wishes
         for _ in range(8):
-            granted = [one for one in requests if one in world.answers]
+            granted = [request for request in requests if request in world.answers]
             assert granted, f"seed {seed}: {locks(world)}"
             chosen = draw.choice(granted)
             del requests[chosen]

@@ -63,11 +63,11 @@ def test_P29_a_jump_of_the_wall_clock_aborts_nobody_and_stops_no_reaper(
     world.tick(LONG)
     world.clock.set_wall(jump)
     world.tick()
-    assert [state(world, one.id) for one in (alive, lost, lease)] == ["o", "o", "o"]
+    assert [state(world, txn.id) for txn in (alive, lost, lease)] == ["o", "o", "o"]
     world.call("heartbeat", txns=[alive.id, lease.id])
     world.tick(TIMEOUT - LONG + 1)
     world.tick(LONG - 1)
-    assert [state(world, one.id) for one in (alive, lost, lease)] == ["o", "a", "o"]
+    assert [state(world, txn.id) for txn in (alive, lost, lease)] == ["o", "a", "o"]
 
 
 @jumps
@@ -165,9 +165,9 @@ def test_P29_P21_a_cleaner_that_died_is_waited_for_one_timeout(
     if restart:
         reopened(world)
     world.clock.advance(TIMEOUT - 1)
-    assert [one["reason"] for one in world.blocked()] == ["a Cleaner is at work on it"]
+    assert [blocked["reason"] for blocked in world.blocked()] == ["a Cleaner is at work on it"]
     world.clock.advance(1)
-    assert [one.id for one in world.ready()] == [task.id]
+    assert [ready.id for ready in world.ready()] == [task.id]
 
 
 @jumps
@@ -204,7 +204,7 @@ def test_P29_C48_a_failed_cleaning_is_tried_again_after_its_wait(
         world.clock.advance(299_999)
         assert "no network" in world.blocked()[0]["reason"]
         world.clock.advance(1)
-    assert [one.id for one in world.ready()] == [task.id]
+    assert [ready.id for ready in world.ready()] == [task.id]
 
 
 @jumps
@@ -250,7 +250,7 @@ def test_P29_C1_the_initiator_misses_nothing_that_changed(world: World, jump: in
     assert not initiator.run(metastore, world.clock.now_ms(), since)
     world.clock.set_wall(jump)
     world.insert()
-    assert [one.table for one in initiator.run(metastore, world.clock.now_ms(), since)] == [
+    assert [request.table for request in initiator.run(metastore, world.clock.now_ms(), since)] == [
         "default.t"
     ]
     since = metastore.moment()
@@ -314,12 +314,12 @@ def test_P29_a_shorter_timeout_waits_for_who_does_not_know_it(world: World, rest
     if restart != "no":
         reopened(world, restart == "folded")
     world.clock.advance(1)
-    for one in (told, later):
-        assert world.call("heartbeat_one", txn=one.id, read=False) == {"interval": 3000}
+    for txn in (told, later):
+        assert world.call("heartbeat_one", txn=txn.id, read=False) == {"interval": 3000}
     world.tick(6000)
-    assert {state(world, one.id) for one in (ignorant, told, later)} == {"o"}
+    assert {state(world, txn.id) for txn in (ignorant, told, later)} == {"o"}
     world.tick(1000)
-    assert [state(world, one.id) for one in (ignorant, told, later)] == ["o", "a", "a"]
+    assert [state(world, txn.id) for txn in (ignorant, told, later)] == ["o", "a", "a"]
     world.tick(TIMEOUT - 7010)
     assert state(world, ignorant.id) == "o"
     world.call("heartbeat", txns=[ignorant.id])
@@ -376,8 +376,8 @@ def test_P29_whoever_asks_about_a_transaction_is_told_the_interval(world: World)
     mine.set("acid.heartbeat.interval", "1s")
     txn.lock("t", "SHARED_READ")
     assert (mine._beats.interval, other._beats.interval) == (1, 1)
-    for one in (mine, other):
-        one.close()
+    for connected in (mine, other):
+        connected.close()
 
 
 class Answers:

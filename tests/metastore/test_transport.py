@@ -357,8 +357,8 @@ def test_a_silent_or_slow_peer_keeps_nobody_waiting(
     question = {"id": "g", "op": "query", "args": {"sql": sql}}
     greedy.sendall(wire.frame(json.dumps(question).encode()))  # and reads nothing of the answer
     with Metastore.connect(service.uri) as client, Metastore.connect(service.home) as other:
-        for one in (client, other):
-            one.begin().commit()
+        for connected in (client, other):
+            connected.begin().commit()
     for peer in (*silent, half, greedy):
         peer.close()
 

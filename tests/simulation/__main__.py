@@ -11,7 +11,7 @@ _STEPS = 1500
 
 
 def main(arguments: list[str]) -> int:
-    seed, steps = (int(one) for one in (*arguments, "0", "0")[:2])
+    seed, steps = (int(argument) for argument in (*arguments, "0", "0")[:2])
     started, done = time.monotonic(), 0
     try:
         if seed:

@@ -78,12 +78,18 @@ class Book:
             "not",
             txn.unseen,
         )
-        for one in listed.aborted:
-            claim("S1", self.txns[one].state == "a" and one < txn.id, txn, "excepts", one)
+        for aborted_id in listed.aborted:
+            claim(
+                "S1",
+                self.txns[aborted_id].state == "a" and aborted_id < txn.id,
+                txn,
+                "excepts",
+                aborted_id,
+            )
         expected = {
-            self.tables[one].name: write_id
-            for one, write_id in txn.write_ids.items()
-            if not self.tables[one].dropped
+            self.tables[table_id].name: write_id
+            for table_id, write_id in txn.write_ids.items()
+            if not self.tables[table_id].dropped
         }
         claim("P6", answer["write_ids"] == expected, answer["write_ids"], expected)
         self._check_stale(txn, answer)
@@ -136,23 +142,25 @@ class Book:
 
     def _check_stale(self, txn: Txn, answer: Json) -> None:
         """T40, P30: whoever got a lock learns whether he missed what he must not miss."""
-        held = [one for one in self.queue if one.txn == txn.id]
+        held = [lock for lock in self.queue if lock.txn == txn.id]
         touches = held[-1].touches if held else []
         touched = {
-            (one.table_id, partition, one.operation)
-            for one in touches
+            (touched.table_id, partition, touched.operation)
+            for touched in touches
             for partition in (
-                [one.partition]
-                if not one.dynamic
-                else [name for table_id, name in list(self.entities) if table_id == one.table_id]
+                [touched.partition]
+                if not touched.dynamic
+                else [
+                    name for table_id, name in list(self.entities) if table_id == touched.table_id
+                ]
             )
         }
         reason = self.conflict(txn, touched)
         claim("T40", answer["stale"] == bool(reason), txn, answer, reason)
         sure = {
-            (one.table_id, one.partition, one.operation)
-            for one in touches
-            if one.operation == "o" and not one.dynamic
+            (touched.table_id, touched.partition, touched.operation)
+            for touched in touches
+            if touched.operation == "o" and not touched.dynamic
         }
         reason = self.conflict(txn, sure)
         claim("P30", bool(answer["lost_overwrite"]) == bool(reason), txn, answer, reason)
@@ -164,15 +172,17 @@ class Book:
         """What a read of the entity under this transaction's snapshot has to find."""
         entity = self.entity(table.id, partition)
         low = max(
-            (one.up_to for one in entity.drops if self.sees(txn, self.txns[one.txn])), default=0
+            (drop.up_to for drop in entity.drops if self.sees(txn, self.txns[drop.txn])), default=0
         )
         seen = [
-            one
-            for one in entity.writes
-            if one.write_id > low and self.sees(txn, self.txns[one.txn])
+            write
+            for write in entity.writes
+            if write.write_id > low and self.sees(txn, self.txns[write.txn])
         ]
-        base = max((one.write_id for one in seen if one.overwrite), default=0)
-        return {(one.write_id, one.txn, one.deletes) for one in seen if one.write_id >= base}
+        base = max((write.write_id for write in seen if write.overwrite), default=0)
+        return {
+            (write.write_id, write.txn, write.deletes) for write in seen if write.write_id >= base
+        }
 
     def entity(self, table_id: int, partition: str | None) -> Entity:
         return self.entities.setdefault((table_id, partition), Entity())

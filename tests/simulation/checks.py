@@ -28,8 +28,8 @@ def check_fast(sim: Simulation) -> None:
     claim("T3", state.last_txn == model.last_txn, state.last_txn, "not", model.last_txn)
     claim(
         "L2",
-        [(one.txn_id, one.acquired) for one in state.locks.values()]
-        == [(one.txn, one.granted) for one in model.queue],
+        [(lock.txn_id, lock.acquired) for lock in state.locks.values()]
+        == [(lock.txn, lock.granted) for lock in model.queue],
         "locks",
         state.locks,
         "not",
@@ -40,29 +40,34 @@ def check_fast(sim: Simulation) -> None:
 def check_whole(sim: Simulation) -> None:
     """Every transaction, lock and write id, and what every open snapshot finds on disk."""
     state, model = sim.process.machine.state, sim.model
-    opened = {one.txn_id for one in state.open_txns()}
+    opened = {opened_txn.txn_id for opened_txn in state.open_txns()}
     claim("T10 T11 T13", opened == set(model.open), f"open {sorted(opened ^ set(model.open))}")
     claim("T7", set(state.heartbeats) == opened, "heartbeats of others than the open ones")
     _outcomes(sim)
     held = [
-        (entry.txn_id, Resource(one.db, one.table, one.partition, one.lock.value))
+        (
+            entry.txn_id,
+            Resource(component.db, component.table, component.partition, component.lock.value),
+        )
         for entry in state.locks.values()
         if entry.acquired
-        for one in entry.components
+        for component in entry.components
     ]
-    for (txn, one), (other_txn, other) in combinations(held, 2):
+    for (txn, lock), (other_txn, other) in combinations(held, 2):
         claim(
             "L2",
-            txn == other_txn or not (waits(one, other) and waits(other, one)),
+            txn == other_txn or not (waits(lock, other) and waits(other, lock)),
             txn,
             "holds",
-            one,
+            lock,
             "and",
             other_txn,
             other,
         )
     claim(
-        "T22", {one.record.name: key for key, one in state.tables.items()} == model.names, "tables"
+        "T22",
+        {known.record.name: key for key, known in state.tables.items()} == model.names,
+        "tables",
     )
     for row in state.queue.values():
         if isinstance(row, DropTask):
@@ -70,7 +75,8 @@ def check_whole(sim: Simulation) -> None:
             claim(
                 "P28",
                 left is not None
-                and row.partition in (None, *(one.name for one in left.dropped_partitions)),
+                and row.partition
+                in (None, *(partition.name for partition in left.dropped_partitions)),
                 "forgotten before it is removed:",
                 row,
             )
@@ -159,11 +165,11 @@ def check_read(
     known, reader = state.known_table(table.id), state.txns[txn.id]
     claim("P28", known is not None and txn.state == "o", f"{table.name} is forgotten under {txn}")
     assert known is not None
-    floors = {one.name: one.floors for one in seen_partitions(state, reader, known)}
+    floors = {seen.name: seen.floors for seen in seen_partitions(state, reader, known)}
     for partition in (
         [None]
         if not table.partitioned
-        else sorted({str(one) for key, one in sim.model.entities if key == table.id})
+        else sorted({str(entity) for key, entity in sim.model.entities if key == table.id})
     ):
         if partition is not None and partition not in sim.model.partitions_of(txn, table):
             continue

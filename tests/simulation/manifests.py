@@ -59,18 +59,18 @@ def check_files(
     if name is None:
         return  # somebody else has the name by now, or it waits for its snapshot
     (entity,) = value("P26", _ask(sim, txn, name, [partition]))["entities"]
-    given = {one["directory"]["name"]: one["contents"] for one in entity}
-    for one in needed:
-        files = contents_of(one)
+    given = {recorded["directory"]["name"]: recorded["contents"] for recorded in entity}
+    for directory in needed:
+        files = contents_of(directory)
         expected = None if files is None else str(files)
         claim(
             "P26",
-            one.name in given and given[one.name] == expected,
+            directory.name in given and given[directory.name] == expected,
             txn,
             "is given",
-            given.get(one.name),
+            given.get(directory.name),
             "of",
-            one.name,
+            directory.name,
             "in",
             name,
             partition,
@@ -116,8 +116,8 @@ def check_unrecorded(sim: Simulation) -> None:
         (state.tables[table_id].record.name, partition, name)
         for (table_id, partition), known in state.directories.items()
         if table_id in state.tables
-        for name, one in known.items()
-        if "_v" not in name and one.txn % _UNRECORDED == 0
+        for name, directory in known.items()
+        if "_v" not in name and directory.txn % _UNRECORDED == 0
     }
     claim("P26", got == expected, "unrecorded are", got, "not", expected)
 

@@ -83,7 +83,9 @@ class Process:
 
     def write(self) -> list[Decided]:
         """Makes the batch durable, and hands it over to be answered."""
-        events: list[Recorded] = [one for decided in self.batch for one in decided.handled.events]
+        events: list[Recorded] = [
+            event for decided in self.batch for event in decided.handled.events
+        ]
         if events:
             self.store.append(events)
         done, self.batch = self.batch, []
@@ -107,6 +109,6 @@ def picture(state: State) -> Json:
     """Everything that has to survive a crash, in an order of its own."""
     rows = state_rows.live_rows(state) | state_rows.ended_rows(state)
     text = {
-        name: sorted(json.dumps(one, sort_keys=True) for one in part) for name, part in rows.items()
+        name: sorted(json.dumps(row, sort_keys=True) for row in part) for name, part in rows.items()
     }
     return {**text, "counters": state_rows.counters(state)}

@@ -158,17 +158,22 @@ class Table:
 
     @property
     def partitions(self) -> set[str]:
-        return {one.name for one in self.lives if not one.dropped}
+        return {life.name for life in self.lives if not life.dropped}
 
     def at(self, moment: int) -> Declared | None:
         """As a snapshot of this moment sees it, if it was there (P28)."""
         if self.dropped and self.dropped < moment:
             return None
-        return next((one for one in reversed(self.declared) if one.since < moment), None)
+        return next(
+            (declaration for declaration in reversed(self.declared) if declaration.since < moment),
+            None,
+        )
 
     def partitions_at(self, moment: int) -> set[str]:
         return {
-            one.name for one in self.lives if one.added < moment and not 0 < one.dropped < moment
+            life.name
+            for life in self.lives
+            if life.added < moment and not 0 < life.dropped < moment
         }
 
 

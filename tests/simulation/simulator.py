@@ -95,7 +95,9 @@ class Simulation:
         # Few writers come closer to the borders of an interval, many to each other's locks.
         writers = self.random.choice((2, 3, 5, 9))
         others = [8, 8, 10, 2, 1, 1, 1] if tidy else [6, 6, 6, 1, 2, 1, 1]
-        self.weights = [6] * writers + [0] * (9 - writers) + [one * writers / 9 for one in others]
+        self.weights = (
+            [6] * writers + [0] * (9 - writers) + [weight * writers / 9 for weight in others]
+        )
         self.slow = self.random.choice((0.0, 0.2))
         self._prepare()
 
@@ -116,7 +118,7 @@ class Simulation:
             self._restart("at the end")
             check_whole(self)
         except Exception as error:
-            lines = "\n".join("  " + " ".join(map(str, one)) for one in self.trace)
+            lines = "\n".join("  " + " ".join(map(str, step)) for step in self.trace)
             raise Failure(
                 f"seed {self.seed}, step {self.steps}: {type(error).__name__}: {error}\n"
                 f"replay: make sim SEED={self.seed} N={self.steps}\nlast steps:\n{lines}"
@@ -163,7 +165,9 @@ class Simulation:
     def call(self, op: str, **args: Any) -> Json:
         """A request outside of the play."""
         request = self.send(-1, op, **args)
-        replies = {one.request_id: one.value for one in self.process.batch[-1].handled.replies}
+        replies = {
+            reply.request_id: reply.value for reply in self.process.batch[-1].handled.replies
+        }
         self.write()
         return replies[request.id]
 
@@ -192,7 +196,7 @@ class Simulation:
             check_whole(self)
 
     def _tell_model(self, decided: Decided) -> None:
-        replies = {one.request_id: one.value for one in decided.handled.replies}
+        replies = {reply.request_id: reply.value for reply in decided.handled.replies}
         request = decided.request
         if request is None:
             self.model.tick(decided.at, decided.alive, replies)

@@ -61,7 +61,9 @@ class MemoryStore:
             for row in state_rows.recorded_rows(state)
         }
         self._recorded = {
-            key: one for key, one in self._recorded.items() if key[2] in directories(state, key[:2])
+            key: contents
+            for key, contents in self._recorded.items()
+            if key[2] in directories(state, key[:2])
         }
         self._journal = []
 
@@ -73,8 +75,8 @@ class MemoryStore:
         self, table_id: int, partitions: Sequence[str | None]
     ) -> Mapping[tuple[str | None, str], str]:
         return {
-            (partition, name): one
-            for (known, partition, name), one in self._recorded.items()
+            (partition, name): contents
+            for (known, partition, name), contents in self._recorded.items()
             if known == table_id and partition in partitions
         }
 

@@ -76,7 +76,9 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 
 def test_a_failure_names_its_seed_and_step_and_comes_again() -> None:
-    mutation = next(one for one in MUTATIONS if one.what == "a commit without the conflict check")
+    mutation = next(
+        listed for listed in MUTATIONS if listed.what == "a commit without the conflict check"
+    )
     with mutation.applied():
         failures = []
         for _ in range(2):

@@ -14,7 +14,7 @@ class Upkeep(Line):
         task = value("C26", own)["task"]
         if task is not None:
             entity = (task["table_id"], task["partition"])
-            busy = {self.busy[one] for one in self.working}
+            busy = {self.busy[compaction_id] for compaction_id in self.working}
             claim("C26 P21", task["id"] not in self.working and entity not in busy, task)
             claim("P21", not self._cleans(entity, clock), "a Cleaner is at work on", task)
             self.busy[task["id"]] = entity
@@ -80,8 +80,8 @@ class Upkeep(Line):
             del self.working[args["id"]]
 
     def on_revoke_workers(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        for one in value("C25", own)["ids"]:
-            _, _, txn_id = self.working.pop(one)
+        for compaction_id in value("C25", own)["ids"]:
+            _, _, txn_id = self.working.pop(compaction_id)
             if txn_id and self.txns[txn_id].state == "o":
                 self._abort(self.txns[txn_id])
         self._settle()
@@ -100,7 +100,12 @@ class Upkeep(Line):
             return
         task = own["value"]["task"]
         entity = (task["table_id"], task["partition"])
-        claim("P21", entity not in {self.busy[one] for one in self.working}, "compacted:", task)
+        claim(
+            "P21",
+            entity not in {self.busy[compaction_id] for compaction_id in self.working},
+            "compacted:",
+            task,
+        )
         claim("P21", not self._cleans(entity, clock), "cleaned already:", task)
         self.cleaning[entity] = clock
         table = self.tables[task["table_id"]]
@@ -111,7 +116,7 @@ class Upkeep(Line):
             moment = (
                 table.dropped
                 if task["partition"] is None
-                else min(one.committed for one in drops if one.up_to >= task["highest_write_id"])
+                else min(drop.committed for drop in drops if drop.up_to >= task["highest_write_id"])
             )
         else:
             moment = 0

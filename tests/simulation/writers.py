@@ -79,7 +79,7 @@ class Writer(Actor):
                 lambda reply: self._begun(reply, DEFAULT, plans),
                 "begin",
                 kind=DEFAULT,
-                locks=[encode(one) for one in plans],
+                locks=[encode(plan) for plan in plans],
                 wait=wait,
                 zero_wait=self.pick(None, False, True),
                 info={},
@@ -114,7 +114,7 @@ class Writer(Actor):
                 lambda reply: self._begun(reply, READ_ONLY, []),
                 "begin",
                 kind=READ_ONLY,
-                locks=[encode(one) for one in locks],
+                locks=[encode(lock) for lock in locks],
                 wait=wait,
                 zero_wait=None,
                 info={},
@@ -173,7 +173,7 @@ class Writer(Actor):
         plans = self._plans() if session.plans or self.chance < 0.3 else [self._plan(0.13)]
         held = [name.removeprefix("default.") for name in session.write_ids]
         if held and self.chance < 0.5:
-            fitting = [one for one in (self._plan() for _ in range(4)) if one.table in held]
+            fitting = [plan for plan in (self._plan() for _ in range(4)) if plan.table in held]
             plans = fitting[:1] or plans
 
         def then(reply: Json) -> None:
@@ -188,7 +188,7 @@ class Writer(Actor):
             then,
             "lock",
             txn=session.txn,
-            locks=[encode(one) for one in plans],
+            locks=[encode(plan) for plan in plans],
             wait=self.pick(0, 3, 8),
             zero_wait=self.pick(None, False),
         )
@@ -287,8 +287,10 @@ class Writer(Actor):
             found = self._directory(session, plan, self.pick(*PARTITIONS))
             if found is None or found in session.published:
                 continue
-            others = [(place, one) for place, one in session.published if place == found[0]]
-            if any(one.base or found[1].base for _, one in others):
+            others = [
+                (place, directory) for place, directory in session.published if place == found[0]
+            ]
+            if any(directory.base or found[1].base for _, directory in others):
                 continue
             session.published.append(found)
             self.sim.disk.publish(*found)
@@ -303,19 +305,19 @@ class Writer(Actor):
         reports = [
             encode(
                 report_of(
-                    one,
+                    directory,
                     names[place[0]],
                     place[1],
-                    Operation.UPDATE if one.base else self._operation(one),
+                    Operation.UPDATE if directory.base else self._operation(directory),
                 )
             )
-            for place, one in session.published
+            for place, directory in session.published
         ]
         columns = {}
         if session.places and self.chance < 0.1:
             kind = self.pick("int", "int", "string")
             columns = {self.pick(*sorted(session.places)): [[f"d{self.pick(1, 2)}", kind]]}
-        bases = [one for one in reports if one["overwrite"]]
+        bases = [report for report in reports if report["overwrite"]]
         if bases and self.chance < 0.05:
             again = {"overwrite": False, "operation": "i", "directory": "delta_again"}
             reports.append(bases[0] | again)  # a client that does not know P6
@@ -342,7 +344,7 @@ class Writer(Actor):
     def _aborted(self, session: Session) -> None:
         """It takes its files away, unless it dies before."""
         if self.chance < 0.5:
-            for place, one in session.published:
-                self.sim.disk.remove(place, [one.name])
+            for place, directory in session.published:
+                self.sim.disk.remove(place, [directory.name])
         if self.session is session:
             self.session = None

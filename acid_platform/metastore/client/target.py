@@ -148,14 +148,14 @@ class Remote:
         except wire.Malformed as error:
             raise MetastoreIncompatible(f"no metastore listens at {self}: {error}") from error
 
-    def start(self, *, alone: bool = True) -> None:
+    def start(self, *, alone: bool = True) -> None:  # noqa: ARG002 (Target declares it)
         raise MetastoreUnavailable(f"the metastore at {self} is a service: {self.advice}")
 
     def require_same(self) -> None:
         """A service has one address, wherever its directory is."""
 
-    def runs(self, pid: int) -> bool:
-        """It may be on another machine: it has ended when nobody answers."""
+    def runs(self, pid: int) -> bool:  # noqa: ARG002 (Target declares it)
+        """Whether anything answers at the address: `pid` may be an id on another machine."""
         try:
             self.dial().close()
         except (OSError, EOFError, wire.Malformed):

@@ -113,7 +113,7 @@ def _answer(kind: type[Operation[Any]]) -> tuple[Convert, Convert]:
 def _answer_converters(kind: type[Operation[Any]]) -> tuple[Convert, Convert]:
     hint = answer_type(kind)
     if hint is type(None):
-        return lambda answer: {}, lambda value: None
+        return lambda _answer: {}, lambda _value: None
     write, read = converters(hint)
     key = kind.answers
     if not key:

@@ -183,22 +183,22 @@ def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdLis
     high = write_ids.high_watermark
     base = original = deltas = count = 0
     has_base = old_base = False
-    for one in known:
-        if one.high > high:
-            if one.base or one.low <= high:
+    for directory in known:
+        if directory.high > high:
+            if directory.base or directory.low <= high:
                 return entity_size([LiveDirectory(it.name, _bytes(it)) for it in known], write_ids)
             continue
-        if one.obsolete and not one.base:
+        if directory.obsolete and not directory.base:
             continue
-        if one.base:
-            old_base |= one.obsolete
-            if not one.obsolete:
-                has_base, base = True, _bytes(one)
-        elif one.name:
-            deltas += one.bytes
+        if directory.base:
+            old_base |= directory.obsolete
+            if not directory.obsolete:
+                has_base, base = True, _bytes(directory)
+        elif directory.name:
+            deltas += directory.bytes
             count += 1
         else:
-            original += one.bytes
+            original += directory.bytes
     return EntitySize(base, original, deltas, count, has_base, old_base)
 
 

@@ -46,24 +46,24 @@ def survey(
     waiting: list[BlockedCleaning] = []
     working = {entity_of(row) for row in state.queue.values() if row.state is _W}
     dropped = [(drop.table_id, f"{drop.location}/") for drop in state.drops()]
-    for one in (*_rows(turn, only), *_aborts(turn, only)):
-        blocked = one
-        if isinstance(one, CleaningTask):
-            entity = (one.table_id, one.partition)
+    for cleaning in (*_rows(turn, only), *_aborts(turn, only)):
+        blocked = cleaning
+        if isinstance(cleaning, CleaningTask):
+            entity = (cleaning.table_id, cleaning.partition)
             reason = ""
-            table = state.tables.get(one.table_id)
+            table = state.tables.get(cleaning.table_id)
             if table is not None and table.record.foreign:
                 reason = f"it is read only, {why(table)} (P31)"
             elif entity in working:
                 reason = "a compaction of it is working (P21)"
             elif being_cleaned(state, entity):
                 reason = "a Cleaner is at work on it"
-            elif _earlier_table(dropped, one):
-                reason = f"a table dropped from {one.location} is still to be removed (C41)"
+            elif _earlier_table(dropped, cleaning):
+                reason = f"a table dropped from {cleaning.location} is still to be removed (C41)"
             if not reason:
-                ready.append(one)
+                ready.append(cleaning)
                 continue
-            blocked = BlockedCleaning(one.id, one.table, one.partition, reason)
+            blocked = BlockedCleaning(cleaning.id, cleaning.table, cleaning.partition, reason)
         assert isinstance(blocked, BlockedCleaning)
         waiting.append(blocked)
     return ready[: state.settings.integer("hive.compactor.fetch.size")], waiting
@@ -85,7 +85,7 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
     if settings.flag("hive.compactor.delayed.cleanup.enabled"):
         delay = settings.integer("hive.compactor.cleaner.retention.time.seconds")
     first: dict[tuple[Entity, str], CompactionTask] = {}
-    for row in sorted(state.queue.values(), key=lambda one: one.id):
+    for row in sorted(state.queue.values(), key=lambda queued: queued.id):
         if row.state is not _R or only not in (None, entity_of(row)):
             continue
         until = max(
@@ -355,15 +355,19 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
     left = False
     for txn_id in [txn.txn_id for txn in state.aborted_txns()]:
         kept: list[Component] = []
-        for one in state.components.get(txn_id, ()):
-            mine = (one.table_id, one.partition) == entity and not one.cleaned
+        for component in state.components.get(txn_id, ()):
+            mine = (component.table_id, component.partition) == entity and not component.cleaned
             if not mine:
-                kept.append(one)
-            elif one.write_id > event.highest if removed is None else one.write_id not in removed:
-                kept.append(one)
+                kept.append(component)
+            elif (
+                component.write_id > event.highest
+                if removed is None
+                else component.write_id not in removed
+            ):
+                kept.append(component)
                 left = True
-            elif one.operation is Operation.COMPACT:
-                kept.append(replace(one, cleaned=True))
+            elif component.operation is Operation.COMPACT:
+                kept.append(replace(component, cleaned=True))
         state.components[txn_id] = kept
     if left and row is None:
         # A directory with committed rows too has to wait for a compaction (C53): try again later.
@@ -403,7 +407,7 @@ def _cleaning_failed(state: State, at: int, event: events.CleaningFailed) -> Non
         state.timers.retry_row[row.id] = again
 
 
-def _cleaning_left(state: State, at: int, event: events.CleaningLeft) -> None:
+def _cleaning_left(state: State, _at: int, event: events.CleaningLeft) -> None:
     entity = _ended(state, event)
     for row in list(state.queue.values()):
         if entity_of(row) == entity and row.cleaner_start:

@@ -140,7 +140,7 @@ def _touched(
 ) -> tuple[list[Component], list[Reported]]:
     """What the transaction touched: reports replace the row of a dynamic lock (T26, T27, T38)."""
     locked = state.components.get(txn.txn_id, [])
-    final = [one for one in locked if not one.dynamic]
+    final = [component for component in locked if not component.dynamic]
     reported: list[Reported] = []
     for report in reports:
         table = unchanged(state, txn, report.table)
@@ -148,9 +148,10 @@ def _touched(
         if partition is not None or table.record.partitioned:
             partition = normal_partition(table, partition or "")
         cover = [
-            one
-            for one in locked
-            if one.table_id == table_id and (one.dynamic or one.partition == partition)
+            component
+            for component in locked
+            if component.table_id == table_id
+            and (component.dynamic or component.partition == partition)
         ]
         if not cover:
             raise InvalidDefinition(
@@ -163,8 +164,10 @@ def _touched(
             final.append(one)
         reported.append((table_id, partition, report))
     _check_overwrites(state, txn, reported)
-    overwritten = {(table_id, partition) for table_id, partition, one in reported if one.overwrite}
-    return [_as_done(one, overwritten) for one in final], reported
+    overwritten = {
+        (table_id, partition) for table_id, partition, report in reported if report.overwrite
+    }
+    return [_as_done(component, overwritten) for component in final], reported
 
 
 def _as_done(one: Component, overwritten: set[Entity]) -> Component:
@@ -177,7 +180,7 @@ def _as_done(one: Component, overwritten: set[Entity]) -> Component:
 def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> None:
     """A transaction that overwrites an entity may not write it otherwise (P6)."""
     for table_id, partition, report in reported:
-        others = [one for key, name, one in reported if (key, name) == (table_id, partition)]
+        others = [report for key, name, report in reported if (key, name) == (table_id, partition)]
         if report.overwrite and len(others) > 1:
             raise OverwriteThenWrite(
                 f"transaction {txn.txn_id} overwrote {state.name_of(table_id)} {partition or ''}"
@@ -250,7 +253,7 @@ def _commit(state: State, at: int, event: events.Committed) -> None:
 
 
 def place(
-    state: State, at: int, entity: Entity, new: EntityDirectory, contents: str | None = None
+    state: State, _at: int, entity: Entity, new: EntityDirectory, contents: str | None = None
 ) -> None:
     """Adds a directory with its files to its entity. Directories that it replaces become obsolete;
     if another one replaces it, it is obsolete itself."""

@@ -162,7 +162,7 @@ def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
     """The first initiated row whose entity is not being compacted or cleaned (C26, P21)."""
     state = turn.state
     busy = {entity_of(row) for row in state.queue.values() if row.state is _W}
-    for row in sorted(state.queue.values(), key=lambda one: one.id):
+    for row in sorted(state.queue.values(), key=lambda queued: queued.id):
         entity = entity_of(row)
         table = state.tables.get(row.table_id)
         if table is not None and table.record.foreign:
@@ -244,8 +244,8 @@ def commit(turn: Turn, operation: CommitCompaction) -> CompactionCommitted:
         raise CompactionLost(f"compaction {row.id} runs in transaction {row.txn_id} now")
     # By the name that it locked: a client may have renamed the table since.
     if any(
-        (txn.needs.get(one.table), one.partition) != (row.table_id, row.partition)
-        for one in operation.writes
+        (txn.needs.get(write.table), write.partition) != (row.table_id, row.partition)
+        for write in operation.writes
     ):
         raise InvalidDefinition(f"compaction {row.id} may only report {row.table} {row.partition}")
     directories = tuple(
@@ -332,11 +332,11 @@ def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
             else row.worker == host or row.worker.startswith(f"{host}-")
         )
     ]
-    for one in ids:
-        row = turn.state.queue[one]
+    for compaction_id in ids:
+        row = turn.state.queue[compaction_id]
         if row.txn_id in turn.state.txns and turn.state.txns[row.txn_id].is_open:
-            end(turn, row.txn_id, f"compaction {one} was taken from worker {row.worker}")
-        turn.record(events.CompactionRevoked(id=one))
+            end(turn, row.txn_id, f"compaction {compaction_id} was taken from worker {row.worker}")
+        turn.record(events.CompactionRevoked(id=compaction_id))
     return ids
 
 
@@ -361,7 +361,7 @@ def not_initiated(turn: Turn, operation: RecordNotInitiated) -> int:
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _queued(state: State, at: int, event: events.CompactionQueued) -> None:
+def _queued(state: State, _at: int, event: events.CompactionQueued) -> None:
     row = event.row
     state.next_compaction = row.id + 1
     state.queue[row.id] = row
@@ -382,7 +382,7 @@ def _taken(state: State, at: int, event: events.CompactionTaken) -> None:
     state.timers.row_since[row.id] = state.timers.now
 
 
-def _compacting(state: State, at: int, event: events.CompactionBegun) -> None:
+def _compacting(state: State, _at: int, event: events.CompactionBegun) -> None:
     row = state.queue[event.id]
     state.queue[row.id] = replace(row, txn_id=event.txn, highest_write_id=event.highest)
     state.components[event.txn] = [
@@ -423,12 +423,12 @@ def _compaction_ended(state: State, at: int, event: events.CompactionEnded) -> N
     to_history(state, replace(row, state=event.state, error=event.error, ended=at))
 
 
-def _revoked(state: State, at: int, event: events.CompactionRevoked) -> None:
+def _revoked(state: State, _at: int, event: events.CompactionRevoked) -> None:
     row = state.queue[event.id]
     state.queue[row.id] = replace(row, state=_I, worker="", started=0, txn_id=0)
 
 
-def _not_initiated(state: State, at: int, event: events.NotInitiated) -> None:
+def _not_initiated(state: State, _at: int, event: events.NotInitiated) -> None:
     row = event.row
     state.next_compaction = row.id + 1
     to_history(state, row)

@@ -137,8 +137,8 @@ def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | 
     others = record.columns[len(before.columns) :]
     if FileFormat.of(record.properties).by_position and others != tuple(added)[: len(others)]:
         raise DeclarationChanged(
-            f"{record.name} has got {', '.join(one for one, _ in others)} meanwhile, and its files"
-            f" know columns by their position; begin transaction {txn.txn_id} again"
+            f"{', '.join(column for column, _ in others)} were added to {record.name} since, and"
+            f" its files know columns by their position; begin transaction {txn.txn_id} again"
         )
     return replace(record, columns=(*record.columns, *new)) if new else None
 
@@ -165,20 +165,24 @@ def outlived(state: State) -> bool:
 def forget(state: State) -> None:
     """Removes what no open snapshot sees, and of what was dropped only what was cleaned (C41)."""
     ends = _Ends(state)
-    state.earlier_views = [one for one in state.earlier_views if one.until > ends.oldest]
+    state.earlier_views = [view for view in state.earlier_views if view.until > ends.oldest]
     for table_id, table in state.tables.items():
-        table.earlier = [one for one in table.earlier if one.until > ends.oldest]
+        table.earlier = [
+            declaration for declaration in table.earlier if declaration.until > ends.oldest
+        ]
         over = ends.partitions(table)
         if over:
             table.dropped_partitions = [
-                one for one in table.dropped_partitions if one.name not in over
+                partition for partition in table.dropped_partitions if partition.name not in over
             ]
             for name in over:
                 state.dropped_directories.pop((table_id, name), None)
     for table_id, table in list(state.dropped_tables.items()):
         if ends.table(table):
             del state.dropped_tables[table_id]
-            for entity in [one for one in state.dropped_directories if one[0] == table_id]:
+            for entity in [
+                directory for directory in state.dropped_directories if directory[0] == table_id
+            ]:
                 del state.dropped_directories[entity]
 
 

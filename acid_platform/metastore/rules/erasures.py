@@ -60,11 +60,11 @@ def answer_erasure(turn: Turn, operation: AnswerErasure) -> None:
     )
 
 
-def erasures(turn: Turn, operation: GetErasures) -> list[ErasureTask]:
+def erasures(turn: Turn, _operation: GetErasures) -> list[ErasureTask]:
     return list(turn.state.erasures.values())
 
 
-def _erasure(state: State, at: int, event: events.ErasureRecorded) -> None:
+def _erasure(state: State, _at: int, event: events.ErasureRecorded) -> None:
     state.erasures[event.erasure.id] = event.erasure
 
 

@@ -114,15 +114,15 @@ def _forgettable(state: State, table: Table, low: int) -> set[int]:
     top = min(_safe_base(state, entity, low) for entity in entities)
     mapped = {row.write_id for row in table.writes}
     waiting = {
-        one.write_id
+        component.write_id
         for txn in state.aborted_txns()
-        for one in state.components.get(txn.txn_id, ())
-        if one.table_id == table.record.table_id
+        for component in state.components.get(txn.txn_id, ())
+        if component.table_id == table.record.table_id
     }
     # New partitions take the highest forgotten id as floor: nothing below may still be written.
     unsettled = [row.write_id - 1 for row in table.writes if row.txn_id >= low]
     top = min(top, *unsettled) if unsettled else top
-    return {one for one in table.aborted if one <= top} - mapped - waiting
+    return {write_id for write_id in table.aborted if write_id <= top} - mapped - waiting
 
 
 def _dropping(state: State, table: Table) -> bool:
@@ -159,7 +159,7 @@ def _outlived(state: State, txn_id: int, low: int) -> bool:
     )
 
 
-def _purged(state: State, at: int, event: events.Purged) -> None:
+def _purged(state: State, _at: int, event: events.Purged) -> None:
     low, writers = event.low, event.writers
     write_set.purge(state, writers)
     for table in state.tables.values():
@@ -205,7 +205,7 @@ def _settle_floors(table: Table) -> None:
 def _still_seen(state: State) -> list[Departed]:
     """Departed writers that the snapshot of some open transaction still lists (S4)."""
     first = first_snapshot(state)
-    return [one for one in state.departed if first(one.txn_id) < one.gone]
+    return [departed for departed in state.departed if first(departed.txn_id) < departed.gone]
 
 
 # --- history ------------------------------------------------------------------------------------
@@ -224,8 +224,8 @@ def surplus(state: State, now: int) -> Iterator[CompactionTask]:
     settings = state.settings
     oldest = now - settings.integer("hive.compactor.history.retention.timeout")
     keep = {
-        one: settings.integer(f"hive.compactor.history.retention.{name}")
-        for one, name in _KEPT.items()
+        compaction_state: settings.integer(f"hive.compactor.history.retention.{name}")
+        for compaction_state, name in _KEPT.items()
     }
     least = settings.integer("hive.compactor.initiator.failed.compacts.threshold")
     keep[CompactionState.FAILED] = max(keep[CompactionState.FAILED], least)
@@ -245,7 +245,7 @@ def surplus(state: State, now: int) -> Iterator[CompactionTask]:
                 later.add(row.kind)
 
 
-def _history_purged(state: State, at: int, event: events.HistoryPurged) -> None:
+def _history_purged(state: State, at: int, _event: events.HistoryPurged) -> None:
     gone = {row.id for row in surplus(state, at)}
     for entity, rows in list(state.past.items()):
         kept = [row for row in rows if row.id not in gone]
@@ -255,7 +255,7 @@ def _history_purged(state: State, at: int, event: events.HistoryPurged) -> None:
             del state.past[entity]
 
 
-def _timeout_known(state: State, at: int, event: events.TimeoutKnown) -> None:
+def _timeout_known(state: State, _at: int, _event: events.TimeoutKnown) -> None:
     """Every living client has learnt of the shorter timeout by now (P29)."""
     state.longest_timeout = 0
 

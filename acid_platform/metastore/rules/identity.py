@@ -54,8 +54,8 @@ def identify(turn: Turn, operation: Identify) -> IdentityNow:
         _relocate(turn, operation.roots)
         foreign = [
             key
-            for key, one in turn.state.tables.items()
-            if _in_another_root(one.record.name, one.record.location)
+            for key, table in turn.state.tables.items()
+            if _in_another_root(table.record.name, table.record.location)
         ]
         kept = [
             drop.id for drop in turn.state.drops() if _in_another_root(drop.table, drop.location)
@@ -132,12 +132,12 @@ def _identified(state: State, at: int, event: events.Identified) -> None:
     _keep_files(state, at, [state.queue[row_id] for row_id in event.kept])
 
 
-def _placed(state: State, at: int, event: events.IdentityPlaced) -> None:
+def _placed(state: State, _at: int, _event: events.IdentityPlaced) -> None:
     assert state.identity is not None
     state.identity = replace(state.identity, placed=True)
 
 
-def _relocated(state: State, at: int, event: events.Relocated) -> None:
+def _relocated(state: State, _at: int, event: events.Relocated) -> None:
     make_relative(state, event.roots)
 
 
@@ -163,13 +163,13 @@ def make_relative(state: State, roots: Sequence[str]) -> None:
     state.locations = floors
 
 
-def _copied(state: State, at: int, event: events.Copied) -> None:
+def _copied(state: State, at: int, _event: events.Copied) -> None:
     disown(state, at)
 
 
 def disown(state: State, at: int) -> None:
     """Every external location is foreign, and the files of dropped tables there stay."""
-    outside = [key for key, one in state.tables.items() if not is_relative(one.record.location)]
+    outside = [key for key, table in state.tables.items() if not is_relative(table.record.location)]
     _mark(state, outside, True)
     _keep_files(state, at, [drop for drop in state.drops() if not is_relative(drop.location)])
 
@@ -187,7 +187,7 @@ def _keep_files(state: State, at: int, drops: Sequence[CompactionTask]) -> None:
         )
 
 
-def _taken_over(state: State, at: int, event: events.TakenOver) -> None:
+def _taken_over(state: State, _at: int, event: events.TakenOver) -> None:
     _mark(state, event.tables, False)
     for table_id in event.tables:  # the Initiator has not looked at them while they were foreign
         state.changed |= dict.fromkeys(state.tables[table_id].entities(), state.next_moment)

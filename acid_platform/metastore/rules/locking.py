@@ -354,7 +354,9 @@ def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
     Of dynamic partitions only the commit knows which are overwritten.
     """
     sure = [
-        one for one in entry.touches if one.operation is Operation.OVERWRITE and not one.dynamic
+        touched
+        for touched in entry.touches
+        if touched.operation is Operation.OVERWRITE and not touched.dynamic
     ]
     found = write_set.conflict(state, txn, sure)
     return write_set.describe(state, *found) if found else ""
@@ -409,7 +411,7 @@ def describe(entry: LockEntry, turn: Turn) -> list[Row]:
 # --- effects ----------------------------------------------------------------------------------
 
 
-def _lock(state: State, at: int, event: events.LockRequested) -> None:
+def _lock(state: State, _at: int, event: events.LockRequested) -> None:
     entry = event.entry
     state.next_lock = entry.ext + 1
     add_lock(state, entry)
@@ -434,8 +436,11 @@ def add_lock(state: State, entry: LockEntry) -> None:
 
 def _names(entry: LockEntry) -> set[tuple[str, LockType]]:
     return {
-        (one.db if one.table is None else f"{one.db}.{one.table}", one.lock)
-        for one in entry.components
+        (
+            component.db if component.table is None else f"{component.db}.{component.table}",
+            component.lock,
+        )
+        for component in entry.components
     }
 
 
@@ -488,7 +493,7 @@ def add_write_id(state: State, table_id: int, txn_id: int, write_id: int) -> Non
     state.txns[txn_id] = replace(txn, wrote=(*txn.wrote, table_id))
 
 
-def _unlock(state: State, at: int, event: events.LockRemoved) -> None:
+def _unlock(state: State, _at: int, event: events.LockRemoved) -> None:
     remove_lock(state, event.ext)
 
 

@@ -101,13 +101,15 @@ _FREES = {
 
 
 class _NoPast:
-    """Of a machine without a file: memory has everything."""
+    """The Past of a machine without a file: memory holds everything."""
 
-    def past_txn(self, txn_id: int) -> Ended | None:
+    def past_txn(self, txn_id: int) -> Ended | None:  # noqa: ARG002 (Past declares it)
         return None
 
     def recorded(
-        self, table_id: int, partitions: Sequence[str | None]
+        self,
+        table_id: int,  # noqa: ARG002 (Past declares it)
+        partitions: Sequence[str | None],  # noqa: ARG002
     ) -> Mapping[tuple[str | None, str], str]:
         return {}
 

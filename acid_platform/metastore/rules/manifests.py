@@ -59,8 +59,8 @@ def _recorded(
         partition
         for partition in partitions
         if any(
-            one.recorded and name not in state.contents.get((table_id, partition), {})
-            for name, one in directories(state, (table_id, partition)).items()
+            directory.recorded and name not in state.contents.get((table_id, partition), {})
+            for name, directory in directories(state, (table_id, partition)).items()
         )
     ]
     older = turn.past.recorded(table_id, lacking) if lacking else {}
@@ -71,23 +71,23 @@ def _recorded(
         found.append(
             [
                 RecordedDirectory(
-                    one,
-                    fresh.get(name) or older.get((partition, name)) if one.recorded else None,
+                    directory,
+                    fresh.get(name) or older.get((partition, name)) if directory.recorded else None,
                 )
-                for name, one in known.items()
+                for name, directory in known.items()
             ]
         )
     return found
 
 
-def unrecorded(turn: Turn, operation: GetUnrecorded) -> list[tuple[str, str | None, list[str]]]:
+def unrecorded(turn: Turn, _operation: GetUnrecorded) -> list[tuple[str, str | None, list[str]]]:
     """Entities of which some directory's files are not recorded: of warehouses that an older
     version made."""
     state = turn.state
     found = []
     for table_id, partition in sorted(state.unrecorded, key=str):
         known = state.directories.get((table_id, partition), {})
-        names = [name for name, one in known.items() if not one.recorded]
+        names = [name for name, directory in known.items() if not directory.recorded]
         if names and table_id in state.tables:
             found.append((state.tables[table_id].record.name, partition, names))
     return found
@@ -129,16 +129,19 @@ def record(turn: Turn, operation: RecordFiles) -> int:
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _record(state: State, at: int, event: events.FilesRecorded) -> None:
+def _record(state: State, _at: int, event: events.FilesRecorded) -> None:
     entity: Entity = (event.table_id, event.partition)
     known = state.directories.setdefault(entity, {})
-    for one, contents in event.directories:
+    for recorded, contents in event.directories:
         # A compaction may have made it obsolete between the look and now; that stays.
-        known[one.name] = replace(
-            known[one.name], recorded=True, compacted=one.compacted, versioned=one.versioned
+        known[recorded.name] = replace(
+            known[recorded.name],
+            recorded=True,
+            compacted=recorded.compacted,
+            versioned=recorded.versioned,
         )
         assert contents is not None
-        state.contents.setdefault(entity, {})[one.name] = contents
+        state.contents.setdefault(entity, {})[recorded.name] = contents
     if all(directory.recorded for directory in known.values()):
         state.unrecorded.discard(entity)
 

@@ -25,7 +25,7 @@ from acid_platform.metastore.rules.tables import register_partitions
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
 
-def doubtful(turn: Turn, operation: GetDoubtful) -> dict[str, list[tuple[int, int]]]:
+def doubtful(turn: Turn, _operation: GetDoubtful) -> dict[str, list[tuple[int, int]]]:
     """Ranges of doubtful write ids by table."""
     return doubtful_write_ids(turn.state)
 
@@ -97,11 +97,11 @@ def _rediscover(state: State, at: int, present: Sequence[events.Found]) -> None:
         table = state.tables[table_id]
         if partition is not None:
             register_partitions(state, table, [partition])
-        for one, contents in unknown:
-            visibility = _visibility(one.name)
-            later = one.high >= table.next_write_id or visibility >= state.next_txn
-            if later or table.doubtful.intersection(range(one.low, one.high + 1)):
-                place(state, at, (table_id, partition), one, contents)
+        for directory, contents in unknown:
+            visibility = _visibility(directory.name)
+            later = directory.high >= table.next_write_id or visibility >= state.next_txn
+            if later or table.doubtful.intersection(range(directory.low, directory.high + 1)):
+                place(state, at, (table_id, partition), directory, contents)
         known = state.directories.get((table_id, partition), {})
         for name in [*known]:
             if known[name].obsolete and name not in names:
@@ -120,7 +120,7 @@ def _doubt(table: Table, txn_id: int) -> None:
         table.writes = [row for row in table.writes if row.txn_id != txn_id]
 
 
-def _resolved(state: State, at: int, event: events.DoubtResolved) -> None:
+def _resolved(state: State, _at: int, event: events.DoubtResolved) -> None:
     table = state.tables[event.table_id]
     table.doubtful.difference_update(event.committed, event.aborted)
     table.aborted.update(event.aborted)

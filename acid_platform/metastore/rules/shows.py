@@ -62,12 +62,12 @@ NONE = "None"
 _QUEUED = (CompactionState.INITIATED, CompactionState.WORKING)
 
 
-def moment(turn: Turn, operation: GetMoment) -> int:
+def moment(turn: Turn, _operation: GetMoment) -> int:
     """The next moment: what changes from now on has this one or a later one (C1)."""
     return turn.state.next_moment
 
 
-def tables(turn: Turn, operation: GetTables) -> list[TableRecord]:
+def tables(turn: Turn, _operation: GetTables) -> list[TableRecord]:
     return [table.record for table in turn.state.tables.values()]
 
 
@@ -88,7 +88,7 @@ def _reader(turn: Turn, txn_id: int) -> Txn | None:
     return require_open(turn, txn_id) if txn_id else None
 
 
-def databases(turn: Turn, operation: GetDatabases) -> list[str]:
+def databases(turn: Turn, _operation: GetDatabases) -> list[str]:
     return sorted(turn.state.databases)
 
 
@@ -97,12 +97,12 @@ def views(turn: Turn, operation: GetViews) -> list[ViewRecord]:
     return seen_views(turn.state, _reader(turn, operation.txn))
 
 
-def settings(turn: Turn, operation: GetSettings) -> SettingsNow:
+def settings(turn: Turn, _operation: GetSettings) -> SettingsNow:
     chosen = turn.state.settings
     return SettingsNow(dict(chosen.items()), dict(chosen.overrides), chosen.heartbeat_interval)
 
 
-def transactions(turn: Turn, operation: ShowTransactions) -> list[Row]:
+def transactions(turn: Turn, _operation: ShowTransactions) -> list[Row]:
     """SHOW TRANSACTIONS: open, and aborted with data left; with kind, run id and description."""
     beats = turn.state.heartbeats
     return [
@@ -124,12 +124,12 @@ def transactions(turn: Turn, operation: ShowTransactions) -> list[Row]:
     ]
 
 
-def locks(turn: Turn, operation: ShowLocks) -> list[Row]:
+def locks(turn: Turn, _operation: ShowLocks) -> list[Row]:
     """SHOW LOCKS."""
     return [row for entry in turn.state.locks.values() for row in locking.describe(entry, turn)]
 
 
-def compactions(turn: Turn, operation: ShowCompactions) -> list[Row]:
+def compactions(turn: Turn, _operation: ShowCompactions) -> list[Row]:
     """SHOW COMPACTIONS: the queue and the history with the 4.x columns (C61)."""
     past = [row for rows in turn.state.past.values() for row in rows]
     every = sorted((*turn.state.queue.values(), *past), key=lambda row: row.id)
@@ -145,22 +145,22 @@ def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
     raise CompactionRefused(f"there is no compaction {operation.id}; see SHOW COMPACTIONS")
 
 
-def queue(turn: Turn, operation: GetQueue) -> list[CompactionTask]:
+def queue(turn: Turn, _operation: GetQueue) -> list[CompactionTask]:
     """By id, which is the order in which Workers take them (C26)."""
     rows = (row for row in turn.state.queue.values() if not isinstance(row, DropTask))
     return sorted(rows, key=lambda row: row.id)
 
 
-def past_compactions(turn: Turn, operation: GetPastCompactions) -> list[CompactionTask]:
+def past_compactions(turn: Turn, _operation: GetPastCompactions) -> list[CompactionTask]:
     rows = (row for rows in turn.state.past.values() for row in rows)
     return sorted(rows, key=lambda row: row.id)
 
 
-def open_txns(turn: Turn, operation: GetOpenTxns) -> list[Holder]:
+def open_txns(turn: Turn, _operation: GetOpenTxns) -> list[Holder]:
     return [holder(txn) for txn in turn.state.open_txns()]
 
 
-def lock_states(turn: Turn, operation: GetLocks) -> list[LockState]:
+def lock_states(turn: Turn, _operation: GetLocks) -> list[LockState]:
     return [
         state
         for entry in turn.state.locks.values()
@@ -204,22 +204,22 @@ def entities(turn: Turn, operation: GetEntities) -> list[EntityState]:
     aborted = aborted_rows(state)
     rows = []
     chosen = [state.table(operation.table)] if operation.table else [*state.tables.values()]
-    for one in chosen:
-        names = one.entities()
-        unknown = (one.record.table_id, None)
-        if one.record.partitioned and unknown in aborted:
+    for compaction in chosen:
+        names = compaction.entities()
+        unknown = (compaction.record.table_id, None)
+        if compaction.record.partitioned and unknown in aborted:
             names.append(unknown)
-        listed = compactor_list(state, one)
+        listed = compactor_list(state, compaction)
         for entity in names:
             touched = aborted.get(entity, [])
             started = [state.txns[row.txn_id].started for row in touched]
             rows.append(
                 EntityState(
-                    one.record.name,
+                    compaction.record.name,
                     entity[1],
-                    one.record.location,
-                    one.record.partitioned,
-                    one.record.properties,
+                    compaction.record.location,
+                    compaction.record.partitioned,
+                    compaction.record.properties,
                     tuple(state.directories.get(entity, {}).values()),
                     listed,
                     len(touched),
@@ -246,7 +246,7 @@ def _history(state: State, entity: Entity) -> tuple[PastCompaction, ...]:
     return tuple(PastCompaction(row.state, row.enqueued) for row in rows)
 
 
-def cleaning(turn: Turn, operation: GetCleanings) -> Cleanings:
+def cleaning(turn: Turn, _operation: GetCleanings) -> Cleanings:
     """What the Cleaner may do now, and what waits for whom (C37 to C55)."""
     return Cleanings(*survey(turn))
 

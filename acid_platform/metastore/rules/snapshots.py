@@ -37,10 +37,10 @@ def _list_at(state: State, moment: int) -> ValidTxnList:
     for txn in state.txns.values():
         if txn.kind is not TxnType.READ_ONLY:
             (opened if txn.is_open or txn.closed > moment else aborted).append(txn.txn_id)
-    for one in reversed(state.departed):
-        if one.gone <= moment:
+    for departed in reversed(state.departed):
+        if departed.gone <= moment:
             break
-        (opened if one.closed > moment else aborted).append(one.txn_id)
+        (opened if departed.closed > moment else aborted).append(departed.txn_id)
     return ValidTxnList.of(state.last_txn, opened, aborted)
 
 
@@ -65,11 +65,11 @@ def write_ids(table: Table, txns: ValidTxnList) -> ValidWriteIdList:
         if row.last_txn <= txns.high_watermark:
             break
     by_txn = table.by_txn
-    aborted = {one for one in table.aborted if one <= high}
+    aborted = {write_id for write_id in table.aborted if write_id <= high}
     aborted.update(by_txn[txn] for txn in txns.aborted if txn in by_txn and by_txn[txn] <= high)
     hidden = {by_txn[txn] for txn in txns.open if txn in by_txn and by_txn[txn] <= high}
-    hidden.update(one for one in above if one < high)
-    hidden.update(one for one in table.doubtful if one <= high)
+    hidden.update(write_id for write_id in above if write_id < high)
+    hidden.update(write_id for write_id in table.doubtful if write_id <= high)
     return ValidWriteIdList.of(table.record.name, high, hidden - aborted, aborted)
 
 
@@ -89,7 +89,9 @@ def low_mark(state: State) -> int:
             marks.append(txn.txn_id)
         if txn.snapshot is not None:
             marks.append(txn.snapshot.min_open)
-    marks += [one.txn_id for one in state.departed if first(one.txn_id) < one.closed]
+    marks += [
+        departed.txn_id for departed in state.departed if first(departed.txn_id) < departed.closed
+    ]
     return min(marks)
 
 

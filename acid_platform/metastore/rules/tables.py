@@ -183,7 +183,7 @@ def being_cleaned(state: State, entity: Entity) -> bool:
 
 
 def _check_columns(name: str, record: TableRecord) -> list[str]:
-    columns = [one.lower() for one, _ in (*record.columns, *record.partition_columns)]
+    columns = [name.lower() for name, _ in (*record.columns, *record.partition_columns)]
     if not record.columns or len(set(columns)) < len(columns):
         raise InvalidDefinition(f"{name} needs columns, each with a name of its own: {columns}")
     for column in columns:
@@ -233,7 +233,7 @@ def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:
 
 def normal_partition(table: Table, name: str) -> str:
     """The partition with lower case keys (T24). Raises NoSuchPartition if the columns differ."""
-    columns = tuple(one for one, _ in table.record.partition_columns)
+    columns = tuple(column for column, _ in table.record.partition_columns)
     found = _normal(name, columns)
     if found is None:
         raise NoSuchPartition(
@@ -273,10 +273,10 @@ def drop(turn: Turn, operation: Drop) -> None:
         for component in state.locks[ext].components
     ]
     if not any(
-        f"{one.db}.{one.table}" == table.record.name
-        and one.lock is LockType.EXCLUSIVE
-        and one.partition in (None, partition)
-        for one in held
+        f"{component.db}.{component.table}" == table.record.name
+        and component.lock is LockType.EXCLUSIVE
+        and component.partition in (None, partition)
+        for component in held
     ):
         raise Terminal(f"transaction {txn_id} drops {table.record.name} without EXCLUSIVE lock")
     if partition is not None:
@@ -304,7 +304,7 @@ def drop(turn: Turn, operation: Drop) -> None:
 # --- effects ----------------------------------------------------------------------------------
 
 
-def _set(state: State, at: int, event: events.SettingChanged) -> None:
+def _set(state: State, _at: int, event: events.SettingChanged) -> None:
     before = state.settings.integer("hive.txn.timeout")
     state.settings = state.settings.with_value(event.name, event.value)
     told = next(state.open_txns(), None) or state.locks or state.cleaning
@@ -317,11 +317,11 @@ def _database(state: State, at: int, event: events.DatabaseCreated) -> None:
     state.databases[event.name] = at
 
 
-def _database_dropped(state: State, at: int, event: events.DatabaseDropped) -> None:
+def _database_dropped(state: State, _at: int, event: events.DatabaseDropped) -> None:
     del state.databases[event.name]
 
 
-def _table(state: State, at: int, event: events.TableCreated) -> None:
+def _table(state: State, _at: int, event: events.TableCreated) -> None:
     record = replace(event.table, version=state.moment())
     state.next_table = record.table_id + 1
     state.tables[record.table_id] = Table(
@@ -330,7 +330,7 @@ def _table(state: State, at: int, event: events.TableCreated) -> None:
     state.names[record.name] = record.table_id
 
 
-def _altered(state: State, at: int, event: events.TableAltered) -> None:
+def _altered(state: State, _at: int, event: events.TableAltered) -> None:
     record = replace(event.table, version=state.moment())
     table = state.tables[record.table_id]
     del state.names[table.record.name]
@@ -345,7 +345,7 @@ def _altered(state: State, at: int, event: events.TableAltered) -> None:
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
-def _adopted(state: State, at: int, event: events.TableAdopted) -> None:
+def _adopted(state: State, _at: int, event: events.TableAdopted) -> None:
     table = state.tables[event.table_id]
     state.next_txn = max(state.next_txn, event.txn_id + 1)
     table.next_write_id = max(table.next_write_id, event.write_id + 1)
@@ -362,7 +362,7 @@ def _adopted(state: State, at: int, event: events.TableAdopted) -> None:
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
-def _partitions(state: State, at: int, event: events.PartitionsAdded) -> None:
+def _partitions(state: State, _at: int, event: events.PartitionsAdded) -> None:
     register_partitions(state, state.tables[event.table_id], event.names)
 
 
@@ -382,7 +382,7 @@ def register_partitions(state: State, table: Table, names: Sequence[str]) -> Non
             table.partitions[name] = PartitionRecord(name, floors, added)
 
 
-def _dropped(state: State, at: int, event: events.Dropped) -> None:
+def _dropped(state: State, _at: int, event: events.Dropped) -> None:
     row = event.row
     table, location = state.tables[row.table_id], row.location
     if not table.record.foreign:
@@ -416,11 +416,11 @@ def _dropped(state: State, at: int, event: events.Dropped) -> None:
         # Older snapshots need them until they end (P28).
         kept = state.dropped_directories.setdefault(entity, {})
         kept.update(state.directories.pop(entity))
-    state.past = {key: one for key, one in state.past.items() if not gone(*key)}
+    state.past = {key: past for key, past in state.past.items() if not gone(*key)}
     state.queue = {
-        key: one
-        for key, one in state.queue.items()
-        if isinstance(one, DropTask) or not gone(one.table_id, one.partition)
+        key: task
+        for key, task in state.queue.items()
+        if isinstance(task, DropTask) or not gone(task.table_id, task.partition)
     }
     for txn_id, components in list(state.components.items()):
         state.components[txn_id] = [
@@ -430,7 +430,9 @@ def _dropped(state: State, at: int, event: events.Dropped) -> None:
     if not table.record.foreign:  # else its files stay, whoever's they are (P31)
         state.queue[row.id] = row
         since = {**state.timers.row_since, row.id: state.timers.now}
-        state.timers.row_since = {key: one for key, one in since.items() if key in state.queue}
+        state.timers.row_since = {
+            key: moment for key, moment in since.items() if key in state.queue
+        }
 
 
 def _of(component: Component, row: DropTask) -> bool:

@@ -53,7 +53,7 @@ def touch(beats: dict[int, int], one: int, now: int) -> None:
 
 def silent(beats: dict[int, int], before: int) -> list[int]:
     """The ids whose last heartbeat came before this moment; the longest silent first."""
-    return [one for one, _ in takewhile(lambda beat: beat[1] < before, beats.items())]
+    return [txn_id for txn_id, _ in takewhile(lambda beat: beat[1] < before, beats.items())]
 
 
 def wake(state: State, moment: Moment) -> None:

@@ -221,9 +221,9 @@ def allocate_many(turn: Turn, operation: AllocateMany) -> list[tuple[int, int]]:
         for txn_id in ids
         if txn_id not in turn.state.txns or not turn.state.txns[txn_id].is_open
     ]
-    for one in ended:
+    for ended_txn in ended:
         try:
-            require_open(turn, one)
+            require_open(turn, ended_txn)
         except AcidError as error:
             raise type(error)(f"transactions {ended} are not open (T17): {error}") from error
     txns = [turn.state.txns[txn_id] for txn_id in ids]
@@ -311,13 +311,13 @@ def _open(state: State, at: int, event: events.Opened) -> None:
         touch(state.reads, txn_id, state.timers.now)
 
 
-def _snapshot(state: State, at: int, event: events.SnapshotTaken) -> None:
+def _snapshot(state: State, _at: int, event: events.SnapshotTaken) -> None:
     txn = state.txns[event.txn]
     taken = txn.taken if txn.has_snapshot else state.moment()
     state.txns[txn.txn_id] = replace(txn, taken=taken, needs=txn.needs | event.needs)
 
 
-def _write_id(state: State, at: int, event: events.WriteIdAllocated) -> None:
+def _write_id(state: State, _at: int, event: events.WriteIdAllocated) -> None:
     locking.add_write_id(state, event.table_id, event.txn, event.write_id)
     txn = state.txns[event.txn]
     needs = {name: event.table_id for name in event.needs} | txn.needs

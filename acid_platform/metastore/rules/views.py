@@ -39,13 +39,13 @@ def drop_view(turn: Turn, operation: DropView) -> None:
     turn.record(events.ViewDropped(name=name))
 
 
-def _view(state: State, at: int, event: events.ViewCreated) -> None:
+def _view(state: State, _at: int, event: events.ViewCreated) -> None:
     record = replace(event.view, version=state.moment())
     _keep_earlier(state, record.name, record.version)
     state.views[record.name] = record
 
 
-def _view_dropped(state: State, at: int, event: events.ViewDropped) -> None:
+def _view_dropped(state: State, _at: int, event: events.ViewDropped) -> None:
     _keep_earlier(state, event.name, state.moment())
     del state.views[event.name]
 

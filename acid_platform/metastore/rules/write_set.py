@@ -25,18 +25,20 @@ def conflict(state: State, txn: Txn, touches: Iterable[Component]) -> tuple[Enti
     """
     serial = state.settings.flag("hive.txn.xlock.write")
     seen: ValidTxnList | None = None
-    for one in touches:
-        for theirs in _rows(state, one):
-            partition = theirs.partition if one.dynamic else one.partition
-            mine = Touched(one.table_id, partition, one.operation, one.txn_id, one.write_id)
+    for touched in touches:
+        for theirs in _rows(state, touched):
+            partition = theirs.partition if touched.dynamic else touched.partition
+            mine = Touched(
+                touched.table_id, partition, touched.operation, touched.txn_id, touched.write_id
+            )
             reason = conflicts(mine, theirs)
             if reason is None:
                 continue
-            if serial or one.operation is Operation.OVERWRITE:
+            if serial or touched.operation is Operation.OVERWRITE:
                 seen = seen or snapshot(state, txn)
                 if seen is not None and seen.is_valid(theirs.txn_id):
                     continue
-            return (one.table_id, partition), reason
+            return (touched.table_id, partition), reason
     return None
 
 

@@ -82,9 +82,9 @@ class Database:
             return
         texts = [number for number, kind in enumerate(columns.values()) if kind == "JSON"]
         values = [[row[key] for key in columns] for row in rows]
-        for one in values:
+        for value in values:
             for number in texts:
-                one[number] = _ENCODE(one[number])
+                value[number] = _ENCODE(value[number])
         appender = self.connection.appender(name, columns=list(columns))
         appender.append_rows(values)
         appender.flush()
@@ -134,7 +134,7 @@ class Database:
             "SELECT block_id FROM pragma_metadata_info() WHERE free_blocks > 0"
         ).fetchall()
         size = int(self.scalar("SELECT block_size FROM pragma_database_size()"))
-        blocks.keep(self.file, blocks.beside(self.path), [one for (one,) in numbers], size)
+        blocks.keep(self.file, blocks.beside(self.path), [number for (number,) in numbers], size)
         self.connection.execute("CHECKPOINT")
         # DuckDB would refuse the file beside a log that comes back after two checkpoints.
         self.sync_names()

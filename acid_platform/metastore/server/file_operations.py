@@ -51,7 +51,7 @@ def history(group: GroupCommit, operation: GetHistory) -> list[Row]:
     ]
 
 
-def begin_backup(group: GroupCommit, operation: BeginBackup) -> BackupBegun:
+def begin_backup(group: GroupCommit, _operation: BeginBackup) -> BackupBegun:
     group.fold()
     export = group.store.export()
     return BackupBegun(export.token, export.meta, export.rows)
@@ -68,7 +68,7 @@ def backup_part(group: GroupCommit, operation: GetBackupPart) -> str | None:
     return export.part(operation.table, operation.part)
 
 
-def end_backup(group: GroupCommit, operation: EndBackup) -> None:
+def end_backup(group: GroupCommit, _operation: EndBackup) -> None:
     group.store.end_exports()
 
 

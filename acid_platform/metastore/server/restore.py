@@ -79,7 +79,7 @@ class Owner:
 
     identity: str
     roots: tuple[str, ...] = ()
-    accept: Callable[[str | None], object] = lambda identity: None
+    accept: Callable[[str | None], object] = lambda _identity: None
     """Is told the backup's identity, and may raise; nothing was changed by then."""
     settle: Callable[[], object] = lambda: None
     """Gives the root the new identity; until it is done the restore counts as interrupted."""
@@ -124,9 +124,9 @@ def restore_metastore(
             home.unfinished.unlink()
             sync_path(home.path)
         finally:
-            for one in (draft, _wal(draft), journal.beside(draft), blocks.beside(draft)):
+            for leftover in (draft, _wal(draft), journal.beside(draft), blocks.beside(draft)):
                 with suppress(FileNotFoundError):
-                    one.unlink()
+                    leftover.unlink()
     return Restored(
         str(home.path),
         made,
@@ -170,12 +170,12 @@ def _advance(
         make_relative(state, owner.roots)
         opened = sum(1 for _ in state.open_txns())
         found = {
-            table_id: highest(one.record, partial(_known, state, table_id))
-            for table_id, one in state.tables.items()
+            table_id: highest(table.record, partial(_known, state, table_id))
+            for table_id, table in state.tables.items()
         }
         now = time.time_ns() // 1_000_000
         event = events.Restored(
-            tuple((table_id, one.write_id) for table_id, one in found.items()),
+            tuple((table_id, listed.write_id) for table_id, listed in found.items()),
             max((found_in.txn_id for found_in in found.values()), default=0),
             owner.identity,
             owner.roots,
@@ -189,8 +189,8 @@ def _advance(
                         for report in entity.unknown
                     ),
                 )
-                for table_id, one in found.items()
-                for entity in one.present
+                for table_id, listed in found.items()
+                for entity in listed.present
             ),
         )
         machine.replay([events.Recorded(now, event)])

@@ -174,11 +174,11 @@ class Server:
         answer = HANDLERS[kind](self, request.operation)
         return Reply(request.id, {"value": write_answer(kind, answer)})
 
-    def _stop_for(self, operation: Stop) -> int:
+    def _stop_for(self, _operation: Stop) -> int:
         self.stop()
         return os.getpid()
 
-    def _status_for(self, operation: GetStatus) -> Row:
+    def _status_for(self, _operation: GetStatus) -> Row:
         return self.status()
 
     def status(self) -> Row:

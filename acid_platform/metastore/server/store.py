@@ -141,7 +141,7 @@ class Store:
             self._write_recorded(state, live)
             self._database.execute("DELETE FROM txns WHERE ended < $1", [forget_before])
             self._database.execute('DELETE FROM outcomes WHERE "at" < $1', [forget_before])
-            counters = {key: str(one) for key, one in state_rows.counters(state).items()}
+            counters = {key: str(counter) for key, counter in state_rows.counters(state).items()}
             self._database.set_meta({**counters, "log_seq": str(self._log.last)})
         self._folded = live
         with suppress(OSError):  # else the log stays as it is until the next fold
@@ -154,16 +154,16 @@ class Store:
             self._database.execute(f'DELETE FROM "{name}"')
         before = (self._folded or {}).get(name, {})
         new = [
-            (key, one)
-            for key, one in records.items()
-            if (old := before.get(key)) is not one and old != one
+            (key, record)
+            for key, record in records.items()
+            if (old := before.get(key)) is not record and old != record
         ]
         changed = {key for key, _ in new}
         gone = [key for key in before if key in changed or key not in records]
         columns = schema.LIVE[name]
         self._database.delete(name, {key: columns[key] for key in state_rows.KEYS[name]}, gone)
         self._database.write(
-            name, columns, [state_rows.keyed_row(name, key, one) for key, one in new]
+            name, columns, [state_rows.keyed_row(name, key, value) for key, value in new]
         )
 
     def _write_recorded(self, state: State, live: state_rows.Keyed) -> None:

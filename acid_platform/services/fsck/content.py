@@ -273,16 +273,15 @@ class EntityContents:
         """
         for group, spans in self._spans.items():
             spans.sort(key=lambda span: span[:2])
-            for one, other in _overlapping(spans):
-                twice = np.intersect1d(self._row_ids(group, one), self._row_ids(group, other))
+            for former, other in _overlapping(spans):
+                twice = np.intersect1d(self._row_ids(group, former), self._row_ids(group, other))
                 if len(twice):
                     key = (*group, int(twice[0]))
                     self.out.error(
                         Check.UNIQUENESS,
                         self._relative(other),
-                        f"{len(twice)} rows have the keys"
-                        f" of rows in {self._relative(one)}, such as {key}: a delete of one removes"
-                        " the other",
+                        f"{len(twice)} rows have the keys of rows in {self._relative(former)},"
+                        f" such as {key}: a delete of one removes the other",
                         "remove the copy if one of them is a copy; else restore the files",
                     )
 

@@ -175,18 +175,22 @@ class EntityLook:
     def _missing(self, listing: EntityListing) -> Iterator[str]:
         """Yields directories that are needed but not there."""
         there = {*listing.directories, *({""} if self._has_originals(listing) else ())}
-        for name, one in sorted(self.known.items()):
+        for name, directory in sorted(self.known.items()):
             needed = (
-                not one.obsolete
-                and one.high > max(self.floors, default=0)
-                and not any(other.shadows(one) for other in self.known.values())
+                not directory.obsolete
+                and directory.high > max(self.floors, default=0)
+                and not any(other.shadows(directory) for other in self.known.values())
             )
-            if needed and name not in there and (name or one.files):
-                where = f"from transaction {one.txn}" if one.txn else "adopted with its table"
+            if needed and name not in there and (name or directory.files):
+                where = (
+                    f"from transaction {directory.txn}"
+                    if directory.txn
+                    else "adopted with its table"
+                )
                 self.out.error(
                     Check.MISSING,
                     name,
-                    f"committed ({one.rows} rows, {where}), and not there",
+                    f"committed ({directory.rows} rows, {where}), and not there",
                     _COPY,
                 )
                 yield name

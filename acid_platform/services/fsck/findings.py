@@ -222,10 +222,10 @@ class Findings:
 
     def apply(self, metastore: Metastore) -> None:
         """Applies the repairs of the findings."""
-        for number, one in enumerate(self.found):
-            if one.repair is not None:
-                one.repair.apply(metastore)
-                self.found[number] = replace(one, repaired=True)
+        for number, finding in enumerate(self.found):
+            if finding.repair is not None:
+                finding.repair.apply(metastore)
+                self.found[number] = replace(finding, repaired=True)
 
 
 def sorted_findings(every: Iterable[Finding]) -> tuple[Finding, ...]:

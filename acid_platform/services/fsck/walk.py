@@ -226,7 +226,9 @@ class _TableLook:
     def _temporaries(self, out: Findings, location: str) -> None:
         """Who owns each `_tmp_` directory, and whether its transaction is still open (P19)."""
         owner_of = {name: temporary_owner(name) for name in self._files.temporaries(location)}
-        states = self._metastore.txn_states(sorted({one for one in owner_of.values() if one}))
+        states = self._metastore.txn_states(
+            sorted({txn_id for txn_id in owner_of.values() if txn_id})
+        )
         for name, owner in owner_of.items():
             path = f"{location}/{name}"
             match states.get(owner or 0):
