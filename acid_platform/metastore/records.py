@@ -403,8 +403,8 @@ class BlockedCleaning:
 
 
 @dataclass(frozen=True, slots=True)
-class PastCompaction:
-    """What the failure check needs of a history row (C9)."""
+class EndedCompaction:
+    """How a compaction ended, and when it was requested (C9)."""
 
     state: CompactionState
     enqueued: int
@@ -428,7 +428,7 @@ class EntityCounters:
     aborted: int = 0
     oldest_abort: int = 0
     queued: CompactionState | None = None
-    history: tuple[PastCompaction, ...] = ()
+    history: tuple[EndedCompaction, ...] = ()
     error: str = ""
 
 
@@ -451,4 +451,4 @@ class EntityState:
     aborted: int = 0
     oldest_abort: int = 0
     queued: CompactionState | None = None
-    history: tuple[PastCompaction, ...] = ()
+    history: tuple[EndedCompaction, ...] = ()

@@ -144,7 +144,7 @@ GROUP = Group(
             "Every read has a snapshot that is kept alive; who asks for a table for the first"
             " time after the Cleaner removed what that snapshot needs gets SnapshotExpired, not"
             " fewer rows.",
-            ("metastore.rules.locking",),
+            ("metastore.rules.lock_requests",),
             (
                 "test_P11_first_asked_after_a_cleaning",
                 "test_P11_who_asks_for_the_table_only_after_the_cleaning_finds_all_files",

@@ -18,15 +18,18 @@ from typing import Any
 
 from acid_platform.metastore.rules import (
     cleaning,
+    cleaning_survey,
     commits,
+    compaction_queue,
     compactions,
     declared,
+    drops,
     housekeeping,
+    lock_requests,
     locking,
     machine,
     manifests,
     snapshots,
-    tables,
     timers,
     txns,
     write_set,
@@ -630,7 +633,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P11",
         "who asks after a cleaning is not told",
-        locking,
+        lock_requests,
         "may_read",
         "return asked or",
         "return True or",
@@ -641,7 +644,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P21",
         "a compaction begins under the Cleaner's hands",
-        compactions,
+        compaction_queue,
         "take",
         " and not being_cleaned(state, entity)",
         "",
@@ -649,7 +652,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P21",
         "a cleaning begins while a compaction works",
-        cleaning,
+        cleaning_survey,
         "survey",
         "if entity in working:",
         "if False:",
@@ -666,7 +669,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P22",
         "a partition made again shows what was dropped",
-        tables,
+        drops,
         "_dropped",
         "(*former.floors, row.highest_write_id)",
         "former.floors",
@@ -708,7 +711,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P26",
         "files are forgotten with a dropped partition",
-        tables,
+        drops,
         "_dropped",
         "kept.update(state.directories.pop(entity))",
         "kept.update(state.directories.pop(entity)), state.contents.pop(entity, None)",
@@ -762,7 +765,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "files are given to who asks after a cleaning",
         manifests,
         "manifest",
-        "locking.check_files(txn, table)",
+        "check_files(txn, table)",
         "pass",
     ),
     Edit(
@@ -844,7 +847,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P28",
         "the directories of what was dropped are forgotten at once",
-        tables,
+        drops,
         "_dropped",
         "kept.update(state.directories.pop(entity))",
         "del state.directories[entity]",
@@ -894,8 +897,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P28",
         "a lock takes the new table of an old name",
-        locking,
-        "_resolve",
+        lock_requests,
+        "resolve",
         "unchanged(state, txn, request.table, operation.writes)",
         "state.table(request.table)",
     ),
@@ -1008,7 +1011,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "C41",
         "the next transaction id of a drop without + 1",
-        tables,
+        drops,
         "drop",
         "next_txn_id=state.next_txn",
         "next_txn_id=state.last_txn",

@@ -17,6 +17,7 @@ from acid_platform.metastore.operations.tables import (
     GetDatabases,
     GetDoubtful,
     GetDropped,
+    GetLastWriteId,
     GetPartitions,
     GetRecorded,
     GetSettings,
@@ -194,6 +195,13 @@ class TableCalls(Caller):
         """Takes down the files of directories whose commit did not record them; answers of how
         many. Raises NoSuchTable, InvalidDefinition for other files than the commit counted."""
         return self._call(RecordFiles(name, partition, tuple(directories)))
+
+    def last_write_id(self, table_id: int) -> int:
+        """The highest write id of a table that a transaction was given; 0 if there is none.
+
+        Raises NoSuchTable.
+        """
+        return self._call(GetLastWriteId(table_id))
 
     def settings(self) -> dict[str, str]:
         """Every setting with its value as text."""

@@ -151,6 +151,17 @@ class AddPartitions(Operation[list[str]]):
 
 
 @dataclass(frozen=True, slots=True)
+class GetLastWriteId(Operation[int]):
+    """The highest write id of a table that a transaction was given; 0 if there is none."""
+
+    op = "last_write_id"
+    answers = "write_id"
+    reads = True
+
+    table_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class GetPartitions(Operation[list[PartitionRecord]]):
     """Those of now, or those that the snapshot of `txn` sees (P28)."""
 

@@ -18,12 +18,11 @@ from acid_platform.metastore.operations.compaction import (
     ReleaseService,
 )
 from acid_platform.metastore.records import (
-    DropTask,
     EntityCounters,
     EntityDirectory,
-    PastCompaction,
 )
-from acid_platform.metastore.rules.cleaning import aborted_rows
+from acid_platform.metastore.rules.cleaning_survey import aborted_rows
+from acid_platform.metastore.rules.compaction_queue import history, queue_states
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Component, Entity, ServiceLease, State, Table
 from acid_platform.metastore.rules.timers import patience
@@ -31,12 +30,6 @@ from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.transactions import CompactorWriteIdList
 
 _AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)
-_ORDER = (
-    CompactionState.WORKING,
-    CompactionState.INITIATED,
-    CompactionState.READY_FOR_CLEANING,
-)
-
 
 # --- leases -------------------------------------------------------------------------------------
 
@@ -81,7 +74,7 @@ def candidates(turn: Turn, operation: GetCandidates) -> CandidatePage:
     rows: list[EntityCounters] = []
     last: Entity | None = None
     more = False
-    queued = _queued(state)
+    queued = queue_states(state)
     txns = txn_list(state)
     listed: dict[int, CompactorWriteIdList] = {}
     for table, entity in _entities(state, aborted, after[0] if after else 0):
@@ -127,16 +120,6 @@ def _asked(state: State, entity: Entity, since: int, aborted: bool) -> bool:
     return bool(past) and past[-1].state in _AGAIN
 
 
-def _queued(state: State) -> dict[Entity, CompactionState]:
-    found: dict[Entity, CompactionState] = {}
-    for row in state.queue.values():
-        if not isinstance(row, DropTask):
-            entity = row.table_id, row.partition
-            known = found.get(entity, row.state)
-            found[entity] = min(known, row.state, key=_ORDER.index)
-    return found
-
-
 def _counters(
     state: State,
     table: Table,
@@ -155,9 +138,6 @@ def _counters(
         directory.deletes for directory in known if not directory.base and not directory.obsolete
     }
     oldest = min((state.txns[row.txn_id].started for row in aborted), default=0)
-    past = tuple(
-        PastCompaction(row.state, row.enqueued) for row in reversed(state.past.get(entity, []))
-    )
     return EntityCounters(
         table.record.name,
         entity[1],
@@ -168,7 +148,7 @@ def _counters(
         len(aborted),
         oldest,
         queued,
-        past,
+        history(state, entity),
         error,
     )
 

@@ -23,6 +23,7 @@ from acid_platform.metastore.operations.transactions import (
 from acid_platform.metastore.records import EntityDirectory, HistoryRow, WriteReport
 from acid_platform.metastore.rules import events, locking, write_set
 from acid_platform.metastore.rules.declared import unchanged, widened
+from acid_platform.metastore.rules.drops import drop
 from acid_platform.metastore.rules.state import (
     Component,
     Departed,
@@ -32,7 +33,7 @@ from acid_platform.metastore.rules.state import (
     State,
     Txn,
 )
-from acid_platform.metastore.rules.tables import drop, normal_partition, register_partitions
+from acid_platform.metastore.rules.tables import normal_partition, register_partitions
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import Operation, TxnState, TxnType

@@ -12,19 +12,16 @@ from dataclasses import dataclass, replace
 from acid_platform.clock import Moment
 from acid_platform.errors import AcidError
 from acid_platform.metastore.codec import JsonObject, decode, encode
-from acid_platform.metastore.operations import (
-    OPERATIONS,
-    Answer,
-    Operation,
-    write_answer,
-)
+from acid_platform.metastore.operations import OPERATIONS, Answer, Operation, write_answer
 from acid_platform.metastore.operations.compaction import BeginCompaction
 from acid_platform.metastore.operations.transactions import Begin, Lock
 from acid_platform.metastore.rules import (
     candidates,
     cleaning,
     commits,
+    compaction_queue,
     compactions,
+    drops,
     erasures,
     events,
     housekeeping,
@@ -52,9 +49,11 @@ from acid_platform.metastore.rules.turn import (
 
 APPLY: Effects = {
     **tables.APPLY,
+    **drops.APPLY,
     **txns.APPLY,
     **locking.APPLY,
     **commits.APPLY,
+    **compaction_queue.APPLY,
     **compactions.APPLY,
     **cleaning.APPLY,
     **housekeeping.APPLY,
@@ -71,6 +70,7 @@ HANDLERS: Handlers = {
     **txns.HANDLERS,
     **locking.HANDLERS,
     **commits.HANDLERS,
+    **compaction_queue.HANDLERS,
     **compactions.HANDLERS,
     **cleaning.HANDLERS,
     **candidates.HANDLERS,

@@ -11,17 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acid_platform.errors import InvalidDefinition
-from acid_platform.metastore.operations.tables import (
-    GetRecorded,
-    GetUnrecorded,
-    RecordFiles,
-)
-from acid_platform.metastore.operations.transactions import (
-    GetManifest,
-)
+from acid_platform.metastore.operations.tables import GetRecorded, GetUnrecorded, RecordFiles
+from acid_platform.metastore.operations.transactions import GetManifest
 from acid_platform.metastore.records import RecordedDirectory
-from acid_platform.metastore.rules import events, locking
+from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.declared import directories, seen_table
+from acid_platform.metastore.rules.lock_requests import check_files
 from acid_platform.metastore.rules.state import Entity, State
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
@@ -39,7 +34,7 @@ def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]
     """
     txn = require_open(turn, operation.txn)
     table, _ = seen_table(turn.state, txn, operation.table)
-    locking.check_files(txn, table)
+    check_files(txn, table)
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
     return _recorded(turn, table.record.table_id, operation.partitions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from acid_platform.compaction.states import CompactionState
-from acid_platform.errors import CompactionRefused, NoSuchTxn
+from acid_platform.errors import CompactionRefused, NoSuchTable, NoSuchTxn
 from acid_platform.metastore.operations import Row
 from acid_platform.metastore.operations.compaction import (
     Cleanings,
@@ -22,6 +22,7 @@ from acid_platform.metastore.operations.shows import (
 )
 from acid_platform.metastore.operations.tables import (
     GetDatabases,
+    GetLastWriteId,
     GetPartitions,
     GetSettings,
     GetTable,
@@ -43,15 +44,15 @@ from acid_platform.metastore.records import (
     Holder,
     LockState,
     PartitionRecord,
-    PastCompaction,
     TableRecord,
     ViewRecord,
 )
 from acid_platform.metastore.rules import locking
-from acid_platform.metastore.rules.cleaning import aborted_rows, holder, survey
+from acid_platform.metastore.rules.cleaning_survey import aborted_rows, holder, survey
+from acid_platform.metastore.rules.compaction_queue import history, queue_states
 from acid_platform.metastore.rules.declared import seen_partitions, seen_table, seen_views
 from acid_platform.metastore.rules.snapshots import compactor_list
-from acid_platform.metastore.rules.state import Entity, State, Txn
+from acid_platform.metastore.rules.state import Txn
 from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import TxnState
@@ -86,6 +87,14 @@ def partitions(turn: Turn, operation: GetPartitions) -> list[PartitionRecord]:
 def _reader(turn: Turn, txn_id: int) -> Txn | None:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
     return require_open(turn, txn_id) if txn_id else None
+
+
+def last_write_id(turn: Turn, operation: GetLastWriteId) -> int:
+    """Raises NoSuchTable if no table, not even a dropped one, has this id."""
+    table = turn.state.known_table(operation.table_id)
+    if table is None:
+        raise NoSuchTable(f"there is no table with the id {operation.table_id}; see tables()")
+    return table.last_write_id
 
 
 def databases(turn: Turn, _operation: GetDatabases) -> list[str]:
@@ -201,49 +210,34 @@ def _show(row: CompactionTask, now: int) -> Row:
 def entities(turn: Turn, operation: GetEntities) -> list[EntityState]:
     """Every entity, or those of one table, with each directory that is known of them."""
     state = turn.state
-    aborted = aborted_rows(state)
+    aborted, queued = aborted_rows(state), queue_states(state)
     rows = []
     chosen = [state.table(operation.table)] if operation.table else [*state.tables.values()]
-    for compaction in chosen:
-        names = compaction.entities()
-        unknown = (compaction.record.table_id, None)
-        if compaction.record.partitioned and unknown in aborted:
+    for table in chosen:
+        names = table.entities()
+        unknown = (table.record.table_id, None)
+        if table.record.partitioned and unknown in aborted:
             names.append(unknown)
-        listed = compactor_list(state, compaction)
+        listed = compactor_list(state, table)
         for entity in names:
             touched = aborted.get(entity, [])
             started = [state.txns[row.txn_id].started for row in touched]
             rows.append(
                 EntityState(
-                    compaction.record.name,
+                    table.record.name,
                     entity[1],
-                    compaction.record.location,
-                    compaction.record.partitioned,
-                    compaction.record.properties,
+                    table.record.location,
+                    table.record.partitioned,
+                    table.record.properties,
                     tuple(state.directories.get(entity, {}).values()),
                     listed,
                     len(touched),
                     min(started, default=0),
-                    _queued(state, entity),
-                    _history(state, entity),
+                    queued.get(entity),
+                    history(state, entity),
                 )
             )
     return rows
-
-
-def _queued(state: State, entity: Entity) -> CompactionState | None:
-    found = [
-        row.state
-        for row in state.queue.values()
-        if (row.table_id, row.partition) == entity and not isinstance(row, DropTask)
-    ]
-    order = (CompactionState.WORKING, CompactionState.INITIATED, CompactionState.READY_FOR_CLEANING)
-    return next((state for state in order if state in found), None)
-
-
-def _history(state: State, entity: Entity) -> tuple[PastCompaction, ...]:
-    rows = reversed(state.past.get(entity, []))
-    return tuple(PastCompaction(row.state, row.enqueued) for row in rows)
 
 
 def cleaning(turn: Turn, _operation: GetCleanings) -> Cleanings:
@@ -283,6 +277,7 @@ HANDLERS: Handlers = {
     GetMoment: moment,
     GetTables: tables,
     GetTable: table,
+    GetLastWriteId: last_write_id,
     GetPartitions: partitions,
     GetDatabases: databases,
     GetViews: views,

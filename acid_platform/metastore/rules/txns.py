@@ -33,6 +33,7 @@ from acid_platform.metastore.operations.transactions import (
 from acid_platform.metastore.records import ClientInfo
 from acid_platform.metastore.rules import events, locking
 from acid_platform.metastore.rules.declared import seen_table, unchanged
+from acid_platform.metastore.rules.lock_requests import check_files, may_read
 from acid_platform.metastore.rules.snapshots import snapshot, write_ids
 from acid_platform.metastore.rules.state import State, Txn
 from acid_platform.metastore.rules.timers import touch
@@ -180,7 +181,7 @@ def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
     """
     txn = require_open(turn, operation.txn)
     table, record = seen_table(turn.state, txn, operation.table)
-    locking.check_files(txn, table)
+    check_files(txn, table)
     name, table_id = record.name, record.table_id
     if not txn.has_snapshot or (not txn.all_tables and name not in txn.needs):
         turn.record(events.SnapshotTaken(txn.txn_id, {name: table_id}))
@@ -203,7 +204,7 @@ def _allocate(turn: Turn, txn: Txn, name: str) -> int:
     write_id = table.by_txn.get(txn.txn_id)
     if write_id is None:
         write_id = table.next_write_id
-        needs = (table.record.name,) if locking.may_read(txn, table) else ()
+        needs = (table.record.name,) if may_read(txn, table) else ()
         turn.record(events.WriteIdAllocated(txn.txn_id, table.record.table_id, write_id, needs))
     return write_id
 

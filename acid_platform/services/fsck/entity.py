@@ -33,7 +33,7 @@ _COPY = "restore it from a copy of the warehouse"
 class EntityLook:
     """Checks one entity.
 
-    `recorded`: its recorded directories with their files (P26); `given`: the highest write id of
+    `recorded`: its recorded directories with their files (P26); `last_write_id`: the highest of
     the table that was allocated; `rows`: whether to read row keys.
     """
 
@@ -43,7 +43,7 @@ class EntityLook:
     record: TableRecord
     lease: Transaction
     recorded: Sequence[RecordedDirectory]
-    given: int
+    last_write_id: int
     floors: tuple[int, ...]
     rows: bool
 
@@ -97,12 +97,12 @@ class EntityLook:
             name = acid_name(directory)
             if name is None:
                 continue
-            if span(name)[1] > self.given:
+            if span(name)[1] > self.last_write_id:
                 self.out.error(
                     Check.NEVER_GIVEN,
                     directory,
                     f"no transaction got write id {span(name)[1]}"
-                    f" yet ({self.given} is the highest): its rows appear, or its writer fails,"
+                    f" yet ({self.last_write_id} is the highest): its rows appear, or its writer fails,"
                     " once one does",
                     "move it out of the table",
                 )
