@@ -101,9 +101,8 @@ class EntityLook:
                 self.out.error(
                     Check.NEVER_GIVEN,
                     directory,
-                    f"no transaction got write id {span(name)[1]}"
-                    f" yet ({self.last_write_id} is the highest): its rows appear, or its writer fails,"
-                    " once one does",
+                    f"no transaction has got write id {span(name)[1]} yet ({self.last_write_id} is the"
+                    " highest): when one gets it, these rows appear or its write fails",
                     "move it out of the table",
                 )
             elif name.visibility > self.lease.id:
@@ -114,8 +113,7 @@ class EntityLook:
                 self.out.error(
                     Check.NEVER_GIVEN,
                     directory,
-                    f"there was no transaction {txn} yet: it becomes"
-                    " visible once that number is given out",
+                    f"transaction {txn} does not exist yet: the directory becomes visible once it does",
                     "move it out of the table",
                 )
 
