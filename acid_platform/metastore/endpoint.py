@@ -71,7 +71,7 @@ class Home:
 
     @property
     def unfinished(self) -> Path:
-        """Exists while a restore replaces the database, and after a restore that was interrupted."""
+        """Exists while a restore replaces the database, and after an interrupted restore."""
         return self.path / "restore.unfinished"
 
     @property
@@ -117,7 +117,7 @@ class Home:
         return self.read_authkey()
 
     def socket(self) -> Path:
-        """The path of this directory's socket, which never changes. Raises MetastoreIncompatible."""
+        """The path of this directory's socket; it never changes. Raises MetastoreIncompatible."""
         name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:16] + ".sock"
         for parent in (tempfile.gettempdir(), "/tmp"):
             run = Path(parent) / f"acid-{os.getuid()}"

@@ -318,7 +318,7 @@ class TakeOver(Operation[list[str]]):
 
 @dataclass(frozen=True, slots=True)
 class GetDropped(Operation[int | None]):
-    """The highest write id of files at a location that wait for the Cleaner after a drop, or None."""
+    """The highest write id of dropped files at a location that wait for the Cleaner, or None."""
 
     op = "location"
     answers = "dropped"

@@ -202,7 +202,7 @@ class Heartbeat(Operation[Alive]):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatOne(Operation[int]):
-    """Keeps a transaction alive, with `read` also its read lease; returns the interval (T7, P12)."""
+    """Keeps a transaction alive, with `read` its read lease too; returns the interval (T7, P12)."""
 
     op = "heartbeat_one"
     answers = "interval"

@@ -101,8 +101,8 @@ class EntityLook:
                 self.out.error(
                     Check.NEVER_GIVEN,
                     directory,
-                    f"no transaction has got write id {span(name)[1]} yet ({self.last_write_id} is the"
-                    " highest): when one gets it, these rows appear or its write fails",
+                    f"no transaction got write id {span(name)[1]} yet ({self.last_write_id} is the"
+                    " highest): once one gets it, these rows appear or its write fails",
                     "move it out of the table",
                 )
             elif name.visibility > self.lease.id:
@@ -113,7 +113,7 @@ class EntityLook:
                 self.out.error(
                     Check.NEVER_GIVEN,
                     directory,
-                    f"transaction {txn} does not exist yet: the directory becomes visible once it does",
+                    f"there is no transaction {txn} yet: once there is, the directory is visible",
                     "move it out of the table",
                 )
 
