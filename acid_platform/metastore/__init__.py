@@ -1,4 +1,4 @@
-"""Transactions, write ids and locks, kept in DuckDB by one process."""
+"""The metastore: transactions, write ids, locks and declarations, kept in DuckDB by one process."""
 
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.transaction import Transaction
