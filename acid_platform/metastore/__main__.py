@@ -51,9 +51,8 @@ def serve(home: Home, listen: str | None, ready: int | None) -> int:
         server.run()
         if server.moved:
             logging.shutdown()
-            os._exit(
-                0
-            )  # DuckDB would write and remove files at a path that may be another warehouse's by now
+            # Closing would write and remove files at a path that may be another warehouse's.
+            os._exit(0)
     return 0
 
 

@@ -233,9 +233,7 @@ class Transaction:
             raise
         except AcidError as refused:
             if type(refused) is Terminal:
-                self._abort_after(
-                    refused
-                )  # its reports make the message too large, so it was not sent
+                self._abort_after(refused)  # not sent: the message is too large
             self.forget()
             raise
         self.forget()
