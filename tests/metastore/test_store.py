@@ -626,7 +626,7 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
 def test_a_broken_request_harms_nobody_else(serving: Serving) -> None:
     txn = serving.client.begin()
     beats = dict(serving.server.commits.state.heartbeats)
-    with pytest.raises(InvalidDefinition, match=r"begin is called in a way .* nothing was changed"):
+    with pytest.raises(InvalidDefinition, match=r"begin has arguments .* nothing was changed"):
         ask(serving.client, "begin", {"kind": 0})
     assert serving.client.status()["bad_requests"] == 1
     assert serving.server.commits.state.heartbeats == beats

@@ -1,4 +1,4 @@
-"""Operations about the file rather than the state: outcomes, queries, history, backups."""
+"""Operations on the file rather than the state: outcomes, queries, history, backups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def outcome(group: GroupCommit, operation: GetOutcome) -> SeenRequest:
 
 
 def query(group: GroupCommit, operation: Query) -> QueryResult:
-    """Brings the tables up to date first. Raises what `Store.query` raises."""
+    """Runs the query after a fold has updated the tables. Raises what `Store.query` raises."""
     group.fold()
     columns, rows = group.store.query(operation.sql)
     return QueryResult(columns, [[_plain(value) for value in row] for row in rows])
@@ -58,7 +58,7 @@ def begin_backup(group: GroupCommit, _operation: BeginBackup) -> BackupBegun:
 
 
 def backup_part(group: GroupCommit, operation: GetBackupPart) -> str | None:
-    """Raises MetastoreUnavailable if the backup is not going on any more."""
+    """Raises MetastoreUnavailable if the backup is no longer running."""
     export = group.store.exported(operation.token)
     if export is None:
         raise MetastoreUnavailable(

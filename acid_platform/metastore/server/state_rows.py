@@ -1,4 +1,4 @@
-"""The state as rows of the LIVE tables, and back: what a fold writes and a start reads."""
+"""Converts the state to rows of the LIVE tables and back: what a fold writes and a start reads."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ COUNTERS = (
     "next_moment",
     "longest_timeout",
 )
-"""Numbers of the whole state; those that are called next are never used twice."""
+"""Numbers that belong to the whole state; the `next_` numbers are never used twice."""
 
 
 def counters(state: State) -> dict[str, int]:
@@ -94,14 +94,16 @@ KEYS: dict[str, tuple[str, ...]] = {
     "cleaning": _ENTITY,
     "retries": _ENTITY,
 }
-"""What tells the rows of a live table apart."""
+"""The key columns of each live table."""
 
 Keyed = dict[str, dict[tuple[Any, ...], Any]]
 
 
 def keyed(state: State) -> Keyed:
-    """The rows of the live tables, or the records that they are made of. A record never changes:
-    another value is another record."""
+    """The rows of the live tables, or the records from which they are built.
+
+    A record is never changed in place: another value is another record.
+    """
     known = [(table.record.table_id, table) for table in state.known_tables()]
     past = (row for rows in state.past.values() for row in rows)
     return {
@@ -195,7 +197,7 @@ def keyed_row(table: str, key: tuple[Any, ...], one: Any) -> Row:
 
 
 def live_rows(state: State) -> Rows:
-    """Everything but counters, heartbeats and what is already over."""
+    """The whole state except counters, heartbeats and what has ended."""
     return {
         name: [keyed_row(name, key, record) for key, record in records.items()]
         for name, records in keyed(state).items()
@@ -203,7 +205,7 @@ def live_rows(state: State) -> Rows:
 
 
 def ended_rows(state: State) -> Rows:
-    """What is over since the last fold, for the KEPT tables."""
+    """What has ended since the last fold, for the KEPT tables."""
     return {
         "txns": _encoded(state.ended.values()),
         "outcomes": _encoded(state.outcomes.values()),
@@ -212,7 +214,7 @@ def ended_rows(state: State) -> Rows:
 
 
 def recorded_rows(state: State) -> list[Row]:
-    """Files of directories that were recorded since the last fold and are still there (P26)."""
+    """The files of directories that were recorded since the last fold and still exist (P26)."""
     return [
         {"table_id": table_id, "partition": partition, "directory": name, "contents": contents}
         for (table_id, partition), known in state.contents.items()
@@ -222,7 +224,7 @@ def recorded_rows(state: State) -> list[Row]:
 
 
 def forget_ended(state: State) -> None:
-    """After a fold: the KEPT and RECORDED tables have it."""
+    """After a fold: removes from memory what the KEPT and RECORDED tables have."""
     state.ended, state.outcomes, state.written, state.contents = {}, {}, [], {}
 
 
@@ -231,7 +233,7 @@ def _encoded(records: Iterable[Any]) -> list[Row]:
 
 
 def restore(rows: Rows, numbers: dict[str, int]) -> State:
-    """The state whose `live_rows` and `counters` these are."""
+    """The state that has these `live_rows` and `counters`."""
     state = State(
         settings=Settings.of({row["name"]: row["value"] for row in rows["settings"]}),
         databases={row["name"]: row["created"] for row in rows["databases"]},
