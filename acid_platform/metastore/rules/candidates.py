@@ -1,7 +1,7 @@
-"""What an Initiator asks for: the next candidates with their counters, and the lease of its cycle.
+"""The Initiator's questions: the next candidates with their counters, and the lease of its cycle.
 
-Nothing is listed and no directory travels: one entity costs some hundred bytes, however many deltas
-it has (C1 to C4, C10, C13, P8, P9).
+No directory is listed or sent: an entity costs some hundred bytes, however many deltas it has (C1
+to C4, C10, C13, P8, P9).
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)
 def hold(turn: Turn, operation: HoldService) -> None:
     """Takes or renews the lease of a service. Raises LeaseHeld while another holder lives (P9).
 
-    A holder that says nothing for `hive.txn.timeout` has died.
+    A holder that has not renewed it for `hive.txn.timeout` counts as dead.
     """
     service, holder = operation.service, operation.holder
     lease = turn.state.leases.get(service)
     timeout = patience(turn.state, lease.renewed) if lease else 0
     if lease and lease.holder != holder and turn.steady - lease.renewed <= timeout:
         raise LeaseHeld(
-            f"{lease.holder} runs a cycle of the {service}; one at a time: wait for its end, or"
+            f"{lease.holder} runs a cycle of the {service}, and only one may; wait for its end, or"
             f" {timeout / 1000:g} s if it has died"
         )
     turn.state.leases[service] = ServiceLease(holder, turn.steady)
 
 
 def release(turn: Turn, operation: ReleaseService) -> None:
-    """Gives the lease up; nothing happens if another has it by now."""
+    """Gives up the lease; does nothing if another holder has it by now."""
     lease = turn.state.leases.get(operation.service)
     if lease and lease.holder == operation.holder:
         del turn.state.leases[operation.service]
@@ -61,11 +61,12 @@ def release(turn: Turn, operation: ReleaseService) -> None:
 
 
 def candidates(turn: Turn, operation: GetCandidates) -> CandidatePage:
-    """The next `hive.compactor.fetch.size` candidates behind `after`, and where to go on (C3).
+    """The next `hive.compactor.fetch.size` candidates after `after`, and where the next page begins
+    (C3).
 
-    All entities if `since` is 0, or before this metastore's memory begins; else those changed since
-    then, those with aborted transactions, and those whose latest compaction failed or did not
-    initiate (C1).
+    Returns all entities if `since` is 0, or earlier than this metastore's memory; otherwise those
+    that changed since then, those with aborted transactions, and those whose latest compaction
+    failed or did not initiate (C1).
     """
     state, after = turn.state, operation.after
     since = operation.since if operation.since >= state.awake else 0
@@ -102,7 +103,8 @@ def _key(entity: Entity) -> tuple[int, str]:
 def _entities(
     state: State, aborted: Collection[Entity], first: int
 ) -> Iterator[tuple[Table, Entity]]:
-    """Of tables from this id on and partitions that exist, in a fixed order (C4, C10)."""
+    """The entities of tables from this id on, in a fixed order, without dropped partitions (C4,
+    C10)."""
     for table_id in sorted(number for number in state.tables if number >= first):
         table = state.tables[table_id]
         if table.record.foreign:
@@ -132,7 +134,7 @@ def _counters(
     size, error = EntitySize(), ""
     try:
         size = live_size(known, write_ids)
-    except AcidError as found:  # C23: one broken entity does not stop the cycle
+    except AcidError as found:  # C23: a broken entity does not stop the cycle
         error = f"{type(found).__name__}: {found}"
     live = {
         directory.deletes for directory in known if not directory.base and not directory.obsolete
@@ -154,7 +156,8 @@ def _counters(
 
 
 def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdList) -> EntitySize:
-    """The same as `entity_size`, from what commits recorded; a hundred times as fast.
+    """The same result as `entity_size`, computed from what commits recorded: a hundred times as
+    fast.
 
     A directory that is obsolete for a snapshot of all commits is obsolete for the compactor too,
     unless a directory holds writes on both sides of the compactor's high watermark, or a base lies
@@ -183,7 +186,7 @@ def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdLis
 
 
 def _bytes(one: EntityDirectory) -> int:
-    """A base without a row has a file (P32), and yet nothing that deltas could be compared with."""
+    """The size for comparisons; a base without rows has a file (P32), but it counts as empty."""
     return 0 if one.base and one.txn and not one.rows else one.bytes
 
 

@@ -30,7 +30,8 @@ _R = CompactionState.READY_FOR_CLEANING
 
 
 def start(turn: Turn, operation: StartCleaning) -> CleaningTask:
-    """Takes a cleaning, and says afresh what may go. Raises CompactionLost if it may not run."""
+    """Starts a cleaning, and decides again what it may remove. Raises CompactionLost if it may not
+    run."""
     ready, waiting = survey(turn, (operation.table_id, operation.partition))
     for task in ready:
         if task.id == operation.id:
@@ -61,9 +62,12 @@ def _started(state: State, operation: Cleaning) -> None:
 
 
 def done(turn: Turn, operation: MarkCleaned) -> None:
-    """Marks cleaned (C49). `removed` None: nothing aborted is left at or below the watermark;
-    a list: only these aborted write ids are gone (C53). `gone`: names of the directories that were
-    removed (P26). Raises CompactionLost."""
+    """Marks a cleaning as done (C49).
+
+    `removed` None: nothing aborted is left at or below the watermark; otherwise only these aborted
+    write ids are gone (C53). `gone`: names of the directories that were removed (P26). Raises
+    CompactionLost.
+    """
     _started(turn.state, operation)
     turn.record(
         events.Cleaned(
@@ -78,7 +82,7 @@ def done(turn: Turn, operation: MarkCleaned) -> None:
 
 
 def failed(turn: Turn, operation: CleaningFailed) -> None:
-    """Another attempt after 2^k times the retry time, counted from now (C48, C54, P25)."""
+    """Schedules another attempt after 2^k times the retry time, from now on (C48, C54, P25)."""
     _started(turn.state, operation)
     settings, row = turn.state.settings, turn.state.queue.get(operation.id)
     entity = (operation.table_id, operation.partition)
@@ -133,7 +137,7 @@ def _cleaning(state: State, at: int, event: events.CleaningStarted) -> None:
 def _ended(
     state: State, event: events.Cleaned | events.CleaningFailed | events.CleaningLeft
 ) -> Entity:
-    """Takes down that the Cleaner has stopped, and answers on which entity."""
+    """Records that the Cleaner has stopped, and returns the entity."""
     entity: Entity = (event.table_id, event.partition)
     state.cleaning.pop(entity, None)
     state.timers.cleaned_since.pop(entity, None)
@@ -171,14 +175,15 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
                 kept.append(replace(component, cleaned=True))
         state.components[txn_id] = kept
     if left and row is None:
-        # A directory with committed rows too has to wait for a compaction (C53): try again later.
+        # A directory that also has committed rows must wait for a compaction (C53): try again
+        # later.
         wait = state.settings.integer("hive.compactor.cleaner.retry.retention.time")
         state.retries[entity] = Retry(0, at + wait, "aborted data is mixed with committed")
         state.timers.retry_entity[entity] = state.timers.now + wait
 
 
 def _shadowed(known: Mapping[str, EntityDirectory], highest: int) -> list[str]:
-    """What journals of older versions mean: directories that another directory replaces."""
+    """For journals of older versions: the directories that another directory replaces."""
     seen = [directory for directory in known.values() if directory.high <= highest]
     return [
         directory.name

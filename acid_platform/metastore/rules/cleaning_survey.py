@@ -1,4 +1,5 @@
-"""Which cleanings may run now, and what the others wait for (C37 to C41, C50 to C55, P21, P22)."""
+"""The cleanings that may run now, and what the others wait for (C37 to C41, C50 to C55,
+P21, P22)."""
 
 from __future__ import annotations
 
@@ -27,8 +28,7 @@ _R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING
 def survey(
     turn: Turn, only: Entity | None = None
 ) -> tuple[list[CleaningTask], list[BlockedCleaning]]:
-    """Every cleaning there is, or those of one entity: what may run now, and what waits, with the
-    reason."""
+    """All cleanings, or those of one entity: what may run now, and what waits, with the reason."""
     state = turn.state
     ready: list[CleaningTask] = []
     waiting: list[BlockedCleaning] = []
@@ -58,7 +58,7 @@ def survey(
 
 
 def _earlier_table(dropped: Sequence[tuple[int, str]], task: CleaningTask) -> bool:
-    """Whether snapshots may still need files there of a table of before (P22)."""
+    """Whether snapshots may still need files there that belonged to an earlier table (P22)."""
     mine = f"{task.location}/"
     return any(
         table_id < task.table_id and (mine.startswith(place) or place.startswith(mine))
@@ -67,7 +67,8 @@ def _earlier_table(dropped: Sequence[tuple[int, str]], task: CleaningTask) -> bo
 
 
 def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
-    """Rows ready for cleaning, per entity the one with the lowest highest write id (C37 to C40)."""
+    """Cleanings after compactions: for each entity the row with the lowest highest write id (C37 to
+    C40)."""
     state, settings, timers = turn.state, turn.state.settings, turn.state.timers
     delay = 0
     if settings.flag("hive.compactor.delayed.cleanup.enabled"):
@@ -111,8 +112,8 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
     location = row.location if isinstance(row, DropTask) else None
     table = state.tables.get(row.table_id)
     if location is not None or table is None:
-        # A partition may be written again at any time, long before a commit registers it, and
-        # snapshots may read it long after its table was dropped too.
+        # A partition may be written again at any time, long before a commit registers it. And
+        # snapshots may read it long after its table was dropped.
         again = row.partition is not None
         names = {table.record.location for table in state.tables.values()} | {
             drop.location for drop in state.drops() if drop.table_id > row.table_id
@@ -160,7 +161,7 @@ def _location(table: str, partition: str | None) -> str:
 
 
 def aborted_rows(state: State) -> dict[Entity, list[Component]]:
-    """By entity what aborted transactions touched and the Cleaner has not cleaned yet (C2)."""
+    """What aborted transactions touched and the Cleaner has not cleaned yet, by entity (C2)."""
     found: dict[Entity, list[Component]] = {}
     for txn in state.aborted_txns():
         for component in state.components.get(txn.txn_id, ()):
@@ -170,10 +171,10 @@ def aborted_rows(state: State) -> dict[Entity, list[Component]]:
 
 
 def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
-    """Entities with too many or too old aborted transactions (C50 to C55).
+    """Cleanings of entities with too many or too old aborted transactions (C50 to C55).
 
-    The lists stop below everything that an open snapshot of any table excludes, so that no
-    snapshot needs what is obsolete there.
+    Their lists stop below everything that an open snapshot of any table excludes, so no snapshot
+    needs what is obsolete there.
     """
     state = turn.state
     if not state.settings.flag("hive.compactor.clean.aborts.using.cleaner"):

@@ -75,17 +75,18 @@ def history(state: State, entity: Entity) -> tuple[EndedCompaction, ...]:
 
 
 def request(turn: Turn, operation: RequestCompaction) -> int:
-    """A partitioned table without a partition means what an aborted dynamic write left in unknown
-    partitions: that row is ready for cleaning at once (C33).
+    """Queues a compaction and returns its id.
 
-    Raises AlreadyScheduled naming the row, CompactionRefused, ForeignLocation, NoSuchTable,
+    For a partitioned table without a partition it is a cleanup of what an aborted dynamic write
+    left in unknown partitions; that row is ready for cleaning at once (C33). Raises
+    AlreadyScheduled, which names the queued row, CompactionRefused, ForeignLocation, NoSuchTable,
     NoSuchPartition.
     """
     return _enqueue(turn, operation, queue_by_entity(turn.state), txn_list(turn.state))
 
 
 def request_many(turn: Turn, operation: RequestCompactions) -> list[Wished]:
-    """`request` for each wish of an Initiator, all durable at once: an id or an error each."""
+    """Does `request` for each wish of an Initiator, all durable at once: an id or an error each."""
     waiting, txns = queue_by_entity(turn.state), txn_list(turn.state)
     answers = []
     for wish in operation.wishes:
@@ -100,7 +101,7 @@ def request_many(turn: Turn, operation: RequestCompactions) -> list[Wished]:
 
 
 def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queue, txns: ValidTxnList) -> int:
-    """The id of the new row, which `waiting` has from then on."""
+    """Adds the row to the queue and to `waiting`, and returns its id."""
     table = turn.state.table(operation.table)
     refuse_foreign(table, "compaction")
     partition = operation.partition
@@ -124,7 +125,7 @@ def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queue, txns: Val
     kind = kinds.get(operation.kind.lower())
     if kind is None:
         raise CompactionRefused(
-            f"{name}: {operation.kind!r} is no kind of compaction here; use major or minor"
+            f"{name}: {operation.kind!r} is not a kind of compaction here; use major or minor"
         )
     row = CompactionTask(
         turn.state.next_compaction,
@@ -160,7 +161,7 @@ def _aborted_dynamic(state: State, table: Table) -> bool:
 
 
 def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
-    """The first initiated row whose entity is not being compacted or cleaned (C26, P21)."""
+    """Assigns the first initiated row whose entity is not being compacted or cleaned (C26, P21)."""
     state = turn.state
     busy = {entity_of(row) for row in state.queue.values() if row.state is _W}
     for row in sorted(state.queue.values(), key=lambda queued: queued.id):
@@ -176,7 +177,7 @@ def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
 
 
 def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
-    """ABORT COMPACTIONS: only rows that are initiated; one message for each id (C60)."""
+    """ABORT COMPACTIONS: aborts only initiated rows; returns a message for each id (C60)."""
     if not operation.ids:
         raise InvalidDefinition("ABORT COMPACTIONS needs at least one id; see SHOW COMPACTIONS")
     messages: dict[int, str] = {}
@@ -198,7 +199,7 @@ def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
 
 
 def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
-    """Returns working rows of a host, of a worker or those that timed out to the queue (C25)."""
+    """Returns to the queue the working rows of a host or worker, or those that timed out (C25)."""
     host = operation.host
     oldest = turn.steady - turn.state.settings.integer("hive.compactor.worker.timeout")
     since = turn.state.timers.row_since
@@ -221,7 +222,7 @@ def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
 
 
 def not_initiated(turn: Turn, operation: RecordNotInitiated) -> int:
-    """A `did not initiate` row in the history (C9, C23)."""
+    """Adds a `did not initiate` row to the history (C9, C23)."""
     table = turn.state.table(operation.table)
     row = CompactionTask(
         turn.state.next_compaction,

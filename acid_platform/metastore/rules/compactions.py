@@ -71,8 +71,11 @@ def begin(turn: Turn, operation: BeginCompaction) -> CompactionTicket:
 
 
 def begun(state: State, ticket: CompactionTicket) -> CompactionBegun:
-    """What the Worker learns. Its own transaction counts as open: an earlier output of the same
-    transaction must not be taken for input. Raises NoSuchTxn if the transaction has ended."""
+    """What the Worker receives.
+
+    Its own transaction counts as open: an earlier output of the same transaction must not become an
+    input. Raises NoSuchTxn if the transaction has ended.
+    """
     answer = granted(state, ticket)
     row = state.queue[ticket.id]
     seen = answer.valid_txns
@@ -90,15 +93,15 @@ def begun(state: State, ticket: CompactionTicket) -> CompactionBegun:
 
 
 def commit(turn: Turn, operation: CommitCompaction) -> CompactionCommitted:
-    """Publishes the result, frees the row for cleaning and commits, all at once (C30, P21).
+    """Publishes the result, makes the row ready for cleaning and commits, all at once (C30, P21).
 
-    Raises CompactionLost, TxnAborted; then nothing changed and the output has to be dropped.
+    Raises CompactionLost or TxnAborted; then nothing has changed, and the output has to be dropped.
     """
     row = owned(turn.state, operation)
     txn = require_open(turn, operation.txn)
     if row.txn_id != txn.txn_id:
         raise CompactionLost(f"compaction {row.id} runs in transaction {row.txn_id} now")
-    # By the name that it locked: a client may have renamed the table since.
+    # Compared by the name that it locked: a client may have renamed the table since.
     if any(
         (txn.needs.get(write.table), write.partition) != (row.table_id, row.partition)
         for write in operation.writes
@@ -113,7 +116,7 @@ def commit(turn: Turn, operation: CommitCompaction) -> CompactionCommitted:
 
 
 def nothing_to_do(turn: Turn, operation: EndCompaction) -> None:
-    """Ends a task that wrote nothing: ready for cleaning, or refused (C29). Commits."""
+    """Ends a task that wrote nothing: ready for cleaning, or refused. Commits (C29)."""
     row = owned(turn.state, operation)
     require_open(turn, operation.txn)
     state = _R if operation.to_cleaning else CompactionState.REFUSED
@@ -141,7 +144,7 @@ def _finish(
 
 
 def fail(turn: Turn, operation: FailCompaction) -> None:
-    """The task becomes `failed`, its transaction is aborted (C32). Raises CompactionLost."""
+    """Marks the task as failed and aborts its transaction (C32). Raises CompactionLost."""
     txn = turn.state.txns.get(operation.txn or 0)
     if txn is not None and txn.is_open and txn.kind is TxnType.COMPACTION:
         end(turn, txn.txn_id, f"compaction failed: {operation.error}")

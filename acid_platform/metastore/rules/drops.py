@@ -1,4 +1,4 @@
-"""The drop of a table or partition, up to the files that the Cleaner removes (P22)."""
+"""Drops of tables and partitions; the Cleaner removes their files later (P22)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from acid_platform.transactions.locks import LockType
 
 
 def drop(turn: Turn, operation: Drop) -> None:
-    """Takes a table or partition out; the Cleaner removes the files under C41 (P22). Those of a
-    foreign table stay (P31).
+    """Drops a table or partition; the Cleaner removes the files under C41 (P22).
 
-    The drop of a partition takes a write id: who sees that one sees nothing at or below it. The
-    caller commits the transaction. Raises NoSuchTable, NoSuchPartition, ForeignLocation, Terminal
-    without lock.
+    The files of a foreign table stay (P31). The drop of a partition allocates a write id: whoever
+    sees it sees nothing at or below it. The caller commits the transaction. Raises NoSuchTable,
+    NoSuchPartition, ForeignLocation, and Terminal without the lock.
     """
     state, txn_id = turn.state, operation.txn
     table = state.table(operation.name)
@@ -80,7 +79,8 @@ def _dropped(state: State, _at: int, event: events.Dropped) -> None:
         table.dropped = state.moment()
         write_set.forget_table(state, row.table_id)
     else:
-        # Created again it sees nothing of before; a writer with an older write id has to conflict.
+        # If it is created again it sees nothing older; a writer with an older write id must
+        # conflict.
         former = table.partitions.pop(row.partition)
         table.dropped_partitions.append(replace(former, dropped=state.moment()))
         table.floors[row.partition] = (*former.floors, row.highest_write_id)
@@ -100,7 +100,7 @@ def _dropped(state: State, _at: int, event: events.Dropped) -> None:
         return table_id == row.table_id and row.partition in (None, partition)
 
     for entity in [entity for entity in state.directories if gone(*entity)]:
-        # Older snapshots need them until they end (P28).
+        # Snapshots that are older than the drop need them until they end (P28).
         kept = state.dropped_directories.setdefault(entity, {})
         kept.update(state.directories.pop(entity))
     state.past = {key: past for key, past in state.past.items() if not gone(*key)}
@@ -114,7 +114,7 @@ def _dropped(state: State, _at: int, event: events.Dropped) -> None:
             component for component in components if not _of(component, row)
         ]
     state.next_compaction = row.id + 1
-    if not table.record.foreign:  # else its files stay, whoever's they are (P31)
+    if not table.record.foreign:  # otherwise its files stay, whoever owns them (P31)
         state.queue[row.id] = row
         since = {**state.timers.row_since, row.id: state.timers.now}
         state.timers.row_since = {

@@ -1,4 +1,5 @@
-"""What a lock request asks for: the locks, and what the transaction will touch (T23 to T27)."""
+"""What a lock request asks for: the locks, and what the transaction will touch (T23 to
+T27, P11)."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ _STRICTEST = {
     LockType.EXCL_WRITE: Operation.UPDATE,
     LockType.EXCLUSIVE: Operation.SELECT,
 }
-"""The operation of a request that names none (T27). EXCLUSIVE without one is for DDL."""
+"""The operation of a request that names none (T27). EXCLUSIVE without an operation is for DDL."""
 
 
 def resolve(
     state: State, txn: Txn, requests: Sequence[LockRequest]
 ) -> tuple[tuple[LockComponent, ...], tuple[Component, ...]]:
-    """The locks, and what the transaction will touch (T23 to T26)."""
+    """The locks of a request, and what the transaction will touch (T23 to T26)."""
     if not requests:
         raise InvalidDefinition(f"transaction {txn.txn_id} asks for no lock; name a table")
     components: list[LockComponent] = []
@@ -44,8 +45,8 @@ def resolve(
             partition = normal_partition(table, partition)
         if operation.writes and txn.kind is not TxnType.DEFAULT:
             raise ReadOnlyTxn(
-                f"transaction {txn.txn_id} is {txn.kind.name}; begin a writing one for"
-                f" {operation.name} of {table.record.name}"
+                f"transaction {txn.txn_id} is {txn.kind.name}, but {operation.name} of"
+                f" {table.record.name} needs a transaction that writes"
             )
         if operation is not Operation.INSERT and request.lock is not LockType.EXCLUSIVE:
             check_files(txn, table)
@@ -71,7 +72,7 @@ def _touch(
     if not dynamic:
         touches[table_id, request.partition, operation] = one
         return
-    # One row for the whole table, the strictest operation wins (T26).
+    # The whole table gets one row, with the strictest operation (T26).
     known = touches.get((table_id, None, None))
     asked = {operation, known.operation if known else operation}
     if Operation.OVERWRITE in asked:
@@ -87,13 +88,13 @@ def tables_of(state: State, requests: Sequence[LockRequest]) -> dict[str, int]:
 
 
 def may_read(txn: Txn, table: Table) -> bool:
-    """Whether the Cleaner has left all files that the transaction's snapshot may need (P11)."""
+    """Whether the Cleaner has kept all files that the transaction's snapshot may need (P11)."""
     asked = txn.all_tables or table.record.table_id in txn.needs.values()
     return asked or txn.txn_id >= table.cleaned_upto
 
 
 def check_files(txn: Txn, table: Table) -> None:
-    """Raises SnapshotExpired: it asks for the table for the first time after a cleaning (P11)."""
+    """Raises SnapshotExpired if the transaction first asks for the table after a cleaning (P11)."""
     if not may_read(txn, table):
         raise SnapshotExpired(
             f"transaction {txn.txn_id} first asks for {table.record.name} after the Cleaner removed"

@@ -1,7 +1,7 @@
-"""The lock queue: first come, first served, all components of a request or none (L1 to L16).
+"""The lock queue: first come, first served; a request gets all of its locks or none (L1 to L16).
 
-A lock without a transaction (transaction id 0) is held until it is unlocked or has no heartbeat for
-the timeout (T16); it competes with all others, also of its own client (L5).
+A lock without a transaction (transaction id 0) is held until it is released, or until it has had no
+heartbeat for the timeout (T16). It competes with all others, even those of its own client (L5).
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def enqueue(
     *,
     begun: bool,
 ) -> None:
-    """Adds a lock request of an open transaction, and grants it if nothing is in the way.
+    """Adds a lock request of an open transaction, and grants it if nothing blocks it.
 
-    It may wait for so many seconds; `zero_wait` None follows Hive (L10). Raises Parked when it has
-    to wait, LockNotAcquired for a zero-wait request, LockTimeout for one that may not wait,
+    It may wait for `wait` seconds; `zero_wait` None follows Hive (L10). Raises Parked if it has to
+    wait, LockNotAcquired for a zero-wait request, LockTimeout for a request that may not wait, and
     SnapshotExpired, ReadOnlyTxn, ForeignLocation, NoSuchTable, NoSuchPartition.
     """
     components, touches = resolve(turn.state, txn, requests)
@@ -82,7 +82,7 @@ def enqueue(
             raise LockNotAcquired(f"{reason}, and a read does not queue (L10); try again later")
         if entry.deadline <= turn.now:
             raise LockTimeout(f"{reason}, and no wait was allowed; try again, or wait longer")
-    # An insert may go on where old files are gone, but then it must not read them later.
+    # An insert may go on where old files are gone, but must not read them later.
     needs = tuple(
         name
         for name, table_id in entry.tables.items()
@@ -95,7 +95,8 @@ def enqueue(
 
 
 def first_block(state: State, entry: LockEntry) -> tuple[LockComponent, str] | None:
-    """The first component that must wait, and why; only smaller ids count (L2, L3, L5)."""
+    """The first component that must wait, and why; only requests with smaller ids block (L2, L3,
+    L5)."""
     for component in entry.components:
         for other in _rivals(state, component):
             if other.ext >= entry.ext or 0 != other.txn_id == entry.txn_id:
@@ -117,8 +118,10 @@ def _rivals(state: State, component: LockComponent) -> Iterator[LockEntry]:
 
 
 def grant(turn: Turn, entry: LockEntry) -> None:
-    """Grants the locks and allocates write ids in their order (P6); the first grant takes the
-    snapshot (S4)."""
+    """Grants the locks and allocates write ids in the same order (P6).
+
+    The first grant takes the snapshot (S4).
+    """
     state = turn.state
     new: dict[int, int] = {}
     for component in entry.touches:
@@ -129,7 +132,7 @@ def grant(turn: Turn, entry: LockEntry) -> None:
 
 
 def settle(turn: Turn) -> None:
-    """Grants every waiting request that nothing blocks any more, in the order of their ids."""
+    """Grants every waiting request that is no longer blocked, in the order of the ids."""
     for ext in list(turn.state.waiting.values()):
         entry = turn.state.locks.get(ext)
         if entry is None:
@@ -148,7 +151,7 @@ def settle(turn: Turn) -> None:
 
 
 def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
-    """An error if a table is no longer what it was when the request came (P28)."""
+    """The error if a table has changed since the request was made (P28)."""
     txn = state.txns.get(entry.txn_id)
     written = {touch.table_id for touch in entry.touches}
     for name, table_id in entry.tables.items():
@@ -164,8 +167,10 @@ def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
 
 
 def expire_waits(turn: Turn) -> None:
-    """Ends requests whose wait is over (L11). If the request opened the transaction, that is
-    aborted."""
+    """Ends requests that have waited long enough (L11).
+
+    If the request opened its transaction, the transaction is aborted.
+    """
     for ext in list(turn.state.waiting.values()):
         entry = turn.state.locks.get(ext)
         if entry is None or turn.state.timers.wait_ends[ext] > turn.steady:
@@ -196,10 +201,10 @@ def _op(entry: LockEntry) -> str:
 
 
 def lock_alone(turn: Turn, operation: LockAlone) -> Ticket:
-    """Locks that no transaction holds, for what is done outside of one; nothing may be written.
+    """Takes locks that no transaction holds, for work outside a transaction that writes nothing.
 
-    Waits like others, but is never refused for a wait of zero only because it reads (L10). The
-    answer's `ext` is for `heartbeat_lock` and `unlock`. Raises what `enqueue` raises.
+    Waits like any request, but a read is not refused at once (L10). The answer's `ext` is for
+    `heartbeat_lock` and `unlock`. Raises what `enqueue` raises.
     """
     nobody = Txn(0, TxnType.READ_ONLY, TxnState.OPEN, turn.now, all_tables=True)
     enqueue(turn, nobody, operation.locks, operation.wait, False, begun=False)
@@ -215,17 +220,18 @@ def heartbeat_lock(turn: Turn, operation: HeartbeatLock) -> None:
 
 
 def unlock(turn: Turn, operation: Unlock) -> None:
-    """Gives up a lock without a transaction, or any request that waits; an unknown id is no error.
+    """Releases a lock without a transaction, or withdraws any waiting request.
 
-    Raises InvalidDefinition for what a transaction holds: that ends with it (L15).
+    An unknown id is no error. Raises InvalidDefinition for a lock that a transaction holds: it ends
+    with the transaction (L15).
     """
     entry = turn.state.locks.get(operation.ext)
     if entry is None:
         return
     if entry.txn_id and entry.acquired:
         raise InvalidDefinition(
-            f"unlock of lock {entry.ext} is not permitted: transaction {entry.txn_id} holds it to"
-            " its end; commit or abort"
+            f"unlock of lock {entry.ext} is not permitted: transaction {entry.txn_id} holds it"
+            " until it ends; commit or abort"
         )
     if entry.acquired:
         turn.record(events.LockRemoved(ext=entry.ext))
@@ -236,7 +242,7 @@ def unlock(turn: Turn, operation: Unlock) -> None:
 
 
 def expire_alone(turn: Turn) -> None:
-    """T16: locks without a transaction and without a heartbeat for the timeout are removed."""
+    """Removes locks without a transaction that had no heartbeat for the timeout (T16)."""
     for ext in dead(turn.state, turn.state.lock_beats):
         entry = turn.state.locks[ext]
         timeout = patience(turn.state, turn.state.lock_beats[ext])
@@ -253,9 +259,9 @@ def stale(state: State, txn: Txn, entry: LockEntry) -> bool:
 
 
 def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
-    """Why an overwrite of what was locked can't commit any more, or nothing (P30).
+    """Why an overwrite that was locked can't commit any more, or an empty text (P30).
 
-    Of dynamic partitions only the commit knows which are overwritten.
+    For dynamic partitions only the commit knows which of them are overwritten.
     """
     sure = [
         touched
@@ -267,7 +273,7 @@ def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
 
 
 def lock_states(state: State, entry: LockEntry) -> list[LockState]:
-    """Each component of a request, with what it waits for."""
+    """Each lock of a request, with what it waits for."""
     blocked = None if entry.acquired else first_block(state, entry)
     txn = state.txns.get(entry.txn_id)
     return [
@@ -288,7 +294,7 @@ def lock_states(state: State, entry: LockEntry) -> list[LockState]:
 
 
 def describe(entry: LockEntry, turn: Turn) -> list[Row]:
-    """SHOW LOCKS: one row per component, with Hive's columns."""
+    """Rows of SHOW LOCKS: one for each lock, with Hive's columns."""
     state = turn.state
     txn = state.txns.get(entry.txn_id)
     beat = (state.heartbeats if txn else state.lock_beats).get(entry.txn_id or entry.ext)

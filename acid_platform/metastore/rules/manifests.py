@@ -1,8 +1,8 @@
-"""Which files a snapshot may read: what commits recorded, not what lies in a directory (P26).
+"""The files that a snapshot may read: what commits recorded, not what is in a directory (P26).
 
-A reader gets every directory that is recorded of its entities, and selects by its lists which of
-them it sees. It gets them only while its transaction is open: as long as that is so, the Cleaner
-has removed nothing that its snapshot needs.
+A reader gets every recorded directory of its entities, and its lists select those that it sees. It
+gets them only while its transaction is open: until it ends, the Cleaner removes nothing that its
+snapshot needs.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from acid_platform.transactions import TxnType
 
 
 def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]]:
-    """Directories with their files of some partitions of a table, [None] if it has none, as the
-    transaction's snapshot knows the table (P28).
+    """The directories, with their files, of some partitions of a table ([None] if it has none), as
+    the transaction's snapshot knows the table (P28).
 
-    Raises SnapshotExpired, TxnAborted, NoSuchTxn: then files may be gone already. NoSuchTable.
+    Raises SnapshotExpired, TxnAborted or NoSuchTxn, since files may be gone then, and NoSuchTable.
     """
     txn = require_open(turn, operation.txn)
     table, _ = seen_table(turn.state, txn, operation.table)
@@ -41,7 +41,7 @@ def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]
 
 
 def recorded_now(turn: Turn, operation: GetRecorded) -> list[list[RecordedDirectory]]:
-    """The same without a transaction, for services that look after tables. Raises NoSuchTable."""
+    """The same without a transaction, for services that maintain tables. Raises NoSuchTable."""
     table = turn.state.table(operation.table)
     return _recorded(turn, table.record.table_id, operation.partitions)
 
@@ -76,8 +76,7 @@ def _recorded(
 
 
 def unrecorded(turn: Turn, _operation: GetUnrecorded) -> list[tuple[str, str | None, list[str]]]:
-    """Entities of which some directory's files are not recorded: of warehouses that an older
-    version made."""
+    """Entities with directories whose files are not recorded, since an older version made them."""
     state = turn.state
     found = []
     for table_id, partition in sorted(state.unrecorded, key=str):
@@ -89,10 +88,11 @@ def unrecorded(turn: Turn, _operation: GetUnrecorded) -> list[tuple[str, str | N
 
 
 def record(turn: Turn, operation: RecordFiles) -> int:
-    """Takes down the files of directories that are known already, and were not recorded.
+    """Records the files of known directories that were not recorded.
 
-    A directory that is gone, or recorded by now, is left alone: two who look see the same files.
-    Raises NoSuchTable, InvalidDefinition when the files are not those that the commit counted.
+    A directory that is gone, or recorded by now, is skipped: two clients that look see the same
+    files. Raises NoSuchTable, and InvalidDefinition if the files are not those that the commit
+    counted.
     """
     table = turn.state.table(operation.table)
     entity: Entity = (table.record.table_id, operation.partition)
@@ -128,7 +128,7 @@ def _record(state: State, _at: int, event: events.FilesRecorded) -> None:
     entity: Entity = (event.table_id, event.partition)
     known = state.directories.setdefault(entity, {})
     for recorded, contents in event.directories:
-        # A compaction may have made it obsolete between the look and now; that stays.
+        # A compaction may have made it obsolete in the meantime; it stays obsolete.
         known[recorded.name] = replace(
             known[recorded.name],
             recorded=True,

@@ -1,4 +1,4 @@
-"""Operations that only look: declarations, SHOW listings, the queue, outcomes."""
+"""Operations that only read: declarations, SHOW listings, the queue, outcomes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _QUEUED = (CompactionState.INITIATED, CompactionState.WORKING)
 
 
 def moment(turn: Turn, _operation: GetMoment) -> int:
-    """The next moment: what changes from now on has this one or a later one (C1)."""
+    """The next moment: whatever changes from now on has this moment or a later one (C1)."""
     return turn.state.next_moment
 
 
@@ -73,12 +73,12 @@ def tables(turn: Turn, _operation: GetTables) -> list[TableRecord]:
 
 
 def table(turn: Turn, operation: GetTable) -> TableRecord:
-    """As it is declared now, or as the snapshot of `txn` sees it (P28)."""
+    """The declaration now, or as the snapshot of `txn` sees it (P28)."""
     return seen_table(turn.state, _reader(turn, operation.txn), operation.name)[1]
 
 
 def partitions(turn: Turn, operation: GetPartitions) -> list[PartitionRecord]:
-    """Now, or those that the snapshot of `txn` sees (P28)."""
+    """The partitions now, or those that the snapshot of `txn` sees (P28)."""
     txn = _reader(turn, operation.txn)
     table, _ = seen_table(turn.state, txn, operation.name)
     return seen_partitions(turn.state, txn, table)
@@ -102,7 +102,7 @@ def databases(turn: Turn, _operation: GetDatabases) -> list[str]:
 
 
 def views(turn: Turn, operation: GetViews) -> list[ViewRecord]:
-    """Now, or as the snapshot of `txn` sees them (P28)."""
+    """The views now, or those that the snapshot of `txn` sees (P28)."""
     return seen_views(turn.state, _reader(turn, operation.txn))
 
 
@@ -112,7 +112,7 @@ def settings(turn: Turn, _operation: GetSettings) -> SettingsNow:
 
 
 def transactions(turn: Turn, _operation: ShowTransactions) -> list[Row]:
-    """SHOW TRANSACTIONS: open, and aborted with data left; with kind, run id and description."""
+    """SHOW TRANSACTIONS: open transactions, and aborted ones with data left."""
     beats = turn.state.heartbeats
     return [
         {
@@ -146,7 +146,7 @@ def compactions(turn: Turn, _operation: ShowCompactions) -> list[Row]:
 
 
 def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
-    """One row, and whether it has left `initiated` and `working` (C59)."""
+    """A row of SHOW COMPACTIONS, and whether it has left `initiated` and `working` (C59)."""
     past = (row for rows in turn.state.past.values() for row in rows)
     for row in (*turn.state.queue.values(), *past):
         if row.id == operation.id:
@@ -155,7 +155,7 @@ def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
 
 
 def queue(turn: Turn, _operation: GetQueue) -> list[CompactionTask]:
-    """By id, which is the order in which Workers take them (C26)."""
+    """The queue by id, which is the order in which Workers take its rows (C26)."""
     rows = (row for row in turn.state.queue.values() if not isinstance(row, DropTask))
     return sorted(rows, key=lambda row: row.id)
 
@@ -208,7 +208,7 @@ def _show(row: CompactionTask, now: int) -> Row:
 
 
 def entities(turn: Turn, operation: GetEntities) -> list[EntityState]:
-    """Every entity, or those of one table, with each directory that is known of them."""
+    """All entities, or those of one table, with each directory that is known."""
     state = turn.state
     aborted, queued = aborted_rows(state), queue_states(state)
     rows = []
@@ -241,12 +241,13 @@ def entities(turn: Turn, operation: GetEntities) -> list[EntityState]:
 
 
 def cleaning(turn: Turn, _operation: GetCleanings) -> Cleanings:
-    """What the Cleaner may do now, and what waits for whom (C37 to C55)."""
+    """The cleanings that may run now, and what the others wait for (C37 to C55)."""
     return Cleanings(*survey(turn))
 
 
 def txn_states(turn: Turn, operation: GetTxnStates) -> dict[int, str]:
-    """Open `o`, committed `c`, aborted `a`; `u`: never opened, or ended longer ago than is kept."""
+    """Open `o`, committed `c`, aborted `a`; `u` if it was never opened, or ended before the
+    retention."""
     return {txn_id: _state_of(turn, txn_id) for txn_id in operation.txns}
 
 

@@ -21,10 +21,10 @@ def txn_list(state: State) -> ValidTxnList:
 
 
 def snapshot(state: State, txn: Txn) -> ValidTxnList | None:
-    """The list as an open transaction saw it when it took its snapshot, if it has (S2, S4).
+    """The list that an open transaction saw when it took its snapshot, if it has one (S2, S4).
 
-    It is found anew from who was open at that moment: a list in each transaction would take the
-    square of their number.
+    It is rebuilt from which transactions were open at that moment: storing a list in each
+    transaction would take the square of their number.
     """
     if txn.taken:
         return _list_at(state, txn.taken).for_reader(txn.txn_id)
@@ -45,7 +45,7 @@ def _list_at(state: State, moment: int) -> ValidTxnList:
 
 
 def first_snapshot(state: State) -> Callable[[int], int]:
-    """Of the open transactions above an id, the moment of the first snapshot."""
+    """A function: the moment of the first snapshot among open transactions above an id."""
     takers = sorted((txn.txn_id, txn.taken) for txn in state.open_txns() if txn.taken)
     ids = [txn_id for txn_id, _ in takers]
     moments = (state.next_moment, *(taken for _, taken in reversed(takers)))
@@ -61,7 +61,7 @@ def write_ids(table: Table, txns: ValidTxnList) -> ValidWriteIdList:
             high = max(high, row.write_id)
         else:
             above.append(row.write_id)
-        # Below this row no transaction above the watermark existed yet.
+        # When this row was written, no transaction above the watermark existed.
         if row.last_txn <= txns.high_watermark:
             break
     by_txn = table.by_txn
@@ -96,10 +96,10 @@ def low_mark(state: State) -> int:
 
 
 def holders(state: State, table_id: int, below: int) -> list[Txn]:
-    """Open transactions under `below` that may need old files of the table (C41, C42).
+    """Open transactions below `below` that may need old files of the table (C41, C42).
 
-    With `acid.cleaner.watermark=global` every open transaction counts, else those that asked for
-    the table.
+    With `acid.cleaner.watermark=global` every open transaction counts, otherwise those that asked
+    for the table.
     """
     everyone = state.settings.text("acid.cleaner.watermark") == "global"
     return [
@@ -114,9 +114,9 @@ def cleaner_lists(
 ) -> tuple[ValidTxnList, ValidWriteIdList]:
     """The Cleaner's lists (S17): only what every open snapshot of the table sees counts as valid.
 
-    `watermark` is the lowest transaction whose snapshot has to be spared. Compactions that
-    committed but are not yet seen by all are excepted as open. Aborted write ids above
-    `highest_write_id` stay in the list, so that their directories can go (C46).
+    `watermark` is the lowest transaction whose snapshot must stay readable. Compactions that have
+    committed but are not visible to all snapshots count as open. Aborted write ids above
+    `highest_write_id` stay in the list, so that their directories can be removed (C46).
     """
     high = watermark - 1
     unsafe = {

@@ -1,4 +1,4 @@
-"""Databases, tables, partitions and settings: what is declared (P8, P22, P24)."""
+"""Declarations of databases, tables and partitions, and the settings (P8, P22, P24)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
 
 def set_value(turn: Turn, operation: SetValue) -> int:
-    """Answers the interval of heartbeats from now on. Raises SettingRefused."""
+    """Changes a setting and returns the interval of heartbeats. Raises SettingRefused."""
     turn.state.settings.with_value(operation.name, operation.value)
     turn.record(events.SettingChanged(name=operation.name, value=operation.value))
     return turn.state.settings.heartbeat_interval
@@ -50,7 +50,7 @@ def create_database(turn: Turn, operation: CreateDatabase) -> None:
         raise TableExists(f"database {name} exists; use if_not_exists, or another name")
     refuse_path_trouble("the name of a database", name)
     if "." in name:
-        raise InvalidDefinition(f"the name of a database {name!r} holds a dot; take another name")
+        raise InvalidDefinition(f"the name of a database {name!r} has a dot; take another name")
     turn.record(events.DatabaseCreated(name=name))
 
 
@@ -67,7 +67,8 @@ def drop_database(turn: Turn, operation: DropDatabase) -> None:
 
 
 def create_table(turn: Turn, operation: CreateTable) -> TableRecord:
-    """Raises TableExists, InvalidDefinition, LockNotAcquired while the location is being freed."""
+    """Raises TableExists, InvalidDefinition, and LockNotAcquired while the location is being
+    cleared."""
     name = table_name(operation.table.name)
     if operation.if_not_exists and name in turn.state.names:
         return turn.state.table(name).record
@@ -89,16 +90,16 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
 
 
 def adopt_table(turn: Turn, operation: AdoptTable) -> TableRecord:
-    """Registers a directory that is there, and seeds the counters above what it holds (P24).
+    """Registers an existing directory, and sets the counters above what it holds (P24).
 
-    `write_id` and `txn_id` are the highest ids found; `aborted` are the write ids that the given
-    snapshot excludes. Raises TableExists, InvalidDefinition.
+    `write_id` and `txn_id` are the highest ids in the files; `aborted` are the write ids that count
+    as aborted. Raises TableExists, InvalidDefinition, LockNotAcquired.
     """
     where = operation.table.location
     if any(drop.location == where for drop in turn.state.drops()):
         raise LockNotAcquired(
-            f"{where} is still to be removed after the drop of a table: the"
-            " Cleaner would take the files; move them elsewhere and adopt them"
+            f"{where} still waits for the Cleaner after the drop of a table, and the Cleaner"
+            " would remove the files; move them elsewhere and adopt them there"
         )
     record = _create(turn, operation.table, 0)
     reported = (report.partition for report in operation.directories if report.partition)
@@ -147,7 +148,8 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
 
 
 def _check_cleaning(turn: Turn, location: str) -> None:
-    """A Cleaner that is removing a dropped table there would take the new one's files too (P22)."""
+    """Raises LockNotAcquired while a Cleaner removes a dropped table there: it would take the new
+    table's files too (P22)."""
     for drop in turn.state.drops():
         entity = (drop.table_id, drop.partition)
         if drop.location == location and being_cleaned(turn.state, entity):
@@ -157,7 +159,7 @@ def _check_cleaning(turn: Turn, location: str) -> None:
 
 
 def being_cleaned(state: State, entity: Entity) -> bool:
-    """Whether a Cleaner is at work there; one that died is waited for one transaction timeout."""
+    """Whether a Cleaner works there. If it has died, it counts for one transaction timeout more."""
     started = state.timers.cleaned_since.get(entity)
     return started is not None and state.timers.now - started < patience(state, started)
 
@@ -172,10 +174,10 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
 
 
 def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
-    """A property of None is removed; `read` is the table id and version that the change was made
-    for, if it matters (P28).
+    """Changes a declaration; a property of None is removed.
 
-    Raises NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged.
+    `read` is the table id and version that the change is based on, if that matters (P28). Raises
+    NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged.
     """
     record = turn.state.table(operation.name).record
     require_version(record, operation.read)
@@ -187,7 +189,7 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
         if name.partition(".")[0] not in turn.state.databases:
             raise InvalidDefinition(f"{record.name} can't become {name}: no such database")
         if "." in name.partition(".")[2]:
-            raise InvalidDefinition(f"{record.name} can't become {name!r}: it is no db.table")
+            raise InvalidDefinition(f"{record.name} can't become {name!r}: that is not db.table")
         refuse_path_trouble("the name of a table", name.partition(".")[2])
         record = replace(record, name=name)
     if operation.columns is not None:
@@ -202,7 +204,7 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
 
 
 def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:
-    """Registers partitions; those that exist are left alone. Raises NoSuchPartition."""
+    """Registers partitions and returns those that are new. Raises NoSuchPartition."""
     table = turn.state.table(operation.name)
     names = [normal_partition(table, partition) for partition in operation.partitions]
     new = [name for name in dict.fromkeys(names) if name not in table.partitions]
@@ -225,7 +227,7 @@ def normal_partition(table: Table, name: str) -> str:
 
 @lru_cache(4096)
 def _normal(name: str, columns: tuple[str, ...]) -> str | None:
-    """Asked twice in every transaction, mostly for the same partitions."""
+    """Cached: each transaction asks twice, mostly for the same partitions."""
     values = parse_partition(name, list(columns)) if columns else None
     return None if values is None else partition_name(dict(zip(columns, values, strict=True)))
 
@@ -267,10 +269,10 @@ def _altered(state: State, _at: int, event: events.TableAltered) -> None:
     table.earlier.append(Earlier(table.record, record.version))
     table.record = record
     for row in state.queue.values():
-        # A Worker goes by the name; what is to be removed after a drop goes by its location.
+        # A Worker goes by the table's name; a drop goes by its location.
         if row.table_id == record.table_id and not isinstance(row, DropTask):
             state.queue[row.id] = replace(row, table=record.name)
-    # Thresholds are properties (C22).
+    # Its properties may set other thresholds (C22).
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
@@ -296,10 +298,10 @@ def _partitions(state: State, _at: int, event: events.PartitionsAdded) -> None:
 
 
 def register_partitions(state: State, table: Table, names: Sequence[str]) -> None:
-    """A new partition sees nothing of write ids that were forgotten or dropped (P4, P22).
+    """Adds partitions that see nothing of forgotten or dropped write ids (P4, P22).
 
-    Of ids forgotten before the last drop only the drop matters: whoever does not see that one reads
-    the partition of then, and its own floors.
+    Ids that were forgotten before the last drop need no floor: a snapshot that does not see the
+    drop reads the earlier partition, with that partition's floors.
     """
     new = [name for name in names if name not in table.partitions]
     if new:

@@ -1,4 +1,4 @@
-"""Views: queries that have a name, out of one name space with the tables."""
+"""Views: named queries, in the same name space as the tables."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _view_dropped(state: State, _at: int, event: events.ViewDropped) -> None:
 
 
 def _keep_earlier(state: State, name: str, moment: int) -> None:
-    """What it was until now, for open snapshots (P28)."""
+    """Keeps the present view for open snapshots (P28)."""
     earlier = state.views.get(name)
     if earlier is not None:
         state.earlier_views.append(EarlierView(earlier, moment))
