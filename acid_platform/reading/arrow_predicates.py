@@ -1,9 +1,9 @@
-"""Translating a SQL predicate into Arrow computations, for `to_arrow`.
+"""Translates a SQL predicate into Arrow computations, for `to_arrow`.
 
 Only expressions that Arrow evaluates exactly as Spark does (ANSI, three-valued logic) are
 translated: comparisons of columns and literals, AND, OR, NOT, IN, BETWEEN, IS NULL, `<=>`, LIKE.
-All others are refused with an error that names them: a slightly different second dialect would be
-worse than none.
+All others are refused with an error that names them: a second dialect that differs slightly would
+be worse than none.
 """
 
 from __future__ import annotations
@@ -256,7 +256,8 @@ class _Builder:
         return Term(kind.kind, kind, evaluate=lambda values: values[name])
 
     def _refuse_unknown_parts(self, node: exp.Expr) -> None:
-        """Refuses flags such as SAFE, which the parser sets on a node and nothing here reads."""
+        """Refuses flags such as SAFE, which the parser sets on a node and this
+        translation ignores."""
         known = _PARTS | ({"negate"} if isinstance(node, exp.Like) else set())
         if any(part and name not in known for name, part in node.args.items()):
             raise self._unsupported(node)

@@ -333,7 +333,7 @@ def test_P6_an_insert_below_a_committed_overwrite_conflicts(world: World) -> Non
     world.lock(overwrite, LockRequest("t", X, UPDATE))
     world.commit(overwrite, WriteReport("t", None, UPDATE, "base_0000002", 1, 1, 1, True))
     world.lock(insert, LockRequest("t", W, INSERT))
-    with pytest.raises(WriteConflict, match="lies below the overwrite"):
+    with pytest.raises(WriteConflict, match="an overwrite that would hide it"):
         world.commit(insert)
 
 

@@ -1,4 +1,4 @@
-"""Comparing one entity (a partition or an unpartitioned table) with the metastore's records."""
+"""Compares one entity (a partition or an unpartitioned table) with the metastore's records."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class EntityLook:
         return {entry.directory.name: entry.directory for entry in self.recorded}
 
     def look(self, listing: EntityListing, registered: bool) -> None:
-        """Reports all findings; of an unregistered partition only that it is there."""
+        """Reports all findings; of an unregistered partition, only that it exists."""
         insert_only = is_insert_only(self.record.properties)
         listing = readable_part(self.out, listing, insert_only)
         self.out.directories += len(listing.directories)
@@ -188,7 +188,7 @@ class EntityLook:
                 self.out.error(
                     Check.MISSING,
                     name,
-                    f"committed ({directory.rows} rows, {where}), and not there",
+                    f"was committed ({directory.rows} rows, {where}), but is missing",
                     _COPY,
                 )
                 yield name
@@ -263,7 +263,7 @@ class EntityLook:
                     self.out.error(
                         Check.MARKER,
                         f"{source.directory}/{VERSION_FILE}",
-                        f"holds {content.decode(errors='replace')!r} and not"
+                        f"holds {content.decode(errors='replace')!r} instead of"
                         f" {VERSION.decode()!r}: readers assume another ACID version",
                         _COPY,
                     )
@@ -282,7 +282,7 @@ class EntityLook:
 
 
 def without(seen: AcidDirectory, told: Collection[str]) -> AcidDirectory:
-    """The directory without files and directories that have a finding already."""
+    """The directory without the files and directories that have a finding already."""
 
     def left(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
         return tuple(file for file in files if file.path not in told)
@@ -311,7 +311,7 @@ def acid_name(directory: str) -> AcidName | None:
 
 
 def span(name: AcidName) -> tuple[int, int]:
-    """The lowest and highest write id in a directory's name; of a base twice its write id."""
+    """The lowest and highest write id in a directory's name; a base has only one write id."""
     if isinstance(name, BaseName):
         return name.write_id, name.write_id
     return name.low, name.high
