@@ -132,7 +132,7 @@ RULES = (
         ("metastore.rules.cleaning",),
         (
             "test_C51_the_lists_stop_below_open_transactions",
-            "test_C51_a_reader_of_any_table_is_spared",
+            "test_C51_readers_of_any_table_keep_their_files",
         ),
     ),
     Rule(

@@ -43,7 +43,7 @@ GROUP = Group(
             "No transaction can begin between the conflict check of a commit and the moment at"
             " which that commit is visible.",
             _TXNS,
-            ("test_case_35_T4_who_opens_after_an_updates_commit_sees_it",),
+            ("test_case_35_T4_a_transaction_opened_after_a_commit_sees_it",),
         ),
         Rule(
             "T5",

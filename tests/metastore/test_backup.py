@@ -106,7 +106,7 @@ def test_a_backup_is_one_moment_while_clients_work(
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [file.name]
 
 
-def test_P24_what_came_after_the_backup_is_in_doubt(home: Home, tmp_path: Path) -> None:
+def test_P24_write_ids_newer_than_the_backup_are_in_doubt(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
         metastore.create_table("t", "default.db/t", [("id", "int")])
@@ -240,7 +240,7 @@ def test_an_interrupted_restore_is_not_served(
         end(metastore)
 
 
-def test_a_backup_that_was_overtaken_says_so(home: Home) -> None:
+def test_a_backup_is_interrupted_by_a_newer_one(home: Home) -> None:
     with Metastore.connect(home.path) as metastore:
         first = metastore.backup_begin()
         metastore.backup_begin()

@@ -389,7 +389,7 @@ def test_case_27_L2_nobody_overtakes(world: World) -> None:
     assert rows(world) == [(3, "ACQUIRED")]
 
 
-def test_case_28_L3_half_of_a_request_is_nothing_and_still_stands_in_line(world: World) -> None:
+def test_case_28_L3_a_request_gets_no_partial_grant_and_keeps_its_place(world: World) -> None:
     world.create("u")
     world.begin(LockRequest("u", X, UPDATE))
     world.begin_request(LockRequest("t", X, UPDATE), LockRequest("u", X, UPDATE))
@@ -455,7 +455,7 @@ def test_case_34_L1_a_request_is_only_compared_with_those_before_it(world: World
     assert [request in world.answers for request in requests] == [True, False, False, False, False]
 
 
-def test_case_35_T4_who_opens_after_an_updates_commit_sees_it(world: World) -> None:
+def test_case_35_T4_a_transaction_opened_after_a_commit_sees_it(world: World) -> None:
     update = world.write("t", UPDATE)
     before = world.begin()
     world.commit(update)

@@ -161,7 +161,7 @@ def test_C31_minor_results_replace_what_they_merged(world: World) -> None:
     ]
 
 
-def test_statements_of_one_write_stand_side_by_side(world: World) -> None:
+def test_statements_of_one_write_do_not_replace_each_other(world: World) -> None:
     txn = world.write()
     world.commit(txn, world.report(txn), world.report(txn, statement=1))
     assert [directory.obsolete for directory in world.entity().directories] == [False, False]

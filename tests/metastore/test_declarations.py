@@ -109,7 +109,7 @@ def test_P28_each_life_of_a_partition_has_its_own_floors(parts: World) -> None:
     assert (floors(first), floors(second)) == ([[], []], [[3], []])
 
 
-def test_P28_a_dropped_table_answers_for_older_snapshots(parts: World) -> None:
+def test_P28_older_snapshots_still_read_a_dropped_table(parts: World) -> None:
     """Its write ids, columns, partitions and directories, though the name has a new table."""
     old = table(parts, "u")
     reader = parts.read(None)
@@ -170,7 +170,7 @@ def test_P28_views_are_those_of_the_snapshot(world: World) -> None:
     ]
 
 
-def test_P28_a_table_that_came_later_is_there_for_writers_alone(world: World) -> None:
+def test_P28_only_writers_see_a_table_newer_than_their_snapshot(world: World) -> None:
     """A run makes the table that it writes inside its transaction, outside of its snapshot."""
     writer, reader = world.begin(), world.read(None)
     world.create("new")
@@ -263,7 +263,7 @@ def test_P28_properties_are_merged_key_by_key(world: World) -> None:
     assert table(world, "t")["properties"] == {"a": "1", "b": "2"}
 
 
-def test_P28_columns_come_with_the_rows_that_have_them(world: World) -> None:
+def test_P28_new_columns_become_visible_with_their_rows(world: World) -> None:
     """Two backfills add the same column; each commit adds what is not there yet."""
     writers = [world.write("t", INSERT) for _ in range(3)]
     before = world.read(None)
@@ -282,7 +282,7 @@ def test_P28_a_column_of_another_type_conflicts(world: World) -> None:
     assert table(world, "t")["columns"] == [["id", "int"], ["note", "string"]]
 
 
-def test_P28_files_that_know_columns_by_position_take_no_others_between(world: World) -> None:
+def test_P28_concurrent_columns_conflict_where_files_know_them_by_position(world: World) -> None:
     """One file would have (id, a) and the other (id, b): b would be read as a."""
     properties = {"transactional_properties": "insert_only", "acid.format": "csv"}
     world.create("c", properties=properties)
@@ -337,7 +337,7 @@ def test_P28_what_nobody_sees_is_forgotten(parts: World) -> None:
     assert not state.dropped_tables and not state.dropped_directories
 
 
-def test_P28_whoever_asks_after_the_files_are_gone_is_told(parts: World) -> None:
+def test_P28_a_table_first_asked_for_after_its_files_are_gone_is_refused(parts: World) -> None:
     parts.set("hive.txn.timeout", "9h")
     late = parts.begin()  # it has a snapshot, and has not asked for the table
     drop(parts, "u")

@@ -118,7 +118,7 @@ def _kill_often(directory: Path, kills: int, chance: random.Random) -> None:
 
 @pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.timeout(900)
-def test_P3_kills_under_eight_writers_lose_halve_and_double_nothing(
+def test_P3_kills_under_eight_writers_lose_split_and_repeat_no_commit(
     tmp_path: Path, kills: int
 ) -> None:
     directory = tmp_path / "metastore"
@@ -286,7 +286,7 @@ def test_P3_damage_to_what_duckdb_wrote_loses_nothing_silently(
     assert refused > 0
 
 
-def test_P3_a_log_that_is_missing_is_no_empty_one(tmp_path: Path) -> None:
+def test_P3_a_missing_log_is_refused(tmp_path: Path) -> None:
     home = Home(tmp_path / "metastore")
     journal, aside = home.path / "metastore.log", tmp_path / "aside"
     with Metastore.connect(home.path) as metastore:

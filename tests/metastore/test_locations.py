@@ -175,7 +175,7 @@ def test_P31_a_warehouse_is_moved_while_its_metastore_runs(root: Path) -> None:
         stop(second)
 
 
-def test_P31_a_new_warehouse_at_the_old_path_is_not_taken_for_the_moved_one(root: Path) -> None:
+def test_P31_a_new_warehouse_at_the_old_path_is_not_mistaken_for_the_moved_one(root: Path) -> None:
     moved = root.parent / "moved"
     with filled(root) as first:
         root.rename(moved)
@@ -243,7 +243,7 @@ def test_P31_a_metastore_refuses_the_root_of_another_warehouse(root: Path) -> No
         end(metastore)
 
 
-def test_P31_a_root_without_its_identity_is_not_taken_for_the_warehouse(root: Path) -> None:
+def test_P31_a_root_without_its_identity_is_refused(root: Path) -> None:
     """As when a disk is not mounted."""
     home = root.parent / "home"
     with Warehouse.open(root, metastore=str(home)) as warehouse:
@@ -463,7 +463,7 @@ def test_P31_a_copied_directory_touches_only_itself(root: Path, crashed: bool) -
 # --- a metastore that was lost -------------------------------------------------------------------
 
 
-def test_P31_tables_without_a_metastore_are_no_empty_warehouse(root: Path) -> None:
+def test_P31_tables_without_a_metastore_are_refused(root: Path) -> None:
     stop(filled(root))
     for name in ("metastore.duckdb", "authkey"):
         (root / "_metastore" / name).unlink()
@@ -586,7 +586,7 @@ def test_P31_directories_that_enclose_each_other_are_refused(root: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "a\nb", "a\\b", " a", "x" * 241, "a\x7f"])
-def test_P31_names_that_are_no_part_of_a_path_are_refused(world: World, name: str) -> None:
+def test_P31_names_that_cannot_be_part_of_a_path_are_refused(world: World, name: str) -> None:
     table = {"location": "place", "columns": [["id", "int"]]}
     with pytest.raises(InvalidDefinition):
         world.call("create_database", name=name, if_not_exists=False)
@@ -645,7 +645,7 @@ def test_P31_a_compaction_that_was_queued_before_the_copy_waits() -> None:
     assert world.take_task() is not None
 
 
-def test_P31_what_is_known_of_identity_is_in_journal_and_tables(tmp_path: Path) -> None:
+def test_P31_the_identity_is_in_journal_and_tables(tmp_path: Path) -> None:
     world = World()
     world.create("u", location="default.db/u")
     world.create("v", location="/far")

@@ -65,7 +65,7 @@ def test_P26_a_snapshot_is_given_the_files_of_each_commit(world: World) -> None:
     assert (row.files, row.bytes, row.rows) == (2, 150, 15)
 
 
-def test_P26_what_nobody_committed_is_not_there(world: World) -> None:
+def test_P26_uncommitted_directories_are_not_given(world: World) -> None:
     txn = world.write("t")
     reader = world.read(["t"])
     assert files_of(world, reader) == [{}]
@@ -133,7 +133,7 @@ def test_P26_files_of_removed_directories_are_forgotten(world: World) -> None:
     assert store.recorded(1, [None]) == {} or (None, name) not in store.recorded(1, [None])
 
 
-def test_P26_a_report_without_files_is_looked_into_once_and_has_to_be_what_was_counted(
+def test_P26_missing_files_of_a_report_are_recorded_once_if_the_counts_match(
     world: World,
 ) -> None:
     txn = world.write("t")
@@ -156,7 +156,7 @@ def test_P26_a_report_without_files_is_looked_into_once_and_has_to_be_what_was_c
     assert files_of(world, world.read(["t"])) == [{name: contents(100)}]
 
 
-def test_P26_what_was_asked_for_longest_ago_leaves_the_bounded_memory() -> None:
+def test_P26_the_least_recently_used_entity_is_evicted() -> None:
     rows = {
         f"p={number}": [
             {"table_id": 1, "partition": f"p={number}", "directory": "d", "contents": "x" * 100}

@@ -115,7 +115,7 @@ def _come_and_go(directory: Path, number: int, together: Any, answers: Any) -> N
     answers.put(done)
 
 
-def test_clients_that_meet_a_metastore_on_its_way_out_find_the_next(directory: Path) -> None:
+def test_clients_that_reach_a_stopping_metastore_find_the_next(directory: Path) -> None:
     with Metastore.connect(directory) as handle:
         handle.set("acid.metastore.idle.exit", "0s")
     rounds = 0
@@ -140,7 +140,7 @@ def test_clients_that_meet_a_metastore_on_its_way_out_find_the_next(directory: P
         handle.set("acid.metastore.idle.exit", "600s")
 
 
-def test_a_turn_at_starting_that_nobody_gives_back_stops_nobody(
+def test_a_start_lock_that_is_never_released_blocks_nobody(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Home(directory)
@@ -223,7 +223,7 @@ def test_idle_exit_waits_for_clients_and_open_transactions(
 # --- kills ---------------------------------------------------------------------------------------
 
 
-def test_T16_L12_L15_a_lock_without_a_transaction_is_for_its_owner_to_keep(
+def test_T16_L12_L15_a_lock_without_a_transaction_is_kept_by_its_owner(
     metastore: Metastore,
 ) -> None:
     held = metastore.lock_alone([ALONE])
@@ -283,7 +283,7 @@ def test_P3_a_waiting_request_survives_a_kill(metastore: Metastore, directory: P
     assert metastore.status()["waiting"] == 0
 
 
-def test_P3_unknown_is_said_when_nothing_can_be_learnt(
+def test_P3_an_outcome_that_cannot_be_learnt_is_reported_as_unknown(
     metastore: Metastore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The metastore dies between the client's last look at the connection and its message."""

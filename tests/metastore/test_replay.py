@@ -162,7 +162,7 @@ def test_P3_the_file_gives_back_the_state(
 
 @quick
 @given(steps)
-def test_what_every_state_has_to_fulfil(chosen: list[tuple[int, int, int]]) -> None:
+def test_the_invariants_of_every_state(chosen: list[tuple[int, int, int]]) -> None:
     world = prepared()
     chaos = Chaos(world)
     for step in chosen:

@@ -74,7 +74,7 @@ def test_P8_columns_are_the_fields(table: str, record: Any) -> None:
     assert set(columns) == {field.name for field in fields(record)}
 
 
-def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
+def test_P8_live_tables_match_the_rows_of_the_state(path: Path) -> None:
     assert set(state_rows.live_rows(State())) == set(schema.LIVE)
     assert set(state_rows.ended_rows(State())) == set(schema.KEPT)
 
@@ -107,7 +107,7 @@ def version_1(path: Path) -> None:
             (6, 7, 'database_dropped', NULL, NULL, '{"name":"a\\"b"}')""")
 
 
-def test_P8_from_version_1_it_keeps_what_it_finds(path: Path) -> None:
+def test_P8_migration_from_version_1_keeps_everything(path: Path) -> None:
     version_1(path)
     store = Store(path)
     state, events = store.load()
@@ -152,7 +152,7 @@ def version_2(path: Path) -> None:
             )
 
 
-def test_P8_from_version_2_it_keeps_what_it_finds(path: Path) -> None:
+def test_P8_migration_from_version_2_keeps_everything(path: Path) -> None:
     version_2(path)
     store = Store(path)
     state, _ = store.load()
@@ -211,7 +211,7 @@ def test_P8_from_version_4_the_journal_becomes_a_file(path: Path) -> None:
     store.close()
 
 
-def test_P8_from_version_5_it_keeps_what_it_finds(
+def test_P8_migration_from_version_5_keeps_everything(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
@@ -548,7 +548,7 @@ def test_P3_a_failed_write_changes_nothing(
     assert serving.client.outcome(txn.id)["state"] == "c"
 
 
-def test_P3_the_outcome_counts_when_the_write_was_durable_after_all(
+def test_P3_a_failed_write_that_became_durable_counts(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serving.fail_next(monkeypatch, durable=True)

@@ -75,7 +75,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert Simulation(8).settings is not one.settings
 
 
-def test_a_failure_names_its_seed_and_step_and_comes_again() -> None:
+def test_a_failure_names_its_seed_and_step_and_is_reproducible() -> None:
     mutation = next(
         listed for listed in MUTATIONS if listed.what == "a commit without the conflict check"
     )

@@ -93,7 +93,7 @@ def test_F2_files_whose_rows_would_be_wrong_or_missing_are_refused(
         ["d1/bucket_00000", "d5/bucket_00000", "d5/bucket_00000_flush_length"],
     ],
 )
-def test_what_is_not_read_is_not_judged(paths: list[str]) -> None:
+def test_files_that_are_not_read_are_not_checked(paths: list[str]) -> None:
     assert seen(*paths, w="3:M::").zero_length == ()
 
 

@@ -219,7 +219,7 @@ def test_P4_P22_a_floor_of_forgotten_writes_covers_them_in_an_older_list_too() -
     assert [delta.directory for delta in result.deltas] == list(listing("d6").directories)
 
 
-def test_P22_who_does_not_see_the_drop_of_a_partition_sees_that_of_the_table_before() -> None:
+def test_P22_the_tables_floor_counts_for_snapshots_before_a_partitions_drop() -> None:
     lists = {high: ValidWriteIdList.of("db.t", high) for high in (2, 5, 9)}
     assert [highest_floor(lists[high], 7, 3) for high in (2, 5, 9)] == [0, 3, 7]
     assert highest_floor(lists[9], 0, 0) == 0
