@@ -180,8 +180,8 @@ store = Store(Path(sys.argv[1]))
 machine = Machine(store.load()[0])
 for number in range(60):
     tail = "x" * (number * 7 % 90)
-    events = [Recorded.parse("database", number, {"name": f"d{number}_{one}{tail}"})
-              for one in range(number % 5 + 1)]
+    events = [Recorded.parse("database", number, {"name": f"d{number}_{part}{tail}"})
+              for part in range(number % 5 + 1)]
     machine.replay(events)
     store.append(events)
     if number % 25 == 24:

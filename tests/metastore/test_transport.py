@@ -410,7 +410,7 @@ def test_a_message_that_is_too_large_is_refused_by_the_client(
 ) -> None:
     monkeypatch.setattr(link, "LARGEST_MESSAGE", 1000)
     with Metastore.connect(service.home) as client:
-        with pytest.raises(Terminal, match="takes 1,000; report fewer"):
+        with pytest.raises(Terminal, match="accepts 1,000; report fewer"):
             client.create_database("x" * 1000)
         client.begin().commit()
 

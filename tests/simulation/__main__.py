@@ -1,4 +1,4 @@
-"""`python -m tests.simulation SEED STEPS`: one run; without a seed, many until something breaks."""
+"""`python -m tests.simulation SEED STEPS`: one run; without a seed, many until a claim breaks."""
 
 from __future__ import annotations
 

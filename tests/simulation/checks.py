@@ -1,4 +1,4 @@
-"""What has to hold of the state between any two steps, whatever led to it."""
+"""Invariants of the state between any two steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_fast(sim: Simulation) -> None:
-    """After every write: ids go on, and the queues are as long as they have to be."""
+    """Checked after every write: the counters, and the lengths of the queues."""
     state, model = sim.process.machine.state, sim.model
     claim("T3", state.last_txn == model.last_txn, state.last_txn, "not", model.last_txn)
     claim(
@@ -38,7 +38,7 @@ def check_fast(sim: Simulation) -> None:
 
 
 def check_whole(sim: Simulation) -> None:
-    """Every transaction, lock and write id, and what every open snapshot finds on disk."""
+    """Checks every transaction, lock and write id, and what every open snapshot finds on disk."""
     state, model = sim.process.machine.state, sim.model
     opened = {opened_txn.txn_id for opened_txn in state.open_txns()}
     claim("T10 T11 T13", opened == set(model.open), f"open {sorted(opened ^ set(model.open))}")
@@ -88,7 +88,7 @@ def check_whole(sim: Simulation) -> None:
 
 
 def _overwrites(sim: Simulation) -> None:
-    """P30: whatever an open writer overwrote now, it would be told what its snapshot misses."""
+    """An open writer's overwrite of any entity would conflict with what it misses (P30)."""
     state, model = sim.process.machine.state, sim.model
     for txn in state.open_txns():
         if txn.kind is not TxnType.DEFAULT or not txn.has_snapshot:
@@ -102,7 +102,7 @@ def _overwrites(sim: Simulation) -> None:
 
 
 def _outcomes(sim: Simulation) -> None:
-    """P3: how a transaction ended is known, and is what the client was told."""
+    """The outcome of a transaction is known, and is what its client was told (P3)."""
     ids = list(sim.acknowledged)
     if len(ids) > 40:
         ids = sim.random.sample(ids, 20) + ids[-20:]
@@ -123,7 +123,7 @@ def _outcomes(sim: Simulation) -> None:
 
 
 def _write_ids(sim: Simulation, table: StateTable, known: Table) -> None:
-    """T18, T22: each write id has one owner, and none is used twice; P4: aborted ones stay so."""
+    """Each write id has one owner (T18, T22), and an aborted one stays aborted (P4)."""
     claim(
         "T22",
         table.next_write_id == known.next_write_id,
@@ -141,7 +141,7 @@ def _write_ids(sim: Simulation, table: StateTable, known: Table) -> None:
 
 
 def check_readers(sim: Simulation, table_ids: set[int]) -> None:
-    """C41, P4, P5: every open snapshot that asked for the table finds what it has to find."""
+    """Every open snapshot that asked for the table finds what it must find (C41, P4, P5)."""
     for actor in sim.actors:
         for reader in actor.readers():
             txn = sim.model.txns.get(reader.txn)
@@ -155,9 +155,9 @@ def check_readers(sim: Simulation, table_ids: set[int]) -> None:
 def check_read(
     sim: Simulation, txn: Txn, table: Table, listed: ValidWriteIdList, txns: ValidTxnList
 ) -> None:
-    """What the files of the table say under these lists is what was committed and is seen.
+    """Under these lists the files of the table have exactly what the transaction must see.
 
-    While something is decided and not yet written, the model is behind: then another time.
+    Skipped while something is decided but not written, since the model does not know it yet.
     """
     if sim.process.batch:
         return

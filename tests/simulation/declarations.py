@@ -8,7 +8,7 @@ from tests.simulation.rules import DEFAULT, Declared, PartitionLife, Table, Txn
 
 
 class Declarations(Book):
-    """Tables, columns, properties and partitions: what is declared, and who sees it so."""
+    """The declarations of tables, columns, properties and partitions, and who sees which."""
 
     # --- what a snapshot sees ---------------------------------------------------------------
 
@@ -58,7 +58,7 @@ class Declarations(Book):
         return seen or table.declared[-1]
 
     def seen(self, txn: Txn | None, name: str) -> Table | None:
-        """What the name means to it; a writer may have made a table for himself meanwhile."""
+        """The table that the name means to it; a writer may have created it after its snapshot."""
         now = self._table(name)
         if txn is None or not txn.snapshot:
             return now
@@ -70,7 +70,7 @@ class Declarations(Book):
         return now if later and txn.kind == DEFAULT else None
 
     def _refused_change(self, txn: Txn, name: str, columns: bool = True) -> str | None:
-        """Why it may not lock or write what it sees: others changed that since."""
+        """Why it may not lock or write the table: others have changed it since its snapshot."""
         if not txn.snapshot:
             return None if self._table(name) is not None else "NoSuchTable"
         table = self.seen(txn, name)
@@ -147,13 +147,13 @@ class Declarations(Book):
         self.names[name] = table.id
 
     def _widen(self, table: Table, added: list[list[str]]) -> None:
-        """Columns that come with a commit."""
+        """Adds the columns of a commit."""
         old = table.declared[-1]
         known = dict(old.columns)
         new = tuple((column, kind) for column, kind in added if column not in known)
         if new:
             self._alter(table, old.name, (*old.columns, *new), old.properties)
-            table.version = -1  # the answer of a commit does not tell it; who reads it learns it
+            table.version = -1  # not in the answer of a commit; readers learn it
 
     def on_add_partitions(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         table = self._table(args["name"])

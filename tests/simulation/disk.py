@@ -1,8 +1,8 @@
-"""The files of the tables, as far as the metastore's promises are about them.
+"""The files of the tables, as far as the metastore makes promises about them.
 
-Each directory knows which writes are in it. `read` answers what a snapshot finds, `removable` what
-a Cleaner would take away with the lists that it was given. Written from the rules alone (C, F and
-S), without the code that the platform does it with.
+Each directory knows its writes. `read` returns what a snapshot finds, `removable` what a Cleaner
+would remove with the lists that it was given. It is written from the rules (C, F and S), without
+the platform's code.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 
 Tag = tuple[int, int, bool]
-"""One write: write id, transaction, and whether it is a delete event."""
+"""A write: write id, transaction, and whether it is a delete event."""
 
 Place = tuple[str, str | None]
-"""Location of a table, and partition."""
+"""The location of a table, and a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """`low` = `high` for what a writer made; `visibility` is the compaction's transaction or 0."""
+    """A writer's directory has `low` = `high`; `visibility` is a compaction's transaction or 0."""
 
     base: bool
     deletes: bool
@@ -42,7 +42,7 @@ class Directory:
 
 @dataclass(slots=True)
 class Selection:
-    """What a pair of lists makes of a place."""
+    """What a pair of lists selects in a place."""
 
     base: Directory | None = None
     deltas: list[Directory] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Disk:
             known.pop(name, None)
 
     def remove_location(self, place: Place, up_to: int | None) -> None:
-        """A dropped table or partition: all of it, or what has write ids up to `up_to`."""
+        """Removes a dropped table or partition: all of it, or what has write ids up to `up_to`."""
         location, partition = place
         for other in list(self.places):
             if other[0] == location and partition in (None, other[1]):
@@ -100,7 +100,7 @@ class Disk:
     def needed(
         self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
     ) -> dict[str, Directory]:
-        """The directories in which it finds them, by name."""
+        """The directories in which transaction `me` finds them, by name."""
         found = self._select(place, write_ids, txns, floor, me)
         return {
             delta.name: delta for delta in (*found.deltas, *([found.base] if found.base else []))
@@ -125,7 +125,7 @@ class Disk:
         highest: int,
         aborted_only: bool,
     ) -> list[str]:
-        """C46: what is obsolete, with nothing open or too high in it, and what is aborted."""
+        """What is aborted, and what is obsolete without an open or too high write id (C46)."""
         found = select(self.places.get(place, {}).values(), write_ids, txns, floor)
         gone = [directory.name for directory in found.aborted]
         if not aborted_only:
@@ -139,7 +139,7 @@ class Disk:
 
 
 def settled(write_ids: ValidWriteIdList, *floors: int) -> int:
-    """P22: who sees a drop sees nothing of before it; who does not, sees what he saw."""
+    """The highest floor that the list sees: older snapshots still see what was dropped (P22)."""
     return max(
         (
             floor
@@ -153,7 +153,7 @@ def settled(write_ids: ValidWriteIdList, *floors: int) -> int:
 def select(
     known: Iterable[Directory], write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int
 ) -> Selection:
-    """The best base, the deltas above it, and what these make superfluous."""
+    """The best base, the deltas above it, and what they make obsolete."""
     found = Selection()
     bases, deltas = [], []
     for directory in known:

@@ -1,4 +1,4 @@
-"""Who keeps tables in order: Workers that compact, a Cleaner."""
+"""Actors that maintain tables: Workers that compact, and a Cleaner."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Worker(Actor):
         self.seen: tuple[ValidTxnList, ValidWriteIdList] | None = None
 
     def lost(self) -> None:
-        """What still comes of it is not even whole."""
+        """Its output may appear later, and only in part."""
         for place, directory in self.output:
             if self.chance < 0.7:
                 self.sim.late.append(
@@ -137,7 +137,7 @@ class Worker(Actor):
             low = min((delta.low for delta in found.deltas), default=0)
             top = max((delta.high for delta in found.deltas), default=0)
             for deletes in (False, True):
-                # Both kinds are written anew, also what is alone of its kind.
+                # Deltas and delete_deltas are rewritten, even if there is only one of the kind.
                 inputs = [delta for delta in found.deltas if delta.deletes == deletes]
                 if inputs and len(found.deltas) > 1:
                     merged = frozenset(
@@ -154,7 +154,7 @@ class Worker(Actor):
             self.ask(None, "fail_compaction", **owner, txn=txn, error="nothing to do")
 
     def _committed(self, reply: Json) -> None:
-        """Who lost it takes the output away, or dies before (P21)."""
+        """A Worker that lost its task removes the output, or dies before (P21)."""
         if "error" in reply and self.chance < 0.6:
             for place, directory in self.output:
                 self.sim.disk.remove(place, [directory.name])
@@ -164,7 +164,7 @@ class Worker(Actor):
 
 
 class Cleaner(Actor):
-    """Removes what the metastore allows, with time between being allowed and doing it."""
+    """Removes what the metastore allows, some time after it was allowed."""
 
     def __init__(self, sim: Simulation, number: int) -> None:
         super().__init__(sim, number)
@@ -172,7 +172,7 @@ class Cleaner(Actor):
         self.removed = False
         self.gone: list[str] = []
         self.left: set[str] = set()
-        """What was known and is not removed, without what was dropped: a purge may forget that."""
+        """Known directories that stay, without dropped ones, which a purge may forget."""
 
     def lost(self) -> None:
         self.task, self.removed, self.gone, self.left = None, False, [], set()
@@ -213,7 +213,7 @@ class Cleaner(Actor):
             self.sim.counts[f"cleaning {self.task.kind}"] += 1
 
     def _remove(self, task: CleaningTask) -> None:
-        """Afterwards every open snapshot of the table must find all that it needs."""
+        """Removes them; afterwards every open snapshot must still find all that it needs."""
         self.sim.write()
         self.removed = True
         disk, state = self.sim.disk, self.sim.process.machine.state

@@ -19,7 +19,7 @@ from tests.simulation.rules import (
 
 
 class Line(Declarations):
-    """Who is open, and who waits for whom."""
+    """The open transactions, and which request waits for which."""
 
     # --- transactions -----------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ class Line(Declarations):
     def _asked(
         self, txn: Txn, request_id: str, args: Json, own: Json | None, clock: int, *, begun: bool
     ) -> None:
-        """L2, L3, L10, L11: granted, refused or made to wait."""
+        """A lock request is granted, refused or made to wait (L2, L3, L10, L11)."""
         refused = self._refused(txn, args["locks"])
         if refused is None:
             lock = self._lock(txn, request_id, args, clock, begun)
@@ -143,7 +143,7 @@ class Line(Declarations):
         )
 
     def _strictest(self, touches: list[Touch]) -> list[Touch]:
-        """T26: of the dynamic writes of a table the strictest operation stands for all."""
+        """The strictest operation stands for all dynamic writes of a table (T26)."""
         found = [touched for touched in touches if not touched.dynamic]
         for table_id in dict.fromkeys(touched.table_id for touched in touches if touched.dynamic):
             asked = {
@@ -167,7 +167,7 @@ class Line(Declarations):
         self.queue.append(lock)
 
     def _blocked(self, lock: Lock, asked: Resource) -> bool:
-        """By whoever came earlier, holding or waiting, but not by oneself (L2, L5)."""
+        """Whether an earlier request blocks it, held or waiting, but not its own (L2, L5)."""
         for other in self.queue:
             if other is lock:
                 return False
@@ -177,7 +177,7 @@ class Line(Declarations):
         return False
 
     def _grant(self, lock: Lock) -> None:
-        """P6: the write ids come now, in the order of the grants."""
+        """Allocates the write ids, in the order of the grants (P6)."""
         lock.granted = True
         if not lock.txn:
             return
@@ -188,7 +188,7 @@ class Line(Declarations):
         self._snapshot(txn)
 
     def _settle(self) -> None:
-        """L2: nobody waits who could go on. L3: nobody goes on with a part of what he asked for."""
+        """No request waits that could be granted (L2), and none is granted in part (L3)."""
         for lock in list(self.queue):
             if lock.granted or lock not in self.queue:
                 continue
@@ -320,11 +320,11 @@ class Line(Declarations):
             self.timeout = timeout
 
     def _patience(self, last: int) -> int:
-        """Who was not heard of since the timeout was made shorter may not know that (P29)."""
+        """A client without a heartbeat since the timeout was shortened may not know it (P29)."""
         return max(self.timeout, self.longer) if last <= self.shortened else self.timeout
 
     def _live(self, rule: str, txn_id: int, own: Json | None) -> Txn | None:
-        """The open transaction; for others the error must be right (T7, T10, T15)."""
+        """The open transaction; for any other the error must be right (T7, T10, T15)."""
         txn = self.txns.get(txn_id)
         if txn is not None and txn.state == "o":
             return txn

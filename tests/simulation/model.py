@@ -1,9 +1,9 @@
-"""What the metastore has to answer: a plain second opinion, without the code under test.
+"""The model of the metastore: it predicts the answers without the code under test.
 
-`apply` is told each request with its answer, in the order in which they were decided, once they are
-durable; it raises Broken when the answer is not the one that the rules ask for. Moments are counted
-by `now`, one number per thing that happens, so that "overlaps" and "is seen" are what they mean and
-not how ids are compared.
+`apply` gets each request with its answer, in the order in which they were decided, once they are
+durable. It raises Broken if the rules require another answer. Moments are counted by `now`, one
+number for each thing that happens, so that "overlaps" and "is seen" are defined by what happened
+and not by comparing ids.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tests.simulation.upkeep import Upkeep
 
 
 class Model(Upkeep):
-    """What comes in, and how transactions end."""
+    """The whole model: requests, and how transactions end."""
 
     # --- what comes in ----------------------------------------------------------------------
 
     def wake(self, clock: int) -> None:
-        """P7: whoever is open, waits or cleans gets his whole time once more."""
+        """Open transactions, waiting requests and cleanings get a whole timeout again (P7)."""
         self.started, self.reaped, self.shortened = clock, -self.interval, clock
         for txn in self.open.values():
             txn.beat = txn.read = clock
@@ -55,7 +55,7 @@ class Model(Upkeep):
         self._parked(replies)
 
     def tick(self, clock: int, alive: frozenset[str], replies: dict[str, Json]) -> None:
-        """Waits, leases, reaper, in this order."""
+        """Ends waits and leases, and reaps, in this order."""
         self.parked_answers = {}
         for lock in self.queue:
             if not lock.granted and lock.request_id in alive:
@@ -83,7 +83,7 @@ class Model(Upkeep):
         self._parked(replies)
 
     def _parked(self, replies: dict[str, Json]) -> None:
-        """Exactly those who need not wait any more are answered, each with the right thing."""
+        """Exactly the requests that need not wait any more are answered, and answered right."""
         told = {
             key: reply["error"][0] if "error" in reply else "granted"
             for key, reply in replies.items()
@@ -113,7 +113,7 @@ class Model(Upkeep):
         touched = set()
         for touch in txn.touches:
             if not touch.dynamic:
-                # An overwrite that was locked and not made is no more than an update (T38).
+                # A locked overwrite that did not happen counts as an update (T38).
                 unmade = touch.operation == "o" and (touch.table_id, touch.partition) not in made
                 touched.add((touch.table_id, touch.partition, "u" if unmade else touch.operation))
         refused = self._refused_writes(txn, args["writes"]) or self._refused_columns(
@@ -253,7 +253,7 @@ _REPEATED = (
 
 
 def _same(one: Json, other: Json) -> bool:
-    """Answers that are completed when given change with the state; their kind does not."""
+    """Expanded answers change with the state, but an error stays an error."""
     if "error" in one or "error" in other:
         return True
     return bool(one["value"].get("txn") == other["value"].get("txn"))

@@ -1,8 +1,8 @@
-"""Rules of the metastore, each deliberately broken in one place.
+"""Mutations of the metastore: each deliberately breaks a rule in one place.
 
-The simulator has to catch every one of them (test_mutations.py): that shows that its invariants
-bite. A mutation names the rule, the function, the text in it and what stands there instead; it
-fails to apply when the text is gone, so that the list can't go stale unnoticed.
+The simulator has to catch every mutation (test_mutations.py), which shows that its invariants are
+effective. A mutation names the rule, the function, a text in the function and its replacement. It
+fails to apply if the text is gone, so the list can't become stale unnoticed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Edit:
     old: str
     new: str
     seed: int = 1
-    """Where to begin: what takes the simulator long is found at once from there."""
+    """The first seed; a mutation that is hard to catch names a seed that catches it soon."""
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -77,7 +77,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a literal table has the other value."""
+    """Inverts one cell of a literal table."""
 
     rule: str
     what: str
@@ -95,7 +95,7 @@ class Cell:
 
 
 def _places(real: FunctionType) -> Iterator[tuple[Any, str]]:
-    """Wherever the function is known by a name, also in tables of handlers and effects."""
+    """Every place that refers to the function, including tables of handlers and effects."""
     for module_name, module in list(sys.modules.items()):
         if not module_name.startswith(_PACKAGES):
             continue
@@ -126,16 +126,16 @@ _I, _U, _D = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 _O = Operation.OVERWRITE
 
 _EARLY_WRITE_IDS = """\
-for one in entry.touches:
-        if txn.txn_id not in turn.state.tables[one.table_id].by_txn:
-            turn.record(events.WriteIdAllocated(txn.txn_id, one.table_id,
-                        turn.state.tables[one.table_id].next_write_id, ()))
+for touched in entry.touches:
+        if txn.txn_id not in turn.state.tables[touched.table_id].by_txn:
+            turn.record(events.WriteIdAllocated(txn.txn_id, touched.table_id,
+                        turn.state.tables[touched.table_id].next_write_id, ()))
     if blocked:
         raise Parked"""
 
 _RULE_S10 = """\
 mapped = [row.write_id for row in table.writes if row.write_id <= high]
-    if mapped and all(one in aborted or one in hidden for one in mapped):
+    if mapped and all(own in aborted or own in hidden for own in mapped):
         return ValidWriteIdList.of(table.record.name, min(mapped), (), (min(mapped),))
     return ValidWriteIdList.of("""
 
@@ -612,7 +612,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         locking,
         "stale",
         "entry.touches",
-        "[one for one in entry.touches if one.operation.value != 'o']",
+        "[touched for touched in entry.touches if touched.operation.value != 'o']",
     ),
     Edit(
         "T40",
@@ -620,7 +620,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         locking,
         "stale",
         "entry.touches",
-        "[one for one in entry.touches if not one.dynamic]",
+        "[touched for touched in entry.touches if not touched.dynamic]",
     ),
     Edit(
         "P7",

@@ -1,4 +1,4 @@
-"""Every deliberately broken rule is caught: the simulator's invariants bite."""
+"""The simulator catches every deliberately broken rule, so its invariants are effective."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEEDS, STEPS = 60, 1500
 
 
 def caught(mutation: Edit | Cell) -> tuple[int, Failure] | None:
-    """How many steps it took, and how it failed."""
+    """The number of steps until the failure, and the failure; None if there is none."""
     done = 0
     with mutation.applied():
         for seed in range(mutation.seed, mutation.seed + SEEDS):

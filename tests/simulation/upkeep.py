@@ -8,7 +8,7 @@ from tests.simulation.rules import COMPACTION, Lock, Resource
 
 
 class Upkeep(Line):
-    """Who compacts or cleans what, and whom a cleaning waits for."""
+    """The running compactions and cleanings, and the transactions that a cleaning waits for."""
 
     def on_take_compaction(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         task = value("C26", own)["task"]
@@ -95,7 +95,7 @@ class Upkeep(Line):
         )
 
     def on_start_cleaning(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        """C41, C42: nobody who opened before the commit may still need what goes."""
+        """No transaction opened before the commit may still need what is removed (C41, C42)."""
         if own is None or "error" in own:
             return
         task = own["value"]["task"]
@@ -133,7 +133,7 @@ class Upkeep(Line):
         table.cleaned_up_to = max(table.cleaned_up_to, task["next_txn_id"])
 
     def _cleans(self, entity: tuple[int, str | None], clock: int) -> bool:
-        """A Cleaner that died is waited for one timeout."""
+        """Whether a Cleaner works on it; a dead Cleaner counts for one timeout."""
         since = self.cleaning.get(entity)
         return since is not None and clock - since < self._patience(since)
 

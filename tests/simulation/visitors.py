@@ -1,4 +1,4 @@
-"""Who comes now and then: an administrator, and one who locks without a transaction."""
+"""Occasional clients: administrators, and a client that locks without a transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 class Bystander(Actor):
-    """Holds locks without a transaction, keeps them alive, gives them up, forgets them (T16)."""
+    """Holds locks without a transaction: keeps them alive, releases or forgets them (T16)."""
 
     def __init__(self, sim: Simulation, number: int) -> None:
         super().__init__(sim, number)
@@ -29,7 +29,7 @@ class Bystander(Actor):
     def go_on(self) -> None:
         chance = self.chance
         if chance < 0.05:
-            # Whose lock it is does not matter: what a transaction holds is refused (L15).
+            # The lock may be anybody's: a transaction's lock must be refused (L15).
             last = self.sim.model.last_ext
             self.ask(None, "unlock", ext=max(1, last - self.sim.random.randrange(6)))
         elif not self.ext:
@@ -54,7 +54,7 @@ class Bystander(Actor):
 
 
 class Admin(Actor):
-    """Drops and creates tables and partitions, aborts what is in the way."""
+    """Drops and creates tables and partitions, and aborts what blocks that."""
 
     def go_on(self) -> None:
         sim, chance = self.sim, self.chance
@@ -119,7 +119,7 @@ class Declarer(Actor):
                 self._rename(name, other)
 
     def _read(self, reply: Json, name: str) -> None:
-        """Another may come between the reading and the change: then nothing of his is lost."""
+        """If another client changes the table between read and change, no change may be lost."""
         if "value" in reply:
             record = reply["value"]["table"]
             columns = record["columns"]

@@ -1,4 +1,4 @@
-"""Clients that write and read: they open, lock, commit, forget to, and die."""
+"""Clients that write and read: they open, lock, commit, forget to commit, and die."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 class Writer(Actor):
-    """Opens transactions and leases, locks, reads, writes, commits, forgets to, dies."""
+    """Opens transactions and leases, locks, reads, writes, commits, forgets to commit, dies."""
 
     def __init__(self, sim: Simulation, number: int) -> None:
         super().__init__(sim, number)
@@ -39,7 +39,7 @@ class Writer(Actor):
             return
         chance = self.chance
         if self.session.kind == DEFAULT and not self.session.plans and chance < 0.5:
-            # Begun without locks: a write id now, and the lock perhaps after others wrote (P6).
+            # Without locks: a write id now, and the lock perhaps after others have written (P6).
             (self._lock if self.session.write_ids else self._allocate)(self.session)
         elif chance < 0.3:
             self._end(self.session)
@@ -58,7 +58,7 @@ class Writer(Actor):
             self.lost()
 
     def lost(self) -> None:
-        """Its files stay where they are, and some come only now (P4)."""
+        """Its files stay, and some are published only later (P4)."""
         session = self.session
         if session is not None and session.kind == DEFAULT and not session.committing:
             for plan in session.plans:
@@ -161,7 +161,7 @@ class Writer(Actor):
         return LockRequest(table, self._lock_for(operation, strict), operation, partition, dynamic)
 
     def _lock_for(self, operation: Operation, strict: bool) -> LockType:
-        """As lock_of; strictly, a TRUNCATE lets inserts in beside it, and an OVERWRITE does not."""
+        """Like lock_of. With exclusive writes a TRUNCATE admits inserts, an OVERWRITE does not."""
         if operation is Operation.OVERWRITE:
             return LockType.EXCLUSIVE if strict and self.chance < 0.5 else LockType.EXCL_WRITE
         if operation is Operation.INSERT:
@@ -224,7 +224,7 @@ class Writer(Actor):
             self._list(session, name, text)
 
     def _list(self, session: Session, name: str, text: str) -> None:
-        """The name is that of the snapshot."""
+        """Notes a list; the table's name is that of the snapshot."""
         model = self.sim.model
         txn = model.txns.get(session.txn)
         if txn is not None and txn.state == "o":
@@ -269,7 +269,7 @@ class Writer(Actor):
     def _directory(
         self, session: Session, plan: LockRequest, chosen: str
     ) -> tuple[Place, Directory] | None:
-        """What the plan lets it write; `chosen` is the partition of a dynamic one."""
+        """The directory that the plan allows; `chosen` is the partition of a dynamic write."""
         name = f"default.{plan.table}"
         write_id, location = session.write_ids.get(name), session.places.get(name)
         if plan.operation is None or write_id is None or location is None:
@@ -342,7 +342,7 @@ class Writer(Actor):
             self.session = None
 
     def _aborted(self, session: Session) -> None:
-        """It takes its files away, unless it dies before."""
+        """Removes its files, unless it dies before."""
         if self.chance < 0.5:
             for place, directory in session.published:
                 self.sim.disk.remove(place, [directory.name])
