@@ -48,17 +48,22 @@ def contents_of(directory: Path) -> Contents:
     return Contents(
         tuple(
             recorded_file(
-                files, f"{where}/{one.name}", one.name, deletes=directory.name.startswith("delete_")
+                files,
+                f"{where}/{entry.name}",
+                entry.name,
+                deletes=directory.name.startswith("delete_"),
             )
-            for one in sorted(directory.iterdir())
-            if not one.name.startswith(("_", "."))
+            for entry in sorted(directory.iterdir())
+            if not entry.name.startswith(("_", "."))
         )
     )
 
 
 def listed(files: Files, path: str) -> Listings:
     """What lies in the directories of a table that no metastore knows."""
-    return lambda partitions: files.entities([f"{path}/{one}".rstrip("/") for one in partitions])
+    return lambda partitions: files.entities(
+        [f"{path}/{partition}".rstrip("/") for partition in partitions]
+    )
 
 
 """originalTransaction, bucket property, rowId, then the values of the columns."""
@@ -141,7 +146,7 @@ class AcidTable:
         """A file without ACID columns; a row of one column need be no tuple."""
         kinds = parse_columns(columns or self.columns)
         given = [row if isinstance(row, tuple) else (row,) for row in rows]
-        target = pa.schema([(one.name, arrow_type(one.type)) for one in kinds])
+        target = pa.schema([(column.name, arrow_type(column.type)) for column in kinds])
         arrays = [pa.array([row[i] for row in given], field.type) for i, field in enumerate(target)]
         return self._write(path, pa.table(arrays, schema=target), options)
 
@@ -189,11 +194,11 @@ class AcidTable:
     def values(self, w: str = "99:M::", x: str = "", **options: Any) -> list[Any]:
         """The first column, sorted, NULLs last."""
         found = self.read(w, x, **options).column(0).to_pylist()
-        return sorted(found, key=lambda one: (one is None, one))
+        return sorted(found, key=lambda row: (row is None, row))
 
     def ids(self, w: str = "99:M::", x: str = "") -> list[tuple[int, int, int]]:
         found = self.read(w, x, row_id=True).column("row__id").to_pylist()
-        return sorted((one["writeid"], one["bucketid"], one["rowid"]) for one in found)
+        return sorted((row_id["writeid"], row_id["bucketid"], row_id["rowid"]) for row_id in found)
 
     # --- compacting ----------------------------------------------------------------------------
 

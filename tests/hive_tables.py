@@ -45,7 +45,9 @@ def snapshots() -> list[Any]:
 
 def layout_of(root: Path) -> TableLayout:
     files, path = Files.of(str(root))
-    partitions = sorted(one.name for one in root.iterdir() if one.is_dir() and "=" in one.name)
+    partitions = sorted(
+        entry.name for entry in root.iterdir() if entry.is_dir() and "=" in entry.name
+    )
     original = next(root.glob("00000?_0"), None)
     some = (
         original
@@ -69,11 +71,11 @@ def layout_of(root: Path) -> TableLayout:
 def _canonical(value: Any) -> Any:
     match value:
         case dict():
-            return [_canonical(one) for one in value.values()]
+            return [_canonical(item) for item in value.values()]
         case list() if value and isinstance(value[0], tuple):
-            return {str(key): _canonical(one) for key, one in value}
+            return {str(key): _canonical(item) for key, item in value}
         case list():
-            return [_canonical(one) for one in value]
+            return [_canonical(item) for item in value]
         case datetime.datetime():
             return value.strftime("%Y-%m-%d %H:%M:%S.%f")
         case datetime.date() | decimal.Decimal():
@@ -90,7 +92,10 @@ def _canonical_row(table: TableLayout, row: dict[str, Any]) -> str:
         {} if column.type.kind == "map" and row[column.name] == [] else _canonical(row[column.name])
         for column in table.columns
     ]
-    values += [partition_name({"p": row[one.name]}) for one in table.partition_columns]
+    values += [
+        partition_name({"p": row[partition_column.name]})
+        for partition_column in table.partition_columns
+    ]
     return json.dumps(values, separators=(",", ":"), sort_keys=True)
 
 
@@ -115,7 +120,7 @@ def opened(
 def assert_expected(found: pa.Table, table: TableLayout, snapshot: dict[str, Any]) -> None:
     """Rows and row ids (column row__id) of a snapshot equal Hive's."""
     assert found.num_rows == snapshot["rows"]
-    ids = sorted(tuple(one.values()) for one in found.column("row__id").to_pylist())
+    ids = sorted(tuple(row_id.values()) for row_id in found.column("row__id").to_pylist())
     assert _sha([f"{w},{b},{r}" for w, b, r in ids]) == snapshot["sha256_row_ids"]
     rows = [_canonical_row(table, row) for row in found.drop_columns("row__id").to_pylist()]
     assert _sha(sorted(rows)) == snapshot["sha256_rows"]

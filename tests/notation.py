@@ -88,6 +88,6 @@ def _ids(text: str) -> tuple[int, ...]:
 
 def txns(text: str = "") -> ValidTxnList:
     """`20 open`, `20 aborted` or nothing: all others up to 2000 are committed."""
-    opened = [int(one) for one in re.findall(r"(\d+) open", text)]
-    aborted = [int(one) for one in re.findall(r"(\d+) aborted", text)]
+    opened = [int(number) for number in re.findall(r"(\d+) open", text)]
+    aborted = [int(number) for number in re.findall(r"(\d+) aborted", text)]
     return ValidTxnList.of(2000, opened, aborted)

@@ -29,8 +29,8 @@ def write_id_lists(draw: st.DrawFn, max_id: int = MAX_ID) -> ValidWriteIdList:
     return ValidWriteIdList.of(
         TABLE,
         high_watermark,
-        [one for one, state in enumerate(states, 1) if state == "o"],
-        [one for one, state in enumerate(states, 1) if state == "a"],
+        [txn_id for txn_id, state in enumerate(states, 1) if state == "o"],
+        [txn_id for txn_id, state in enumerate(states, 1) if state == "a"],
     )
 
 
@@ -40,8 +40,8 @@ def txn_lists(draw: st.DrawFn) -> ValidTxnList:
     states = draw(st.lists(st.sampled_from("ccoa"), min_size=5, max_size=5))
     return ValidTxnList.of(
         draw(st.integers(19, 24)),
-        [one for one, state in enumerate(states, 20) if state == "o"],
-        [one for one, state in enumerate(states, 20) if state == "a"],
+        [txn_id for txn_id, state in enumerate(states, 20) if state == "o"],
+        [txn_id for txn_id, state in enumerate(states, 20) if state == "a"],
     )
 
 

@@ -47,12 +47,12 @@ def test_P9_published_settings_are_honoured(name: str, default: object) -> None:
 
 
 def test_P9_every_setting_is_in_one_class() -> None:
-    every = [one.name for one in (*HONOURED, *NO_EFFECT, *REFUSED)]
+    every = [setting.name for setting in (*HONOURED, *NO_EFFECT, *REFUSED)]
     assert len(every) == len(set(every)) == len(REGISTRY) == 121
-    assert {one.treatment for one in HONOURED} == {Treatment.HONOURED}
-    assert {one.treatment for one in NO_EFFECT} == {Treatment.NO_EFFECT}
-    assert {one.treatment for one in REFUSED} == {Treatment.REFUSED}
-    assert all(one.reason for one in (*NO_EFFECT, *REFUSED))
+    assert {setting.treatment for setting in HONOURED} == {Treatment.HONOURED}
+    assert {setting.treatment for setting in NO_EFFECT} == {Treatment.NO_EFFECT}
+    assert {setting.treatment for setting in REFUSED} == {Treatment.REFUSED}
+    assert all(setting.reason for setting in (*NO_EFFECT, *REFUSED))
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -137,4 +137,4 @@ def test_lock_settings() -> None:
 
 
 def test_kinds_know_their_text() -> None:
-    assert {one.kind for one in REGISTRY.values()} == set(Kind)
+    assert {setting.kind for setting in REGISTRY.values()} == set(Kind)

@@ -1,4 +1,4 @@
-"""Whether a compaction kept its rows: profiles of rows, and the differences between profiles.
+"""Checks whether a compaction kept its rows, by comparing profiles of its input and output.
 
 A profile is a sum over rows modulo 2^64, so tasks can profile their buckets separately and the
 order of rows does not matter.

@@ -1,4 +1,4 @@
-"""Transactions, write ids and locks, kept in DuckDB by one process."""
+"""The metastore: transactions, write ids, locks and declarations, kept in DuckDB by one process."""
 
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.transaction import Transaction
@@ -7,13 +7,13 @@ from acid_platform.metastore.records import (
     CleaningTask,
     ClientInfo,
     CompactionTask,
+    EndedCompaction,
     EntityDirectory,
     EntityState,
     HistoryRow,
     Holder,
     LockRequest,
     PartitionRecord,
-    PastCompaction,
     TableRecord,
     WriteReport,
 )
@@ -23,6 +23,7 @@ __all__ = [
     "CleaningTask",
     "ClientInfo",
     "CompactionTask",
+    "EndedCompaction",
     "EntityDirectory",
     "EntityState",
     "HistoryRow",
@@ -30,7 +31,6 @@ __all__ = [
     "LockRequest",
     "Metastore",
     "PartitionRecord",
-    "PastCompaction",
     "TableRecord",
     "Transaction",
     "WriteReport",

@@ -1,9 +1,9 @@
 """`python -m acid_platform.metastore --dir DIR` serves a metastore until it is stopped or idle.
 
-With `--detach` the process goes to the background; once it serves, or has failed, the caller gets
+With `--detach` the process runs in the background. Once it serves, or has failed, the caller gets
 one line of JSON: `{"pid": ...}` or `{"error": [class, text]}`. With `--listen` it is a service for
-other machines; its clients need ACID_METASTORE_KEY (or ACID_METASTORE_KEY_FILE) as this process has
-it, else the content of `authkey` in the directory.
+other machines: its clients need the key of ACID_METASTORE_KEY or ACID_METASTORE_KEY_FILE in this
+process, or else the content of `authkey` in the directory.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from acid_platform.metastore.rules.turn import error_reply
 
 
 def serve(home: Home, listen: str | None, ready: int | None) -> int:
-    """Runs the server; tells the file descriptor `ready`, if any, how the start went."""
+    """Runs the server; writes the result of the start to the file descriptor `ready`, if any."""
     try:
         home.prepare()
         lock = take_lock(home)
-        # DuckDB is loaded by the one process that will serve, not by those that lose the race.
+        # Imported late: only the process that gets the lock loads DuckDB.
         from acid_platform.metastore.server.server import Server, install_signals
 
         logging.basicConfig(
@@ -44,14 +44,15 @@ def serve(home: Home, listen: str | None, ready: int | None) -> int:
         tell(ready, error_reply(MetastoreUnavailable(f"{type(error).__name__}: {error}")))
         raise
     install_signals(server)
-    # Requests leave no cycles: to look for some after every 700 objects costs a fifth of the CPU.
+    # Requests leave no reference cycles; the default threshold would cost a fifth of the CPU.
     gc.set_threshold(50_000, 20, 100)
     tell(ready, {"pid": os.getpid()})
     with lock:
         server.run()
         if server.moved:
             logging.shutdown()
-            os._exit(0)  # no file is closed by a path that may be another warehouse's by now
+            # Closing would write and remove files at a path that may be another warehouse's.
+            os._exit(0)
     return 0
 
 
@@ -62,7 +63,7 @@ def tell(ready: int | None, message: object) -> None:
 
 
 def detach(home: Home, listen: str | None) -> int:
-    """The parent leaves once the child has told how it went, so that no zombie stays behind."""
+    """Starts the server in a child; the parent exits once the child has reported the result."""
     heard, told = os.pipe()
     if os.fork():
         os.close(told)
@@ -89,7 +90,7 @@ def main() -> int:
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        help="serve other machines too (port 0: any); never ends by itself then",
+        help="serve other machines too (port 0: any free port), and never end when idle",
     )
     chosen = parser.parse_args()
     home = Home(chosen.dir.resolve())

@@ -27,7 +27,7 @@ def parse_address(text: str) -> tuple[str, int]:
         or int(port) > 65535
         or (":" in bare and not host.startswith("["))
     ):
-        raise InvalidDefinition(f"{text!r} is no address: write host:port, or [address]:port")
+        raise InvalidDefinition(f"{text!r} is no address; write host:port, or [address]:port")
     return bare, int(port)
 
 
@@ -36,7 +36,7 @@ def show_address(host: str, port: int) -> str:
 
 
 def given_key(environment: Mapping[str, str]) -> bytes | None:
-    """The key that the environment holds or points to. Raises MetastoreRefused if it is no key."""
+    """The key in the environment, or in the file that it names. Raises MetastoreRefused."""
     key = environment.get(KEY, "").strip()
     source = KEY
     if not key and environment.get(KEY_FILE):

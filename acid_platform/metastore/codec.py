@@ -1,10 +1,10 @@
-"""Frozen values to plain JSON and back.
+"""Converts frozen values to plain JSON and back.
 
-Messages, the journal and the folded tables use the same rule, so that they cannot drift apart. The
-pair of functions for a class is built from its annotations once and kept.
+Messages, the journal and the folded tables share this conversion, so that they cannot drift apart.
+The pair of functions for a class is built once from its annotations.
 
-A dataclass is an object with its fields in the order of their declaration; an absent field takes
-its default. A NamedTuple is an array; absent values at its end take their defaults.
+A dataclass becomes an object with its fields in the order of their declaration; an absent field
+takes its default. A NamedTuple becomes an array; values missing at its end take their defaults.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ JsonObject = dict[str, object]
 Convert = Callable[[Any], Any]
 
 FLAT = {"flat": True}
-"""Metadata of a field: the fields of its record are written among those of the outer one."""
+"""Field metadata: the fields of this record are written beside those of the outer record."""
 BRIEF = {"brief": True}
-"""Metadata of a field: it is not written while it is empty."""
+"""Field metadata: the field is omitted while it is empty."""
 NAME = "name"
-"""Key in the metadata of a field: how it is called in JSON."""
+"""Metadata key: the field's name in JSON."""
 
 _TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, Contents)
 
@@ -41,9 +41,9 @@ def encode(record: Any) -> dict[str, Json]:
 
 
 def decode(cls: type[T], data: dict[str, Json]) -> T:
-    """The record that `encode` was given.
+    """The record that was passed to `encode`.
 
-    Raises TypeError, KeyError, ValueError, AttributeError or IndexError for other JSON.
+    Raises TypeError, KeyError, ValueError, AttributeError or IndexError if the JSON does not fit.
     """
     try:
         whole: T = _pair_of(cls)[1](data)
@@ -58,7 +58,7 @@ def decode(cls: type[T], data: dict[str, Json]) -> T:
 
 
 class Member(NamedTuple):
-    """A field of a class, its name in JSON, and how to write and read it."""
+    """A field of a class, its name in JSON, and the functions that write and read it."""
 
     field: str
     name: str
@@ -75,8 +75,10 @@ _compiled: dict[type[Any], tuple[Convert, Convert]] = {}
 
 
 def _pair_of(cls: type[Any]) -> tuple[Convert, Convert]:
-    """How to write a record, and how to read one that has every field: as one expression each,
-    since every request passes here several times."""
+    """The functions that write a record and read one in which no field is absent.
+
+    Each is compiled from one expression, since every request passes here several times.
+    """
     known = _compiled.get(cls)
     if known is None:
         names: dict[str, Any] = {"cls": cls}
@@ -136,11 +138,11 @@ def _same(value: Any) -> Any:
 
 
 _value_of: Convert = attrgetter("_value_")
-"""Of a member of an enum; `value` itself is a property in Python."""
+"""The value of an enum member; the attribute `value` is a slower Python property."""
 
 
 def converters(hint: Any) -> tuple[Convert, Convert]:
-    """How to write and how to read a value of this annotation."""
+    """The functions that write and read a value of this annotation."""
     if isinstance(hint, NewType):
         return converters(hint.__supertype__)
     origin, args = get_origin(hint), get_args(hint)
@@ -180,7 +182,7 @@ def _each(kind: Convert, write: Convert, read: Convert) -> tuple[Convert, Conver
 
 
 def _by_key(key: Any, write: Convert, read: Convert) -> tuple[Convert, Convert]:
-    if key is int:  # JSON has only texts as keys
+    if key is int:  # JSON keys are always strings.
         return (
             lambda values: {str(number): write(value) for number, value in values.items()},
             lambda values: {int(number): read(value) for number, value in values.items()},
@@ -192,7 +194,7 @@ def _by_key(key: Any, write: Convert, read: Convert) -> tuple[Convert, Convert]:
 
 
 def _row(kind: type[Any], pairs: list[tuple[Convert, Convert]]) -> tuple[Convert, Convert]:
-    """A tuple or NamedTuple with a type for each place."""
+    """Converts a tuple or NamedTuple in which each place has a type of its own."""
     count = len(pairs)
     names: dict[str, Any] = {}
     writes = []

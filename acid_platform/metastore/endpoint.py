@@ -1,9 +1,9 @@
-"""Where the metastore process is: its directory, lock, key and socket.
+"""The files by which clients find the metastore process: directory, lock, key and socket.
 
 The directory holds `metastore.duckdb` and `metastore.log`, `server.lock` (locked for the life of
-the process), `endpoint.json` (address, process id, epoch), `authkey` and `server.log`, for its
-owner only. The socket itself lives in a short run directory, since its path may have at most 107
-bytes.
+the process), `endpoint.json` (address, process id, epoch), `authkey` and `server.log`. Only its
+owner may read it. The socket itself is in a run directory with a short path, since a socket's path
+has at most 107 bytes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Home:
 
     @property
     def made(self) -> bool:
-        """Whether there is a metastore."""
+        """Whether the directory holds a metastore."""
         return self.database.exists()
 
     @property
@@ -66,12 +66,12 @@ class Home:
 
     @property
     def starting(self) -> Path:
-        """Locked by the client that is starting a process."""
+        """The file that a client locks while it starts a process."""
         return self.path / "starting.lock"
 
     @property
     def unfinished(self) -> Path:
-        """Is there while a restore replaces the database, and after one that was interrupted."""
+        """Exists while a restore replaces the database, and after an interrupted restore."""
         return self.path / "restore.unfinished"
 
     @property
@@ -100,13 +100,14 @@ class Home:
         """The secret that clients and server share; created once, readable by the owner only."""
         key = self.path / "authkey"
         if not key.exists():
-            # A name of its own for each attempt: a client and a server may share one process.
+            # Each attempt needs its own temporary name: a client and a server may share one
+            # process.
             draft = self.path / f"authkey.{secrets.token_hex(8)}"
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(secrets.token_hex(32).encode())
                 file.flush()
                 sync_data(file.fileno())
-            # Only one of several first clients can make the name.
+            # If several clients get here first, only one of them creates the name.
             try:
                 os.link(draft, key)
             except FileExistsError:
@@ -116,7 +117,7 @@ class Home:
         return self.read_authkey()
 
     def socket(self) -> Path:
-        """The socket of this directory, always the same. Raises MetastoreIncompatible."""
+        """The path of this directory's socket; it never changes. Raises MetastoreIncompatible."""
         name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:16] + ".sock"
         for parent in (tempfile.gettempdir(), "/tmp"):
             run = Path(parent) / f"acid-{os.getuid()}"
@@ -135,8 +136,8 @@ def _private(run: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where the metastore's file is; a copy of the file is at another place, a move keeps its
-    inode (P31)."""
+    """The place of the metastore's file. A copy of the file has another place; a moved file keeps
+    its inode (P31)."""
 
     inode: int
     device: int
@@ -148,8 +149,8 @@ class Ground:
         return cls(found.st_ino, found.st_dev, str(database))
 
     def holds(self, other: Ground) -> bool:
-        """Whether it is the same file. The number of a device may change with a restart of the
-        machine, the path with a move."""
+        """Whether both describe the same file. A device number may change when the machine
+        restarts, and the path changes with a move."""
         return self.inode == other.inode and (
             self.device == other.device or self.path == other.path
         )
@@ -165,7 +166,7 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What `endpoint.json` says."""
+    """The content of `endpoint.json`."""
 
     address: str
     pid: int
@@ -173,7 +174,7 @@ class Endpoint:
     protocol: int
 
     def publish(self, home: Home) -> None:
-        """Replaces the file in one step, so that nobody reads half of it."""
+        """Replaces the file atomically, so that nobody reads half of it."""
         draft = home.endpoint.with_suffix(f".{os.getpid()}")
         fields = {
             "address": self.address,
@@ -188,7 +189,7 @@ class Endpoint:
 
     @classmethod
     def read(cls, home: Home) -> Endpoint | None:
-        """None if no process has published one. Raises MetastoreIncompatible."""
+        """None if no process has published an endpoint. Raises MetastoreIncompatible."""
         try:
             said = json.loads(home.endpoint.read_text())
         except FileNotFoundError:
@@ -212,7 +213,10 @@ def _alive(pid: int) -> bool:
 
 
 def take_lock(home: Home) -> TextIO:
-    """The lock that a metastore process holds for life. Raises MetastoreInUse naming the owner."""
+    """Takes the lock that a metastore process holds all its life.
+
+    Raises MetastoreInUse, which names the owner.
+    """
     file = open(os.open(home.lock, os.O_RDWR | os.O_CREAT, 0o600), "r+")  # noqa: SIM115
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -229,7 +233,7 @@ def take_lock(home: Home) -> TextIO:
 
 
 def refuse_network_file_system(home: Home) -> None:
-    """Locks and fsync of a network mount depend on the mount. Raises MetastoreIncompatible."""
+    """Raises MetastoreIncompatible: on a network mount, locks and fsync can't be relied on."""
     kind = _file_system(home.path.resolve())
     if kind in _NETWORK:
         raise MetastoreIncompatible(
@@ -255,5 +259,7 @@ def mounts() -> list[tuple[str, str]]:
 def _file_system(path: Path) -> str:
     above = {str(directory) for directory in (path, *path.parents)}
     covering = [(point, kind) for point, kind in mounts() if point in above]
-    # Of two mounts on one point the later one is seen.
-    return max(enumerate(covering), key=lambda one: (len(one[1][0]), one[0]))[1][1]
+    # If two file systems are mounted on one point, the later mount hides the earlier.
+    return max(enumerate(covering), key=lambda candidate: (len(candidate[1][0]), candidate[0]))[1][
+        1
+    ]

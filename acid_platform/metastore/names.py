@@ -1,9 +1,9 @@
-"""How a table is named: one normal form for the metastore and everybody who asks it."""
+"""The normal form of a table's name."""
 
 from __future__ import annotations
 
 
 def table_name(name: str) -> str:
-    """`db.t` in lower case; without a database `default` is meant."""
+    """`db.t` in lower case; a name without a database is in `default`."""
     lower = name.strip().lower()
     return lower if "." in lower else f"default.{lower}"

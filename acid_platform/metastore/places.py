@@ -1,8 +1,8 @@
-"""Locations of tables: relative to the warehouse in the metastore, absolute for all others (P31).
+"""Locations of tables: relative to the warehouse in the metastore, absolute everywhere else (P31).
 
-The metastore does not know where the warehouse is. Its client does, and translates: what lies in
-the warehouse is `db.db/t` there, so that the directory can be moved; external locations stay as
-they are.
+The metastore does not know where the warehouse is; its client does, and translates. A table in the
+warehouse has the location `db.db/t` in the metastore, so that the directory can be moved. External
+locations stay as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from acid_platform.metastore.records import CleaningTask, EntityState, TableReco
 
 
 def absolute(location: str) -> str:
-    """A path without `.` and `..`, or a URI; a relative path is below the current directory."""
+    """A path without `.` and `..`, or a URI; a relative path starts at the current directory."""
     if is_uri(location):
         return location.rstrip("/")
     return os.path.abspath(
@@ -25,32 +25,32 @@ def absolute(location: str) -> str:
 
 
 def is_uri(location: str) -> bool:
-    """Whether it names another file system than the local one."""
+    """Whether it names a file system other than the local one."""
     return "://" in location and not location.startswith("file:")
 
 
 def is_relative(location: str) -> bool:
-    """Whether the metastore means a place in the warehouse."""
+    """Whether the metastore's location is inside the warehouse."""
     return not location.startswith("/") and "://" not in location
 
 
 def below(location: str, root: str) -> str | None:
-    """The path from `root` to a location inside of it; None if it is not inside."""
+    """The path from `root` to a location inside it; None if the location is outside."""
     return location[len(root) + 1 :] if location.startswith(f"{root}/") else None
 
 
 class Places:
-    """What lies in the warehouse at `root`, a path or URI; without one nothing is translated."""
+    """Translates locations in the warehouse at `root`, a path or URI; without a root, none."""
 
     def __init__(self, root: str = "") -> None:
         self.root = absolute(root) if root else ""
         self.spellings: tuple[str, ...] = (self.root,) if root else ()
-        """The root as it is called, and without symbolic links."""
+        """The root as given, and with symbolic links resolved."""
         if root and not is_uri(root):
             self.spellings = tuple(dict.fromkeys((self.root, os.path.realpath(self.root))))
 
     def inward(self, location: str) -> str:
-        """As the metastore keeps it."""
+        """The location as the metastore stores it."""
         if not self.root or not location:
             return location
         where = absolute(location)
@@ -63,7 +63,7 @@ class Places:
         return where
 
     def outward(self, location: str) -> str:
-        """As everybody else needs it."""
+        """The location as everybody else needs it."""
         if not self.root or not location or not is_relative(location):
             return location
         return f"{self.root}/{location}"

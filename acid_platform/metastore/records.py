@@ -1,7 +1,7 @@
 """The values that travel between the metastore and its clients.
 
-All times are milliseconds since 1970 UTC by the metastore's clock. Partitions go by their path
-below the table, such as `month=3/day=4`; None is an unpartitioned table.
+All times are milliseconds since 1970 UTC by the metastore's clock. A partition is named by its path
+below the table, such as `month=3/day=4`; None stands for an unpartitioned table.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from acid_platform.transactions import (
 from acid_platform.transactions.locks import LockType
 
 NO_HEARTBEAT = "no heartbeat"
-"""How the reaper's reason of an abort begins (T13)."""
+"""The first words of the reason with which the reaper aborts a transaction (T13)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """A table as it is declared. `columns` and `partition_columns` are (name, type) pairs.
+    """A table's declaration. `columns` and `partition_columns` are (name, type) pairs.
 
-    In the metastore the location of a table inside the warehouse is relative to it (P31); a client
-    has the whole path or URI.
+    The metastore stores a location inside the warehouse relative to it (P31); a client has the
+    whole path or URI.
     """
 
     table_id: int
@@ -42,11 +42,11 @@ class TableRecord:
     bucket_count: int = 0
     created: int = 0
     floor: int = 0
-    """Files of write ids at or below it belong to a dropped table of this location (P22)."""
+    """Files with write ids up to this one belong to a dropped table at the same location (P22)."""
     version: int = 0
-    """Moment since when it is declared like this; a change names the version that it read (P28)."""
+    """The moment of the last change; a change names the version that it is based on (P28)."""
     foreign: bool = False
-    """Its files may belong to the warehouse that this one is a copy of: read only (P31)."""
+    """Its files may belong to the warehouse that this one was copied from: read only (P31)."""
 
     @property
     def partitioned(self) -> bool:
@@ -62,21 +62,22 @@ class ViewRecord:
     columns: tuple[tuple[str, str], ...]
     created: int = 0
     version: int = 0
-    """Moment since when it has this query (P28)."""
+    """The moment at which it got this query (P28)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A registered partition; files of write ids at or below a floor are not its own (P22).
+    """A registered partition; it ignores files with write ids up to a floor (P22).
 
-    The floors of earlier partitions of this name ascend; the highest that a snapshot sees counts.
+    Each earlier partition of this name left a floor, in ascending order; the highest floor that a
+    snapshot sees counts.
     """
 
     name: str
     floors: tuple[int, ...] = ()
     added: int = 0
     dropped: int = 0
-    """Snapshots of a moment between the two have it; 0: nobody dropped it (P28)."""
+    """Snapshots between `added` and `dropped` see it; 0 means that it was not dropped (P28)."""
 
     def there_at(self, moment: int) -> bool:
         return self.added <= moment and (not self.dropped or moment < self.dropped)
@@ -86,8 +87,8 @@ class PartitionRecord:
 class LockRequest:
     """One lock of a table or partition, with what the transaction will do there (T23 to T26).
 
-    `operation` None takes the strictest that the lock allows (T27). A write that locks a whole
-    partitioned table is dynamic: its partitions are those of the reports at commit.
+    If `operation` is None, the strictest operation that the lock allows is assumed (T27). A write
+    that locks a whole partitioned table is dynamic: the reports at commit name its partitions.
     """
 
     table: str
@@ -101,7 +102,7 @@ class LockRequest:
 class WriteReport:
     """A directory that the transaction published in one entity (P8). `directory` is its name.
 
-    Make one by `of`, which counts what `contents` tells.
+    Create it with `of`, which takes the counts from `contents`.
     """
 
     table: str
@@ -113,9 +114,9 @@ class WriteReport:
     files: int = 0
     overwrite: bool = False
     contents: Contents | None = None
-    """The files (P26). None: nobody has looked, so that a reader's first look records them."""
+    """The files (P26); None if nobody has listed them, and then the first reader records them."""
     compacted: bool = False
-    """A compaction made it, as its `_metadata_acid` or its operation says."""
+    """A compaction wrote it, according to its `_metadata_acid` file or its operation."""
     versioned: bool = True
     """It has a version file."""
 
@@ -147,17 +148,17 @@ class WriteReport:
 
     @property
     def contents_text(self) -> str | None:
-        """The files as they are recorded."""
+        """The files in the text form in which they are recorded."""
         return None if self.contents is None else str(self.contents)
 
 
 @dataclass(frozen=True, slots=True)
 class EntityDirectory:
-    """A committed directory of an entity, known from a report (P8).
+    """A committed directory of an entity, as a report described it (P8).
 
-    The name is empty for the original files of an adopted table (write id 0). `obsolete`: shadowed
-    by a later base or compaction, but not yet removed by the Cleaner. `recorded`: the metastore has
-    its files (P26). `compacted`, `versioned`: see WriteReport.
+    The name is empty for the original files of an adopted table (write id 0). `obsolete`: a later
+    base or compaction shadows it, but the Cleaner has not removed it yet. `recorded`: the metastore
+    knows its files (P26). `compacted`, `versioned`: see WriteReport.
     """
 
     name: str
@@ -176,7 +177,7 @@ class EntityDirectory:
 
     @classmethod
     def of(cls, report: WriteReport, txn: int) -> EntityDirectory:
-        """Ids come from the name. Raises MalformedName."""
+        """Takes the write ids from the directory's name. Raises MalformedName."""
         name = parse_directory(report.directory, report.directory) if report.directory else None
         size = (
             report.rows,
@@ -198,10 +199,10 @@ class EntityDirectory:
         return replace(self, obsolete=True)
 
     def shadows(self, other: EntityDirectory) -> bool:
-        """Whether `other` is obsolete beside this one, as `snapshot.directory` selects.
+        """Whether this directory makes `other` obsolete, by the rules of `snapshot.directory`.
 
-        A compaction replaces both kinds, also where it leaves one alone: rows that their own write
-        id deleted leave no delta.
+        A compaction replaces both deltas and delete_deltas, even if it wrote only one of the two:
+        rows that were deleted by the same write id leave no delta.
         """
         if self.name == other.name:
             return False
@@ -214,16 +215,17 @@ class EntityDirectory:
             return False
         if (mine.low, mine.high) != (theirs.low, theirs.high):
             return True
-        # Statements of one write stand side by side; what a compaction made of them replaces them.
+        # The statements of one write are equals; only a compaction of them replaces them.
         newer = theirs.statement is not None or mine.visibility > theirs.visibility
         return mine.statement is None and newer
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedDirectory:
-    """A directory as a reader gets it: what is known of it, and its files (P26).
+    """A directory as a reader receives it, with its files (P26).
 
-    `contents` is the text form of `snapshot.recorded.Contents`; None: not recorded yet.
+    `contents` is the text form of `snapshot.recorded.Contents`; None if the files are not recorded
+    yet.
     """
 
     directory: EntityDirectory
@@ -263,23 +265,23 @@ class ClientInfo:
 
 @dataclass(frozen=True, slots=True)
 class ErasureTask:
-    """A recorded request to erase rows, and what was answered to it. It is kept for ever."""
+    """A recorded request to erase rows, with its answer. It is never deleted."""
 
     id: int
     table: str
     condition: str
-    """Which rows; it includes the partition."""
+    """The condition that selects the rows, including their partition."""
     user: str
     requested: int
     state: ErasureState = ErasureState.REQUESTED
     answer: str = ""
     answered: int = 0
     run_id: str = ""
-    """Dagster's run that gave the answer."""
+    """The Dagster run that answered the request."""
     waits_for: tuple[int, ...] = ()
-    """Transactions that kept files with such rows when it was tried."""
+    """Transactions that still needed files with such rows at the last attempt."""
     waits: int = 0
-    """How often it was tried and transactions were in the way."""
+    """How many attempts found transactions in the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +299,7 @@ class CompactionTask:
     enqueued: int = 0
     worker: str = ""
     job: str = ""
-    """Name of the job of the last attempt, also when it has ended."""
+    """The name of the last attempt's job; it stays after the job has ended."""
     attempt: int = 0
     started: int = 0
     txn_id: int = 0
@@ -311,7 +313,7 @@ class CompactionTask:
     error: str = ""
 
     def job_name(self, worker: str) -> str:
-        """`<worker>-compactor-<db>.<table>[.<partition>]`: of the Spark job and the run (P9)."""
+        """`<worker>-compactor-<db>.<table>[.<partition>]`: names the Spark job and the run (P9)."""
         name = f"{worker}-compactor-{self.table}"
         return f"{name}.{self.partition}" if self.partition else name
 
@@ -320,8 +322,8 @@ class CompactionTask:
 class DropTask(CompactionTask):
     """A dropped table or partition whose files the Cleaner has to remove (P22).
 
-    It lies in the same queue, and journals and files of every version have it as a major compaction
-    with the property `location`.
+    It waits in the compaction queue. Journals and files of every version store it as a major
+    compaction with the property `location`.
     """
 
     @property
@@ -329,17 +331,17 @@ class DropTask(CompactionTask):
         return self.properties["location"]
 
     def at(self, location: str) -> DropTask:
-        """The same with another name for the location."""
+        """The same task with another path for its location."""
         return replace(self, properties={**self.properties, "location": location})
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningTask:
-    """What the Cleaner may do to one entity (C37 to C56).
+    """What the Cleaner may do in one entity (C37 to C56).
 
-    `kind`: `compaction` (remove obsolete and aborted directories), `abort` (the same for aborted
-    transactions without a compaction) or `drop` (remove `location`; when `reused`, as a partition's
-    always is, only what has write ids at or below `highest_write_id`). `write_ids` and
+    `kind` is `compaction` (remove obsolete and aborted directories), `abort` (the same for aborted
+    transactions, without a compaction) or `drop` (remove `location`). A drop that is `reused`, as
+    every partition's is, removes only what has write ids up to `highest_write_id`. `write_ids` and
     `valid_txns` are the lists of S17.
     """
 
@@ -361,7 +363,7 @@ class CleaningTask:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """An open transaction and whose it is."""
+    """An open transaction and its owner."""
 
     txn: int
     user: str
@@ -375,8 +377,8 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class LockState:
-    """One lock of a request, held or waited for. `table` is None for a lock of a database; `txn` is
-    0, and user and host are empty, for a lock without a transaction."""
+    """One lock of a request, held or waiting. `table` is None for the lock of a database. `txn` is
+    0, and `user` and `host` are empty, for a lock without a transaction."""
 
     id: int
     database: str
@@ -388,7 +390,7 @@ class LockState:
     user: str = ""
     host: str = ""
     blocked_by: str = ""
-    """What a lock that waits has to wait for."""
+    """What a waiting lock waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,8 +405,8 @@ class BlockedCleaning:
 
 
 @dataclass(frozen=True, slots=True)
-class PastCompaction:
-    """What the failure check needs of a history row (C9)."""
+class EndedCompaction:
+    """How a compaction ended, and when it was requested (C9)."""
 
     state: CompactionState
     enqueued: int
@@ -412,11 +414,11 @@ class PastCompaction:
 
 @dataclass(frozen=True, slots=True)
 class EntityCounters:
-    """What the Initiator's decision looks at of one entity, counted by the metastore (C1 to C20).
+    """The counters of one entity that the Initiator decides by (C1 to C20).
 
-    `aborted` counts aborted transactions with data here, `oldest_abort` is when the first of them
-    was opened (0 = none). `both_kinds`: there are deltas and delete_deltas. `history` is newest
-    first. `error`: why no size could be told (C23).
+    `aborted` counts aborted transactions with data here, and `oldest_abort` is when the first of
+    them was opened (0 if there is none). `both_kinds`: there are deltas and delete_deltas.
+    `history` is newest first. `error` says why the size could not be computed (C23).
     """
 
     table: str
@@ -428,17 +430,17 @@ class EntityCounters:
     aborted: int = 0
     oldest_abort: int = 0
     queued: CompactionState | None = None
-    history: tuple[PastCompaction, ...] = ()
+    history: tuple[EndedCompaction, ...] = ()
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class EntityState:
-    """One entity with every directory that is known of it.
+    """One entity with every directory that the metastore knows.
 
     `write_ids` is the compactor's list for the table (S16, me = 0). `aborted` counts aborted
-    transactions with data here, `oldest_abort` is when the first of them was opened (0 = none).
-    `history` is newest first.
+    transactions with data here, and `oldest_abort` is when the first of them was opened (0 if there
+    is none). `history` is newest first.
     """
 
     table: str
@@ -451,4 +453,4 @@ class EntityState:
     aborted: int = 0
     oldest_abort: int = 0
     queued: CompactionState | None = None
-    history: tuple[PastCompaction, ...] = ()
+    history: tuple[EndedCompaction, ...] = ()

@@ -1,10 +1,9 @@
-"""Tables of the metastore file, as people can read them (P8).
+"""The tables of the metastore file, as people can read them (P8).
 
-They are what the last fold of the journal left: LIVE tables are rewritten, KEPT tables grow until
-their rows are older than the retention. They have no key, since one writer guarantees
-uniqueness. RECORDED tables gain rows with each fold and lose those of directories that are gone.
-Columns are named after the fields they hold; JSON columns are text. Times are
-milliseconds UTC.
+They hold what the last fold of the journal left. LIVE tables are rewritten; KEPT tables grow until
+their rows are older than the retention. They have no primary key, since there is only one writer.
+RECORDED tables gain rows with each fold, and lose those of directories that are gone. Columns are
+named after the fields that they hold; JSON columns are text. Times are milliseconds UTC.
 """
 
 from __future__ import annotations
@@ -14,14 +13,16 @@ from collections.abc import Sequence
 VERSION = 10
 
 MADE = "backup_made"
-"""Key in `meta` of a backup: milliseconds UTC of the moment that it shows."""
+"""Key in `meta` of a backup: the moment of its data, in milliseconds UTC."""
 
 Columns = dict[str, str]
 _I, _S, _B, _J = "BIGINT", "VARCHAR", "BOOLEAN", "JSON"
 
 LOG = "log"
-"""Key in `meta`: the identity of the log, if the tables may lack what it has. `log_seq` is the
-number of the last event that they have."""
+"""Key in `meta`: the identity of the log, while it may hold events that the tables lack.
+
+`log_seq` is the number of the last event in the tables.
+"""
 
 _JOURNAL_1: Columns = {
     "seq": _I,
@@ -254,16 +255,16 @@ _LATER = {
     "directories": ("recorded", "compacted", "versioned"),
 }
 _BEFORE = {"partitions": {"floor": _I}, "write_set": {"overwrite": _B}}
-"""What version 1 did not have, and what only older versions have."""
+"""Columns that version 1 had and later versions do not."""
 
 
 def _create(name: str, columns: Columns) -> str:
-    listed = ", ".join(f'"{one}" {sql_type(kind)}' for one, kind in columns.items())
+    listed = ", ".join(f'"{column}" {sql_type(kind)}' for column, kind in columns.items())
     return f'CREATE TABLE "{name}" ({listed})'
 
 
 def _at_first(name: str, columns: Columns) -> Columns:
-    """Without what later versions added to it."""
+    """The columns of version 1, without those that later versions added."""
     return {key: kind for key, kind in columns.items() if key not in _LATER.get(name, ())}
 
 
@@ -290,7 +291,7 @@ _VERSION_2 = (
 )
 
 _VERSION_3 = (
-    # A partition that is dropped again keeps the write ids of all its drops.
+    # A partition that was dropped several times keeps the write ids of all its drops.
     """UPDATE "tables" SET floors = to_json(
         map(map_keys(m), list_transform(map_values(m), lambda one: [one])))
     FROM (SELECT table_id, floors::JSON::MAP(VARCHAR, BIGINT) AS m FROM "tables") AS old
@@ -298,11 +299,11 @@ _VERSION_3 = (
     "ALTER TABLE partitions ADD COLUMN floors VARCHAR",
     "UPDATE partitions SET floors = CASE floor WHEN 0 THEN '[]' ELSE '[' || floor || ']' END",
     "ALTER TABLE partitions DROP COLUMN floor",
-    # Until now that was known for as long as the drop was in the history of compactions.
+    # Until now it was known only while the drop was in the history of compactions.
     _create("locations", LIVE["locations"]),
     """INSERT INTO locations SELECT properties->>'$.location', max(highest_write_id)
     FROM compactions WHERE properties->>'$.location' IS NOT NULL GROUP BY 1""",
-    # Snapshots are moments now; those of open transactions stay the lists that they were.
+    # A snapshot is a moment now; open transactions keep theirs as the list that it was.
     "DROP VIEW v_open_txns",
     "ALTER TABLE open_txns ADD COLUMN taken BIGINT DEFAULT 0",
     "ALTER TABLE open_txns ADD COLUMN closed BIGINT DEFAULT 0",
@@ -312,14 +313,14 @@ _VERSION_3 = (
 
 _VERSION_4 = (_create("views", _at_first("views", _VIEW)),)
 
-# The store has moved its rows into a log of its own, in the same transaction.
+# In the same transaction the store moves the rows into a log file.
 _VERSION_5 = ("DROP VIEW v_journal", "DROP TABLE journal")
 LOG_VERSION = 5
 
 _VERSION_6 = (_create("erasures", LIVE["erasures"]),)
 
 _VERSION_7 = (
-    # Files of what is there already are looked up by the next client (P26).
+    # The next client looks up the files of existing directories (P26).
     "ALTER TABLE directories ADD COLUMN recorded BOOLEAN DEFAULT false",
     "ALTER TABLE directories ADD COLUMN compacted BOOLEAN DEFAULT false",
     "ALTER TABLE directories ADD COLUMN versioned BOOLEAN DEFAULT true",
@@ -332,7 +333,7 @@ _VERSION_7 = (
     JOIN tables t USING (table_id)""",
 )
 
-# What is declared was so from moment 0 on.
+# Every declaration counts from moment 0 on.
 _VERSION_8 = (
     'ALTER TABLE "tables" ADD COLUMN version BIGINT DEFAULT 0',
     "ALTER TABLE views ADD COLUMN version BIGINT DEFAULT 0",
@@ -346,7 +347,7 @@ _VERSION_9 = (
     "ALTER TABLE write_set DROP COLUMN overwrite",
 )
 
-# Locations become relative when a client first tells where the warehouse is (identity.py).
+# Locations become relative when a client first says where the warehouse is (identity.py).
 _VERSION_10 = (
     """ALTER TABLE "tables" ADD COLUMN "foreign" BOOLEAN DEFAULT false""",
     _create("identity", LIVE["identity"]),
@@ -364,4 +365,4 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     _VERSION_9,
     _VERSION_10,
 )
-"""Statements that lead from version n to n + 1, in one DuckDB transaction each."""
+"""The statements that lead from version n to n + 1, each in one DuckDB transaction."""

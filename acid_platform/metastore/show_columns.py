@@ -1,4 +1,4 @@
-"""Columns of the SHOW listings, so that an empty one has them too."""
+"""The columns of the SHOW listings; an empty listing has them too."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ TIMES = frozenset(
         "committime",
     }
 )
-"""Those in milliseconds since 1970, as in Hive; 0 or NONE: not yet."""
+"""Columns in milliseconds since 1970, as in Hive; 0 or NONE: not yet."""
 
 DURATIONS = frozenset({"duration"})
-"""Those in milliseconds."""
+"""Columns in milliseconds."""

@@ -1,8 +1,9 @@
-"""What both ends of a connection speak: frames, and the handshake before anything else.
+"""The protocol of a connection: frames, and the handshake that comes first.
 
-A frame is four bytes of length and so many bytes. Its length is looked at before anything of it is
-kept. In the handshake each end shows that it knows the key without telling it: HMAC-SHA256 over the
-challenges of both. Until then a frame may have 512 bytes.
+A frame is a length of four bytes, followed by that many bytes. A length that is too large is
+refused before any of its bytes are stored. In the handshake each end proves that it knows the key
+without sending it: HMAC-SHA256 over the challenges of both ends. Until then a frame may have 512
+bytes.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ PROTOCOL = 4
 LARGEST_MESSAGE = 64 << 20
 LARGEST_GREETING = 512
 GREETING_SECONDS = 10.0
-"""How long a client waits for the server's part of the handshake to begin, and each step of it."""
+"""How long a client waits for each step of the server's part of the handshake."""
 
 _LENGTH = struct.Struct("!I")
 
 
 class Malformed(Exception):
-    """Bytes that are no frame of an allowed length, or a handshake that is none."""
+    """The bytes are not a frame of an allowed length, or not a handshake."""
 
 
 class Refused(Exception):
@@ -53,7 +54,7 @@ class Frames:
         self._kept = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The frames that are whole now. `limit` may change between two of them."""
+        """The frames that are complete so far. `limit` may change between two frames."""
         kept = self._kept
         kept += data
         while len(kept) >= _LENGTH.size:
@@ -81,7 +82,7 @@ def greeting(own: str, proof: str | None = None) -> bytes:
 
 
 def proof(key: bytes, end: str, of_server: str, of_client: str) -> str:
-    """Differs for the two ends, so that neither can send back what it was sent."""
+    """The proof of one end; the two proofs differ, so that neither end can echo the other's."""
     said = f"{end} {of_server} {of_client}".encode()
     return hmac.new(key, said, hashlib.sha256).hexdigest()
 
@@ -94,7 +95,7 @@ def read_greeting(payload: bytes) -> dict[str, Any]:
             return said
     except (ValueError, RecursionError):
         pass
-    raise Malformed("what came is no greeting of a metastore or of its client")
+    raise Malformed("these bytes are not the greeting of a metastore or of its client")
 
 
 def proves(said: dict[str, Any], expected: str) -> bool:
@@ -108,7 +109,7 @@ def proves(said: dict[str, Any], expected: str) -> bool:
 class Channel:
     """A connection after its handshake: one message out, one answer in.
 
-    Raises OSError (also TimeoutError), EOFError, Malformed; then it can't be used again.
+    Raises OSError (including TimeoutError), EOFError or Malformed, and can't be used afterwards.
     """
 
     def __init__(self, sock: socket.socket, key: bytes) -> None:
@@ -133,7 +134,8 @@ class Channel:
 
     @property
     def ended(self) -> bool:
-        """Whether the other end has closed it: between two exchanges nothing else can come."""
+        """Whether the other end has closed the connection: nothing else can arrive between
+        exchanges."""
         look = select.poll()
         look.register(self._sock, select.POLLIN)
         return bool(look.poll(0))
@@ -198,7 +200,7 @@ def dial_tcp(host: str, port: int, key: bytes) -> Channel:
 
 
 def tune(sock: socket.socket) -> None:
-    """Short messages leave at once; the end of a dead machine is noticed."""
+    """Sends short messages without delay, and notices when the other machine has died."""
     if sock.family == socket.AF_UNIX:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""Comparing the two sides of a predicate in Arrow, by Spark's ANSI rules."""
+"""Compares the two sides of a predicate in Arrow, by Spark's ANSI rules."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _side(term: Term, kind: pa.DataType) -> Evaluate:
             raise UnsupportedStatement(
                 f"to_arrow can't compare with {value}: {error}; use read()"
             ) from error
-        return lambda values: constant
+        return lambda _values: constant
     evaluate = term.evaluate
     if term.type is not None and arrow_type(term.type) == kind:
         return evaluate
@@ -162,7 +162,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if not pa.types.is_floating(kind):
         return array.cast(kind)
     if pa.types.is_decimal(array.type):
-        # Through its text: Arrow's direct cast multiplies and may miss the nearest double.
+        # Through its text: Arrow's direct cast multiplies and may not give the nearest double.
         return array.cast(pa.string()).cast(kind)
     return array.cast(kind, safe=False)
 

@@ -1,9 +1,9 @@
-"""Translating a SQL predicate into Arrow computations, for `to_arrow`.
+"""Translates a SQL predicate into Arrow computations, for `to_arrow`.
 
 Only expressions that Arrow evaluates exactly as Spark does (ANSI, three-valued logic) are
 translated: comparisons of columns and literals, AND, OR, NOT, IN, BETWEEN, IS NULL, `<=>`, LIKE.
-All others are refused with an error that names them: a slightly different second dialect would be
-worse than none.
+All others are refused with an error that names them: a second dialect that differs slightly would
+be worse than none.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class _Builder:
                 return lambda values: pc.invert(inner(values))
             case exp.Boolean():
                 constant = scalar_of(bool(node.this), pa.bool_())
-                return lambda values: constant
+                return lambda _values: constant
             case exp.Null():
-                return lambda values: scalar_of(None, pa.bool_())
+                return lambda _values: scalar_of(None, pa.bool_())
             case exp.Is():
                 return self._is(node)
             case exp.Between() if not node.args.get("symmetric"):
@@ -124,7 +124,7 @@ class _Builder:
         term = self._term(node.this)
         if term.evaluate is None:
             constant = scalar_of(term.value is None, pa.bool_())
-            return lambda values: constant
+            return lambda _values: constant
         evaluate = term.evaluate
         return lambda values: pc.is_null(evaluate(values))
 
@@ -187,7 +187,7 @@ class _Builder:
         if a.evaluate is None and b.evaluate is not None:
             return self._compare(_MIRRORED[order], right, left)
         if a.kind == "null" or b.kind == "null":
-            return lambda values: scalar_of(None, pa.bool_())
+            return lambda _values: scalar_of(None, pa.bool_())
         shown = f"{left.sql('spark')} {order} {right.sql('spark')}"
         get_a, get_b, floating = in_common_type(a, b, shown)
         return lambda values: ordered(order, get_a(values), get_b(values), floating)
@@ -259,7 +259,8 @@ class _Builder:
         return Term(kind.kind, kind, evaluate=lambda values: values[name])
 
     def _refuse_unknown_parts(self, node: exp.Expr) -> None:
-        """Refuses flags such as SAFE, which the parser sets on a node and nothing here reads."""
+        """Refuses flags such as SAFE, which the parser sets on a node and this
+        translation ignores."""
         known = _PARTS | ({"negate"} if isinstance(node, exp.Like) else set())
         if any(part and name not in known for name, part in node.args.items()):
             raise self._unsupported(node)

@@ -1,7 +1,8 @@
-"""Which files of a snapshot can hold a row that a predicate accepts, by recorded ranges (P26).
+"""Finds the files of a snapshot that can hold a row that a predicate accepts, by their ranges
+(P26).
 
-A file is pruned only by comparisons of a column with a literal of its own kind, and by AND, OR, IN,
-BETWEEN and IS NULL of them. Any other expression keeps the file. Needs no Spark.
+A file is pruned only by comparisons of a column with a literal of the same kind, and by AND, OR,
+IN, BETWEEN and IS NULL. Any other expression keeps the file. Needs no Spark.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _KINDS: dict[RangeKind, tuple[str, ...]] = {
     RangeKind.DATE: ("date",),
     RangeKind.TEXT: ("string", "varchar"),
 }
-"""Declared types under which a file's values compare as under the type of its range."""
+"""The declared types whose values compare like those of a range of this kind."""
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.GT: exp.LT,
@@ -64,14 +65,14 @@ class _Ranges:
         self._known, self._kinds = known, kinds
 
     def any(self, node: exp.Expr) -> ColumnRange | None:
-        """The range of a column; only its NULLs are comparable whatever the declared type."""
+        """The range of a column. Whatever the declared type, its NULL count can be used."""
         # `s.a` is a field of a struct, even if there is a column `a`.
         if not isinstance(node, exp.Column) or node.table or (node.name.lower() not in self._kinds):
             return None
         return self._known.get(node.name.lower())
 
     def comparable(self, node: exp.Expr) -> ColumnRange | None:
-        """The range of a column whose declared type compares as the type of the range does."""
+        """The range of a column whose declared type compares like the range's type."""
         known = self.any(node)
         if known is None or not known.values:
             return known

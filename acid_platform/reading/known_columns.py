@@ -1,4 +1,4 @@
-"""Finding unknown columns from the table's record, before a lock is taken or Spark starts.
+"""Finds unknown columns from the table's declaration, before a lock is taken or Spark starts.
 
 Names that this module can't judge are left to Spark.
 """

@@ -1,7 +1,7 @@
 """The values of literals in a predicate, and which numbers Spark compares without rounding.
 
-Values are exact or an error: Python's `decimal` never rounds them, and texts that Spark would parse
-differently are refused.
+A value is exact, or an error is raised: Python's `decimal` never rounds it, and texts that Spark
+would parse differently are refused.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def compared_exactly(numbers: Iterable[Digits]) -> bool:
 
 
 def beyond_bigint(value: int | Decimal) -> bool:
-    """Whether a bigint can't hold the literal: then Spark decides by it alone, even for NULL."""
+    """Whether a bigint can't hold the literal: Spark then decides by the literal alone, even for
+    NULL."""
     return not -(1 << 63) <= value <= (1 << 63) - 1
 
 

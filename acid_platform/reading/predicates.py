@@ -1,4 +1,4 @@
-"""What a predicate tells without Spark: its columns, and which partitions can match.
+"""What can be learnt from a predicate without Spark: its columns, and which partitions can match.
 
 Predicates are parsed with sqlglot. Pruning is conservative: an expression that this module does not
 understand keeps the partition, so pruning never changes a result.
@@ -90,7 +90,8 @@ def partition_condition(name: str, columns: Sequence[Column]) -> str:
 
 
 def typed(value: str | None, column: Column) -> object:
-    """A partition value as SQL compares it; NULL if the text is no value of the column's type."""
+    """A partition value as SQL compares it; NULL if the text is not a value of the
+    column's type."""
 
     if column.type.kind not in (*INTEGRAL, "decimal", "date", "string"):
         return _UNKNOWN
@@ -112,7 +113,7 @@ def may_match(where: str | None, columns: Sequence[Column], values: Sequence[str
 
 
 def _truth(node: exp.Expr, row: Mapping[str, object]) -> bool | None:
-    """Whether the condition holds for a partition's rows; False also for NULL, None for unknown."""
+    """Whether the condition holds for a partition's rows: False also for NULL, None if unknown."""
     match node:
         case exp.Paren():
             return _truth(node.this, row)
@@ -180,7 +181,7 @@ def _one_of(node: exp.In, row: Mapping[str, object]) -> bool | None:
         if isinstance(value := _value(term, row), _Number)
     ]
     if not literals.compared_exactly(number.digits for number in numbers):
-        return None  # Spark casts all of them to one common type, which may round
+        return None  # Spark casts all of them to one common type, and may round
     comparisons = [_compare(exp.EQ, node.this, member, row) for member in node.expressions]
     return True if True in comparisons else None if None in comparisons else False
 
@@ -193,7 +194,7 @@ def _date(text: str) -> object:
 
 
 def _number(text: str) -> object:
-    """The number in a literal; unknown for a double, with which Spark compares after a cast."""
+    """The number in a literal; unknown for a double, since Spark then compares after a cast."""
     try:
         value = literals.number(text)
     except InvalidExpression:

@@ -1,4 +1,4 @@
-"""Finding the files in a table's directory that hold rows a predicate accepts, visible or not.
+"""Finds the files in a table's directory that hold rows a predicate accepts, visible or not.
 
 Unlike a reader, which follows its snapshot, the search covers everything on disk: obsolete and
 aborted directories, deleted rows, `_tmp_` directories, dropped partitions. Needs no JVM.
@@ -49,8 +49,8 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Result of a search: the number of `files` read, and the files `found`, without those that
-    have no matching row."""
+    """The result of a search: the number of `files` read, and in `found` those with
+    matching rows."""
 
     files: int
     found: tuple[FoundFile, ...]
@@ -59,7 +59,7 @@ class Searched:
 def search_files(
     table: TableLayout, where: str, open_txns: Callable[[Sequence[int]], set[int]]
 ) -> Searched:
-    """Search every file below the table's directory, except in partitions that can't match.
+    """Searches every file below the table's directory, except in partitions that can't match.
 
     The search repeats until a listing has no new files. `open_txns` returns those of the given
     transactions that are open: files in their `_tmp_` directories are reported, not read. Raises
@@ -128,7 +128,7 @@ class _Search:
             return FoundFile(path, self.partition(path), self._rows(path, size))
         except AcidError as error:
             if not self.table.files.exists(f"{self.table.path}/{path}"):
-                return FoundFile(path, "")  # the Cleaner removed it meanwhile
+                return FoundFile(path, "")  # the Cleaner has removed it in the meantime
             return FoundFile(path, self.partition(path), error=str(error))
 
     def _rows(self, path: str, size: int) -> int:

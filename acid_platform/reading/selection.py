@@ -1,8 +1,8 @@
-"""What a read covers: prunes partitions, then selects the directories of each (P26).
+"""Decides what a read covers: prunes partitions, then selects the directories of each (P26).
 
 The files are those that the metastore recorded for the snapshot. Both lists must be taken before
-the files are requested: then a compaction that ends in between is invisible, and its inputs are
-still there.
+the files are requested: then a compaction that commits in between is invisible, and its inputs
+still exist.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TableLayout:
     partition_columns: tuple[Column, ...]
     partitions: Mapping[str, tuple[int, ...]]
     listings: Listings
-    """Where to get the files that commits recorded (P26)."""
+    """Returns the files that commits recorded (P26)."""
     floor: int = 0
     insert_only: bool = False
     """Whether files are in the table's own format, without ACID columns (F17)."""

@@ -350,7 +350,7 @@ def _remove(task: CleaningTask, plan: CleaningPlan) -> list[str]:
         else:
             files.delete_file(path)
         done.append(f"{path} ({removal.rule}: {removal.reason})")
-    sync_removals(files, [f"{plan.location}/{one.path}" for one in plan.removals])
+    sync_removals(files, [f"{plan.location}/{removed.path}" for removed in plan.removals])
     return done
 
 

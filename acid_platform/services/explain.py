@@ -1,6 +1,7 @@
-"""What a service would do next, as rows for people and programs. Changes nothing, starts no Spark.
+"""Explains what a service would do next, as rows for people and programs.
 
-A compaction is explained by the plan that the Worker executes, so that the two can't drift apart.
+Nothing here changes anything or starts Spark. A compaction is explained by the plan that the Worker
+executes, so the two can't drift apart.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 ReportedRows = Mapping[str | None, Mapping[str, int]]
-"""Rows of each directory by partition, as writers and compactions reported them (P8)."""
+"""The reported rows of each directory, by partition (P8)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table of an explanation."""
+    """One table of an explanation."""
 
     title: str
     rows: tuple[Row, ...]
@@ -54,7 +55,7 @@ class ExplainedCompaction:
 
 
 def wishes_of(table: str, partitions: Iterable[str | None], kind: str) -> list[Wish]:
-    """The same compaction of several partitions of a table."""
+    """The same compaction for each of these partitions of a table."""
     return [Wish(table, partition, CompactionKind(kind)) for partition in partitions]
 
 
@@ -89,7 +90,7 @@ def explain(
 
 
 def reported_rows(metastore: Metastore, table: str) -> ReportedRows:
-    """Of every partition of a table; None stands for a table without partitions."""
+    """The reported rows of each partition of a table; None stands for an unpartitioned table."""
     return {
         entity.partition: {directory.name: directory.rows for directory in entity.directories}
         for entity in metastore.entities(table)
@@ -112,7 +113,7 @@ def explain_initiator(metastore: Metastore, now_ms: int) -> list[Section]:
 
 
 def decision_row(decided: initiator.Initiated) -> Row:
-    """A decision of the Initiator as people see it."""
+    """The Initiator's decision as a row of SHOW output."""
     decision = decided.decision
     return {
         "table": decided.table,
@@ -137,7 +138,7 @@ def explain_worker(metastore: Metastore) -> list[Section]:
 
 def explain_compactions(metastore: Metastore, wishes: Iterable[Wish]) -> list[Section]:
     """Costs and savings, then the directories that are read and written."""
-    # The metastore answers for a whole table: it is asked once, however many partitions there are.
+    # One call per table, however many partitions it has: the metastore answers for the table.
     rows_of = cache(lambda table: reported_rows(metastore, table))
     explained = [explain(metastore, wish, rows_of) for wish in wishes]
     directories = tuple(row for compaction in explained for row in _directories(compaction))
@@ -187,7 +188,7 @@ def _directories(compaction: ExplainedCompaction) -> Iterator[Row]:
 
 
 def explain_cleaner(metastore: Metastore) -> list[Section]:
-    """What would be removed, what stays, and which transactions hold up the rest."""
+    """What would be removed, what stays, and which transactions the rest waits for."""
     rows = tuple(
         {
             "table": path.table,

@@ -136,12 +136,12 @@ def _candidate(entity: EntityCounters, now_ms: int) -> Candidate:
         ),
         aborted_txns=entity.aborted,
         oldest_abort_age_ms=now_ms - entity.oldest_abort if entity.oldest_abort else None,
-        minor_refused=_minor_refused(entity),
+        minor_refused=_no_minor(entity),
         insert_only=is_insert_only(entity.properties),
     )
 
 
-def _minor_refused(entity: EntityCounters) -> str:
+def _no_minor(entity: EntityCounters) -> str:
     """Why only a major compaction can run, if so (P23).
 
     Layout hive3 can't publish deltas and delete_deltas by one rename.

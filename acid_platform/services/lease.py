@@ -1,4 +1,4 @@
-"""A lease, so that a service runs one cycle at a time, however many processes run it (P9)."""
+"""A lease that lets only one process at a time run a cycle of a service (P9)."""
 
 from __future__ import annotations
 

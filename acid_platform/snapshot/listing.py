@@ -41,7 +41,7 @@ class FileEntry:
     length: int | None = None
     """The number of bytes that a streaming writer committed (F9); None: the whole file."""
     ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
-    """The known bounds of the values of each column, by its name in lower case."""
+    """The known bounds of each column's values; keys are column names in lower case."""
 
     @property
     def name(self) -> str:
@@ -67,8 +67,8 @@ class EntityListing:
     data_formats: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     versioned: frozenset[str] = frozenset()
     adopted: frozenset[str] = frozenset()
-    """Direct children that existed when the table was adopted. What a base among them replaced may
-    be gone."""
+    """Direct children that existed when the table was adopted. The directories that a base among
+    them replaced may be gone."""
 
     def joined(self, others: Iterable[EntityListing]) -> EntityListing:
         """The union of this listing and others of the same entity."""

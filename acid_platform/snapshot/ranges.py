@@ -1,6 +1,6 @@
-"""Bounds of the values of a column, from a file's statistics.
+"""Bounds of a column's values, from a file's statistics.
 
-A range may be too wide, never too narrow: an uncertain bound is left out.
+A range may be too wide but never too narrow: an uncertain bound is left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from decimal import Decimal
 from enum import Enum
 
 MOST_TEXT = 32
-"""Longest recorded bound in characters; a longer text is cut if the result is still a bound."""
+"""The longest recorded text bound in characters; a longer one is cut if the result is a bound."""
 
 
 class RangeKind(Enum):

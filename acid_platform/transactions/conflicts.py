@@ -9,7 +9,7 @@ from acid_platform.transactions.ids import Operation
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What an open transaction does to one entity; `write_id` is 0 if it has none."""
+    """What an open transaction does in one entity; `write_id` is 0 if it has none yet."""
 
     table_id: int
     partition: str | None
@@ -76,8 +76,8 @@ def conflicts(mine: Touched, theirs: Committed) -> str | None:
     overwritten = theirs.operation is Operation.OVERWRITE and mine.txn_id != theirs.txn_id
     if overwritten and 0 < mine.write_id < theirs.write_id:
         return (
-            f"write id {mine.write_id} lies below the overwrite that transaction {theirs.txn_id}"
-            f" committed with write id {theirs.write_id}, which would hide it"
+            f"write id {mine.write_id} is below write id {theirs.write_id}, with which"
+            f" transaction {theirs.txn_id} committed an overwrite that would hide it"
         )
     if CONFLICTING[mine.operation, theirs.operation] and overlaps(mine, theirs):
         return (

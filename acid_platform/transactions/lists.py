@@ -1,4 +1,4 @@
-"""What a snapshot sees: ValidTxnList and ValidWriteIdList, with Hive's exact string forms.
+"""What a snapshot sees: ValidTxnList and ValidWriteIdList, in exactly Hive's text forms.
 
 Rules S2, S3, S5, S6 (transactions) and S11 to S16 (write ids).
 """
@@ -23,7 +23,7 @@ class RangeResponse(Enum):
 
 
 class MalformedList(Terminal):
-    """A text is not a transaction or write id list in Hive's form."""
+    """The text is not a transaction list or write id list in Hive's form."""
 
 
 def _ids(text: str, whole: str) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ class _IdList:
 def _parse_body(fields: list[str], whole: str) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
     if len(fields) != 4:
         raise MalformedList(
-            f"{whole!r} is no list; it is high watermark:lowest open id:open ids:aborted ids,"
+            f"{whole!r} is not a list of high watermark:lowest open id:open ids:aborted ids,"
             " such as 12:5:5,9:7,10 (S5, S13)"
         )
     try:

@@ -8,7 +8,7 @@ RULES = (
     Rule(
         "C37",
         "The Cleaner takes tasks that are ready for cleaning, and no others.",
-        ("metastore.rules.cleaning",),
+        ("metastore.rules.cleaning_survey",),
         ("test_C37_only_rows_that_are_ready_for_cleaning_are_cleaned",),
     ),
     Rule(
@@ -16,7 +16,7 @@ RULES = (
         "With `hive.compactor.delayed.cleanup.enabled` a task waits"
         " `hive.compactor.cleaner.retention.time.seconds` after its compaction's commit.",
         (
-            "metastore.rules.cleaning",
+            "metastore.rules.cleaning_survey",
             "services.cleaner",
         ),
         ("test_C38_delayed_cleanup",),
@@ -24,14 +24,14 @@ RULES = (
     Rule(
         "C39",
         "Of several tasks for an entity the one with the lowest highest write id comes first.",
-        ("metastore.rules.cleaning",),
+        ("metastore.rules.cleaning_survey",),
         ("test_C39_the_lower_watermark_first",),
     ),
     Rule(
         "C40",
         "A task may run when no transaction is open that is older than the next transaction"
         " id at its compaction's commit and may need the table (C42).",
-        ("metastore.rules.cleaning",),
+        ("metastore.rules.cleaning_survey",),
         ("test_C40_C41_the_boundary",),
     ),
     Rule(
@@ -40,7 +40,7 @@ RULES = (
         " the compaction's (or the drop's) commit, and that may read the table, has ended,"
         " readers included.",
         (
-            "metastore.rules.cleaning",
+            "metastore.rules.cleaning_survey",
             "metastore.rules.snapshots",
         ),
         (
@@ -132,7 +132,7 @@ RULES = (
         ("metastore.rules.cleaning",),
         (
             "test_C51_the_lists_stop_below_open_transactions",
-            "test_C51_a_reader_of_any_table_is_spared",
+            "test_C51_readers_of_any_table_keep_their_files",
         ),
     ),
     Rule(
@@ -188,7 +188,7 @@ RULES = (
         "COMPACT only enqueues: one request for the partition that it names, or for each"
         " partition of the table; an unknown kind or partition is an error.",
         (
-            "metastore.rules.compactions",
+            "metastore.rules.compaction_queue",
             "table:Table.compact",
         ),
         ("test_C27_C58_what_is_refused",),
@@ -204,7 +204,7 @@ RULES = (
         "C60",
         "ABORT COMPACTIONS aborts tasks that nobody took yet, and says of each id what"
         " became of it.",
-        ("metastore.rules.compactions",),
+        ("metastore.rules.compaction_queue",),
         ("test_C60_abort_compactions",),
     ),
     Rule(

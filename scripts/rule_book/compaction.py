@@ -27,7 +27,7 @@ GROUP = Group(
             " `hive.compactor.aborted.txn.time.threshold`, ask for work.",
             (
                 "compaction.initiator:_old_abort",
-                "metastore.rules.cleaning",
+                "metastore.rules.cleaning_survey",
             ),
             (
                 "test_C2_aborted_transactions_are_counted_per_entity",
@@ -216,7 +216,7 @@ GROUP = Group(
             "C24",
             "A request is refused while a compaction of the entity waits or works, and while"
             " one is ready for cleaning to which nothing was written since.",
-            ("metastore.rules.compactions",),
+            ("metastore.rules.compaction_queue",),
             (
                 "test_C24_one_request_per_entity",
                 "test_C24_ready_for_cleaning_blocks_until_something_is_written",
@@ -226,7 +226,7 @@ GROUP = Group(
             "C25",
             "A task whose Worker died, or took longer than `hive.compactor.worker.timeout`,"
             " waits in the queue again.",
-            ("metastore.rules.compactions",),
+            ("metastore.rules.compaction_queue",),
             (
                 "test_C25_revocation",
                 "test_C25_the_compaction_of_a_killed_run_is_initiated_again",
@@ -235,7 +235,7 @@ GROUP = Group(
         Rule(
             "C26",
             "Tasks are taken in the order of their ids, each by one Worker.",
-            ("metastore.rules.compactions",),
+            ("metastore.rules.compaction_queue",),
             ("test_C26_tasks_are_taken_in_order_and_once",),
         ),
         Rule(
@@ -244,7 +244,7 @@ GROUP = Group(
             " table or partition that is gone, a minor one over files without ACID columns.",
             (
                 "compaction.plan:minor_refused",
-                "metastore.rules.compactions",
+                "metastore.rules.compaction_queue",
             ),
             (
                 "test_C27_C58_what_is_refused",
@@ -312,7 +312,7 @@ GROUP = Group(
             "C33",
             "When a transaction aborts that wrote to unknown partitions of a table, the request"
             " for it goes straight to the Cleaner.",
-            ("metastore.rules.compactions",),
+            ("metastore.rules.compaction_queue",),
             ("test_C33_aborted_dynamic_partitions_go_straight_to_the_cleaner",),
         ),
         Rule(

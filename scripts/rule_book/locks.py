@@ -46,7 +46,7 @@ GROUP = Group(
             _QUEUE,
             (
                 "test_L5_own_locks_do_not_block",
-                "test_L5_L16_without_a_transaction_everybody_competes",
+                "test_L5_L16_locks_without_a_transaction_compete_with_all",
             ),
         ),
         Rule(
@@ -87,7 +87,7 @@ GROUP = Group(
             _QUEUE,
             (
                 "test_L12_aborted_while_waiting",
-                "test_T16_L12_L15_a_lock_without_a_transaction_is_for_its_owner_to_keep",
+                "test_T16_L12_L15_a_lock_without_a_transaction_is_kept_by_its_owner",
             ),
         ),
         Rule(
@@ -103,7 +103,7 @@ GROUP = Group(
             " when the wait of a request is over.",
             _QUEUE,
             (
-                "test_L14_who_asks_once_for_everything_never_deadlocks",
+                "test_L14_requests_for_all_locks_at_once_never_deadlock",
                 "test_L14_a_deadlock_ends_with_the_wait",
             ),
         ),
@@ -112,7 +112,7 @@ GROUP = Group(
             "What a transaction holds ends with it and cannot be unlocked before; a waiting"
             " request can.",
             _QUEUE,
-            ("test_L15_what_a_transaction_holds_ends_with_it",),
+            ("test_L15_the_locks_of_a_transaction_end_with_it",),
         ),
         Rule(
             "L16",

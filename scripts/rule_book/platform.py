@@ -45,8 +45,8 @@ GROUP = Group(
             ),
             (
                 "test_P3_every_invariant_holds_after_every_step",
-                "test_P3_kills_under_eight_writers_lose_halve_and_double_nothing",
-                "test_P3_unknown_is_said_when_nothing_can_be_learnt",
+                "test_P3_kills_under_eight_writers_lose_split_and_repeat_no_commit",
+                "test_P3_an_outcome_that_cannot_be_learnt_is_reported_as_unknown",
             ),
         ),
         Rule(
@@ -144,10 +144,10 @@ GROUP = Group(
             "Every read has a snapshot that is kept alive; who asks for a table for the first"
             " time after the Cleaner removed what that snapshot needs gets SnapshotExpired, not"
             " fewer rows.",
-            ("metastore.rules.locking",),
+            ("metastore.rules.lock_requests",),
             (
                 "test_P11_first_asked_after_a_cleaning",
-                "test_P11_who_asks_for_the_table_only_after_the_cleaning_finds_all_files",
+                "test_P11_a_table_first_asked_for_after_a_cleaning_has_all_its_files",
             ),
         ),
         Rule(
@@ -313,7 +313,7 @@ GROUP = Group(
             ),
             (
                 "test_P24_adoption",
-                "test_P24_what_came_after_the_backup_is_in_doubt",
+                "test_P24_write_ids_newer_than_the_backup_are_in_doubt",
             ),
         ),
         Rule(
@@ -386,7 +386,7 @@ GROUP = Group(
                 "metastore.rules.write_set",
             ),
             (
-                "test_P30_an_overwrite_that_misses_an_insert_is_told_at_its_lock",
+                "test_P30_an_overwrite_that_misses_an_insert_learns_so_with_its_lock",
                 "test_P30_what_the_snapshot_sees_is_no_conflict",
             ),
         ),

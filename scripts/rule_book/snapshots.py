@@ -128,7 +128,7 @@ GROUP = Group(
             " sees.",
             ("metastore.rules.snapshots", "transactions.lists:ValidWriteIdList.capped"),
             (
-                "test_S17_the_cleaner_sees_what_all_see",
+                "test_S17_the_cleaners_lists_hold_what_every_snapshot_sees",
                 "test_S17_capped_list_keeps_what_is_aborted_above",
             ),
         ),

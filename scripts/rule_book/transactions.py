@@ -43,7 +43,7 @@ GROUP = Group(
             "No transaction can begin between the conflict check of a commit and the moment at"
             " which that commit is visible.",
             _TXNS,
-            ("test_case_35_T4_who_opens_after_an_updates_commit_sees_it",),
+            ("test_case_35_T4_a_transaction_opened_after_a_commit_sees_it",),
         ),
         Rule(
             "T5",
@@ -172,7 +172,7 @@ GROUP = Group(
             "T23",
             "What a transaction will insert, update or delete is recorded in the moment in which"
             " its lock is granted; reads and DDL record nothing.",
-            ("metastore.rules.locking",),
+            ("metastore.rules.lock_requests",),
             ("test_T23_only_writes_are_recorded_and_with_their_lock",),
         ),
         Rule(
@@ -186,14 +186,14 @@ GROUP = Group(
             "T25",
             "A write to a named partition is recorded with that partition, a write to an"
             " unpartitioned table with none.",
-            ("metastore.rules.locking",),
+            ("metastore.rules.lock_requests",),
             ("test_T25_a_static_partition_is_in_its_row_and_none_in_that_of_a_whole_table",),
         ),
         Rule(
             "T26",
             "A write to partitions that only its rows tell is recorded once for the whole table,"
             " under the strictest of its operations.",
-            ("metastore.rules.locking",),
+            ("metastore.rules.lock_requests",),
             ("test_T26_the_strictest_operation_of_a_dynamic_table",),
         ),
         Rule(

@@ -140,7 +140,7 @@ class Chaos:
             warehouse.create_table(PARTITIONED, COLUMNS, partitioned_by=["m int"])
             warehouse.create_table(DROPPED, COLUMNS)
             warehouse.metastore.add_partitions(
-                PARTITIONED, [f"m={one}" for one in range(PARTITIONS)]
+                PARTITIONED, [f"m={number}" for number in range(PARTITIONS)]
             )
 
     def _in_a_child(self, work: Callable[[], None]) -> None:
@@ -210,7 +210,9 @@ class Chaos:
 
     def stall(self) -> None:
         running = [
-            one for one in self.children.values() if one.role in STOPPABLE and not one.stopped
+            process
+            for process in self.children.values()
+            if process.role in STOPPABLE and not process.stopped
         ]
         if len(self.children) - len(running) > 5 or not running:
             return

@@ -291,7 +291,11 @@ class Actor:
             path = f"b{write_id}" if kind == "overwrite" else f"d{write_id}.{number}"
             bucket = P + (0 if kind == "overwrite" else number)
             AcidTable(staging, COLUMNS).inserts(
-                path, [(write_id, bucket, row, one, f"v{one}") for row, one in enumerate(ids)]
+                path,
+                [
+                    (write_id, bucket, row, row_key, f"v{row_key}")
+                    for row, row_key in enumerate(ids)
+                ],
             )
         directory = full(path).partition("/")[0]
         contents = contents_of(staging / directory)
@@ -376,8 +380,8 @@ class Actor:
         """Tells which floors each partition has, before and after every drop; answers which
         partitions there are."""
         found = {
-            int(one.name.removeprefix("m=")): one.floors
-            for one in self.warehouse.metastore.partition_records(PARTITIONED)
+            int(record.name.removeprefix("m=")): record.floors
+            for record in self.warehouse.metastore.partition_records(PARTITIONED)
         }
         for partition, floors in found.items():
             self.journal.tell("floors", partition=partition, floors=list(floors))
@@ -434,8 +438,8 @@ class Actor:
             done = cleaner.run(self.warehouse.metastore)
             self.journal.tell(
                 "cleaned",
-                removed=sum(len(one.removed) for one in done),
-                errors=[one.error for one in done if one.error][:3],
+                removed=sum(len(cleaned.removed) for cleaned in done),
+                errors=[cleaned.error for cleaned in done if cleaned.error][:3],
             )
         except LeaseHeld:
             pass

@@ -87,9 +87,9 @@ class Evidence:
         """
         highest: dict[int, int] = defaultdict(int)
         found: dict[int, list[int]] = defaultdict(list)
-        for line in sorted(self.of("floors"), key=lambda one: float(one["at"])):
+        for line in sorted(self.of("floors"), key=lambda entry: float(entry["at"])):
             partition = line["partition"]
-            new = sorted(one for one in line["floors"] if one > highest[partition])
+            new = sorted(floor for floor in line["floors"] if floor > highest[partition])
             if new:
                 found[partition].append(new[0])
                 highest[partition] = new[-1]
@@ -152,37 +152,37 @@ def check(evidence: Evidence) -> Verdict:
 def expected(evidence: Evidence, read: Line, seen: ValidWriteIdList) -> Rows:
     """The ids by partition that the read had to give."""
     visible = [
-        one
-        for one in evidence.writes.get(read["table_id"], ())
+        write
+        for write in evidence.writes.get(read["table_id"], ())
         if (
-            one["actor"] == read["actor"] and one["order"] < read["order"]
-            if one["txn"] == read["txn"]
-            else evidence.committed(one["txn"]) and seen.is_valid(one["write_id"])
+            write["actor"] == read["actor"] and write["order"] < read["order"]
+            if write["txn"] == read["txn"]
+            else evidence.committed(write["txn"]) and seen.is_valid(write["write_id"])
         )
     ]
     floors: dict[int | None, int] = defaultdict(int)
-    for one in visible:
-        if one["kind"] == "overwrite":
-            floors[one["partition"]] = max(floors[one["partition"]], one["write_id"])
+    for write in visible:
+        if write["kind"] == "overwrite":
+            floors[write["partition"]] = max(floors[write["partition"]], write["write_id"])
     dropped: dict[int | None, int] = defaultdict(int)
     if read["table"] == SOLID_TABLE:
         for partition, drops in evidence.floors.items():
-            dropped[partition] = max((one for one in drops if seen.is_valid(one)), default=0)
-    gone = {row for one in visible if one["kind"] == "delete" for row in one["ids"]}
+            dropped[partition] = max((drop for drop in drops if seen.is_valid(drop)), default=0)
+    gone = {row for write in visible if write["kind"] == "delete" for row in write["ids"]}
     rows: Rows = {}
-    for one in visible:
-        partition, write_id = one["partition"], one["write_id"]
+    for write in visible:
+        partition, write_id = write["partition"], write["write_id"]
         over = floors[partition]
         there = (
             write_id > over
-            if one["kind"] == "insert"
-            else one["kind"] == "overwrite" and write_id == over
+            if write["kind"] == "insert"
+            else write["kind"] == "overwrite" and write_id == over
         )
         if not there or write_id <= dropped[partition]:
             continue
         if read.get("partition", partition) != partition:
             continue
-        found = [row for row in one["ids"] if row not in gone and row >= read.get("least", 0)]
+        found = [row for row in write["ids"] if row not in gone and row >= read.get("least", 0)]
         if found:
             rows.setdefault("" if partition is None else str(partition), []).extend(found)
     return {partition: sorted(found) for partition, found in rows.items()}
@@ -203,16 +203,18 @@ def _answer(evidence: Evidence, read: Line, seen: ValidWriteIdList) -> Iterator[
         right, got = Counter(rows.get(partition, ())), Counter(read["ids"].get(partition, ()))
         for word, ids in (("missing", right - got), ("extra", got - right)):
             if ids:
-                told = "; ".join(_history(evidence, read["table_id"], one) for one in [*ids][:5])
+                told = "; ".join(
+                    _history(evidence, read["table_id"], row_id) for row_id in [*ids][:5]
+                )
                 yield f"{_named(read)} partition {partition}: {len(ids)} {word}: {told}"
 
 
 def _history(evidence: Evidence, table_id: int, row: int) -> str:
     found = [
-        f"{one['kind']} by write id {one['write_id']} of transaction {one['txn']}"
-        f" ({evidence.states.get(one['txn'], 'unknown')})"
-        for one in evidence.writes.get(table_id, ())
-        if row in one["ids"]
+        f"{write['kind']} by write id {write['write_id']} of transaction {write['txn']}"
+        f" ({evidence.states.get(write['txn'], 'unknown')})"
+        for write in evidence.writes.get(table_id, ())
+        if row in write["ids"]
     ]
     return f"row {row}: {', '.join(found) or 'nobody wrote it into this table'}"
 
@@ -229,7 +231,9 @@ def _error(evidence: Evidence, read: Line, verdict: Verdict) -> Iterator[str]:
     told = f"{_named(read)}: {name}: {read['text']}"
     begin: float = read["from"] if "from" in read else read["began"]
     end: float = read["at"]
-    damaged = any(one.begin <= end and read["began"] <= one.end for one in evidence.damages)
+    damaged = any(
+        damage.begin <= end and read["began"] <= damage.end for damage in evidence.damages
+    )
     if name not in ALLOWED or not issubclass(getattr(errors, name), errors.AcidError):
         yield f"{told}; no read may raise that"
     elif name == "CorruptFile" and not damaged:
@@ -248,25 +252,25 @@ def _error(evidence: Evidence, read: Line, verdict: Verdict) -> Iterator[str]:
 
 def _clock(evidence: Evidence, read: Line, seen: ValidWriteIdList) -> Iterator[str]:
     """What was acknowledged before the snapshot is in it, what was sent after it is not."""
-    for one in evidence.writes.get(read["table_id"], ()):
-        txn: int = one["txn"]
+    for write in evidence.writes.get(read["table_id"], ()):
+        txn: int = write["txn"]
         if txn == read["txn"] or not evidence.committed(txn):
             continue
-        valid = seen.is_valid(one["write_id"])
+        valid = seen.is_valid(write["write_id"])
         if not valid and evidence.acknowledged.get(txn, read["from"]) < read["from"]:
             yield (
-                f"{_named(read)}: transaction {txn} (write id {one['write_id']}) was"
+                f"{_named(read)}: transaction {txn} (write id {write['write_id']}) was"
                 " acknowledged before, and is not in the snapshot"
             )
         if valid and evidence.asked[txn] > read["to"]:
             yield (
-                f"{_named(read)}: transaction {txn} (write id {one['write_id']}) was committed"
+                f"{_named(read)}: transaction {txn} (write id {write['write_id']}) was committed"
                 " after the snapshot, and is in it"
             )
     if read["table"] != SOLID_TABLE:
         return
     for partition, floors in evidence.floors.items():
-        drops = sum(seen.is_valid(one) for one in floors)
+        drops = sum(seen.is_valid(floor) for floor in floors)
         least = sum(
             line["at"] < read["from"]
             for line in evidence.of("dropped")
@@ -305,9 +309,9 @@ def _declarations(evidence: Evidence, read: Line) -> Iterator[str]:
 def _torn(evidence: Evidence) -> Iterator[str]:
     """A snapshot has a transaction in all of its tables or in none."""
     tables: dict[int, dict[int, int]] = defaultdict(dict)
-    for one in evidence.of("write"):
-        if evidence.committed(one["txn"]):
-            tables[one["txn"]][one["table_id"]] = one["write_id"]
+    for write in evidence.of("write"):
+        if evidence.committed(write["txn"]):
+            tables[write["txn"]][write["table_id"]] = write["write_id"]
     several = {txn: ids for txn, ids in tables.items() if len(ids) > 1}
     snapshots: dict[tuple[str, int], dict[int, ValidWriteIdList]] = defaultdict(dict)
     for read in evidence.of("read"):
@@ -349,32 +353,34 @@ def _outcomes(evidence: Evidence) -> Iterator[str]:
 def _hidden(evidence: Evidence) -> Iterator[str]:
     """An overwrite, or a drop, hides lower write ids: it must have seen those (P30, P22)."""
     for table_id, writes in evidence.writes.items():
-        done = [one for one in writes if evidence.committed(one["txn"])]
-        for over in [one for one in done if one["kind"] == "overwrite"]:
+        done = [write for write in writes if evidence.committed(write["txn"])]
+        for over in [write for write in done if write["kind"] == "overwrite"]:
             seen = ValidWriteIdList.parse(over["list"])
-            for one in done:
+            for write in done:
                 if (
-                    one["partition"] == over["partition"]
-                    and one["txn"] != over["txn"]
-                    and one["write_id"] < over["write_id"]
-                    and not seen.is_valid(one["write_id"])
+                    write["partition"] == over["partition"]
+                    and write["txn"] != over["txn"]
+                    and write["write_id"] < over["write_id"]
+                    and not seen.is_valid(write["write_id"])
                 ):
                     yield (
                         f"table {table_id}: the overwrite of write id {over['write_id']} hides"
-                        f" write id {one['write_id']}, committed and not seen by it"
+                        f" write id {write['write_id']}, committed and not seen by it"
                     )
-    for one in evidence.of("write"):
-        if one["table"] != SOLID_TABLE or not evidence.committed(one["txn"]):
+    for write in evidence.of("write"):
+        if write["table"] != SOLID_TABLE or not evidence.committed(write["txn"]):
             continue
-        below = sum(floor < one["write_id"] for floor in evidence.floors.get(one["partition"], ()))
+        below = sum(
+            floor < write["write_id"] for floor in evidence.floors.get(write["partition"], ())
+        )
         before = sum(
-            line["at"] < evidence.asked[one["txn"]]
+            line["at"] < evidence.asked[write["txn"]]
             for line in evidence.of("dropped")
-            if line["table"] == SOLID_TABLE and line["partition"] == one["partition"]
+            if line["table"] == SOLID_TABLE and line["partition"] == write["partition"]
         )
         if below < before:
             yield (
-                f"write id {one['write_id']} of {SOLID_TABLE} was committed after {before} drops"
+                f"write id {write['write_id']} of {SOLID_TABLE} was committed after {before} drops"
                 f" of its partition, and only {below} are below it: its rows are hidden"
             )
 
@@ -382,10 +388,10 @@ def _hidden(evidence: Evidence) -> Iterator[str]:
 def _deleted_twice(evidence: Evidence) -> Iterator[str]:
     """The first committer wins: nobody else deletes the same row (T31)."""
     by: dict[int, list[int]] = defaultdict(list)
-    for one in evidence.of("write"):
-        if one["kind"] == "delete" and evidence.committed(one["txn"]):
-            for row in one["ids"]:
-                by[row].append(one["txn"])
+    for write in evidence.of("write"):
+        if write["kind"] == "delete" and evidence.committed(write["txn"]):
+            for row in write["ids"]:
+                by[row].append(write["txn"])
     for row, txns in by.items():
         if any(first != second for first, second in pairwise(sorted(txns))):
             yield f"row {row} was deleted by the committed transactions {txns}"

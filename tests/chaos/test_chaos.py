@@ -98,8 +98,8 @@ def write(order: int, write_id: int, kind: str, ids: list[int], **more: Any) -> 
     }
     ends = [{**told, "what": "commit"}, {**told, "what": "ended", "state": "c"}]
     return [
-        {**one, "at": order + number / 10, "order": (order, number)}
-        for number, one in enumerate([line, *ends])
+        {**event, "at": order + number / 10, "order": (order, number)}
+        for number, event in enumerate([line, *ends])
     ]
 
 
@@ -158,7 +158,7 @@ def test_a_right_read_is_right() -> None:
 )
 def test_a_wrong_read_is_found(line: Line, told: str) -> None:
     found = wrong(line)
-    assert any(told in one for one in found), found
+    assert any(told in finding for finding in found), found
 
 
 def test_an_error_with_a_reason_is_right() -> None:

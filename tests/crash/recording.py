@@ -223,13 +223,16 @@ def make(tree: Tree, path: Path) -> None:
 
 def _write(tree: Tree, path: Path) -> None:
     path.mkdir(parents=True)
-    for name, one in tree.items():
-        if isinstance(one, bytes):
-            (path / name).write_bytes(one)
+    for name, entry in tree.items():
+        if isinstance(entry, bytes):
+            (path / name).write_bytes(entry)
         else:
-            _write(one, path / name)
+            _write(entry, path / name)
 
 
 def found(path: Path) -> Tree:
     """The tree that is at the path."""
-    return {one.name: found(one) if one.is_dir() else one.read_bytes() for one in path.iterdir()}
+    return {
+        entry.name: found(entry) if entry.is_dir() else entry.read_bytes()
+        for entry in path.iterdir()
+    }

@@ -77,7 +77,7 @@ def record(path: Path, kind: str, left_out: str = "") -> tuple[Recording, list[R
 def _without_text_log(tree: object) -> object:
     """The metastore's log for people goes on after the last record."""
     return (
-        {name: _without_text_log(one) for name, one in tree.items() if name != "server.log"}
+        {name: _without_text_log(entry) for name, entry in tree.items() if name != "server.log"}
         if isinstance(tree, dict)
         else tree
     )
@@ -120,8 +120,8 @@ def test_P27_every_acknowledged_commit_survives_a_power_cut(
     [
         "files",
         *(
-            pytest.param(one, marks=pytest.mark.slow)
-            for one in ("staged directories", "parents", "all")
+            pytest.param(cut, marks=pytest.mark.slow)
+            for cut in ("staged directories", "parents", "all")
         ),
     ],
 )

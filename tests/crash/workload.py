@@ -69,7 +69,8 @@ def put(
                 pa.array([*range(len(ids))]),
                 pa.array([write_id] * len(ids)),
                 pa.array(
-                    [{"id": one, "v": f"v{one}"} for one in ids], acid_schema(columns).field(5).type
+                    [{"id": row_key, "v": f"v{row_key}"} for row_key in ids],
+                    acid_schema(columns).field(5).type,
                 ),
             ],
             schema=acid_schema(columns),

@@ -84,7 +84,7 @@ def test_the_report_tells_what_deliveries_changed() -> None:
             {"inserted": 6000, "updated": 40, "deleted": 970},
         )
     ]
-    assert [(one.week, one.statements, one.rows) for one in told] == [
+    assert [(week.week, week.statements, week.rows) for week in told] == [
         ("week 12", "DELETE, INSERT", "970 became 957"),
         ("week 12", "UPDATE", "40 corrected"),
         ("week 26", "DELETE", "970 erased"),

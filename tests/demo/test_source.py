@@ -15,7 +15,7 @@ from assets.flights import WEEKLY, correction, days_predicate, week_of
 def test_weeks_cover_the_year_once() -> None:
     days = [day for week in range(source.WEEKS) for day in source.week_days(week)]
     first = datetime.date(2013, 1, 1)
-    assert days == [first + datetime.timedelta(days=one) for one in range(365)]
+    assert days == [first + datetime.timedelta(days=days_later) for days_later in range(365)]
 
 
 def test_deliveries_hold_every_flight_but_the_erased_ones() -> None:

@@ -47,7 +47,7 @@ def _weeks_seen(warehouse: Warehouse) -> Counter[int]:
 
 
 def _directories(root: Path, write_id: int) -> list[str]:
-    return [str(one.relative_to(root)) for one in root.glob(f"*/*delta_{write_id:07d}_*")]
+    return [str(path.relative_to(root)) for path in root.glob(f"*/*delta_{write_id:07d}_*")]
 
 
 @pytest.mark.spark

@@ -105,7 +105,9 @@ def test_the_check_of_the_readmes_asset_can_fail_and_then_blocks(
             resources={"warehouse": WarehouseResource(path=path), "spark": SparkResource()},
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
-        return result.success, [one.passed for one in result.get_asset_check_evaluations()]
+        return result.success, [
+            evaluation.passed for evaluation in result.get_asset_check_evaluations()
+        ]
 
     with temporary_warehouse(tmp_path / "wh", spark) as warehouse:
         flights = warehouse.create_table("nyc.flights", "month int, carrier string, arr_delay int")
@@ -183,10 +185,10 @@ def test_the_tutorial_runs_and_prints_what_it_says(
     assert str(names["before"]) in text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
-    missing = [one for one in links if "://" not in one and not (page.parent / one).exists()]
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert missing == []
 
 
@@ -228,7 +230,7 @@ def test_the_picture_says_in_words_what_it_shows_and_has_colours_for_dark_pages(
     assert "prefers-color-scheme: dark" in texts["style"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_settings_targets_and_commands_exist(page: Path) -> None:
     text = page.read_text()
     named = set(re.findall(r"`((?:hive|acid|metastore)\.[a-z.]+[a-z])`", text))

@@ -118,7 +118,10 @@ def source_of(place: str) -> str:
 
 def test_ids_are_in_order_and_each_stands_for_one_rule() -> None:
     for group in GROUPS:
-        for ids in ([one.id for one in group.rules], [one.id for one in group.not_built]):
+        for ids in (
+            [listed.id for listed in group.rules],
+            [listed.id for listed in group.not_built],
+        ):
             numbers = [int(id.removeprefix(group.letter)) for id in ids]
             assert numbers == sorted(set(numbers))
     assert not RULES.keys() & NOT_BUILT.keys()

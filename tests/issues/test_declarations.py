@@ -56,8 +56,8 @@ def test_P28_concurrent_add_columns_all_arrive(warehouse: Warehouse) -> None:
         handles = [closing.enter_context(Warehouse.open(warehouse.path)) for _ in range(4)]
 
         def add(number: int) -> None:
-            for one in range(15):
-                handles[number].table("db.t").add_columns(f"c{number}_{one} int")
+            for day in range(15):
+                handles[number].table("db.t").add_columns(f"c{number}_{day} int")
 
         list(pool.map(add, range(4)))
     names = [column.name for column in warehouse.table("db.t").columns]
@@ -77,7 +77,7 @@ def test_P28_the_same_column_is_added_once(warehouse: Warehouse) -> None:
     with ThreadPoolExecutor(4) as pool:
         told = list(pool.map(add, ("int", "string", "int", "string")))
     assert told.count(None) == 1 and len(table.columns) == 2
-    assert all("has a column 'note'" in one for one in told if one)
+    assert all("has a column 'note'" in message for message in told if message)
 
 
 def test_P28_a_change_of_a_column_keeps_what_others_add(
@@ -94,7 +94,7 @@ def test_P28_a_change_of_a_column_keeps_what_others_add(
 
     monkeypatch.setattr(warehouse.metastore, "alter_table", after_another)
     table.change_column("id", "id bigint")
-    assert [str(one) for one in table.columns] == ["id bigint", "late int"]
+    assert [str(column) for column in table.columns] == ["id bigint", "late int"]
 
 
 def put(warehouse: Warehouse, table: str, *ids: int, partition: str = "") -> None:
@@ -104,7 +104,7 @@ def put(warehouse: Warehouse, table: str, *ids: int, partition: str = "") -> Non
         txn._work.lock(record, Statement.INSERT)
         write_id = txn.write_ids[table]
         AcidTable(Path(record.location, partition), "id int").inserts(
-            f"d{write_id}.0", [(write_id, P, number, one) for number, one in enumerate(ids)]
+            f"d{write_id}.0", [(write_id, P, number, value) for number, value in enumerate(ids)]
         )
         directory = full(f"d{write_id}.0").partition("/")[0]
         txn._work.record(
@@ -128,8 +128,8 @@ def ids(table: SnapshotTable | TransactionTable | Table) -> list[int]:
 @pytest.fixture
 def filled(warehouse: Warehouse) -> Warehouse:
     warehouse.create_table("db.t", "id int", partitioned_by=["p int"])
-    for one in (1, 2):
-        put(warehouse, "db.t", one, partition=f"p={one}")
+    for write_id in (1, 2):
+        put(warehouse, "db.t", write_id, partition=f"p={write_id}")
     for name in ("db.u", "db.r"):
         warehouse.create_table(name, "id int")
         put(warehouse, name, 7)

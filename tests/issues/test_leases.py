@@ -52,7 +52,7 @@ def clean_away(warehouse: Warehouse) -> None:
     root = Path(warehouse.table(NAME).location)
     assert work(warehouse, NAME) == "published"
     cleaner.run(warehouse.metastore)
-    assert [one.name[:4] for one in root.iterdir()] == ["base"]
+    assert [path.name[:4] for path in root.iterdir()] == ["base"]
 
 
 def open_txns(metastore: Metastore) -> list[int]:
@@ -75,11 +75,15 @@ def test_P29_a_reader_that_was_stopped_beyond_its_timeout_gives_an_error(
         mode: subprocess.Popen([*command, mode], stdout=subprocess.PIPE, text=True)
         for mode in modes
     }
-    processes = {mode: psutil.Process(one.pid) for mode, one in readers.items()}
+    processes = {mode: psutil.Process(reader.pid) for mode, reader in readers.items()}
     try:
         until(
             lambda: (
-                {mode for mode, one in processes.items() if one.status() == psutil.STATUS_STOPPED}
+                {
+                    mode
+                    for mode, process in processes.items()
+                    if process.status() == psutil.STATUS_STOPPED
+                }
                 == set(modes)
             ),
             120,
@@ -88,9 +92,9 @@ def test_P29_a_reader_that_was_stopped_beyond_its_timeout_gives_an_error(
         metastore.set("hive.txn.timeout", "300s")
         clean_away(warehouse)
     finally:
-        for one in readers.values():
-            os.kill(one.pid, signal.SIGCONT)
-    said = {mode: one.communicate(timeout=300)[0].strip() for mode, one in readers.items()}
+        for reader in readers.values():
+            os.kill(reader.pid, signal.SIGCONT)
+    said = {mode: reader.communicate(timeout=300)[0].strip() for mode, reader in readers.items()}
     aborted = dict.fromkeys([mode for mode in modes if mode.startswith("txn")], "TxnAborted")
     assert said == dict.fromkeys(modes, "SnapshotExpired") | aborted
     assert warehouse.table(NAME).count() == 2

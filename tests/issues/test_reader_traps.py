@@ -91,7 +91,7 @@ def test_trap_07_nested_deltas_are_neither_read_nor_made(tmp_path: Path) -> None
         publish(
             table.layout.files, str(tmp_path), [(str(tmp_path / "_tmp_1_x"), str(tmp_path / inner))]
         )
-    assert sorted(one.name for one in (tmp_path / inner).iterdir()) == ["bucket_00000", inner]
+    assert sorted(path.name for path in (tmp_path / inner).iterdir()) == ["bucket_00000", inner]
 
 
 def test_trap_08_files_without_a_row_index_are_read(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_trap_13_a_compaction_does_not_see_its_own_output(tmp_path: Path) -> Non
     listing = table.layout.files.entity(str(tmp_path))
     lists = write_ids("2:M::").for_compactor()
     mine_open = select(listing, lists, ValidTxnList.of(60, open=[50]))
-    assert [one.directory for one in mine_open.sources] == names("d1 d2")
+    assert [source.directory for source in mine_open.sources] == names("d1 d2")
     with pytest.raises(CompactionFailed, match="hides its inputs"):
         plan_compaction(select(listing, lists, txns()), CompactionKind.MAJOR, lists, 50)
 
@@ -209,7 +209,7 @@ def test_trap_18_a_streaming_delta_with_an_open_id_is_no_input(tmp_path: Path) -
     plan = plan_compaction(seen, CompactionKind.MINOR, lists, 50)
     assert not isinstance(plan, NothingToDo)
     assert (plan.low, plan.high) == (1, 2), "no id of the streaming delta is covered"
-    assert [one.path for one in (*seen.obsolete, *seen.aborted)] == []
+    assert [directory.path for directory in (*seen.obsolete, *seen.aborted)] == []
 
 
 @pytest.mark.parametrize(
@@ -269,8 +269,8 @@ def test_trap_22_a_listing_that_raced_with_the_cleaner_loses_no_row_in_silence(
     table = AcidTable(tmp_path).inserts("d1", [(1, P, 0, "A")]).inserts("d2", [(2, P, 0, "B")])
     before = table.layout.files.entity(str(tmp_path))
     table.compact("major", "2:M::")
-    for one in ("d1", "d2"):
-        table.file(one).unlink()
+    for name in ("d1", "d2"):
+        table.file(name).unlink()
     assert table.values("2:M::") == ["A", "B"]
     with monkeypatch.context() as patch:
         patch.setattr(Files, "entity", lambda *_: before)

@@ -31,9 +31,9 @@ def until(holds: Callable[[], bool]) -> None:
 def waiting(warehouse: Warehouse) -> set[int]:
     """Transactions whose lock is not granted."""
     return {
-        one["transaction_id"]
-        for one in warehouse.metastore.locks()
-        if one["lock_state"] == "WAITING"
+        lock["transaction_id"]
+        for lock in warehouse.metastore.locks()
+        if lock["lock_state"] == "WAITING"
     }
 
 
@@ -99,7 +99,9 @@ def warehouse(local: Warehouse) -> Iterator[Warehouse]:
     """With an empty table."""
     local.create_table("db.t", "v string")
     yield local
-    local.abort_transactions([int(one) for one in local.show_transactions()["txnid"]])
+    local.abort_transactions(
+        [int(transaction) for transaction in local.show_transactions()["txnid"]]
+    )
     local.drop_table("db.t")
 
 

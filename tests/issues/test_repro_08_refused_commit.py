@@ -68,7 +68,9 @@ def warehouse(local: Warehouse) -> Iterator[Warehouse]:
     """With an empty table."""
     local.create_table("db.t", "v string")
     yield local
-    local.abort_transactions([int(one) for one in local.show_transactions()["txnid"]])
+    local.abort_transactions(
+        [int(transaction) for transaction in local.show_transactions()["txnid"]]
+    )
     local.drop_table("db.t")
 
 

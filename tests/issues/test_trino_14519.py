@@ -70,7 +70,7 @@ def test_updates_of_any_columns_in_any_order_leave_the_others(
     for part in (rows[:30], rows[30:]):
         table.insert(
             warehouse.spark.createDataFrame(
-                [tuple(one.values()) for one in part], columns + (", p string" if inside else "")
+                [tuple(row.values()) for row in part], columns + (", p string" if inside else "")
             ).repartition(3)
         )
     for number in range(4):
@@ -84,11 +84,11 @@ def test_updates_of_any_columns_in_any_order_leave_the_others(
         table.update(
             {name: "NULL" if value is None else repr(value) for name, value in new.items()}, where
         )
-        for one in rows:
-            k = one["k"]
+        for row in rows:
+            k = row["k"]
             assert isinstance(k, int)
-            if k % 5 == remainder and one.get("p", "x") == "x":
-                one.update(new)
+            if k % 5 == remainder and row.get("p", "x") == "x":
+                row.update(new)
         assert stored(warehouse, "db.updated") == expected(rows), (number, new, where)
 
 

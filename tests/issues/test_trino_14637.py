@@ -57,8 +57,8 @@ def frame(warehouse: Warehouse, rows: list[Row]) -> DataFrame:
 
 
 def stored(table: Table) -> list[Row]:
-    found = sorted(tuple(one) for one in table.read().collect())
-    assert found == sorted(tuple(one.values()) for one in table.to_arrow().to_pylist())
+    found = sorted(tuple(row) for row in table.read().collect())
+    assert found == sorted(tuple(row.values()) for row in table.to_arrow().to_pylist())
     return found
 
 
@@ -87,7 +87,7 @@ def test_many_tasks_merge_right_rows(warehouse: Warehouse) -> None:
     rows += [row(k, 3000, 83_000, "jill") for k in range(48, 112)]
     assert stored(table) == sorted(rows)
     assert (counts.updated, counts.deleted, counts.inserted) == (16, 8, 64)
-    written = {one.name for one in Path(table.location).glob("region=*/delta_0000002_*/bucket_*")}
+    written = {path.name for path in Path(table.location).glob("region=*/delta_0000002_*/bucket_*")}
     assert len(written) > TASKS, "this was to be written by many tasks"
     table.merge(
         frame(warehouse, [row(k, 5000, 85_000, "jen") for k in range(112)]),

@@ -28,6 +28,6 @@ def test_deletes_survive_our_own_minor_compaction(tmp_path: Path) -> None:
     table = AcidTable(tmp_path, "x int").inserts("d1", [(1, P, 0, 1), (1, P, 1, 2)])
     table.deletes("D2", [(1, P, 0)], current=2).deletes("D3", [(1, P, 1)], current=3)
     table.compact("minor", "3:M::")
-    for one in ("d1", "D2", "D3"):
-        table.file(one).unlink()
+    for name in ("d1", "D2", "D3"):
+        table.file(name).unlink()
     assert table.values() == []

@@ -32,6 +32,6 @@ def test_compacted_delete_files_are_in_hives_order_with_unique_keys(tmp_path: Pa
     table = updated_twice(tmp_path).deletes("D5/bucket_00000", [(4, B1, 0), (4, P, 1)], current=5)
     table.compact("minor", "5:M::")
     files, path = Files.of(str(table.file("D1-5v50")))
-    keys = list(zip(*(one.tolist() for one in read_keys(open_orc(files, path), path)), strict=True))
+    keys = list(zip(*(key.tolist() for key in read_keys(open_orc(files, path), path)), strict=True))
     assert keys == sorted(set(keys)) and len(keys) == 6
     assert table.values("5:M::") == ["x2"]

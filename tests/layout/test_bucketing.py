@@ -49,7 +49,7 @@ def hashes(values: list[Any], type_text: str, version: int) -> list[int]:
     kind = parse_type(type_text)
     found = bucket_hashes([pa.array(values, arrow(kind))], [kind], version)
     assert found.dtype == np.int32
-    return [int(one) for one in found]
+    return [int(bucket) for bucket in found]
 
 
 @pytest.mark.parametrize(
@@ -210,8 +210,8 @@ def plain(value: Any, kind: HiveType, version: int) -> int:
             return int(value)
         case "array":
             result = 0
-            for one in value:
-                result = 31 * result + plain(one, kind.children[0][1], version)
+            for element in value:
+                result = 31 * result + plain(element, kind.children[0][1], version)
             return wrap(result)
         case "struct":
             result = 0
@@ -303,5 +303,5 @@ def test_F11_arrays_hash_as_value_by_value(
     text, values = column
     kind = parse_type(text)
     array = pa.array([None, *values, None], arrow(kind))[min(skip, 1) : len(values) + 1]
-    expected = [plain(one, kind, version) for one in ([None, *values] if skip == 0 else values)]
+    expected = [plain(item, kind, version) for item in ([None, *values] if skip == 0 else values)]
     assert bucket_hashes([array], [kind], version).tolist() == expected

@@ -28,9 +28,9 @@ PRIMITIVES = [
     "char(3)",
 ]
 types = st.recursive(
-    st.sampled_from([parse_type(one) for one in PRIMITIVES]),
+    st.sampled_from([parse_type(primitive) for primitive in PRIMITIVES]),
     lambda inner: st.one_of(
-        inner.map(lambda one: HiveType("array", (), (("element", one),))),
+        inner.map(lambda element: HiveType("array", (), (("element", element),))),
         st.tuples(inner, inner).map(
             lambda two: HiveType("map", (), (("key", two[0]), ("value", two[1])))
         ),
@@ -88,7 +88,7 @@ def test_a_bad_type_is_named_in_the_error(text: str) -> None:
 
 def test_columns_are_lower_case_and_unique() -> None:
     parsed = parse_columns("ID int, `Note` struct<A:int>, d decimal(7,2)")
-    assert [str(one) for one in parsed] == ["id int", "note struct<a:int>", "d decimal(7,2)"]
+    assert [str(column) for column in parsed] == ["id int", "note struct<a:int>", "d decimal(7,2)"]
     with pytest.raises(InvalidDefinition, match="twice"):
         parse_columns("a int, A string")
 

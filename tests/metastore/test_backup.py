@@ -103,10 +103,10 @@ def test_a_backup_is_one_moment_while_clients_work(
     assert ended[:5] == before and len(during) > 15 > 0
     assert made.last_txn < max(during) and meta["next_txn"] == str(made.last_txn + 1)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert [one.name for one in tmp_path.iterdir() if one.is_file()] == [file.name]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [file.name]
 
 
-def test_P24_what_came_after_the_backup_is_in_doubt(home: Home, tmp_path: Path) -> None:
+def test_P24_write_ids_newer_than_the_backup_are_in_doubt(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
         metastore.create_table("t", "default.db/t", [("id", "int")])
@@ -127,18 +127,18 @@ def test_P24_what_came_after_the_backup_is_in_doubt(home: Home, tmp_path: Path) 
             with pytest.raises(NoSuchTxn):
                 metastore.outcome(lost)
         seen = metastore.open_snapshot(["t"]).valid_write_ids("t")
-        assert [one for one in range(1, 6) if seen.is_valid(one)] == [1]
+        assert [write_id for write_id in range(1, 6) if seen.is_valid(write_id)] == [1]
         assert insert(metastore) == 11  # 10 is the snapshot above
         assert metastore.history("t")[-1]["write_id"] == 5
         seen = metastore.open_snapshot(["t"]).valid_write_ids("t")
-        assert [one for one in range(1, 6) if seen.is_valid(one)] == [1, 5]
+        assert [write_id for write_id in range(1, 6) if seen.is_valid(write_id)] == [1, 5]
         assert seen.for_compactor().high_watermark == 1
         with pytest.raises(InvalidDefinition, match=r"\[5\] of default.t are not doubtful"):
             metastore.resolve_doubtful("t", [5])
         metastore.resolve_doubtful("t", [2, 3], [4])
         assert metastore.doubtful() == {}
         seen = metastore.open_snapshot(["t"]).valid_write_ids("t")
-        assert [one for one in range(1, 6) if seen.is_valid(one)] == [1, 2, 3, 5]
+        assert [write_id for write_id in range(1, 6) if seen.is_valid(write_id)] == [1, 2, 3, 5]
         assert seen.is_aborted(4)
         end(metastore)
     with Metastore.connect(home.path) as metastore:
@@ -170,13 +170,15 @@ def test_P24_a_metastore_that_is_replaced_keeps_its_log(home: Home, tmp_path: Pa
         while not gone(pid):
             time.sleep(0.01)
     kept = Path(restore(home, file, lambda record, known: found(0), replace=True).kept)
-    assert {one.name for one in home.path.iterdir() if "metastore" in one.name} == {
+    assert {path.name for path in home.path.iterdir() if "metastore" in path.name} == {
         "metastore.duckdb"
     }
     assert kept.with_suffix(".log").exists()
     store = Store(kept)
     _, events = store.load()
-    assert [one.event.name for one in events if isinstance(one.event, DatabaseCreated)] == ["late"]
+    assert [event.event.name for event in events if isinstance(event.event, DatabaseCreated)] == [
+        "late"
+    ]
     store.close()
     with Metastore.connect(home.path) as metastore:
         assert metastore.databases() == ["default"]
@@ -209,7 +211,7 @@ def test_restore_refuses_by_name(
         raw.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
     with pytest.raises(MetastoreIncompatible, match="version 99"):
         restore(home, file, nothing, replace=True)
-    assert {one.name for one in home.path.iterdir()} == {
+    assert {path.name for path in home.path.iterdir()} == {
         "authkey",
         "metastore.duckdb",
         "server.lock",
@@ -234,11 +236,11 @@ def test_an_interrupted_restore_is_not_served(
         Metastore.connect(home.path)
     restore(home, file, lambda record, known: found(0), replace=True)
     with Metastore.connect(home.path) as metastore:
-        assert [one.name for one in metastore.tables()] == ["default.t"]
+        assert [table.name for table in metastore.tables()] == ["default.t"]
         end(metastore)
 
 
-def test_a_backup_that_was_overtaken_says_so(home: Home) -> None:
+def test_a_backup_is_interrupted_by_a_newer_one(home: Home) -> None:
     with Metastore.connect(home.path) as metastore:
         first = metastore.backup_begin()
         metastore.backup_begin()
@@ -262,7 +264,7 @@ def test_P24_highest_of_come_from_the_names_of_directories(tmp_path: Path) -> No
     record = TableRecord(1, "db.t", str(tmp_path), (("id", "int"),), (("p", "int"),))
     found = highest_of(record)
     assert (found.write_id, found.txn_id) == (8, 30)
-    assert [(one.partition, one.names) for one in found.present] == [
+    assert [(present.partition, present.names) for present in found.present] == [
         ("p=1", ("base_0000005_v0000021", "delta_0000003_0000003_0000")),
         ("p=2", ("delete_delta_0000004_0000008_v0000019",)),
     ]

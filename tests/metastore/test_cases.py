@@ -48,7 +48,7 @@ def state_of(world: World, txn: int) -> str:
 
 
 def rows(world: World) -> list[tuple[int, str]]:
-    return [(one["transaction_id"], one["lock_state"]) for one in world.call("locks")["rows"]]
+    return [(row["transaction_id"], row["lock_state"]) for row in world.call("locks")["rows"]]
 
 
 def pick(txn: Txn, name: str = "default.t") -> int:
@@ -98,7 +98,7 @@ def test_case_04_T14_a_heartbeat_before_the_reaper_counts_whoever_else_is_reaped
     world.clock.advance(TIMEOUT + 1)
     world.call("heartbeat", txns=[2])
     world.tick()
-    assert [state_of(world, one) for one in ids] == ["a", "o", "a"]
+    assert [state_of(world, txn_id) for txn_id in ids] == ["a", "o", "a"]
 
 
 def test_case_05_T8_range_heartbeat(world: World) -> None:
@@ -132,8 +132,8 @@ def test_case_07_T18_T19_T21_write_ids_in_order_of_allocation(world: World) -> N
     world.create("u")
     older, newer = world.begin(), world.begin()
     got = [
-        world.call("allocate", txn=one.id, table=name)["write_id"]
-        for one, name in ((newer, "t"), (older, "t"), (newer, "t"), (newer, "u"))
+        world.call("allocate", txn=txn.id, table=name)["write_id"]
+        for txn, name in ((newer, "t"), (older, "t"), (newer, "t"), (newer, "u"))
     ]
     assert got == [1, 2, 1, 1]
 
@@ -143,7 +143,7 @@ def test_case_08_T17_T18_T19_write_ids_of_several(world: World) -> None:
     world.abort(six)
 
     def allocate(*txns: Txn) -> list[list[int]]:
-        ids = [one.id for one in txns]
+        ids = [txn.id for txn in txns]
         found: list[list[int]] = world.call("allocate_many", table="t", txns=ids)["write_ids"]
         return found
 
@@ -165,8 +165,8 @@ def test_case_09_T31_T33_the_second_update_is_aborted(parted: World) -> None:
     with pytest.raises(WriteConflict):
         parted.commit(second, parted.report(second, "t", "p=1", UPDATE))
     assert state_of(parted, second.id) == "a"
-    assert [one.txn_id for one in parted.state.write_set[1]["p=1"]] == [first.id]
-    assert [one.txn for one in parted.state.written] == [first.id]
+    assert [change.txn_id for change in parted.state.write_set[1]["p=1"]] == [first.id]
+    assert [written.txn for written in parted.state.written] == [first.id]
     assert parted.sees(parted.read()).aborted == (pick(second),)
 
 
@@ -175,7 +175,7 @@ def test_case_10_T26_T37_two_partitions_under_the_lock_of_the_table(parted: Worl
     assert rows(parted) == [(1, "ACQUIRED"), (2, "ACQUIRED")]
     parted.commit(first, parted.report(first, "t", "p=1", UPDATE))
     parted.commit(second, parted.report(second, "t", "p=2", UPDATE))
-    assert [state_of(parted, one.id) for one in (first, second)] == ["c", "c"]
+    assert [state_of(parted, txn.id) for txn in (first, second)] == ["c", "c"]
 
 
 def test_case_11_T30_T32_overlap_is_what_counts(world: World) -> None:
@@ -271,8 +271,8 @@ def test_case_19_S1_T5_T41_no_id_appears_below_a_snapshot_later(world: World) ->
     ids = [*batch(world, 3), world.begin().id, *batch(world, 2)]
     listed = txn_list(world.state)
     assert ids == [1, 2, 3, 4, 5, 6] and listed.open == tuple(ids)
-    for one in ids:
-        world.call("abort", txn=one, reason="")
+    for txn_id in ids:
+        world.call("abort", txn=txn_id, reason="")
     assert low_mark(world.state) == 7 and txn_list(world.state).open == ()
 
 
@@ -304,7 +304,7 @@ def test_case_22_S7_S9_P5_purged_mappings_and_a_table_never_written(world: World
     assert [row.write_id for row in world.state.table("t").writes] == [6]
     listed = world.sees(world.read())
     assert (listed.high_watermark, listed.aborted) == (6, (6,))
-    assert all(listed.is_valid(one) for one in range(1, 6))
+    assert all(listed.is_valid(write_id) for write_id in range(1, 6))
 
 
 def test_case_23_S12_a_base_may_not_hide_an_open_write(world: World) -> None:
@@ -389,7 +389,7 @@ def test_case_27_L2_nobody_overtakes(world: World) -> None:
     assert rows(world) == [(3, "ACQUIRED")]
 
 
-def test_case_28_L3_half_of_a_request_is_nothing_and_still_stands_in_line(world: World) -> None:
+def test_case_28_L3_a_request_gets_no_partial_grant_and_keeps_its_place(world: World) -> None:
     world.create("u")
     world.begin(LockRequest("u", X, UPDATE))
     world.begin_request(LockRequest("t", X, UPDATE), LockRequest("u", X, UPDATE))
@@ -450,12 +450,12 @@ def test_case_33_T43_T44_T46_what_is_purged(world: World) -> None:
 
 def test_case_34_L1_a_request_is_only_compared_with_those_before_it(world: World) -> None:
     requests = [world.begin_request(LockRequest("t", X, UPDATE)) for _ in range(5)]
-    exts = [one["lockid"] for one in world.call("locks")["rows"]]
+    exts = [row["lockid"] for row in world.call("locks")["rows"]]
     assert exts == [f"{number}.1" for number in range(1, 6)]
-    assert [one in world.answers for one in requests] == [True, False, False, False, False]
+    assert [request in world.answers for request in requests] == [True, False, False, False, False]
 
 
-def test_case_35_T4_who_opens_after_an_updates_commit_sees_it(world: World) -> None:
+def test_case_35_T4_a_transaction_opened_after_a_commit_sees_it(world: World) -> None:
     update = world.write("t", UPDATE)
     before = world.begin()
     world.commit(update)

@@ -42,7 +42,7 @@ def test_C40_C41_the_boundary(world: World) -> None:
     after = world.read(["t"])
     assert world.ready() == []
     (blocked,) = world.blocked()
-    assert "C41" in blocked["reason"] and [one["txn"] for one in blocked["holders"]] == [11]
+    assert "C41" in blocked["reason"] and [holder["txn"] for holder in blocked["holders"]] == [11]
     world.commit(reader)
     (ready,) = world.ready()
     assert ready.write_ids.high_watermark == 9 and ready.valid_txns.is_valid(10)
@@ -62,7 +62,7 @@ def test_C42_another_table_holds_only_the_global_watermark(
 
 
 @pytest.mark.parametrize("how", ["lock", "list", "snapshot of all", "writer"])
-def test_C41_whoever_asked_for_the_table_counts(world: World, how: str) -> None:
+def test_C41_transactions_that_asked_for_the_table_block_cleaning(world: World, how: str) -> None:
     world.insert()
     if how == "lock":
         world.begin(LockRequest("t", R), kind=TxnType.READ_ONLY)
@@ -76,7 +76,7 @@ def test_C41_whoever_asked_for_the_table_counts(world: World, how: str) -> None:
     assert world.ready() == [] and len(world.blocked()[0]["holders"]) == 1
 
 
-def test_S17_the_cleaner_sees_what_all_see(world: World) -> None:
+def test_S17_the_cleaners_lists_hold_what_every_snapshot_sees(world: World) -> None:
     world.insert()
     world.compact()
     lost = world.write()
@@ -99,7 +99,7 @@ def test_C39_the_lower_watermark_first(world: World) -> None:
     assert first.highest_write_id == 1
     assert first.valid_txns.is_valid(second.txn_id)
     world.clean(first)
-    assert [one.high for one in world.entity().directories] == [1, 2, 2]
+    assert [directory.high for directory in world.entity().directories] == [1, 2, 2]
     (last,) = world.ready()
     assert last.highest_write_id == 2
     world.clean(last)
@@ -116,7 +116,7 @@ def only_the_first(world: World, first: CompactionTask, second: CompactionTask) 
     return ready
 
 
-def test_C41_a_compaction_that_not_all_see_is_no_reason_to_clean(world: World) -> None:
+def test_C41_a_compaction_unseen_by_a_snapshot_allows_no_cleaning(world: World) -> None:
     """Two compactions; a reader that opened between both must keep what the second shadows."""
     world.insert()
     first = world.compact()
@@ -126,7 +126,7 @@ def test_C41_a_compaction_that_not_all_see_is_no_reason_to_clean(world: World) -
     world.commit(reader)
 
 
-def test_P11_who_asks_for_the_table_only_after_the_cleaning_finds_all_files(world: World) -> None:
+def test_P11_a_table_first_asked_for_after_a_cleaning_has_all_its_files(world: World) -> None:
     """Open between two compactions without a word about the table: the second hides nothing yet."""
     world.insert()
     first = world.compact()
@@ -267,7 +267,7 @@ def test_C2_C50_one_old_abort(world: World) -> None:
     world.clock.advance(12 * 3600 * SECOND)
     assert world.ready() == []
     world.clock.advance(1)
-    assert [one.kind for one in world.ready()] == ["abort"]
+    assert [task.kind for task in world.ready()] == ["abort"]
     world.set("hive.compactor.clean.aborts.using.cleaner", "false")
     assert world.ready() == []
 
@@ -288,7 +288,7 @@ def test_C51_the_lists_stop_below_open_transactions(world: World) -> None:
     assert task.write_ids.aborted == (3,) and task.valid_txns.high_watermark == 1
 
 
-def test_C51_a_reader_of_any_table_is_spared(world: World) -> None:
+def test_C51_readers_of_any_table_keep_their_files(world: World) -> None:
     """What a snapshot excludes must not make anything look obsolete, asked for or not."""
     world.insert()
     writer = world.write("t", DELETE)
@@ -347,7 +347,7 @@ def test_P4_an_aborted_compaction_stays_excluded_until_a_later_base(world: World
     assert not world.begin().valid_txns.is_aborted(lost)
 
 
-def test_P4_an_aborted_compaction_stays_excluded_for_those_who_do_not_see_the_later_base(
+def test_P4_an_aborted_compaction_stays_excluded_for_snapshots_without_the_later_base(
     world: World,
 ) -> None:
     """Who waits for a lock takes the snapshot later, but sees nothing above its own id."""
@@ -411,13 +411,16 @@ def test_P22_a_partition_created_again() -> None:
     world.insert(partition="p=1")
     world.insert(partition="p=2")
     drop(world, partition="P=1")
-    assert [one["name"] for one in world.call("partitions", name="t")["partitions"]] == ["p=2"]
+    assert [
+        partition["name"] for partition in world.call("partitions", name="t")["partitions"]
+    ] == ["p=2"]
     with pytest.raises(NoSuchPartition):
         drop(world, partition="p=1")
     world.call("abort_many", txns=[world.state.last_txn], reason="")
     world.insert(partition="p=1")
     records = {
-        one["name"]: one["floors"] for one in world.call("partitions", name="t")["partitions"]
+        partition["name"]: partition["floors"]
+        for partition in world.call("partitions", name="t")["partitions"]
     }
     assert records == {"p=1": [3], "p=2": []}
     (task,) = world.ready()
@@ -448,7 +451,7 @@ def test_P22_a_partition_dropped_twice_before_the_first_drop_is_cleaned() -> Non
     assert world.state.table("t").floors == {"p=1": (6,)}
 
 
-def test_P22_what_was_forgotten_hides_nothing_from_who_does_not_see_the_drop() -> None:
+def test_P22_forgotten_write_ids_hide_nothing_from_snapshots_before_the_drop() -> None:
     """The partition that is made again has another past than the one that its readers hold."""
     world = World()
     world.create(partitioned=True)
@@ -465,7 +468,7 @@ def test_P22_what_was_forgotten_hides_nothing_from_who_does_not_see_the_drop() -
     assert highest_floor(world.sees(world.read(["t"])), *record["floors"]) == 3
 
 
-def test_P4_P22_the_place_of_a_dropped_table_is_remembered(world: World) -> None:
+def test_P4_P22_the_location_of_a_dropped_table_is_remembered(world: World) -> None:
     """Also when the drop is in no history any more: a late writer may still publish there."""
     world.insert()
     drop(world)
@@ -477,7 +480,7 @@ def test_P4_P22_the_place_of_a_dropped_table_is_remembered(world: World) -> None
 
 def floor(world: World, partition: str) -> int:
     records = world.call("partitions", name="t")["partitions"]
-    (found,) = next(one["floors"] for one in records if one["name"] == partition)
+    (found,) = next(record["floors"] for record in records if record["name"] == partition)
     assert isinstance(found, int)
     return found
 
@@ -511,7 +514,7 @@ def test_P22_a_transaction_with_a_write_id_drops_no_partition() -> None:
         world.call("drop", txn=txn.id, name="t", partition="p=1")
 
 
-def test_P4_write_ids_of_a_dropped_table_stay_below_the_next_one_also_when_it_was_cleaned(
+def test_P4_a_new_table_starts_above_the_write_ids_of_the_dropped_one(
     world: World,
 ) -> None:
     """A reaped writer of the old table may still publish there."""
@@ -530,7 +533,7 @@ def test_P22_a_writer_with_an_older_write_id_conflicts() -> None:
     early = world.write(partition="p=2")
     drop(world, partition="p=1")
     world.lock(early, LockRequest("t", E, INSERT, "p=1"))
-    with pytest.raises(Exception, match="lies below the overwrite"):
+    with pytest.raises(Exception, match="an overwrite that would hide it"):
         world.commit(early, world.report(early, "t", "p=1"))
 
 
@@ -560,10 +563,10 @@ def test_P22_a_dropped_partition_is_never_removed_whole() -> None:
     assert (task.reused, task.highest_write_id) == (True, 2)
     world.commit(writer, world.report(writer, "t", "p=1"))
     drop(world)
-    assert [one.reused for one in world.ready() if one.partition == "p=1"] == [True]
+    assert [task.reused for task in world.ready() if task.partition == "p=1"] == [True]
 
 
-def test_P22_what_is_dropped_at_one_place_goes_in_the_order_of_the_drops(world: World) -> None:
+def test_P22_tables_dropped_at_one_location_are_removed_in_order(world: World) -> None:
     """The files of the first table are still read when the second one is gone as well."""
     world.insert()
     reader = world.read(["t"])
@@ -572,14 +575,14 @@ def test_P22_what_is_dropped_at_one_place_goes_in_the_order_of_the_drops(world: 
     world.insert()
     world.compact()
     assert world.ready() == []
-    assert any("dropped from /w/t is still" in one["reason"] for one in world.blocked())
+    assert any("dropped from /w/t is still" in blocked["reason"] for blocked in world.blocked())
     drop(world)
     assert world.ready() == []
     world.commit(reader)
     (first,) = world.ready()
     assert (first.table_id, first.highest_write_id, first.reused) == (1, 1, True)
     world.clean(first)
-    assert [(one.table_id, one.reused) for one in world.ready()] == [(2, False)]
+    assert [(task.table_id, task.reused) for task in world.ready()] == [(2, False)]
 
 
 def test_P22_no_table_is_created_where_one_is_being_removed(world: World) -> None:

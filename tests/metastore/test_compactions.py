@@ -44,7 +44,7 @@ def test_C24_an_initiators_wishes_are_written_at_once_and_each_has_its_own_answe
     asked = ("u", "nobody", "t", "u")
     wishes = [{"table": name, "partition": None, "kind": "major"} for name in asked]
     answers = world.call("request_compactions", wishes=wishes, initiator="i-1")["answers"]
-    errors = [one["error"][0] if "error" in one else one["id"] for one in answers]
+    errors = [answer["error"][0] if "error" in answer else answer["id"] for answer in answers]
     assert errors == [1, "NoSuchTable", 2, "AlreadyScheduled"]
     assert "compaction 1 of default.u" in answers[3]["error"][1]
     assert [row["initiatorhost"] for row in world.rows()] == ["i", "i"]
@@ -123,7 +123,7 @@ def test_C30_commit_is_one_step(world: World) -> None:
     assert row.state is CompactionState.READY_FOR_CLEANING and row.worker == ""
     assert row.next_txn_id == world.state.next_txn == reader.id + 2
     assert row.commit_time == world.clock.now_ms() and row.highest_write_id == 2
-    kept = {one.name: one.obsolete for one in world.entity().directories}
+    kept = {directory.name: directory.obsolete for directory in world.entity().directories}
     assert kept == {
         "delta_0000001_0000001_0000": True,
         "delta_0000002_0000002_0000": True,
@@ -139,7 +139,7 @@ def test_C36_writes_go_on_during_a_compaction(world: World) -> None:
     txn, _ = world.begin_compaction(task)
     world.insert()
     world.commit_compaction(task, txn, f"base_0000001_v{txn:07d}")
-    live = [one.name for one in world.entity().directories if not one.obsolete]
+    live = [directory.name for directory in world.entity().directories if not directory.obsolete]
     assert live == ["delta_0000002_0000002_0000", f"base_0000001_v{txn:07d}"]
 
 
@@ -154,17 +154,17 @@ def test_C31_minor_results_replace_what_they_merged(world: World) -> None:
     world.commit_compaction(
         task, own, f"delta_0000001_0000003_v{own:07d}", f"delete_delta_0000004_0000004_v{own:07d}"
     )
-    live = [one.name for one in world.entity().directories if not one.obsolete]
+    live = [directory.name for directory in world.entity().directories if not directory.obsolete]
     assert live == [
         f"delta_0000001_0000003_v{own:07d}",
         f"delete_delta_0000004_0000004_v{own:07d}",
     ]
 
 
-def test_statements_of_one_write_stand_side_by_side(world: World) -> None:
+def test_statements_of_one_write_do_not_replace_each_other(world: World) -> None:
     txn = world.write()
     world.commit(txn, world.report(txn), world.report(txn, statement=1))
-    assert [one.obsolete for one in world.entity().directories] == [False, False]
+    assert [directory.obsolete for directory in world.entity().directories] == [False, False]
 
 
 def test_P21_only_the_owner_publishes(world: World) -> None:
@@ -182,7 +182,7 @@ def test_P21_only_the_owner_publishes(world: World) -> None:
     world.commit_compaction(quick, own, f"base_0000001_v{own:07d}")
     with pytest.raises(CompactionLost):
         world.call("fail_compaction", **world.owner(slow), txn=txn, error="late")
-    assert [one.name for one in world.entity().directories if one.base] == [
+    assert [directory.name for directory in world.entity().directories if directory.base] == [
         f"base_0000001_v{own:07d}"
     ]
 
@@ -204,7 +204,7 @@ def test_P2_a_reaped_compaction_does_not_publish(world: World) -> None:
     world.tick(300_001)
     with pytest.raises(TxnAborted):
         world.commit_compaction(task, txn, f"base_0000001_v{txn:07d}")
-    assert [one.base for one in world.entity().directories] == [False]
+    assert [directory.base for directory in world.entity().directories] == [False]
 
 
 def test_a_compaction_ends_only_by_its_own_commit(world: World) -> None:
@@ -412,5 +412,8 @@ def test_P8_history_of_a_table(world: World) -> None:
     world.insert(rows=3)
     txn = world.write(operation=UPDATE, lock=X)
     world.commit(txn, world.report(txn, operation=UPDATE, rows=2))
-    rows = [(one.write_id, one.operation.value, one.rows, one.txn) for one in world.state.written]
+    rows = [
+        (written.write_id, written.operation.value, written.rows, written.txn)
+        for written in world.state.written
+    ]
     assert rows == [(1, "i", 3, 1), (2, "u", 2, 2)]

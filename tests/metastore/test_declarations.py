@@ -43,7 +43,7 @@ def alter(world: World, name: str, read: Sequence[int] | None = None, **change: 
 
 def add(world: World, name: str, *columns: str) -> Any:
     record = table(world, name)
-    wide = [*record["columns"], *([one, "int"] for one in columns)]
+    wide = [*record["columns"], *([column, "int"] for column in columns)]
     return alter(world, name, [record["table_id"], record["version"]], columns=wide)
 
 
@@ -52,16 +52,16 @@ def table(world: World, name: str, txn: Txn | None = None) -> Any:
 
 
 def columns(world: World, name: str, txn: Txn | None = None) -> list[str]:
-    return [one for one, _ in table(world, name, txn)["columns"]]
+    return [column for column, _ in table(world, name, txn)["columns"]]
 
 
 def partitions(world: World, name: str, txn: Txn | None = None) -> list[str]:
     answer = world.call("partitions", name=name, txn=txn.id if txn else None)
-    return [one["name"] for one in answer["partitions"]]
+    return [partition["name"] for partition in answer["partitions"]]
 
 
 def commit(world: World, txn: Txn, added: dict[str, list[list[str]]], *writes: WriteReport) -> None:
-    world.call("commit", txn=txn.id, writes=[encode(one) for one in writes], columns=added)
+    world.call("commit", txn=txn.id, writes=[encode(write) for write in writes], columns=added)
 
 
 def forget_past(world: World) -> None:
@@ -104,12 +104,12 @@ def test_P28_each_life_of_a_partition_has_its_own_floors(parts: World) -> None:
 
     def floors(txn: Txn) -> list[list[int]]:
         found = parts.call("partitions", name="u", txn=txn.id)["partitions"]
-        return [one["floors"] for one in found]
+        return [partition["floors"] for partition in found]
 
     assert (floors(first), floors(second)) == ([[], []], [[3], []])
 
 
-def test_P28_a_dropped_table_answers_for_older_snapshots(parts: World) -> None:
+def test_P28_older_snapshots_still_read_a_dropped_table(parts: World) -> None:
     """Its write ids, columns, partitions and directories, though the name has a new table."""
     old = table(parts, "u")
     reader = parts.read(None)
@@ -141,8 +141,8 @@ def test_P28_columns_and_properties_are_those_of_the_snapshot(world: World) -> N
         alter(world, "t", properties={"n": str(number)})
         snapshots.append(world.read(None))
     seen = [
-        (len(columns(world, "t", one)), table(world, "t", one)["properties"].get("n"))
-        for one in snapshots
+        (len(columns(world, "t", snapshot)), table(world, "t", snapshot)["properties"].get("n"))
+        for snapshot in snapshots
     ]
     assert seen == [(1, None), (2, "0"), (3, "1"), (4, "2")]
 
@@ -154,7 +154,7 @@ def test_P28_views_are_those_of_the_snapshot(world: World) -> None:
 
     def queries(txn: Txn | None) -> list[str]:
         found = world.call("views", txn=txn.id if txn else None)["views"]
-        return [one["query"] for one in found]
+        return [view["query"] for view in found]
 
     before = world.read(None)
     make("SELECT 1 AS x")
@@ -162,7 +162,7 @@ def test_P28_views_are_those_of_the_snapshot(world: World) -> None:
     make("SELECT 2 AS x")
     second = world.read(None)
     world.call("drop_view", name="v")
-    assert [queries(one) for one in (before, first, second, None)] == [
+    assert [queries(txn) for txn in (before, first, second, None)] == [
         [],
         ["SELECT 1 AS x"],
         ["SELECT 2 AS x"],
@@ -170,7 +170,7 @@ def test_P28_views_are_those_of_the_snapshot(world: World) -> None:
     ]
 
 
-def test_P28_a_table_that_came_later_is_there_for_writers_alone(world: World) -> None:
+def test_P28_only_writers_see_a_table_newer_than_their_snapshot(world: World) -> None:
     """A run makes the table that it writes inside its transaction, outside of its snapshot."""
     writer, reader = world.begin(), world.read(None)
     world.create("new")
@@ -263,12 +263,12 @@ def test_P28_properties_are_merged_key_by_key(world: World) -> None:
     assert table(world, "t")["properties"] == {"a": "1", "b": "2"}
 
 
-def test_P28_columns_come_with_the_rows_that_have_them(world: World) -> None:
+def test_P28_new_columns_become_visible_with_their_rows(world: World) -> None:
     """Two backfills add the same column; each commit adds what is not there yet."""
     writers = [world.write("t", INSERT) for _ in range(3)]
     before = world.read(None)
     for writer, new in zip(writers, (["a"], ["b", "a"], ["c"]), strict=True):
-        commit(world, writer, {"t": [[one, "int"] for one in new]})
+        commit(world, writer, {"t": [[name, "int"] for name in new]})
     assert columns(world, "t") == ["id", "a", "b", "c"]
     assert columns(world, "t", before) == ["id"]
 
@@ -282,7 +282,7 @@ def test_P28_a_column_of_another_type_conflicts(world: World) -> None:
     assert table(world, "t")["columns"] == [["id", "int"], ["note", "string"]]
 
 
-def test_P28_files_that_know_columns_by_position_take_no_others_between(world: World) -> None:
+def test_P28_concurrent_columns_conflict_where_files_know_them_by_position(world: World) -> None:
     """One file would have (id, a) and the other (id, b): b would be read as a."""
     properties = {"transactional_properties": "insert_only", "acid.format": "csv"}
     world.create("c", properties=properties)
@@ -309,7 +309,7 @@ def test_P28_a_compaction_goes_on_under_the_new_name(parts: World) -> None:
     assert task is not None and task.table == "default.v"
     parts.begin_compaction(task)
     (entry,) = parts.state.locks.values()
-    assert [one.table for one in entry.components] == ["v"]
+    assert [component.table for component in entry.components] == ["v"]
 
 
 # --- forgetting -----------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def test_P28_what_nobody_sees_is_forgotten(parts: World) -> None:
     assert not state.dropped_tables and not state.dropped_directories
 
 
-def test_P28_whoever_asks_after_the_files_are_gone_is_told(parts: World) -> None:
+def test_P28_a_table_first_asked_for_after_its_files_are_gone_is_refused(parts: World) -> None:
     parts.set("hive.txn.timeout", "9h")
     late = parts.begin()  # it has a snapshot, and has not asked for the table
     drop(parts, "u")
@@ -357,7 +357,7 @@ def test_P28_a_cleaning_forgets_only_what_it_removed(world: World) -> None:
     world.compact()
     world.abort(world.write())
     world.set("hive.compactor.abortedtxn.threshold", "0")
-    (cleaning,) = [one for one in world.ready() if one.kind == "abort"]
+    (cleaning,) = [task for task in world.ready() if task.kind == "abort"]
     world.clean(cleaning)
     assert "delta_0000001_0000001_0000" in world.state.directories[1, None]
     world.commit(reader)

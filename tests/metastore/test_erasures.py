@@ -26,7 +26,7 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
         connected.stop()
 
 
-def test_the_same_request_is_one_while_it_is_open(metastore: Metastore) -> None:
+def test_an_equal_request_keeps_its_id_while_it_is_open(metastore: Metastore) -> None:
     first = metastore.request_erasure("T", "id = 1", "ann")
     assert metastore.request_erasure("default.t", "id = 1", "bob") == first == 1
     assert metastore.request_erasure("t", "id = 2") == 2
@@ -46,7 +46,7 @@ def test_the_same_request_is_one_while_it_is_open(metastore: Metastore) -> None:
     assert one.answered >= one.requested > 0
 
 
-def test_what_is_settled_stays_so(metastore: Metastore) -> None:
+def test_a_settled_request_stays_settled(metastore: Metastore) -> None:
     number = metastore.request_erasure("t", "id = 1")
     metastore.answer_erasure(number, WITHDRAWN, "the wrong person")
     with pytest.raises(InvalidDefinition, match="request 1 is withdrawn"):

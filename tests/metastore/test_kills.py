@@ -70,7 +70,7 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
     with Metastore.connect(directory) as metastore:
         while not stop.is_set():
             names = chance.sample(TABLES, 2)
-            locks = [LockRequest(one, LockType.SHARED_WRITE, Operation.INSERT) for one in names]
+            locks = [LockRequest(table, LockType.SHARED_WRITE, Operation.INSERT) for table in names]
             try:
                 txn = metastore.begin(locks=locks)
             except (OutcomeUnknown, MetastoreUnavailable):
@@ -87,12 +87,12 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
                             name,
                             None,
                             Operation.INSERT,
-                            f"delta_{one:07d}_{one:07d}_0000",
+                            f"delta_{write_id:07d}_{write_id:07d}_0000",
                             1,
                             10,
                             1,
                         )
-                        for name, one in ids.items()
+                        for name, write_id in ids.items()
                     ]
                 )
                 work.acknowledged[txn.id] = ids
@@ -118,7 +118,7 @@ def _kill_often(directory: Path, kills: int, chance: random.Random) -> None:
 
 @pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.timeout(900)
-def test_P3_kills_under_eight_writers_lose_halve_and_double_nothing(
+def test_P3_kills_under_eight_writers_lose_split_and_repeat_no_commit(
     tmp_path: Path, kills: int
 ) -> None:
     directory = tmp_path / "metastore"
@@ -132,13 +132,13 @@ def test_P3_kills_under_eight_writers_lose_halve_and_double_nothing(
         FORK.Process(target=_client, args=(directory, number, stop, answers))
         for number in range(CLIENTS)
     ]
-    for one in clients:
-        one.start()
+    for client in clients:
+        client.start()
     _kill_often(directory, kills, random.Random(kills))
     stop.set()
     works: list[Work] = [answers.get(timeout=120) for _ in clients]
-    for one in clients:
-        one.join()
+    for client in clients:
+        client.join()
     with Metastore.connect(directory) as metastore:
         assert metastore.status()["epoch"] > kills / 2
         states: dict[int, str] = {}
@@ -180,8 +180,8 @@ store = Store(Path(sys.argv[1]))
 machine = Machine(store.load()[0])
 for number in range(60):
     tail = "x" * (number * 7 % 90)
-    events = [Recorded.parse("database", number, {"name": f"d{number}_{one}{tail}"})
-              for one in range(number % 5 + 1)]
+    events = [Recorded.parse("database", number, {"name": f"d{number}_{part}{tail}"})
+              for part in range(number % 5 + 1)]
     machine.replay(events)
     store.append(events)
     if number % 25 == 24:
@@ -226,7 +226,7 @@ class Files:
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     database = tmp_path_factory.mktemp("damaged") / "metastore.duckdb"
     subprocess.run([sys.executable, "-c", _WRITE, str(database)], check=True)
-    parts = {one.name: one.read_bytes() for one in database.parent.iterdir()}
+    parts = {path.name: path.read_bytes() for path in database.parent.iterdir()}
     assert set(parts) == {
         "metastore.duckdb",
         "metastore.duckdb.wal",
@@ -242,7 +242,7 @@ PLACES = [20, pytest.param(200, marks=pytest.mark.slow)]
 @pytest.mark.parametrize("places", PLACES)
 def test_P3_a_torn_log_gives_a_clean_prefix(files: Files, places: int) -> None:
     data, chance = files.parts["metastore.log"], random.Random(places)
-    records = [one.end() for one in re.finditer(rb"\x1e[^\n]*\n", data)][: 60 - FOLDED]
+    records = [match.end() for match in re.finditer(rb"\x1e[^\n]*\n", data)][: 60 - FOLDED]
     for _ in range(places):
         at = chance.randrange(len(data[: data.index(b"\n")]), len(data))
         whole = sum(1 for end in records if end <= at)
@@ -253,7 +253,7 @@ def test_P3_a_torn_log_gives_a_clean_prefix(files: Files, places: int) -> None:
 def test_P3_a_flipped_bit_of_the_log_is_refused(files: Files, places: int) -> None:
     """But in the last batch, which looks torn, and in the older ones behind it, which are over."""
     data, chance = files.parts["metastore.log"], random.Random(places)
-    records = [one.end() for one in re.finditer(rb"\x1e[^\n]*\n", data)][: 60 - FOLDED]
+    records = [match.end() for match in re.finditer(rb"\x1e[^\n]*\n", data)][: 60 - FOLDED]
     refused = 0
     for _ in range(places):
         at = chance.randrange(len(data) if chance.random() < 0.3 else records[-1])
@@ -286,7 +286,7 @@ def test_P3_damage_to_what_duckdb_wrote_loses_nothing_silently(
     assert refused > 0
 
 
-def test_P3_a_log_that_is_missing_is_no_empty_one(tmp_path: Path) -> None:
+def test_P3_a_missing_log_is_refused(tmp_path: Path) -> None:
     home = Home(tmp_path / "metastore")
     journal, aside = home.path / "metastore.log", tmp_path / "aside"
     with Metastore.connect(home.path) as metastore:

@@ -175,7 +175,7 @@ def test_P31_a_warehouse_is_moved_while_its_metastore_runs(root: Path) -> None:
         stop(second)
 
 
-def test_P31_a_new_warehouse_at_the_old_path_is_not_taken_for_the_moved_one(root: Path) -> None:
+def test_P31_a_new_warehouse_at_the_old_path_is_not_mistaken_for_the_moved_one(root: Path) -> None:
     moved = root.parent / "moved"
     with filled(root) as first:
         root.rename(moved)
@@ -219,9 +219,9 @@ def test_P31_every_acknowledged_commit_is_there_after_a_move(root: Path) -> None
     root.rename(moved)
     _, complaint = writer.communicate(timeout=60)
     assert "WarehouseMoved" in complaint or "no longer" in complaint or "any more" in complaint
-    told = [int(one) for one in acknowledged.read_text().split()]
+    told = [int(txn_id) for txn_id in acknowledged.read_text().split()]
     with Warehouse.open(moved) as warehouse:
-        assert {warehouse.metastore.outcome(one)["state"] for one in told} == {"c"}
+        assert {warehouse.metastore.outcome(txn_id)["state"] for txn_id in told} == {"c"}
         stop(warehouse)
     assert not root.exists()
 
@@ -243,7 +243,7 @@ def test_P31_a_metastore_refuses_the_root_of_another_warehouse(root: Path) -> No
         end(metastore)
 
 
-def test_P31_a_root_without_its_identity_is_not_taken_for_the_warehouse(root: Path) -> None:
+def test_P31_a_root_without_its_identity_is_refused(root: Path) -> None:
     """As when a disk is not mounted."""
     home = root.parent / "home"
     with Warehouse.open(root, metastore=str(home)) as warehouse:
@@ -275,18 +275,18 @@ def test_P31_processes_that_make_one_warehouse_agree_on_its_identity(root: Path)
         )
         for _ in range(3)
     ]
-    for one in makers:
-        assert one.stdin is not None
-        one.stdin.close()
-    for one in makers:
-        assert one.wait(120) == 0, one.stderr and one.stderr.read()
+    for process in makers:
+        assert process.stdin is not None
+        process.stdin.close()
+    for process in makers:
+        assert process.wait(120) == 0, process.stderr and process.stderr.read()
     with Warehouse.open(root) as warehouse:
         assert warehouse.metastore.identity() == (
             json.loads((root / IDENTITY).read_text())["warehouse"],
             True,
         )
         stop(warehouse)
-    assert [one.name for one in root.iterdir() if one.name.startswith(IDENTITY)] == [IDENTITY]
+    assert [path.name for path in root.iterdir() if path.name.startswith(IDENTITY)] == [IDENTITY]
 
 
 def test_P31_a_second_metastore_for_one_root_is_refused(root: Path) -> None:
@@ -318,8 +318,8 @@ def test_P31_whole_paths_of_an_older_version_become_relative_at_the_first_start(
             [f"{root.parent}/far"],
         ]
         assert metastore.query("SELECT location FROM locations")[1] == [["db.db/gone"]]
-        assert [one.location for one in metastore.ready_to_clean()] == [f"{root}/db.db/gone"]
-        assert not any(one.foreign for one in metastore.tables())
+        assert [task.location for task in metastore.ready_to_clean()] == [f"{root}/db.db/gone"]
+        assert not any(table.foreign for table in metastore.tables())
         stop(warehouse)
     moved = root.parent / "moved"
     root.rename(moved)
@@ -386,7 +386,7 @@ def test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was(root: P
         for name in ("db.t", "db.far"):
             restored.drop_table(name)
         cleaned = cleaner.run(restored.metastore)
-        assert [one.task.table for one in cleaned if not one.error] == ["db.t"]
+        assert [cleaning.task.table for cleaning in cleaned if not cleaning.error] == ["db.t"]
         assert not (copy / "db.db" / "t").exists()
         stop(restored)
     assert hashes(root, outside, root.parent / "gone") == before
@@ -424,8 +424,8 @@ def test_P31_a_restore_refuses_the_root_of_another_warehouse(root: Path) -> None
         restore(Location.of(other), str(file), replace=True)
     with pytest.raises(WarehouseMismatch, match="has its metastore in"):
         restore(Location.of(root, str(root.parent / "side")), str(file))
-    for one in (root, other):
-        with Warehouse.open(one) as warehouse:
+    for warehouse_root in (root, other):
+        with Warehouse.open(warehouse_root) as warehouse:
             assert ids(warehouse) == [1, 2]
             stop(warehouse)
 
@@ -463,7 +463,7 @@ def test_P31_a_copied_directory_touches_only_itself(root: Path, crashed: bool) -
 # --- a metastore that was lost -------------------------------------------------------------------
 
 
-def test_P31_tables_without_a_metastore_are_no_empty_warehouse(root: Path) -> None:
+def test_P31_tables_without_a_metastore_are_refused(root: Path) -> None:
     stop(filled(root))
     for name in ("metastore.duckdb", "authkey"):
         (root / "_metastore" / name).unlink()
@@ -489,7 +489,7 @@ def test_P31_rebuild_makes_a_metastore_out_of_the_directories(root: Path) -> Non
     with pytest.raises(RebuildRefused, match="holds a metastore"):
         rebuild(Location.of(root))
     shutil.rmtree(root / "_metastore")
-    found = {one.table: one for one in rebuild(Location.of(root))}
+    found = {rebuilt.table: rebuilt for rebuilt in rebuild(Location.of(root))}
     assert set(found) == {"db.t", "db.months", "db.empty"}
     assert "no data file" in found["db.empty"].note and not found["db.t"].note
     assert (found["db.months"].partitioned_by, found["db.months"].partitions) == (
@@ -521,7 +521,7 @@ def test_P31_an_interrupted_rebuild_goes_on(root: Path, monkeypatch: pytest.Monk
     monkeypatch.undo()
     with pytest.raises(MetastoreMissing, match="interrupted"):
         Warehouse.open(root)
-    assert [one.table for one in rebuild(Location.of(root))] == ["db.u"]
+    assert [rebuilt.table for rebuilt in rebuild(Location.of(root))] == ["db.u"]
     with Warehouse.open(root) as warehouse:
         assert warehouse.tables() == ["db.t", "db.u"] and ids(warehouse, "db.u") == [1, 2]
         stop(warehouse)
@@ -586,7 +586,7 @@ def test_P31_directories_that_enclose_each_other_are_refused(root: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "a\nb", "a\\b", " a", "x" * 241, "a\x7f"])
-def test_P31_names_that_are_no_part_of_a_path_are_refused(world: World, name: str) -> None:
+def test_P31_names_that_cannot_be_part_of_a_path_are_refused(world: World, name: str) -> None:
     table = {"location": "place", "columns": [["id", "int"]]}
     with pytest.raises(InvalidDefinition):
         world.call("create_database", name=name, if_not_exists=False)
@@ -598,7 +598,7 @@ def test_P31_names_that_are_no_part_of_a_path_are_refused(world: World, name: st
         world.call("alter_table", name="t", rename=None, columns=[[name, "int"]], properties=None)
     with pytest.raises(InvalidDefinition):
         world.create("u", partition_columns=[[name, "int"]])
-    assert [one["name"] for one in world.call("tables")["tables"]] == ["default.t"]
+    assert [table["name"] for table in world.call("tables")["tables"]] == ["default.t"]
 
 
 # --- the rules, without files ------------------------------------------------------------------
@@ -645,7 +645,7 @@ def test_P31_a_compaction_that_was_queued_before_the_copy_waits() -> None:
     assert world.take_task() is not None
 
 
-def test_P31_what_is_known_of_identity_is_in_journal_and_tables(tmp_path: Path) -> None:
+def test_P31_the_identity_is_in_journal_and_tables(tmp_path: Path) -> None:
     world = World()
     world.create("u", location="default.db/u")
     world.create("v", location="/far")
@@ -657,13 +657,13 @@ def test_P31_what_is_known_of_identity_is_in_journal_and_tables(tmp_path: Path) 
     store = Store(tmp_path / "metastore.duckdb")
     store.append(world.events)
     state, events = store.load()
-    assert [one.kind for one in events] == [one.kind for one in world.events]
+    assert [event.kind for event in events] == [event.kind for event in world.events]
     Machine(state).replay(events)
     store.fold(state, 0)
     again, _ = store.load()
     store.close()
     assert again.identity == world.state.identity and again.identity.placed
-    assert [one.record.foreign for one in again.tables.values()] == [False, True]
+    assert [table.record.foreign for table in again.tables.values()] == [False, True]
 
 
 def test_P31_a_journal_of_an_older_version_has_no_foreign_tables() -> None:

@@ -106,7 +106,7 @@ def test_L11_a_later_request_leaves_its_transaction_open(world: World) -> None:
     assert world.call("outcome_of_txn", txn=txn.id)["state"] == "o"
 
 
-def test_L11_whoever_waits_behind_a_timeout_is_granted(world: World) -> None:
+def test_L11_a_request_behind_a_timed_out_one_is_granted(world: World) -> None:
     world.begin(LockRequest("t", R))
     world.begin_request(LockRequest("t", E), wait=1)
     reader = world.begin_request(LockRequest("t", R), zero_wait=False)
@@ -156,7 +156,7 @@ def test_L14_a_deadlock_ends_with_the_wait(world: World) -> None:
     assert "txn" in world.answer(other)
 
 
-def test_P22_a_lock_that_waited_for_a_drop(world: World) -> None:
+def test_P22_a_lock_that_waits_for_a_drop_fails(world: World) -> None:
     dropping = world.begin(LockRequest("t", E))
     waiting = world.begin_request(LockRequest("t", W, INSERT))
     world.call("drop", txn=dropping.id, name="t", partition=None)

@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def texts(found: Log) -> list[str]:
-    return [one.text for one in found.records()]
+    return [record.text for record in found.records()]
 
 
 def written(path: Path, folds: int) -> tuple[bytes, str, int, list[int]]:
@@ -161,7 +161,7 @@ def test_P3_after_a_fold_the_next_record_is_written_over_the_first(path: Path) -
     made.close()
 
 
-def test_P3_what_the_tables_have_is_skipped(path: Path) -> None:
+def test_P3_records_that_the_tables_have_are_skipped(path: Path) -> None:
     """Also if a fold was durable that seemed to fail, so that the journal went on."""
     identity = journal.create(path)
     made = Log(path, identity, 0)
@@ -180,7 +180,7 @@ def test_P3_what_the_tables_have_is_skipped(path: Path) -> None:
         Log(path, identity, 4)
 
 
-def test_P3_a_long_log_gives_its_room_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_P3_a_long_log_is_truncated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "_KEPT_SIZE", 1000)
     made = Log(path, journal.create(path), 0)
     made.append(1, '["' + "x" * 2000 + '"]')
@@ -203,7 +203,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 @pytest.mark.parametrize("failing", ["pwrite", "half", "fdatasync"])
-def test_P3_a_failed_append_is_taken_back(
+def test_P3_a_failed_append_is_undone(
     path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     identity = journal.create(path)
@@ -243,7 +243,7 @@ def test_P3_a_failed_append_is_taken_back(
     made.close()
 
 
-def test_P3_what_cannot_be_taken_back_is_learnt_by_opening_it_again(
+def test_P3_a_failed_append_that_stays_is_found_by_reopening_the_log(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identity = journal.create(path)
@@ -272,7 +272,7 @@ def test_a_log_of_another_metastore_is_refused_by_name(path: Path, tmp_path: Pat
         Log(other, identity, 0)
 
 
-def test_records_of_another_log_are_none(path: Path, tmp_path: Path) -> None:
+def test_records_of_another_log_are_ignored(path: Path, tmp_path: Path) -> None:
     made = journal.create(path)
     other = journal.create(tmp_path / "other.log", [Record(1, 1, "[1]")])
     foreign = Log(tmp_path / "other.log", other, 0)

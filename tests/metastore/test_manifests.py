@@ -41,10 +41,10 @@ def files_of(world: World, txn: Txn, table: str = "t", *partitions: str | None) 
     answer = world.call("manifest", txn=txn.id, table=table, partitions=list(partitions or [None]))
     return [
         {
-            one["directory"]["name"]: None
-            if one["contents"] is None
-            else Contents.parse(one["contents"])
-            for one in entity
+            entry["directory"]["name"]: None
+            if entry["contents"] is None
+            else Contents.parse(entry["contents"])
+            for entry in entity
         }
         for entity in answer["entities"]
     ]
@@ -61,11 +61,11 @@ def test_P26_a_snapshot_is_given_the_files_of_each_commit(world: World) -> None:
     name, later = insert(world, contents(100, 50)), insert(world, contents(70))
     reader = world.read(["t"])
     assert files_of(world, reader) == [{name: contents(100, 50), later: contents(70)}]
-    (row,) = (one for one in world.state.written if one.directory == name)
+    (row,) = (written for written in world.state.written if written.directory == name)
     assert (row.files, row.bytes, row.rows) == (2, 150, 15)
 
 
-def test_P26_what_nobody_committed_is_not_there(world: World) -> None:
+def test_P26_uncommitted_directories_are_not_given(world: World) -> None:
     txn = world.write("t")
     reader = world.read(["t"])
     assert files_of(world, reader) == [{}]
@@ -133,7 +133,7 @@ def test_P26_files_of_removed_directories_are_forgotten(world: World) -> None:
     assert store.recorded(1, [None]) == {} or (None, name) not in store.recorded(1, [None])
 
 
-def test_P26_a_report_without_files_is_looked_into_once_and_has_to_be_what_was_counted(
+def test_P26_missing_files_of_a_report_are_recorded_once_if_the_counts_match(
     world: World,
 ) -> None:
     txn = world.write("t")
@@ -156,7 +156,7 @@ def test_P26_a_report_without_files_is_looked_into_once_and_has_to_be_what_was_c
     assert files_of(world, world.read(["t"])) == [{name: contents(100)}]
 
 
-def test_P26_what_was_asked_for_longest_ago_leaves_the_bounded_memory() -> None:
+def test_P26_the_least_recently_used_entity_is_evicted() -> None:
     rows = {
         f"p={number}": [
             {"table_id": 1, "partition": f"p={number}", "directory": "d", "contents": "x" * 100}
@@ -168,7 +168,7 @@ def test_P26_what_was_asked_for_longest_ago_leaves_the_bounded_memory() -> None:
     def read(name: str, columns: Any, where: str, values: Any) -> list[dict[str, Any]]:
         asked.append(values[1:])
         wanted = values[1] if isinstance(values[1], list) else [values[1]]
-        return [row for one in wanted for row in rows[one]]
+        return [row for table in wanted for row in rows[table]]
 
     cache = Manifests(read, most=3_000)
     for number in range(10):

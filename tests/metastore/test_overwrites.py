@@ -31,7 +31,7 @@ def base(world: World, txn: Txn, partition: str | None = None) -> WriteReport:
     return WriteReport("t", partition, UPDATE, f"base_{write_id:07d}", 1, 1, 1, True)
 
 
-def test_P30_an_overwrite_that_misses_an_insert_is_told_at_its_lock(world: World) -> None:
+def test_P30_an_overwrite_that_misses_an_insert_learns_so_with_its_lock(world: World) -> None:
     overwriter = world.begin()
     inserted = world.insert()
     answer = world.lock(overwriter, IOW)
@@ -55,7 +55,7 @@ def test_P30_what_the_snapshot_sees_is_no_conflict(world: World) -> None:
 
 
 @pytest.mark.parametrize("strict", ["false", "true"])
-def test_P30_T40_who_begins_with_the_lock_sees_whoever_it_waited_for(
+def test_P30_T40_a_snapshot_taken_with_the_lock_sees_the_commit_it_waited_for(
     world: World, strict: str
 ) -> None:
     world.set("hive.txn.xlock.write", strict)
@@ -79,7 +79,7 @@ def test_P30_a_truncation_beside_inserts_of_exclusive_writes(world: World) -> No
 
 
 @pytest.mark.parametrize("operation", [INSERT, UPDATE, DELETE])
-def test_P30_T31_an_insert_is_in_nobody_elses_way(world: World, operation: object) -> None:
+def test_P30_T31_an_insert_conflicts_with_overwrites_only(world: World, operation: object) -> None:
     other = world.begin()
     world.insert()
     answer = world.lock(other, LockRequest("t", W, operation))  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def test_P30_T37_dynamic_partitions_are_those_really_written(
 def test_P30_T37_a_named_partition(parted: World) -> None:
     first, second = parted.begin(), parted.begin()
     parted.insert(partition="p=1")
-    named = [LockRequest("t", X, OVERWRITE, one) for one in ("p=1", "p=2")]
+    named = [LockRequest("t", X, OVERWRITE, partition) for partition in ("p=1", "p=2")]
     assert parted.lock(first, named[0])["lost_overwrite"].startswith("default.t p=1: overwrite")
     answer = parted.lock(second, named[1])
     assert not answer["stale"] and not answer["lost_overwrite"]
@@ -118,21 +118,21 @@ def test_P30_T38_a_lock_for_an_overwrite_that_was_not_made_is_an_update(world: W
     world.insert()
     world.lock(overwriter, IOW)
     world.commit(overwriter)
-    assert [one.operation for one in world.state.write_set[1][None]] == [UPDATE]
+    assert [change.operation for change in world.state.write_set[1][None]] == [UPDATE]
 
 
-def test_P30_of_inserts_two_are_kept_however_many_there_are(world: World) -> None:
+def test_P30_two_inserts_are_kept_however_many_there_are(world: World) -> None:
     writers = [world.write() for _ in range(9)]
     oldest = world.begin(LockRequest("t", R))
-    for one in (writers[4], writers[8], *writers[:4]):
-        world.commit(one, world.report(one))
+    for writer in (writers[4], writers[8], *writers[:4]):
+        world.commit(writer, world.report(writer))
     kept = world.state.inserts[1][None]
-    assert [one.txn_id for one in kept] == [writers[8].id, writers[3].id]
+    assert [change.txn_id for change in kept] == [writers[8].id, writers[3].id]
     assert not world.state.write_set
     world.tick(120_000)
     assert len(world.state.inserts[1][None]) == 2
-    for one in (*writers[5:8], oldest):
-        world.abort(one)
+    for writer in (*writers[5:8], oldest):
+        world.abort(writer)
     world.tick(120_000)
     assert not world.state.inserts
 
@@ -149,11 +149,11 @@ def test_P30_S2_an_insert_of_a_later_transaction_is_missed_though_it_came_first(
     world.commit(holder)
     overwriter = Txn(world.answer(waiting))
     assert late.id > overwriter.id > early.id
-    assert [overwriter.valid_txns.is_valid(one.id) for one in (early, late)] == [True, False]
+    assert [overwriter.valid_txns.is_valid(txn.id) for txn in (early, late)] == [True, False]
     assert "overlaps the insert" in world.lock(overwriter, IOW)["lost_overwrite"]
 
 
-def test_P30_P3_what_was_inserted_is_known_after_a_fold_and_after_a_crash(world: World) -> None:
+def test_P30_P3_inserts_are_known_after_a_fold_and_after_a_crash(world: World) -> None:
     overwriter = world.begin()
     world.insert()
     folded = state_rows.restore(state_rows.live_rows(world.state), state_rows.counters(world.state))
@@ -178,7 +178,7 @@ def test_P30_P22_a_drop_takes_the_inserts_along(parted: World) -> None:
 
     drop("p=1")
     assert list(parted.state.inserts[1]) == ["p=2"]
-    assert [one.operation for one in parted.state.write_set[1]["p=1"]] == [OVERWRITE]
+    assert [change.operation for change in parted.state.write_set[1]["p=1"]] == [OVERWRITE]
     drop(None)
     assert not parted.state.inserts and not parted.state.write_set
     parted.abort(keeps)

@@ -95,11 +95,11 @@ def test_twelve_clients_start_one_metastore_also_after_a_kill(directory: Path) -
             with Metastore.connect(directory, autostart=False) as handle:
                 kill(handle)  # leaves its endpoint, socket and lock file behind
         clients = [FORK.Process(target=_pid, args=(directory, answers)) for _ in range(12)]
-        for one in clients:
-            one.start()
+        for client in clients:
+            client.start()
         pids = {answers.get(timeout=60) for _ in clients}
-        for one in clients:
-            one.join()
+        for client in clients:
+            client.join()
         assert len(pids) == 1
 
 
@@ -115,7 +115,7 @@ def _come_and_go(directory: Path, number: int, together: Any, answers: Any) -> N
     answers.put(done)
 
 
-def test_clients_that_meet_a_metastore_on_its_way_out_find_the_next(directory: Path) -> None:
+def test_clients_that_reach_a_stopping_metastore_find_the_next(directory: Path) -> None:
     with Metastore.connect(directory) as handle:
         handle.set("acid.metastore.idle.exit", "0s")
     rounds = 0
@@ -123,14 +123,14 @@ def test_clients_that_meet_a_metastore_on_its_way_out_find_the_next(directory: P
     while epoch < 3 and rounds < 20:  # until at least two have left in the middle of it
         answers, together = FORK.Queue(), FORK.Barrier(2)
         clients = [
-            FORK.Process(target=_come_and_go, args=(directory, one, together, answers))
-            for one in range(2)
+            FORK.Process(target=_come_and_go, args=(directory, index, together, answers))
+            for index in range(2)
         ]
-        for one in clients:
-            one.start()
+        for client in clients:
+            client.start()
         assert [answers.get(timeout=60) for _ in clients] == [4] * 2
-        for one in clients:
-            one.join()
+        for client in clients:
+            client.join()
         rounds += 1
         with Metastore.connect(directory) as handle:
             epoch = handle.status()["epoch"]
@@ -140,7 +140,7 @@ def test_clients_that_meet_a_metastore_on_its_way_out_find_the_next(directory: P
         handle.set("acid.metastore.idle.exit", "600s")
 
 
-def test_a_turn_at_starting_that_nobody_gives_back_stops_nobody(
+def test_a_start_lock_that_is_never_released_blocks_nobody(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Home(directory)
@@ -223,7 +223,7 @@ def test_idle_exit_waits_for_clients_and_open_transactions(
 # --- kills ---------------------------------------------------------------------------------------
 
 
-def test_T16_L12_L15_a_lock_without_a_transaction_is_for_its_owner_to_keep(
+def test_T16_L12_L15_a_lock_without_a_transaction_is_kept_by_its_owner(
     metastore: Metastore,
 ) -> None:
     held = metastore.lock_alone([ALONE])
@@ -279,11 +279,11 @@ def test_P3_a_waiting_request_survives_a_kill(metastore: Metastore, directory: P
     kill(metastore)
     holder.commit()
     thread.join(20)
-    assert [one.write_ids for one in granted] == [{"default.t": 1}]
+    assert [answer.write_ids for answer in granted] == [{"default.t": 1}]
     assert metastore.status()["waiting"] == 0
 
 
-def test_P3_unknown_is_said_when_nothing_can_be_learnt(
+def test_P3_an_outcome_that_cannot_be_learnt_is_reported_as_unknown(
     metastore: Metastore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The metastore dies between the client's last look at the connection and its message."""
@@ -432,7 +432,7 @@ def test_drop_and_compaction_over_the_wire(metastore: Metastore) -> None:
     metastore.mark_cleaned(metastore.start_cleaning(cleaning))
     metastore.drop_table("t")
     assert metastore.tables() == [] and metastore.cleaning_blocked() == []
-    assert [one.kind for one in metastore.ready_to_clean()] == ["drop"]
+    assert [task.kind for task in metastore.ready_to_clean()] == ["drop"]
 
 
 # --- heartbeats ----------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def picture(state: State, *, over: bool = True) -> dict[str, Any]:
     if over:
         rows |= state_rows.ended_rows(state)
     text = {
-        name: sorted(json.dumps(one, sort_keys=True) for one in part) for name, part in rows.items()
+        name: sorted(json.dumps(row, sort_keys=True) for row in part) for name, part in rows.items()
     }
     return {**text, "counters": state_rows.counters(state)}
 
@@ -162,7 +162,7 @@ def test_P3_the_file_gives_back_the_state(
 
 @quick
 @given(steps)
-def test_what_every_state_has_to_fulfil(chosen: list[tuple[int, int, int]]) -> None:
+def test_the_invariants_of_every_state(chosen: list[tuple[int, int, int]]) -> None:
     world = prepared()
     chaos = Chaos(world)
     for step in chosen:
@@ -170,7 +170,9 @@ def test_what_every_state_has_to_fulfil(chosen: list[tuple[int, int, int]]) -> N
         state = world.state
         for table in state.tables.values():
             ids = [row.write_id for row in table.writes]
-            assert ids == sorted(set(ids)) and all(one < table.next_write_id for one in ids)
+            assert ids == sorted(set(ids)) and all(
+                write_id < table.next_write_id for write_id in ids
+            )
             assert table.by_txn == {row.txn_id: row.write_id for row in table.writes}
         working = [row for row in state.queue.values() if row.state is CompactionState.WORKING]
         entities = [(row.table_id, row.partition) for row in working]
@@ -200,7 +202,7 @@ def test_S4_P12_a_snapshot_never_changes(chosen: list[tuple[int, int, int]]) -> 
             if table.table_id == 1:
                 assert now == seen
             else:  # dropped and made again: another table, which holds nothing for the lease (P22)
-                assert all(one <= table.floor for one in now)
+                assert all(write_id <= table.floor for write_id in now)
         except AcidError:
             # Reaped, or its table dropped: then it must not see anything at all.
             ended = world.call("txn_states", txns=[lease.id])["states"][str(lease.id)] != "o"
@@ -209,4 +211,4 @@ def test_S4_P12_a_snapshot_never_changes(chosen: list[tuple[int, int, int]]) -> 
 
 def _visible(world: World, lease: Txn) -> list[int]:
     listed = world.sees(lease)
-    return [one for one in range(1, 80) if listed.is_valid(one)]
+    return [write_id for write_id in range(1, 80) if listed.is_valid(write_id)]

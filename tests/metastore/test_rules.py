@@ -26,7 +26,7 @@ TIMEOUT = 300_000
 
 
 def locks(world: World) -> list[tuple[int, str]]:
-    return [(one["transaction_id"], one["lock_state"]) for one in world.call("locks")["rows"]]
+    return [(row["transaction_id"], row["lock_state"]) for row in world.call("locks")["rows"]]
 
 
 # --- types, write ids ----------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_T22_a_rename_takes_everything_along(world: World) -> None:
     assert listed.is_valid(kept.write_ids["default.t"]) and listed.aborted == (2,)
 
 
-def test_T22_a_drop_takes_all_that_is_known_of_the_table(world: World) -> None:
+def test_T22_a_drop_removes_everything_about_the_table(world: World) -> None:
     world.commit(world.write("t", UPDATE))
     world.abort(world.write())
     txn = world.begin(LockRequest("t", E))
@@ -119,10 +119,10 @@ def test_T23_only_writes_are_recorded_and_with_their_lock(
 ) -> None:
     txn = world.begin(LockRequest("t", lock, operation))
     rows = world.state.components.get(txn.id, [])
-    assert [one.operation for one in rows] == recorded
+    assert [row.operation for row in rows] == recorded
 
 
-def test_T23_what_waits_has_touched_nothing(world: World) -> None:
+def test_T23_a_waiting_request_has_touched_nothing(world: World) -> None:
     world.begin(LockRequest("t", E))
     world.begin_request(LockRequest("t", W, UPDATE))
     assert not any(world.state.components.values())
@@ -135,7 +135,7 @@ def test_T25_a_static_partition_is_in_its_row_and_none_in_that_of_a_whole_table(
     world.create("u", partitioned=True)
     txn = world.begin(LockRequest("u", W, UPDATE, "P=1"), LockRequest("t", W, UPDATE))
     rows = world.state.components[txn.id]
-    assert [(one.partition, one.dynamic) for one in rows] == [("p=1", False), (None, False)]
+    assert [(row.partition, row.dynamic) for row in rows] == [("p=1", False), (None, False)]
 
 
 def test_T29_a_directory_that_is_reported_twice_counts_once(world: World) -> None:
@@ -163,12 +163,12 @@ def test_T16_a_lock_without_a_transaction_lives_by_its_own_heartbeats(world: Wor
     world.clock.advance(TIMEOUT + 1)
     world.call("heartbeat_lock", ext=kept)
     world.tick()
-    assert [one["lockid"] for one in world.call("locks")["rows"]] == [f"{kept}.1"]
+    assert [row["lockid"] for row in world.call("locks")["rows"]] == [f"{kept}.1"]
     with pytest.raises(NoSuchLock):
         world.call("heartbeat_lock", ext=lost)
 
 
-def test_T16_whoever_waits_for_an_expired_lock_is_granted(world: World) -> None:
+def test_T16_a_request_behind_an_expired_lock_is_granted(world: World) -> None:
     alone(world, E)
     writer = world.begin_request(LockRequest("t", W, INSERT), wait=10_000)
     world.clock.advance(TIMEOUT + 1)
@@ -177,7 +177,7 @@ def test_T16_whoever_waits_for_an_expired_lock_is_granted(world: World) -> None:
     assert world.answer(writer)["write_ids"] == {"default.t": 1}
 
 
-def test_T16_one_that_waits_expires_as_well(world: World) -> None:
+def test_T16_a_waiting_request_expires_too(world: World) -> None:
     holder = world.begin(LockRequest("t", E))
     request = alone(world, R, wait=10_000)
     world.clock.advance(TIMEOUT + 1)
@@ -206,7 +206,7 @@ def test_T16_nothing_is_written_without_a_transaction(world: World) -> None:
     assert locks(world) == []
 
 
-def test_L5_L16_without_a_transaction_everybody_competes(world: World) -> None:
+def test_L5_L16_locks_without_a_transaction_compete_with_all(world: World) -> None:
     first, second = alone(world, E), alone(world, E)
     assert locks(world) == [(0, "ACQUIRED"), (0, "WAITING")]
     world.call("unlock", ext=world.answer(first)["ext"])
@@ -224,7 +224,7 @@ def test_L16_a_request_that_is_sent_again_is_the_same_one(world: World) -> None:
     assert world.answer("parked")["ext"] == 2
 
 
-def test_L15_what_a_transaction_holds_ends_with_it(world: World) -> None:
+def test_L15_the_locks_of_a_transaction_end_with_it(world: World) -> None:
     holder = world.begin(LockRequest("t", E))
     waiting = world.begin_request(LockRequest("t", W, INSERT))
     with pytest.raises(InvalidDefinition, match="commit or abort"):
@@ -237,7 +237,7 @@ def test_L15_what_a_transaction_holds_ends_with_it(world: World) -> None:
     assert world.call("outcome_of_txn", txn=2)["state"] == "a"
 
 
-def test_L14_who_asks_once_for_everything_never_deadlocks(world: World) -> None:
+def test_L14_requests_for_all_locks_at_once_never_deadlock(world: World) -> None:
     """Whatever they ask for, somebody can always go on, and in the end everybody has."""
     for name in ("u", "v"):
         world.create(name)
@@ -251,7 +251,7 @@ def test_L14_who_asks_once_for_everything_never_deadlocks(world: World) -> None:
             ]
             requests[world.begin_request(*wishes, zero_wait=False)] = wishes
         for _ in range(8):
-            granted = [one for one in requests if one in world.answers]
+            granted = [request for request in requests if request in world.answers]
             assert granted, f"seed {seed}: {locks(world)}"
             chosen = draw.choice(granted)
             del requests[chosen]

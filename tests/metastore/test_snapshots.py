@@ -55,7 +55,7 @@ def test_S4_a_snapshot_is_the_same_whoever_ended_since(world: World) -> None:
     world.abort(late)
     world.state.components.clear()  # as if all were cleaned
     world.tick(61_000)
-    assert [one.txn_id for one in world.state.departed] == [1, 2, 3]
+    assert [txn.txn_id for txn in world.state.departed] == [1, 2, 3]
     assert world.call("granted", txn=reader.id)["valid_txns"] == said
     assert low_mark(world.state) == 1
     world.commit(reader)
@@ -202,7 +202,11 @@ def test_P4_every_partition_needs_a_base_before_an_id_is_forgotten() -> None:
     assert not world.state.table("t").aborted
     world.insert(partition="p=3")
     records = world.call("partitions", name="t")["partitions"]
-    assert {one["name"]: one["floors"] for one in records} == {"p=1": [], "p=2": [], "p=3": [3]}
+    assert {record["name"]: record["floors"] for record in records} == {
+        "p=1": [],
+        "p=2": [],
+        "p=3": [3],
+    }
 
 
 def test_P4_nothing_is_forgotten_under_an_older_open_write(world: World) -> None:

@@ -71,10 +71,10 @@ def path(tmp_path: Path) -> Path:
 )
 def test_P8_columns_are_the_fields(table: str, record: Any) -> None:
     columns = schema.EVERY[table]
-    assert set(columns) == {one.name for one in fields(record)}
+    assert set(columns) == {field.name for field in fields(record)}
 
 
-def test_P8_live_tables_are_what_the_image_has(path: Path) -> None:
+def test_P8_live_tables_match_the_rows_of_the_state(path: Path) -> None:
     assert set(state_rows.live_rows(State())) == set(schema.LIVE)
     assert set(state_rows.ended_rows(State())) == set(schema.KEPT)
 
@@ -107,7 +107,7 @@ def version_1(path: Path) -> None:
             (6, 7, 'database_dropped', NULL, NULL, '{"name":"a\\"b"}')""")
 
 
-def test_P8_from_version_1_it_keeps_what_it_finds(path: Path) -> None:
+def test_P8_migration_from_version_1_keeps_everything(path: Path) -> None:
     version_1(path)
     store = Store(path)
     state, events = store.load()
@@ -152,12 +152,12 @@ def version_2(path: Path) -> None:
             )
 
 
-def test_P8_from_version_2_it_keeps_what_it_finds(path: Path) -> None:
+def test_P8_migration_from_version_2_keeps_everything(path: Path) -> None:
     version_2(path)
     store = Store(path)
     state, _ = store.load()
     assert state.tables[1].floors == {"p=1": (5,), "p=a,b": (7,)}
-    assert [one.floors for one in state.tables[1].partitions.values()] == [(5,), ()]
+    assert [partition.floors for partition in state.tables[1].partitions.values()] == [(5,), ()]
     assert state.tables[2].floors == {} and state.locations == {"/w/v": 4}
     assert state.views == {}
     assert str(snapshot(state, state.txns[6])) == "6:3:3:4" and low_mark(state) == 3
@@ -211,7 +211,7 @@ def test_P8_from_version_4_the_journal_becomes_a_file(path: Path) -> None:
     store.close()
 
 
-def test_P8_from_version_5_it_keeps_what_it_finds(
+def test_P8_migration_from_version_5_keeps_everything(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
@@ -267,14 +267,16 @@ def test_P8_from_version_6_an_overwrite_is_an_operation_of_its_own(
         )
     store = Store(path)
     state, events = store.load()
-    assert {(one.txn_id, one.operation.value) for one in state.write_set[1][None]} == {
+    assert {(change.txn_id, change.operation.value) for change in state.write_set[1][None]} == {
         (3, "o"),
         (4, "d"),
     }
     machine = Machine(state)
     machine.replay(events)
-    assert [(one.txn_id, one.operation.value) for one in state.write_set[1][None][2:]] == [(5, "o")]
-    assert [one.operation.value for one in state.write_set[1]["p=1"]] == ["u"]
+    assert [(change.txn_id, change.operation.value) for change in state.write_set[1][None][2:]] == [
+        (5, "o")
+    ]
+    assert [change.operation.value for change in state.write_set[1]["p=1"]] == ["u"]
     store.close()
 
 
@@ -308,7 +310,7 @@ def test_P8_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(
     # The log of the migration that was interrupted is there already, and is made anew.
     assert path.with_suffix(".log").exists() == (version == 4)
     store = Store(path)
-    assert [one.at for one in store.load()[1]] == ([6, 7, 8] if version == 4 else [6, 7])
+    assert [event.at for event in store.load()[1]] == ([6, 7, 8] if version == 4 else [6, 7])
     store.close()
 
 
@@ -381,7 +383,7 @@ def test_P3_what_was_appended_survives(path: Path) -> None:
     store.close()
     store = Store(path)
     _, events = store.load()
-    assert [(one.kind, one.at, one.event.name) for one in events] == [
+    assert [(event.kind, event.at, event.event.name) for event in events] == [
         ("database", 7, "a"),
         ("database", 8, "b'\"ü"),
         ("database_dropped", 9, "a"),
@@ -448,7 +450,7 @@ def test_T8_a_heartbeat_does_not_wait_for_the_write_of_others(path: Path) -> Non
     beat = Request("2", Heartbeat((int(str(begun.value["value"]["txn"])),)))
     other = Request("3", CreateDatabase("d", if_not_exists=False))
     replies, left = commits.answer_reads([other, beat])
-    assert [one.request_id for one in replies] == ["2"] and left == [other]
+    assert [reply.request_id for reply in replies] == ["2"] and left == [other]
     assert replies[0].value["value"]["aborted"] == [] and commits.counters.batches == 1
     commits.close()
 
@@ -540,13 +542,13 @@ def test_P3_a_failed_write_changes_nothing(
     serving.fail_next(monkeypatch, durable=False)
     with pytest.raises(MetastoreWriteFailed, match=r"nothing was changed: .*No space left"):
         serving.client.create_table("u", "/w/u", [("id", "int")])
-    assert [one.name for one in serving.client.tables()] == ["default.t"]
+    assert [table.name for table in serving.client.tables()] == ["default.t"]
     assert serving.client.status()["failed_writes"] == 1
     txn.commit()
     assert serving.client.outcome(txn.id)["state"] == "c"
 
 
-def test_P3_the_outcome_counts_when_the_write_was_durable_after_all(
+def test_P3_a_failed_write_that_became_durable_counts(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serving.fail_next(monkeypatch, durable=True)
@@ -571,7 +573,9 @@ _watching: list[str] = []
 
 def _watch(event: str, args: tuple[Any, ...]) -> None:
     if _watching and event in ("open", "os.rename", "shutil.copyfile") and args:
-        _opened.extend(str(one) for one in args[:2] if str(one).startswith(_watching[0]))
+        _opened.extend(
+            str(argument) for argument in args[:2] if str(argument).startswith(_watching[0])
+        )
 
 
 def test_nobody_in_the_server_opens_the_database_beside_duckdb(
@@ -596,7 +600,7 @@ def test_nobody_in_the_server_opens_the_database_beside_duckdb(
 
 def test_only_the_store_names_the_database_to_duckdb() -> None:
     package = Path(schema.__file__).parents[1]
-    texts = {str(one.relative_to(package)): one.read_text() for one in package.rglob("*.py")}
+    texts = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
     connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
     assert connecting == {
         "metastore/server/database.py",
@@ -622,7 +626,7 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
 def test_a_broken_request_harms_nobody_else(serving: Serving) -> None:
     txn = serving.client.begin()
     beats = dict(serving.server.commits.state.heartbeats)
-    with pytest.raises(InvalidDefinition, match=r"begin is called in a way .* nothing was changed"):
+    with pytest.raises(InvalidDefinition, match=r"begin has arguments .* nothing was changed"):
         ask(serving.client, "begin", {"kind": 0})
     assert serving.client.status()["bad_requests"] == 1
     assert serving.server.commits.state.heartbeats == beats

@@ -86,7 +86,7 @@ def test_T24_partitions() -> None:
         with pytest.raises(NoSuchPartition):
             world.call("add_partitions", name="t", partitions=[wrong])
     world.insert(partition="p=3")
-    names = [one["name"] for one in world.call("partitions", name="t")["partitions"]]
+    names = [partition["name"] for partition in world.call("partitions", name="t")["partitions"]]
     assert names == ["p=1", "p=2", "p=3"]
 
 
@@ -122,16 +122,16 @@ def test_P24_adoption(world: World) -> None:
         txn_id=70,
         aborted=[7],
         partitions=["p=3"],
-        directories=[encode(one) for one in reports],
+        directories=[encode(report) for report in reports],
     )
     txn = world.write("old", INSERT, "p=1")
     assert txn.id == 71 and txn.write_ids == {"default.old": 8}
     reader = world.read()
     assert str(world.sees(reader, "old")) == "default.old:8:8:8:7"
-    names = [one["name"] for one in world.call("partitions", name="old")["partitions"]]
+    names = [partition["name"] for partition in world.call("partitions", name="old")["partitions"]]
     assert names == ["p=1", "p=2", "p=3"]
     known = world.state.directories[2, "p=1"]
-    assert [one.name for one in known.values()] == [
+    assert [table.name for table in known.values()] == [
         "base_0000004_v0000070",
         "delta_0000006_0000006_0000",
     ]

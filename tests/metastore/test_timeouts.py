@@ -63,15 +63,15 @@ def test_P29_a_jump_of_the_wall_clock_aborts_nobody_and_stops_no_reaper(
     world.tick(LONG)
     world.clock.set_wall(jump)
     world.tick()
-    assert [state(world, one.id) for one in (alive, lost, lease)] == ["o", "o", "o"]
+    assert [state(world, txn.id) for txn in (alive, lost, lease)] == ["o", "o", "o"]
     world.call("heartbeat", txns=[alive.id, lease.id])
     world.tick(TIMEOUT - LONG + 1)
     world.tick(LONG - 1)
-    assert [state(world, one.id) for one in (alive, lost, lease)] == ["o", "a", "o"]
+    assert [state(world, txn.id) for txn in (alive, lost, lease)] == ["o", "a", "o"]
 
 
 @jumps
-def test_P29_P12_a_lease_ends_so_long_after_its_last_read(world: World, jump: int) -> None:
+def test_P29_P12_a_lease_ends_its_maximum_after_the_last_read(world: World, jump: int) -> None:
     lease = world.read()
     world.clock.set_wall(jump)
     for _ in range(36):
@@ -83,7 +83,7 @@ def test_P29_P12_a_lease_ends_so_long_after_its_last_read(world: World, jump: in
 
 
 @jumps
-def test_P29_L11_a_wait_for_a_lock_is_as_long_as_was_said(world: World, jump: int) -> None:
+def test_P29_L11_a_lock_request_waits_as_long_as_it_asked(world: World, jump: int) -> None:
     world.begin(LockRequest("t", E))
     waiting = world.begin_request(LockRequest("t", W, INSERT), wait=60)
     world.clock.set_wall(jump)
@@ -153,7 +153,7 @@ def test_P29_P9_a_service_keeps_its_lease_for_one_timeout(world: World, jump: in
 
 @jumps
 @pytest.mark.parametrize("restart", [False, True])
-def test_P29_P21_a_cleaner_that_died_is_waited_for_one_timeout(
+def test_P29_P21_a_dead_cleaner_blocks_its_entity_for_one_timeout(
     world: World, jump: int, restart: bool
 ) -> None:
     world.insert()
@@ -165,13 +165,13 @@ def test_P29_P21_a_cleaner_that_died_is_waited_for_one_timeout(
     if restart:
         reopened(world)
     world.clock.advance(TIMEOUT - 1)
-    assert [one["reason"] for one in world.blocked()] == ["a Cleaner is at work on it"]
+    assert [blocked["reason"] for blocked in world.blocked()] == ["a Cleaner is at work on it"]
     world.clock.advance(1)
-    assert [one.id for one in world.ready()] == [task.id]
+    assert [ready.id for ready in world.ready()] == [task.id]
 
 
 @jumps
-def test_P29_C38_delayed_cleanup_waits_the_retention_and_no_longer(world: World, jump: int) -> None:
+def test_P29_C38_delayed_cleanup_waits_exactly_the_retention(world: World, jump: int) -> None:
     """Foreign readers hold no lease: a clock set forward must not take their files (P25)."""
     world.set("hive.compactor.delayed.cleanup.enabled", "true")
     world.insert()
@@ -204,11 +204,11 @@ def test_P29_C48_a_failed_cleaning_is_tried_again_after_its_wait(
         world.clock.advance(299_999)
         assert "no network" in world.blocked()[0]["reason"]
         world.clock.advance(1)
-    assert [one.id for one in world.ready()] == [task.id]
+    assert [ready.id for ready in world.ready()] == [task.id]
 
 
 @jumps
-def test_P29_C54_what_aborts_left_is_tried_again_after_its_wait(world: World, jump: int) -> None:
+def test_P29_C54_a_failed_cleaning_of_aborts_is_retried(world: World, jump: int) -> None:
     world.set("hive.compactor.abortedtxn.threshold", "0")
     world.abort(world.write())
     (task,) = world.ready()
@@ -250,7 +250,7 @@ def test_P29_C1_the_initiator_misses_nothing_that_changed(world: World, jump: in
     assert not initiator.run(metastore, world.clock.now_ms(), since)
     world.clock.set_wall(jump)
     world.insert()
-    assert [one.table for one in initiator.run(metastore, world.clock.now_ms(), since)] == [
+    assert [request.table for request in initiator.run(metastore, world.clock.now_ms(), since)] == [
         "default.t"
     ]
     since = metastore.moment()
@@ -259,7 +259,7 @@ def test_P29_C1_the_initiator_misses_nothing_that_changed(world: World, jump: in
 
 
 @jumps
-def test_P29_people_see_wall_time_as_the_clock_is_set_now(world: World, jump: int) -> None:
+def test_P29_listings_show_times_by_the_present_wall_clock(world: World, jump: int) -> None:
     txn = world.write()
     world.clock.advance(5000)
     world.clock.set_wall(jump)
@@ -271,7 +271,7 @@ def test_P29_people_see_wall_time_as_the_clock_is_set_now(world: World, jump: in
     assert world.state.ended[txn.id].ended == world.clock.now_ms()
 
 
-def test_P29_P3_a_clock_set_forward_makes_no_outcome_forgotten(tmp_path: Path) -> None:
+def test_P29_P3_a_clock_set_forward_forgets_no_outcome(tmp_path: Path) -> None:
     clock = ManualClock()
     commits = GroupCommit(tmp_path / "m.duckdb", clock)
     commits.round([Asked("one", CreateDatabase("d", if_not_exists=False))], None)
@@ -283,7 +283,7 @@ def test_P29_P3_a_clock_set_forward_makes_no_outcome_forgotten(tmp_path: Path) -
     commits.close()
 
 
-def test_P29_time_in_which_the_process_was_stopped_does_not_count(
+def test_P29_time_while_the_process_was_suspended_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While it stands still it hears of nobody: that they were silent says nothing."""
@@ -301,7 +301,7 @@ def test_P29_time_in_which_the_process_was_stopped_does_not_count(
 
 
 @pytest.mark.parametrize("restart", ["no", "replayed", "folded"])
-def test_P29_a_shorter_timeout_waits_for_who_does_not_know_it(world: World, restart: str) -> None:
+def test_P29_a_shorter_timeout_spares_uninformed_clients(world: World, restart: str) -> None:
     """Silent clients were told 150 s between heartbeats; the others heard of 3 s."""
     ignorant, told = world.write(), world.write()
     world.set("hive.timedout.txn.reaper.start", "0s")
@@ -314,12 +314,12 @@ def test_P29_a_shorter_timeout_waits_for_who_does_not_know_it(world: World, rest
     if restart != "no":
         reopened(world, restart == "folded")
     world.clock.advance(1)
-    for one in (told, later):
-        assert world.call("heartbeat_one", txn=one.id, read=False) == {"interval": 3000}
+    for txn in (told, later):
+        assert world.call("heartbeat_one", txn=txn.id, read=False) == {"interval": 3000}
     world.tick(6000)
-    assert {state(world, one.id) for one in (ignorant, told, later)} == {"o"}
+    assert {state(world, txn.id) for txn in (ignorant, told, later)} == {"o"}
     world.tick(1000)
-    assert [state(world, one.id) for one in (ignorant, told, later)] == ["o", "a", "a"]
+    assert [state(world, txn.id) for txn in (ignorant, told, later)] == ["o", "a", "a"]
     world.tick(TIMEOUT - 7010)
     assert state(world, ignorant.id) == "o"
     world.call("heartbeat", txns=[ignorant.id])
@@ -335,7 +335,7 @@ def test_P29_a_shorter_timeout_waits_for_who_does_not_know_it(world: World, rest
     assert state(world, last.id) == "a"
 
 
-def test_P29_who_never_speaks_again_is_waited_for_one_old_timeout(world: World) -> None:
+def test_P29_a_silent_client_gets_one_old_timeout(world: World) -> None:
     lost = world.write()
     world.tick(LONG)
     world.set("hive.txn.timeout", "6s")
@@ -345,7 +345,7 @@ def test_P29_who_never_speaks_again_is_waited_for_one_old_timeout(world: World) 
     assert state(world, lost.id) == "a"
 
 
-def test_P29_a_shorter_timeout_waits_for_nobody_when_nobody_is_there(world: World) -> None:
+def test_P29_a_shorter_timeout_counts_at_once_if_no_client_knows_the_longer(world: World) -> None:
     world.set("hive.txn.timeout", "6s")
     reopened(world)
     txn = world.write()
@@ -365,7 +365,7 @@ def test_P29_a_longer_timeout_counts_at_once(world: World) -> None:
     assert state(world, txn.id) == "a"
 
 
-def test_P29_whoever_asks_about_a_transaction_is_told_the_interval(world: World) -> None:
+def test_P29_each_answer_about_a_transaction_has_the_interval(world: World) -> None:
     mine, other = local_metastore(world), local_metastore(world)
     assert mine._beats.interval == other._beats.interval == 150
     txn = other.begin()
@@ -376,8 +376,8 @@ def test_P29_whoever_asks_about_a_transaction_is_told_the_interval(world: World)
     mine.set("acid.heartbeat.interval", "1s")
     txn.lock("t", "SHARED_READ")
     assert (mine._beats.interval, other._beats.interval) == (1, 1)
-    for one in (mine, other):
-        one.close()
+    for connected in (mine, other):
+        connected.close()
 
 
 class Answers:
@@ -393,7 +393,7 @@ class Answers:
         """There is nothing to close."""
 
 
-def test_P29_a_beat_that_is_waited_for_comes_earlier_when_the_interval_shrinks() -> None:
+def test_P29_a_shorter_interval_brings_the_next_heartbeat_forward() -> None:
     link: Any = Answers()
     beats = Heartbeats(link)
     granted = Granted(1, ValidTxnList.parse("9:9::"), {}, {}, False, "", 60_000)

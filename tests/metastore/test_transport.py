@@ -167,14 +167,16 @@ def test_a_wrong_key_is_refused_and_named(
         Metastore.connect(service.uri)
 
 
-def test_nobody_there_is_said_at_once_and_how_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_service_is_reported_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(MetastoreUnavailable, match=rf"--listen 127\.0\.0\.1:{port}"):
         Metastore.connect(f"tcp://127.0.0.1:{port}")
 
 
-def test_something_else_that_listens_is_no_metastore() -> None:
+def test_another_program_on_the_port_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         import threading
 
@@ -209,7 +211,7 @@ def test_another_protocol_version_is_refused_by_both_ends(
 @pytest.mark.parametrize(
     "text", ["tcp://", "tcp://host", "tcp://host:x", "tcp://:1", "tcp://::1:5", "tcp://host:70000"]
 )
-def test_an_address_that_is_none_is_refused(text: str) -> None:
+def test_malformed_addresses_are_refused(text: str) -> None:
     with pytest.raises(InvalidDefinition, match="write host:port"):
         Metastore.connect(text)
 
@@ -276,7 +278,7 @@ def test_a_request_without_handshake_is_refused(raw: Connect, service: Service) 
         assert "x" not in client.databases()
 
 
-def test_a_length_is_refused_before_anything_is_kept(
+def test_a_length_is_refused_before_any_byte_is_stored(
     raw: Connect, request: pytest.FixtureRequest, service: Service
 ) -> None:
     with Metastore.connect(service.home) as client:
@@ -346,7 +348,7 @@ def test_wrong_arguments_are_answered(service: Service, op: str) -> None:
         txn.commit()
 
 
-def test_a_silent_or_slow_peer_keeps_nobody_waiting(
+def test_a_silent_or_slow_peer_blocks_no_other(
     raw: Connect, request: pytest.FixtureRequest, service: Service
 ) -> None:
     silent = [raw() for _ in range(20)]
@@ -357,13 +359,13 @@ def test_a_silent_or_slow_peer_keeps_nobody_waiting(
     question = {"id": "g", "op": "query", "args": {"sql": sql}}
     greedy.sendall(wire.frame(json.dumps(question).encode()))  # and reads nothing of the answer
     with Metastore.connect(service.uri) as client, Metastore.connect(service.home) as other:
-        for one in (client, other):
-            one.begin().commit()
+        for connected in (client, other):
+            connected.begin().commit()
     for peer in (*silent, half, greedy):
         peer.close()
 
 
-def test_strangers_are_bounded_and_late_ones_dropped(
+def test_unfinished_handshakes_are_limited_in_number_and_time(
     raw: Connect, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = raw()
@@ -374,7 +376,7 @@ def test_strangers_are_bounded_and_late_ones_dropped(
         peer.close()
 
 
-def test_a_stranger_is_dropped_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_handshake_is_dropped_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "GREETING_SECONDS", 0.05)
     monkeypatch.setattr(connections, "SLOW_READER_SECONDS", 0.05)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -403,12 +405,12 @@ def test_P3_an_interrupted_call_never_gets_the_answer_of_another(
         assert client.tables() == []
 
 
-def test_a_message_that_is_too_large_is_refused_here(
+def test_a_message_that_is_too_large_is_refused_by_the_client(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "LARGEST_MESSAGE", 1000)
     with Metastore.connect(service.home) as client:
-        with pytest.raises(Terminal, match="takes 1,000; report fewer"):
+        with pytest.raises(Terminal, match="accepts 1,000; report fewer"):
             client.create_database("x" * 1000)
         client.begin().commit()
 

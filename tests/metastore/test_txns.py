@@ -265,14 +265,14 @@ def test_T28_a_dynamic_writer_that_aborts_keeps_its_row() -> None:
     txn = world.write(operation=UPDATE)
     world.abort(txn)
     rows = world.state.components[txn.id]
-    assert [(one.partition, one.dynamic, one.operation) for one in rows] == [(None, True, UPDATE)]
+    assert [(row.partition, row.dynamic, row.operation) for row in rows] == [(None, True, UPDATE)]
 
 
 def test_T26_the_strictest_operation_of_a_dynamic_table() -> None:
     world = World()
     world.create(partitioned=True)
     txn = world.begin(LockRequest("t", W, INSERT), LockRequest("t", W, DELETE))
-    assert [one.operation for one in world.state.components[txn.id]] == [UPDATE]
+    assert [component.operation for component in world.state.components[txn.id]] == [UPDATE]
 
 
 def test_T32_serial_transactions_do_not_conflict(world: World) -> None:
@@ -295,7 +295,7 @@ def test_T33_the_loser_is_aborted_and_excluded(world: World) -> None:
     assert world.call("outcome_of_txn", txn=loser.id)["reason"].startswith(
         "write conflict on default.t: update of transaction [2, now] overlaps"
     )
-    assert [one.txn_id for one in world.state.write_set[1][None]] == [winner.id]
+    assert [change.txn_id for change in world.state.write_set[1][None]] == [winner.id]
     assert world.snapshot_text() == "default.t:2:9223372036854775807::2"
 
 
@@ -333,7 +333,7 @@ def test_P6_an_insert_below_a_committed_overwrite_conflicts(world: World) -> Non
     world.lock(overwrite, LockRequest("t", X, UPDATE))
     world.commit(overwrite, WriteReport("t", None, UPDATE, "base_0000002", 1, 1, 1, True))
     world.lock(insert, LockRequest("t", W, INSERT))
-    with pytest.raises(WriteConflict, match="lies below the overwrite"):
+    with pytest.raises(WriteConflict, match="an overwrite that would hide it"):
         world.commit(insert)
 
 

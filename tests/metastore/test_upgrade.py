@@ -36,7 +36,7 @@ def expected(root: Path) -> dict[str, list[dict[str, Any]]]:
 
 def rows(table: Any) -> list[dict[str, Any]]:
     return sorted(
-        (json.loads(json.dumps(one, default=str)) for one in table.to_arrow().to_pylist()), key=str
+        (json.loads(json.dumps(row, default=str)) for row in table.to_arrow().to_pylist()), key=str
     )
 
 

@@ -126,7 +126,7 @@ class World:
         return self.send(
             "begin",
             kind=kind.value,
-            locks=[encode(one) for one in locks],
+            locks=[encode(lock) for lock in locks],
             wait=wait,
             zero_wait=zero_wait,
             info={"user": user},
@@ -153,14 +153,18 @@ class World:
         self, txn: Txn, *locks: LockRequest, wait: float = 60, zero_wait: bool | None = False
     ) -> str:
         return self.send(
-            "lock", txn=txn.id, locks=[encode(one) for one in locks], wait=wait, zero_wait=zero_wait
+            "lock",
+            txn=txn.id,
+            locks=[encode(lock) for lock in locks],
+            wait=wait,
+            zero_wait=zero_wait,
         )
 
     def lock(self, txn: Txn, *locks: LockRequest, **more: Any) -> dict[str, Any]:
         return self.answer(self.lock_request(txn, *locks, **more))
 
     def commit(self, txn: Txn, *writes: WriteReport) -> dict[str, Any]:
-        return self.call("commit", txn=txn.id, writes=[encode(one) for one in writes])
+        return self.call("commit", txn=txn.id, writes=[encode(write) for write in writes])
 
     def abort(self, txn: Txn) -> None:
         self.call("abort", txn=txn.id, reason="test")
@@ -266,7 +270,7 @@ class World:
     # --- cleaning ---------------------------------------------------------------------------
 
     def ready(self) -> list[CleaningTask]:
-        return [decode(CleaningTask, one) for one in self.call("cleaning")["ready"]]
+        return [decode(CleaningTask, task) for task in self.call("cleaning")["ready"]]
 
     def blocked(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.call("cleaning")["blocked"]
@@ -277,11 +281,16 @@ class World:
             known = self.state.directories.get((task.table_id, task.partition), {}).values()
             # A compaction's directory is there from its transaction on, as readers take it.
             seen = [
-                one
-                for one in known
-                if one.high <= task.highest_write_id and task.valid_txns.is_valid(one.txn)
+                directory
+                for directory in known
+                if directory.high <= task.highest_write_id
+                and task.valid_txns.is_valid(directory.txn)
             ]
-            more["gone"] = [one.name for one in known if any(other.shadows(one) for other in seen)]
+            more["gone"] = [
+                directory.name
+                for directory in known
+                if any(other.shadows(directory) for other in seen)
+            ]
         return self.call(
             op,
             id=task.id,
@@ -297,5 +306,5 @@ class World:
         self.cleaning("mark_cleaned", task, removed=removed, valid_txns=str(task.valid_txns))
 
     def entity(self, partition: str | None = None) -> EntityState:
-        found = [decode(EntityState, one) for one in self.call("entities")["entities"]]
-        return next(one for one in found if one.partition == partition)
+        found = [decode(EntityState, entity) for entity in self.call("entities")["entities"]]
+        return next(entity for entity in found if entity.partition == partition)

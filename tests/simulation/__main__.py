@@ -1,4 +1,4 @@
-"""`python -m tests.simulation SEED STEPS`: one run; without a seed, many until something breaks."""
+"""`python -m tests.simulation SEED STEPS`: one run; without a seed, many until a claim breaks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STEPS = 1500
 
 
 def main(arguments: list[str]) -> int:
-    seed, steps = (int(one) for one in (*arguments, "0", "0")[:2])
+    seed, steps = (int(argument) for argument in (*arguments, "0", "0")[:2])
     started, done = time.monotonic(), 0
     try:
         if seed:

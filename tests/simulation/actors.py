@@ -1,7 +1,7 @@
-"""Who calls the metastore: writers and readers, Workers, a Cleaner, an administrator.
+"""The metastore's simulated clients: writers, readers, Workers, a Cleaner, an administrator.
 
-An actor has at most one request under way. When the answer is lost it asks for the outcome, and
-only sends again what was never seen.
+An actor has at most one request under way. If the answer is lost it asks for the outcome, and sends
+the request again only if it was never seen.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ REPEATABLE = (
     "table",
     "partitions",
 )
-"""Sent again without asking (machine.py)."""
+"""Operations that are sent again without asking for the outcome (machine.py)."""
 
 
 @dataclass(slots=True)
 class Reader:
-    """A snapshot that somebody holds: its lists, by table id."""
+    """A snapshot that a client holds: its lists, by table id."""
 
     txn: int
     valid_txns: ValidTxnList
@@ -45,19 +45,19 @@ class Reader:
 
 @dataclass(slots=True)
 class Session(Reader):
-    """A transaction as its owner knows it."""
+    """A transaction from its owner's point of view."""
 
     kind: int = DEFAULT
     write_ids: dict[str, int] = field(default_factory=dict)
     plans: list[LockRequest] = field(default_factory=list)
-    """What its locks allow it to write."""
+    """The writes that its locks allow."""
     places: dict[str, str] = field(default_factory=dict)
-    """Where the tables are that it may write, by their full names."""
+    """The locations of the tables that it may write, by their full names."""
     published: list[tuple[Place, Directory]] = field(default_factory=list)
     slow: bool = False
-    """Mostly it only says that it is alive."""
+    """It mostly sends heartbeats only."""
     committing: bool = False
-    """It asked for its commit: whatever it writes was in place by then."""
+    """It has requested its commit: everything that it writes was published before."""
 
 
 class Actor:
@@ -67,7 +67,7 @@ class Actor:
         self.then: Callable[[Json], None] | None = None
         self.connected = True
         self.next: tuple[Callable[[Json], None] | None, str, Json] | None = None
-        """What it does next, whatever else it would choose."""
+        """Its next request, which takes precedence over a random one."""
 
     @property
     def chance(self) -> float:
@@ -95,10 +95,10 @@ class Actor:
         raise NotImplementedError
 
     def lost(self) -> None:
-        """The process of this client is gone, with what it knew."""
+        """The process of this client has died, and with it what it knew."""
 
     def plan(self, then: Callable[[Json], None] | None, op: str, **args: Any) -> None:
-        """Asks at its next turn: an answer is no moment to ask."""
+        """Plans a request for its next turn, since none may be sent while an answer is handled."""
         self.next = (then, op, args)
 
     def ask(self, then: Callable[[Json], None] | None, op: str, **args: Any) -> None:

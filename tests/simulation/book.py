@@ -1,4 +1,4 @@
-"""What the model remembers, and what has to be seen of it (S rules, P5)."""
+"""What the model remembers, and what snapshots must see of it (S rules, P5)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tests.simulation.rules import CHANGES, Entity, Lock, Table, Txn
 
 
 class Book:
-    """Everything that happened, and what a snapshot sees of it."""
+    """Everything that has happened, and what a snapshot sees of it."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         self.timeout = 300_000
         """`hive.txn.timeout` in milliseconds; at first its default."""
         self.longer, self.shortened = 0, -1
-        """A timeout of before that clients may still go by, and when the shorter one was set."""
+        """An earlier timeout that clients may still count on, and when the shorter one was set."""
         self.interval = int(settings["hive.timedout.txn.reaper.interval"].rstrip("s")) * 1000
         self.delay = int(settings["hive.timedout.txn.reaper.start"].rstrip("s")) * 1000
         self.lease = int(settings["acid.read.lease.max"].rstrip("s")) * 1000
@@ -28,13 +28,13 @@ class Book:
         self.names: dict[str, int] = {}
         self.entities: dict[tuple[int, str | None], Entity] = {}
         self.compacted: dict[int, int] = {}
-        """Rows of the compaction queue that wait for cleaning: when they were committed."""
+        """Rows of the compaction queue that wait for cleaning, with the time of their commit."""
         self.working: dict[int, tuple[str, int, int]] = {}
-        """Rows that a Worker has: worker, attempt, transaction."""
+        """Rows that a Worker has taken: worker, attempt, transaction."""
         self.busy: dict[int, tuple[int, str | None]] = {}
-        """What these rows compact."""
+        """The entities that these rows compact."""
         self.cleaning: dict[tuple[int, str | None], int] = {}
-        """What a Cleaner works on, since when by the clock."""
+        """The entities that a Cleaner works on, and since when."""
         self.answers: dict[str, Json] = {}
         self.parked_answers: dict[str, str] = {}
         self.started = self.reaped = self.lists = self.last_ext = 0
@@ -65,7 +65,7 @@ class Book:
         self._check_list(txn, table, answer["list"])
 
     def _check_grant(self, answer: Json) -> None:
-        """The snapshot and the write ids that a client got with its locks."""
+        """Checks the snapshot and the write ids that a client got with its locks."""
         txn = self.txns[answer["txn"]]
         listed = ValidTxnList.parse(answer["valid_txns"])
         claim("S2", listed.high_watermark == txn.id, listed, txn)
@@ -78,12 +78,18 @@ class Book:
             "not",
             txn.unseen,
         )
-        for one in listed.aborted:
-            claim("S1", self.txns[one].state == "a" and one < txn.id, txn, "excepts", one)
+        for aborted_id in listed.aborted:
+            claim(
+                "S1",
+                self.txns[aborted_id].state == "a" and aborted_id < txn.id,
+                txn,
+                "excepts",
+                aborted_id,
+            )
         expected = {
-            self.tables[one].name: write_id
-            for one, write_id in txn.write_ids.items()
-            if not self.tables[one].dropped
+            self.tables[table_id].name: write_id
+            for table_id, write_id in txn.write_ids.items()
+            if not self.tables[table_id].dropped
         }
         claim("P6", answer["write_ids"] == expected, answer["write_ids"], expected)
         self._check_stale(txn, answer)
@@ -91,11 +97,11 @@ class Book:
             self._check_list(txn, self.tables[txn.needs[name]], text)
 
     def _check_list(self, txn: Txn, table: Table, text: str) -> None:
-        """P5: what is committed and seen is valid. Isolation: what is not seen is not valid."""
+        """What the snapshot sees as committed is valid (P5); what it does not see is not valid."""
         listed = ValidWriteIdList.parse(text)
         self.lists += 1
         every = list(table.owners.items())
-        # All of them now and then; the last ones are where lists differ.
+        # All of them occasionally, otherwise the last ones, where lists differ.
         for write_id, owner in every if self.lists % 8 == 0 else every[-40:]:
             if owner == txn.id:
                 continue
@@ -116,7 +122,7 @@ class Book:
                 claim("S8", not valid, text, "of", txn, "for open write id", write_id, "of", other)
 
     def conflict(self, txn: Txn, touched: set[tuple[int, str | None, str]]) -> str:
-        """First committer wins: nobody replaces what he has not seen (T31, P6, P30)."""
+        """First committer wins: no commit replaces what its snapshot misses (T31, P6, P30)."""
         for table_id, partition, operation in touched:
             write_id = txn.write_ids.get(table_id, 0)
             for other in self.entity(table_id, partition).claims:
@@ -135,24 +141,26 @@ class Book:
         return ""
 
     def _check_stale(self, txn: Txn, answer: Json) -> None:
-        """T40, P30: whoever got a lock learns whether he missed what he must not miss."""
-        held = [one for one in self.queue if one.txn == txn.id]
+        """With its lock a transaction learns whether its snapshot misses too much (T40, P30)."""
+        held = [lock for lock in self.queue if lock.txn == txn.id]
         touches = held[-1].touches if held else []
         touched = {
-            (one.table_id, partition, one.operation)
-            for one in touches
+            (touched.table_id, partition, touched.operation)
+            for touched in touches
             for partition in (
-                [one.partition]
-                if not one.dynamic
-                else [name for table_id, name in list(self.entities) if table_id == one.table_id]
+                [touched.partition]
+                if not touched.dynamic
+                else [
+                    name for table_id, name in list(self.entities) if table_id == touched.table_id
+                ]
             )
         }
         reason = self.conflict(txn, touched)
         claim("T40", answer["stale"] == bool(reason), txn, answer, reason)
         sure = {
-            (one.table_id, one.partition, one.operation)
-            for one in touches
-            if one.operation == "o" and not one.dynamic
+            (touched.table_id, touched.partition, touched.operation)
+            for touched in touches
+            if touched.operation == "o" and not touched.dynamic
         }
         reason = self.conflict(txn, sure)
         claim("P30", bool(answer["lost_overwrite"]) == bool(reason), txn, answer, reason)
@@ -161,18 +169,20 @@ class Book:
         return other.state == "c" and other.id < txn.id and other.committed < txn.snapshot
 
     def content(self, txn: Txn, table: Table, partition: str | None) -> set[tuple[int, int, bool]]:
-        """What a read of the entity under this transaction's snapshot has to find."""
+        """What a read of the entity under this transaction's snapshot must find."""
         entity = self.entity(table.id, partition)
         low = max(
-            (one.up_to for one in entity.drops if self.sees(txn, self.txns[one.txn])), default=0
+            (drop.up_to for drop in entity.drops if self.sees(txn, self.txns[drop.txn])), default=0
         )
         seen = [
-            one
-            for one in entity.writes
-            if one.write_id > low and self.sees(txn, self.txns[one.txn])
+            write
+            for write in entity.writes
+            if write.write_id > low and self.sees(txn, self.txns[write.txn])
         ]
-        base = max((one.write_id for one in seen if one.overwrite), default=0)
-        return {(one.write_id, one.txn, one.deletes) for one in seen if one.write_id >= base}
+        base = max((write.write_id for write in seen if write.overwrite), default=0)
+        return {
+            (write.write_id, write.txn, write.deletes) for write in seen if write.write_id >= base
+        }
 
     def entity(self, table_id: int, partition: str | None) -> Entity:
         return self.entities.setdefault((table_id, partition), Entity())

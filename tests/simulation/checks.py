@@ -1,4 +1,4 @@
-"""What has to hold of the state between any two steps, whatever led to it."""
+"""Invariants of the state between any two steps."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def check_fast(sim: Simulation) -> None:
-    """After every write: ids go on, and the queues are as long as they have to be."""
+    """Checked after every write: the counters, and the lengths of the queues."""
     state, model = sim.process.machine.state, sim.model
     claim("T3", state.last_txn == model.last_txn, state.last_txn, "not", model.last_txn)
     claim(
         "L2",
-        [(one.txn_id, one.acquired) for one in state.locks.values()]
-        == [(one.txn, one.granted) for one in model.queue],
+        [(lock.txn_id, lock.acquired) for lock in state.locks.values()]
+        == [(lock.txn, lock.granted) for lock in model.queue],
         "locks",
         state.locks,
         "not",
@@ -38,31 +38,36 @@ def check_fast(sim: Simulation) -> None:
 
 
 def check_whole(sim: Simulation) -> None:
-    """Every transaction, lock and write id, and what every open snapshot finds on disk."""
+    """Checks every transaction, lock and write id, and what every open snapshot finds on disk."""
     state, model = sim.process.machine.state, sim.model
-    opened = {one.txn_id for one in state.open_txns()}
+    opened = {opened_txn.txn_id for opened_txn in state.open_txns()}
     claim("T10 T11 T13", opened == set(model.open), f"open {sorted(opened ^ set(model.open))}")
     claim("T7", set(state.heartbeats) == opened, "heartbeats of others than the open ones")
     _outcomes(sim)
     held = [
-        (entry.txn_id, Resource(one.db, one.table, one.partition, one.lock.value))
+        (
+            entry.txn_id,
+            Resource(component.db, component.table, component.partition, component.lock.value),
+        )
         for entry in state.locks.values()
         if entry.acquired
-        for one in entry.components
+        for component in entry.components
     ]
-    for (txn, one), (other_txn, other) in combinations(held, 2):
+    for (txn, lock), (other_txn, other) in combinations(held, 2):
         claim(
             "L2",
-            txn == other_txn or not (waits(one, other) and waits(other, one)),
+            txn == other_txn or not (waits(lock, other) and waits(other, lock)),
             txn,
             "holds",
-            one,
+            lock,
             "and",
             other_txn,
             other,
         )
     claim(
-        "T22", {one.record.name: key for key, one in state.tables.items()} == model.names, "tables"
+        "T22",
+        {known.record.name: key for key, known in state.tables.items()} == model.names,
+        "tables",
     )
     for row in state.queue.values():
         if isinstance(row, DropTask):
@@ -70,7 +75,8 @@ def check_whole(sim: Simulation) -> None:
             claim(
                 "P28",
                 left is not None
-                and row.partition in (None, *(one.name for one in left.dropped_partitions)),
+                and row.partition
+                in (None, *(partition.name for partition in left.dropped_partitions)),
                 "forgotten before it is removed:",
                 row,
             )
@@ -82,7 +88,7 @@ def check_whole(sim: Simulation) -> None:
 
 
 def _overwrites(sim: Simulation) -> None:
-    """P30: whatever an open writer overwrote now, it would be told what its snapshot misses."""
+    """An open writer's overwrite of any entity would conflict with what it misses (P30)."""
     state, model = sim.process.machine.state, sim.model
     for txn in state.open_txns():
         if txn.kind is not TxnType.DEFAULT or not txn.has_snapshot:
@@ -96,7 +102,7 @@ def _overwrites(sim: Simulation) -> None:
 
 
 def _outcomes(sim: Simulation) -> None:
-    """P3: how a transaction ended is known, and is what the client was told."""
+    """The outcome of a transaction is known, and is what its client was told (P3)."""
     ids = list(sim.acknowledged)
     if len(ids) > 40:
         ids = sim.random.sample(ids, 20) + ids[-20:]
@@ -117,7 +123,7 @@ def _outcomes(sim: Simulation) -> None:
 
 
 def _write_ids(sim: Simulation, table: StateTable, known: Table) -> None:
-    """T18, T22: each write id has one owner, and none is used twice; P4: aborted ones stay so."""
+    """Each write id has one owner (T18, T22), and an aborted one stays aborted (P4)."""
     claim(
         "T22",
         table.next_write_id == known.next_write_id,
@@ -135,7 +141,7 @@ def _write_ids(sim: Simulation, table: StateTable, known: Table) -> None:
 
 
 def check_readers(sim: Simulation, table_ids: set[int]) -> None:
-    """C41, P4, P5: every open snapshot that asked for the table finds what it has to find."""
+    """Every open snapshot that asked for the table finds what it must find (C41, P4, P5)."""
     for actor in sim.actors:
         for reader in actor.readers():
             txn = sim.model.txns.get(reader.txn)
@@ -149,9 +155,9 @@ def check_readers(sim: Simulation, table_ids: set[int]) -> None:
 def check_read(
     sim: Simulation, txn: Txn, table: Table, listed: ValidWriteIdList, txns: ValidTxnList
 ) -> None:
-    """What the files of the table say under these lists is what was committed and is seen.
+    """Under these lists the files of the table have exactly what the transaction must see.
 
-    While something is decided and not yet written, the model is behind: then another time.
+    Skipped while something is decided but not written, since the model does not know it yet.
     """
     if sim.process.batch:
         return
@@ -159,11 +165,11 @@ def check_read(
     known, reader = state.known_table(table.id), state.txns[txn.id]
     claim("P28", known is not None and txn.state == "o", f"{table.name} is forgotten under {txn}")
     assert known is not None
-    floors = {one.name: one.floors for one in seen_partitions(state, reader, known)}
+    floors = {seen.name: seen.floors for seen in seen_partitions(state, reader, known)}
     for partition in (
         [None]
         if not table.partitioned
-        else sorted({str(one) for key, one in sim.model.entities if key == table.id})
+        else sorted({str(entity) for key, entity in sim.model.entities if key == table.id})
     ):
         if partition is not None and partition not in sim.model.partitions_of(txn, table):
             continue

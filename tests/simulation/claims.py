@@ -1,4 +1,4 @@
-"""What the model says when a rule does not hold, and how it reads answers."""
+"""The model's assertions, and how it reads answers."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from tests.simulation.rules import DEFAULT, Declared, PartitionLife, Table, Txn
 
 
 class Declarations(Book):
-    """Tables, columns, properties and partitions: what is declared, and who sees it so."""
+    """The declarations of tables, columns, properties and partitions, and who sees which."""
 
     # --- what a snapshot sees ---------------------------------------------------------------
 
@@ -44,7 +44,7 @@ class Declarations(Book):
         if table is None:
             expect("P28", own, "NoSuchTable")
             return
-        got = {one["name"] for one in value("P28", own)["partitions"]}
+        got = {partition["name"] for partition in value("P28", own)["partitions"]}
         expected = self.partitions_of(txn, table)
         claim("P28", got == expected, txn, "sees partitions", got, "not", expected)
 
@@ -58,7 +58,7 @@ class Declarations(Book):
         return seen or table.declared[-1]
 
     def seen(self, txn: Txn | None, name: str) -> Table | None:
-        """What the name means to it; a writer may have made a table for himself meanwhile."""
+        """The table that the name means to it; a writer may have created it after its snapshot."""
         now = self._table(name)
         if txn is None or not txn.snapshot:
             return now
@@ -70,7 +70,7 @@ class Declarations(Book):
         return now if later and txn.kind == DEFAULT else None
 
     def _refused_change(self, txn: Txn, name: str, columns: bool = True) -> str | None:
-        """Why it may not lock or write what it sees: others changed that since."""
+        """Why it may not lock or write the table: others have changed it since its snapshot."""
         if not txn.snapshot:
             return None if self._table(name) is not None else "NoSuchTable"
         table = self.seen(txn, name)
@@ -92,13 +92,13 @@ class Declarations(Book):
         if own is not None and own.get("error", [""])[0] == "LockNotAcquired":
             return  # it is being removed
         location = args["table"]["location"]
-        if any(self.tables[one].location == location for one in self.names.values()):
+        if any(self.tables[table_id].location == location for table_id in self.names.values()):
             expect("create", own, "InvalidDefinition")
             return
         record = value("create", own)["table"]
         claim("P22", record["table_id"] == len(self.tables) + 1, record)
         self.now += 1
-        columns = tuple((one, kind) for one, kind in record["columns"])
+        columns = tuple((column, kind) for column, kind in record["columns"])
         self.tables[record["table_id"]] = Table(
             record["table_id"],
             record["location"],
@@ -125,7 +125,7 @@ class Declarations(Book):
         if args["rename"] and name in self.names:
             expect("P28", own, "TableExists")
             return
-        columns = tuple((one, kind) for one, kind in args["columns"] or old.columns)
+        columns = tuple((column, kind) for column, kind in args["columns"] or old.columns)
         properties = tuple(sorted({**dict(old.properties), **(args["properties"] or {})}.items()))
         self._alter(table, name, columns, properties)
         record = value("P28", own)["table"]
@@ -147,20 +147,20 @@ class Declarations(Book):
         self.names[name] = table.id
 
     def _widen(self, table: Table, added: list[list[str]]) -> None:
-        """Columns that come with a commit."""
+        """Adds the columns of a commit."""
         old = table.declared[-1]
         known = dict(old.columns)
-        new = tuple((one, kind) for one, kind in added if one not in known)
+        new = tuple((column, kind) for column, kind in added if column not in known)
         if new:
             self._alter(table, old.name, (*old.columns, *new), old.properties)
-            table.version = -1  # the answer of a commit does not tell it; who reads it learns it
+            table.version = -1  # not in the answer of a commit; readers learn it
 
     def on_add_partitions(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         table = self._table(args["name"])
         if table is None:
             expect("add partitions", own, "NoSuchTable")
             return
-        new = [one for one in args["partitions"] if one not in table.partitions]
+        new = [partition for partition in args["partitions"] if partition not in table.partitions]
         claim("add partitions", value("add partitions", own)["added"] == new, own)
         self.now += 1
         self._register(table, new, self.now)
@@ -171,6 +171,6 @@ class Declarations(Book):
                 table.lives.append(PartitionLife(name, moment))
 
     def _unregister(self, table: Table, name: str, moment: int) -> None:
-        for one in table.lives:
-            if one.name == name and not one.dropped:
-                one.dropped = moment
+        for life in table.lives:
+            if life.name == name and not life.dropped:
+                life.dropped = moment

@@ -1,8 +1,8 @@
-"""The files of the tables, as far as the metastore's promises are about them.
+"""The files of the tables, as far as the metastore makes promises about them.
 
-Each directory knows which writes are in it. `read` answers what a snapshot finds, `removable` what
-a Cleaner would take away with the lists that it was given. Written from the rules alone (C, F and
-S), without the code that the platform does it with.
+Each directory knows its writes. `read` returns what a snapshot finds, `removable` what a Cleaner
+would remove with the lists that it was given. It is written from the rules (C, F and S), without
+the platform's code.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 
 Tag = tuple[int, int, bool]
-"""One write: write id, transaction, and whether it is a delete event."""
+"""A write: write id, transaction, and whether it is a delete event."""
 
 Place = tuple[str, str | None]
-"""Location of a table, and partition."""
+"""The location of a table, and a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """`low` = `high` for what a writer made; `visibility` is the compaction's transaction or 0."""
+    """A writer's directory has `low` = `high`; `visibility` is a compaction's transaction or 0."""
 
     base: bool
     deletes: bool
@@ -42,7 +42,7 @@ class Directory:
 
 @dataclass(slots=True)
 class Selection:
-    """What a pair of lists makes of a place."""
+    """What a pair of lists selects in a place."""
 
     base: Directory | None = None
     deltas: list[Directory] = field(default_factory=list)
@@ -52,11 +52,11 @@ class Selection:
 
     def tags(self, write_ids: ValidWriteIdList) -> set[Tag]:
         found = set(self.base.tags) if self.base else set()
-        for one in self.deltas:
+        for delta in self.deltas:
             found |= {
                 tag
-                for tag in one.tags
-                if tag[0] > self.low and (one.visibility or write_ids.is_valid(tag[0]))
+                for tag in delta.tags
+                if tag[0] > self.low and (delta.visibility or write_ids.is_valid(tag[0]))
             }
         return found
 
@@ -74,7 +74,7 @@ class Disk:
             known.pop(name, None)
 
     def remove_location(self, place: Place, up_to: int | None) -> None:
-        """A dropped table or partition: all of it, or what has write ids up to `up_to`."""
+        """Removes a dropped table or partition: all of it, or what has write ids up to `up_to`."""
         location, partition = place
         for other in list(self.places):
             if other[0] == location and partition in (None, other[1]):
@@ -83,8 +83,8 @@ class Disk:
                     other,
                     [
                         name
-                        for name, one in list(known.items())
-                        if up_to is None or one.high <= up_to
+                        for name, directory in list(known.items())
+                        if up_to is None or directory.high <= up_to
                     ],
                 )
 
@@ -100,17 +100,19 @@ class Disk:
     def needed(
         self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
     ) -> dict[str, Directory]:
-        """The directories in which it finds them, by name."""
+        """The directories in which transaction `me` finds them, by name."""
         found = self._select(place, write_ids, txns, floor, me)
-        return {one.name: one for one in (*found.deltas, *([found.base] if found.base else []))}
+        return {
+            delta.name: delta for delta in (*found.deltas, *([found.base] if found.base else []))
+        }
 
     def _select(
         self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
     ) -> Selection:
         known = [
-            one
-            for one in self.places.get(place, {}).values()
-            if one.visibility or all(tag[1] != me for tag in one.tags)
+            directory
+            for directory in self.places.get(place, {}).values()
+            if directory.visibility or all(tag[1] != me for tag in directory.tags)
         ]
         return select(known, write_ids, txns, floor)
 
@@ -123,26 +125,26 @@ class Disk:
         highest: int,
         aborted_only: bool,
     ) -> list[str]:
-        """C46: what is obsolete, with nothing open or too high in it, and what is aborted."""
+        """What is aborted, and what is obsolete without an open or too high write id (C46)."""
         found = select(self.places.get(place, {}).values(), write_ids, txns, floor)
-        gone = [one.name for one in found.aborted]
+        gone = [directory.name for directory in found.aborted]
         if not aborted_only:
             gone += [
-                one.name
-                for one in found.obsolete
-                if one.high <= highest
-                and (one.base or not write_ids.open_between(one.low, one.high))
+                directory.name
+                for directory in found.obsolete
+                if directory.high <= highest
+                and (directory.base or not write_ids.open_between(directory.low, directory.high))
             ]
         return gone
 
 
 def settled(write_ids: ValidWriteIdList, *floors: int) -> int:
-    """P22: who sees a drop sees nothing of before it; who does not, sees what he saw."""
+    """The highest floor that the list sees: older snapshots still see what was dropped (P22)."""
     return max(
         (
-            one
-            for one in floors
-            if one <= write_ids.high_watermark and not write_ids.open_between(one, one)
+            floor
+            for floor in floors
+            if floor <= write_ids.high_watermark and not write_ids.open_between(floor, floor)
         ),
         default=0,
     )
@@ -151,40 +153,42 @@ def settled(write_ids: ValidWriteIdList, *floors: int) -> int:
 def select(
     known: Iterable[Directory], write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int
 ) -> Selection:
-    """The best base, the deltas above it, and what these make superfluous."""
+    """The best base, the deltas above it, and what they make obsolete."""
     found = Selection()
     bases, deltas = [], []
-    for one in known:
-        if one.visibility:
-            if txns.is_aborted(one.visibility):
-                found.aborted.append(one)
-            elif not txns.is_valid(one.visibility):
+    for directory in known:
+        if directory.visibility:
+            if txns.is_aborted(directory.visibility):
+                found.aborted.append(directory)
+            elif not txns.is_valid(directory.visibility):
                 continue
-            elif one.base and write_ids.is_valid_base(one.high):
-                bases.append(one)
-            elif not one.base:
-                deltas.append(one)
-        elif write_ids.range_aborted(one.low, one.high) is RangeResponse.ALL:
-            found.aborted.append(one)
-        elif one.base and write_ids.is_valid(one.high):
-            bases.append(one)
-        elif not one.base:
-            deltas.append(one)
-    bases.sort(key=lambda one: (one.high, one.visibility))
-    found.obsolete += [one for one in bases if one.high <= floor]
-    bases = [one for one in bases if one.high > floor]
+            elif directory.base and write_ids.is_valid_base(directory.high):
+                bases.append(directory)
+            elif not directory.base:
+                deltas.append(directory)
+        elif write_ids.range_aborted(directory.low, directory.high) is RangeResponse.ALL:
+            found.aborted.append(directory)
+        elif directory.base and write_ids.is_valid(directory.high):
+            bases.append(directory)
+        elif not directory.base:
+            deltas.append(directory)
+    bases.sort(key=lambda base: (base.high, base.visibility))
+    found.obsolete += [base for base in bases if base.high <= floor]
+    bases = [base for base in bases if base.high > floor]
     if bases:
         found.base = bases.pop()
         found.obsolete += bases
     found.low = max(found.base.high if found.base else 0, floor)
-    deltas.sort(key=lambda one: (one.low, -one.high, -one.visibility))
+    deltas.sort(key=lambda delta: (delta.low, -delta.high, -delta.visibility))
     wide: dict[bool, Directory] = {}
-    for one in deltas:
-        cover = wide.get(one.deletes)
-        if one.high <= found.low or (cover and cover.low <= one.low and one.high <= cover.high):
-            found.obsolete.append(one)
-        elif write_ids.range_valid(one.low, one.high) is not RangeResponse.NONE:
-            found.deltas.append(one)
-            if one.visibility:
-                wide[one.deletes] = one
+    for delta in deltas:
+        cover = wide.get(delta.deletes)
+        if delta.high <= found.low or (
+            cover and cover.low <= delta.low and delta.high <= cover.high
+        ):
+            found.obsolete.append(delta)
+        elif write_ids.range_valid(delta.low, delta.high) is not RangeResponse.NONE:
+            found.deltas.append(delta)
+            if delta.visibility:
+                wide[delta.deletes] = delta
     return found

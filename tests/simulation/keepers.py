@@ -1,4 +1,4 @@
-"""Who keeps tables in order: Workers that compact, a Cleaner."""
+"""Actors that maintain tables: Workers that compact, and a Cleaner."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ class Worker(Actor):
         self.seen: tuple[ValidTxnList, ValidWriteIdList] | None = None
 
     def lost(self) -> None:
-        """What still comes of it is not even whole."""
-        for place, one in self.output:
+        """Its output may appear later, and only in part."""
+        for place, directory in self.output:
             if self.chance < 0.7:
-                self.sim.late.append((place, replace(one, tags=frozenset({(one.high, 0, False)}))))
+                self.sim.late.append(
+                    (place, replace(directory, tags=frozenset({(directory.high, 0, False)})))
+                )
         self._forget()
 
     def _forget(self) -> None:
@@ -74,12 +76,14 @@ class Worker(Actor):
         else:
             writes = [
                 encode(
-                    report_of(one, self.task["table"], self.task["partition"], Operation.COMPACT)
+                    report_of(
+                        directory, self.task["table"], self.task["partition"], Operation.COMPACT
+                    )
                 )
-                for _, one in self.output
+                for _, directory in self.output
             ]
-            for place, one in self.output:
-                self.sim.disk.publish(place, one)
+            for place, directory in self.output:
+                self.sim.disk.publish(place, directory)
             self.ask(
                 self._committed, "commit_compaction", **self.owner, txn=self.txn, writes=writes
             )
@@ -118,7 +122,11 @@ class Worker(Actor):
         if known is not None:
             record = known.partitions.get(partition) if partition else None
             floor = settled(merge, known.record.floor, *(record.floors if record else ()))
-        files = [one for one in self.sim.disk.places.get(place, {}).values() if one.high <= high]
+        files = [
+            directory
+            for directory in self.sim.disk.places.get(place, {}).values()
+            if directory.high <= high
+        ]
         found = select(files, merge, txns, floor)
         tags = found.tags(merge)
         if self.task["kind"] == "major":
@@ -126,17 +134,17 @@ class Worker(Actor):
                 one = Directory(True, False, high, high, self.txn, frozenset(tags))
                 self.output.append((place, one))
         else:
-            low = min((one.low for one in found.deltas), default=0)
-            top = max((one.high for one in found.deltas), default=0)
+            low = min((delta.low for delta in found.deltas), default=0)
+            top = max((delta.high for delta in found.deltas), default=0)
             for deletes in (False, True):
-                # Both kinds are written anew, also what is alone of its kind.
-                inputs = [one for one in found.deltas if one.deletes == deletes]
+                # Deltas and delete_deltas are rewritten, even if there is only one of the kind.
+                inputs = [delta for delta in found.deltas if delta.deletes == deletes]
                 if inputs and len(found.deltas) > 1:
                     merged = frozenset(
                         tag
-                        for one in inputs
-                        for tag in one.tags
-                        if one.visibility or merge.is_valid(tag[0])
+                        for directory in inputs
+                        for tag in directory.tags
+                        if directory.visibility or merge.is_valid(tag[0])
                     )
                     one = Directory(False, deletes, low, top, self.txn, merged)
                     self.output.append((place, one))
@@ -146,17 +154,17 @@ class Worker(Actor):
             self.ask(None, "fail_compaction", **owner, txn=txn, error="nothing to do")
 
     def _committed(self, reply: Json) -> None:
-        """Who lost it takes the output away, or dies before (P21)."""
+        """A Worker that lost its task removes the output, or dies before (P21)."""
         if "error" in reply and self.chance < 0.6:
-            for place, one in self.output:
-                self.sim.disk.remove(place, [one.name])
+            for place, directory in self.output:
+                self.sim.disk.remove(place, [directory.name])
         if "value" in reply:
             check_readers(self.sim, {self.task["table_id"]})
         self._forget()
 
 
 class Cleaner(Actor):
-    """Removes what the metastore allows, with time between being allowed and doing it."""
+    """Removes what the metastore allows, some time after it was allowed."""
 
     def __init__(self, sim: Simulation, number: int) -> None:
         super().__init__(sim, number)
@@ -164,7 +172,7 @@ class Cleaner(Actor):
         self.removed = False
         self.gone: list[str] = []
         self.left: set[str] = set()
-        """What was known and is not removed, without what was dropped: a purge may forget that."""
+        """Known directories that stay, without dropped ones, which a purge may forget."""
 
     def lost(self) -> None:
         self.task, self.removed, self.gone, self.left = None, False, [], set()
@@ -205,7 +213,7 @@ class Cleaner(Actor):
             self.sim.counts[f"cleaning {self.task.kind}"] += 1
 
     def _remove(self, task: CleaningTask) -> None:
-        """Afterwards every open snapshot of the table must find all that it needs."""
+        """Removes them; afterwards every open snapshot must still find all that it needs."""
         self.sim.write()
         self.removed = True
         disk, state = self.sim.disk, self.sim.process.machine.state
@@ -243,9 +251,9 @@ class Cleaner(Actor):
 
     def _check(self, task: CleaningTask) -> None:
         same = {
-            one.id
-            for one in self.sim.model.tables.values()
-            if task.location.startswith(one.location) or one.id == task.table_id
+            table.id
+            for table in self.sim.model.tables.values()
+            if task.location.startswith(table.location) or table.id == task.table_id
         }
         check_readers(self.sim, same)
 

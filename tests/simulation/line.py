@@ -19,7 +19,7 @@ from tests.simulation.rules import (
 
 
 class Line(Declarations):
-    """Who is open, and who waits for whom."""
+    """The open transactions, and which request waits for which."""
 
     # --- transactions -----------------------------------------------------------------------
 
@@ -28,13 +28,13 @@ class Line(Declarations):
         if args["locks"]:
             self._asked(txn, request_id, args, own, clock, begun=True)
             return
-        missing = [one for one in args["tables"] or () if full(one) not in self.names]
+        missing = [name for name in args["tables"] or () if full(name) not in self.names]
         if missing:
             expect("T1", own, "NoSuchTable")
             self._abort(txn)
             return
-        for one in args["tables"] or ():
-            txn.needs[full(one)] = self.names[full(one)]
+        for name in args["tables"] or ():
+            txn.needs[full(name)] = self.names[full(name)]
         self._snapshot(txn)
         self._check_grant(value("T1", own))
 
@@ -56,7 +56,9 @@ class Line(Declarations):
             self.now += 1
             txn.snapshot = self.now
             txn.unseen = frozenset(
-                one.id for one in self.open.values() if one.kind != READ_ONLY and one.id < txn.id
+                txn_before.id
+                for txn_before in self.open.values()
+                if txn_before.kind != READ_ONLY and txn_before.id < txn.id
             )
 
     def on_lock(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
@@ -67,11 +69,13 @@ class Line(Declarations):
     def _asked(
         self, txn: Txn, request_id: str, args: Json, own: Json | None, clock: int, *, begun: bool
     ) -> None:
-        """L2, L3, L10, L11: granted, refused or made to wait."""
+        """A lock request is granted, refused or made to wait (L2, L3, L10, L11)."""
         refused = self._refused(txn, args["locks"])
         if refused is None:
             lock = self._lock(txn, request_id, args, clock, begun)
-            blocked = next((one for one in lock.resources if self._blocked(lock, one)), None)
+            blocked = next(
+                (resource for resource in lock.resources if self._blocked(lock, resource)), None
+            )
             zero_wait = args["zero_wait"]
             if zero_wait is None:
                 zero_wait = not self.exclusive_writes
@@ -94,36 +98,38 @@ class Line(Declarations):
             self._settle()
 
     def _refused(self, txn: Txn, requests: list[Json]) -> str | None:
-        for one in requests:
-            if one["table"].endswith(".*"):
+        for request in requests:
+            if request["table"].endswith(".*"):
                 continue
-            operation = one["operation"] or STRICTEST[one["lock"]]
-            changed = self._refused_change(txn, one["table"], operation in WRITES)
+            operation = request["operation"] or STRICTEST[request["lock"]]
+            changed = self._refused_change(txn, request["table"], operation in WRITES)
             if changed:
                 return changed
-            table = self._table(one["table"])
+            table = self._table(request["table"])
             assert table is not None
             if operation in WRITES and txn.kind != DEFAULT:
                 return "ReadOnlyTxn"
-            if operation != "i" and one["lock"] != "e" and not self._may_read(txn, table):
+            if operation != "i" and request["lock"] != "e" and not self._may_read(txn, table):
                 return "SnapshotExpired"
         return None
 
     def _lock(self, txn: Txn, request_id: str, args: Json, clock: int, begun: bool) -> Lock:
         resources, touches, tables = [], [], {}
-        for one in args["locks"]:
-            if one["table"].endswith(".*"):
-                resources.append(Resource(one["table"][:-2], None, None, one["lock"]))
+        for component in args["locks"]:
+            if component["table"].endswith(".*"):
+                resources.append(Resource(component["table"][:-2], None, None, component["lock"]))
                 continue
-            table = self._table(one["table"])
+            table = self._table(component["table"])
             assert table is not None
             tables[table.name] = table.id
             db, short = table.name.split(".")
-            resources.append(Resource(db, short, one["partition"], one["lock"]))
-            operation = one["operation"] or STRICTEST[one["lock"]]
+            resources.append(Resource(db, short, component["partition"], component["lock"]))
+            operation = component["operation"] or STRICTEST[component["lock"]]
             if operation in WRITES:
-                dynamic = one["partition"] is None and (table.partitioned or one["dynamic"])
-                touches.append(Touch(table.id, one["partition"], operation, dynamic))
+                dynamic = component["partition"] is None and (
+                    table.partitioned or component["dynamic"]
+                )
+                touches.append(Touch(table.id, component["partition"], operation, dynamic))
         wait = round(args["wait"] * 1000)
         return Lock(
             txn.id,
@@ -137,10 +143,14 @@ class Line(Declarations):
         )
 
     def _strictest(self, touches: list[Touch]) -> list[Touch]:
-        """T26: of the dynamic writes of a table the strictest operation stands for all."""
-        found = [one for one in touches if not one.dynamic]
-        for table_id in dict.fromkeys(one.table_id for one in touches if one.dynamic):
-            asked = {one.operation for one in touches if one.dynamic and one.table_id == table_id}
+        """The strictest operation stands for all dynamic writes of a table (T26)."""
+        found = [touched for touched in touches if not touched.dynamic]
+        for table_id in dict.fromkeys(touched.table_id for touched in touches if touched.dynamic):
+            asked = {
+                touched.operation
+                for touched in touches
+                if touched.dynamic and touched.table_id == table_id
+            }
             strictest = "o" if "o" in asked else "i" if asked == {"i"} else "u"
             found.append(Touch(table_id, None, strictest, True))
         return found
@@ -157,17 +167,17 @@ class Line(Declarations):
         self.queue.append(lock)
 
     def _blocked(self, lock: Lock, asked: Resource) -> bool:
-        """By whoever came earlier, holding or waiting, but not by oneself (L2, L5)."""
+        """Whether an earlier request blocks it, held or waiting, but not its own (L2, L5)."""
         for other in self.queue:
             if other is lock:
                 return False
             mine = 0 != other.txn == lock.txn
-            if not mine and any(waits(asked, one) for one in other.resources):
+            if not mine and any(waits(asked, resource) for resource in other.resources):
                 return True
         return False
 
     def _grant(self, lock: Lock) -> None:
-        """P6: the write ids come now, in the order of the grants."""
+        """Allocates the write ids, in the order of the grants (P6)."""
         lock.granted = True
         if not lock.txn:
             return
@@ -178,27 +188,27 @@ class Line(Declarations):
         self._snapshot(txn)
 
     def _settle(self) -> None:
-        """L2: nobody waits who could go on. L3: nobody goes on with a part of what he asked for."""
+        """No request waits that could be granted (L2), and none is granted in part (L3)."""
         for lock in list(self.queue):
             if lock.granted or lock not in self.queue:
                 continue
             refused = self._changed_meanwhile(lock)
             if refused:
                 self._end_wait(lock, refused)
-            elif not any(self._blocked(lock, one) for one in lock.resources):
+            elif not any(self._blocked(lock, resource) for resource in lock.resources):
                 self._grant(lock)
                 self.parked_answers[lock.request_id] = "granted"
 
     def _changed_meanwhile(self, lock: Lock) -> str | None:
-        if any(self.names.get(name) != one for name, one in lock.tables.items()):
+        if any(self.names.get(name) != table for name, table in lock.tables.items()):
             return "NoSuchTable"
-        written = {one.table_id for one in lock.touches}
+        written = {touched.table_id for touched in lock.touches}
         found = (
-            self._refused_change(self.txns[lock.txn], name, one in written)
-            for name, one in lock.tables.items()
+            self._refused_change(self.txns[lock.txn], name, table in written)
+            for name, table in lock.tables.items()
             if lock.txn
         )
-        return next((one for one in found if one), None)
+        return next((error for error in found if error), None)
 
     def _end_wait(self, lock: Lock, error: str) -> None:
         self.queue.remove(lock)
@@ -214,7 +224,7 @@ class Line(Declarations):
             return
         lock = self._lock(nobody, request_id, args, clock, False)
         lock.beat = clock
-        blocked = any(self._blocked(lock, one) for one in lock.resources)
+        blocked = any(self._blocked(lock, resource) for resource in lock.resources)
         if blocked and lock.deadline <= clock:
             expect("L11 L16", own, "LockTimeout")
             return
@@ -226,7 +236,9 @@ class Line(Declarations):
             claim("T16", value("T16", own)["ext"] == lock.ext, own, lock)
 
     def on_heartbeat_lock(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        lock = next((one for one in self.queue if one.ext == args["ext"] and not one.txn), None)
+        lock = next(
+            (queued for queued in self.queue if queued.ext == args["ext"] and not queued.txn), None
+        )
         if lock is None:
             expect("L12", own, "NoSuchLock")
         else:
@@ -234,7 +246,7 @@ class Line(Declarations):
             lock.beat = clock
 
     def on_unlock(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        lock = next((one for one in self.queue if one.ext == args["ext"]), None)
+        lock = next((queued for queued in self.queue if queued.ext == args["ext"]), None)
         if lock is not None and lock.txn and lock.granted:
             expect("L15", own, "InvalidDefinition")
             return
@@ -275,14 +287,17 @@ class Line(Declarations):
 
     def on_heartbeat(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         answer = value("T8", own)
-        states = {one: self.txns[one].state if one in self.txns else "u" for one in args["txns"]}
-        expected = [one for one in args["txns"] if states[one] == "a"]
+        states = {
+            txn_id: self.txns[txn_id].state if txn_id in self.txns else "u"
+            for txn_id in args["txns"]
+        }
+        expected = [txn_id for txn_id in args["txns"] if states[txn_id] == "a"]
         claim("T8", answer["aborted"] == expected, answer, states)
-        unknown = [one for one in args["txns"] if states[one] in "uc"]
+        unknown = [txn_id for txn_id in args["txns"] if states[txn_id] in "uc"]
         claim("T8", answer["unknown"] == unknown, answer, states)
-        for one in args["txns"]:
-            if states[one] == "o":
-                self._heard(self.txns[one], clock)
+        for txn_id in args["txns"]:
+            if states[txn_id] == "o":
+                self._heard(self.txns[txn_id], clock)
 
     def on_heartbeat_one(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         txn = self._live("T7", args["txn"], own)
@@ -305,11 +320,11 @@ class Line(Declarations):
             self.timeout = timeout
 
     def _patience(self, last: int) -> int:
-        """Who was not heard of since the timeout was made shorter may not know that (P29)."""
+        """A client without a heartbeat since the timeout was shortened may not know it (P29)."""
         return max(self.timeout, self.longer) if last <= self.shortened else self.timeout
 
     def _live(self, rule: str, txn_id: int, own: Json | None) -> Txn | None:
-        """The open transaction; for others the error must be right (T7, T10, T15)."""
+        """The open transaction; for any other the error must be right (T7, T10, T15)."""
         txn = self.txns.get(txn_id)
         if txn is not None and txn.state == "o":
             return txn
@@ -333,7 +348,7 @@ class Line(Declarations):
         self.now += 1
         txn.state = state
         del self.open[txn.id]
-        for lock in [one for one in self.queue if one.txn == txn.id]:
+        for lock in [queued for queued in self.queue if queued.txn == txn.id]:
             if lock in self.queue:
                 self.queue.remove(lock)
                 if not lock.granted and not self.parked_answers.get(lock.request_id):

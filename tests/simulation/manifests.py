@@ -1,7 +1,7 @@
-"""Which files are recorded of a directory, and that every snapshot is given exactly these (P26).
+"""The files that are recorded of each directory; every snapshot must get exactly these (P26).
 
-The files of a directory tell which writes are in it, so that those of another one are noticed. What
-is asked here is no sign of life of a lease, and no choice of the seed: runs stay as they are.
+The files of a directory name its writes, so files of another directory are noticed. The requests
+of these checks renew no lease and draw no random number, so they do not change a run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _UNRECORDED = 13
-"""Every so many transactions a writer reports no files, as clients of before P26 do."""
+"""Each so many transactions a writer reports no files, like clients from before P26."""
 
 
 def contents_of(one: Directory) -> Contents | None:
@@ -43,7 +43,7 @@ def contents_of(one: Directory) -> Contents | None:
 def report_of(
     one: Directory, table: str, partition: str | None, operation: Operation
 ) -> WriteReport:
-    """What the maker of a directory reports of it."""
+    """The report of the actor that wrote the directory."""
     files = contents_of(one)
     if files is None:
         return WriteReport(table, partition, operation, one.name, 1, 1, 1, one.base)
@@ -54,23 +54,23 @@ def report_of(
 def check_files(
     sim: Simulation, txn: Txn, table: Table, partition: str | None, needed: Iterable[Directory]
 ) -> None:
-    """A snapshot is given the files that were committed, of every directory that it needs."""
+    """A snapshot gets the committed files of every directory that it needs."""
     name = _name_for(sim, txn, table)
     if name is None:
-        return  # somebody else has the name by now, or it waits for its snapshot
+        return  # another table has the name by now, or the transaction waits for its snapshot
     (entity,) = value("P26", _ask(sim, txn, name, [partition]))["entities"]
-    given = {one["directory"]["name"]: one["contents"] for one in entity}
-    for one in needed:
-        files = contents_of(one)
+    given = {recorded["directory"]["name"]: recorded["contents"] for recorded in entity}
+    for directory in needed:
+        files = contents_of(directory)
         expected = None if files is None else str(files)
         claim(
             "P26",
-            one.name in given and given[one.name] == expected,
+            directory.name in given and given[directory.name] == expected,
             txn,
             "is given",
-            given.get(one.name),
+            given.get(directory.name),
             "of",
-            one.name,
+            directory.name,
             "in",
             name,
             partition,
@@ -81,7 +81,7 @@ def check_files(
 
 
 def check_ends(sim: Simulation) -> None:
-    """Whose transaction has ended is given no files, nor who asks after a cleaning (P11, P29)."""
+    """An ended transaction gets no files, nor does one that asks after a cleaning (P11, P29)."""
     if sim.process.batch:
         return
     for actor in sim.actors:
@@ -103,7 +103,7 @@ def check_ends(sim: Simulation) -> None:
 
 
 def check_unrecorded(sim: Simulation) -> None:
-    """Of which directories nobody has told the files is known, and of no others."""
+    """Exactly the directories without reported files are listed as unrecorded."""
     handled = sim.process.machine.handle(GetUnrecorded(), "", sim.clock.moment())
     answer: Json = {**handled.replies[0].value}
     got = {
@@ -116,8 +116,8 @@ def check_unrecorded(sim: Simulation) -> None:
         (state.tables[table_id].record.name, partition, name)
         for (table_id, partition), known in state.directories.items()
         if table_id in state.tables
-        for name, one in known.items()
-        if "_v" not in name and one.txn % _UNRECORDED == 0
+        for name, directory in known.items()
+        if "_v" not in name and directory.txn % _UNRECORDED == 0
     }
     claim("P26", got == expected, "unrecorded are", got, "not", expected)
 
@@ -125,7 +125,7 @@ def check_unrecorded(sim: Simulation) -> None:
 def check_forgotten(
     sim: Simulation, entity: tuple[int, str | None], gone: Sequence[str], left: set[str]
 ) -> None:
-    """What the Cleaner removed is not known any more, and what it left still is."""
+    """What the Cleaner removed is forgotten, and what it left is not."""
     state = sim.process.machine.state
     still = set(gone) & set(state.directories.get(entity, ()))
     claim("P26", not still, "removed and still known of", entity, still)

@@ -1,9 +1,9 @@
-"""What the metastore has to answer: a plain second opinion, without the code under test.
+"""The model of the metastore: it predicts the answers without the code under test.
 
-`apply` is told each request with its answer, in the order in which they were decided, once they are
-durable; it raises Broken when the answer is not the one that the rules ask for. Moments are counted
-by `now`, one number per thing that happens, so that "overlaps" and "is seen" are what they mean and
-not how ids are compared.
+`apply` gets each request with its answer, in the order in which they were decided, once they are
+durable. It raises Broken if the rules require another answer. Moments are counted by `now`, one
+number for each thing that happens, so that "overlaps" and "is seen" are defined by what happened
+and not by comparing ids.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tests.simulation.upkeep import Upkeep
 
 
 class Model(Upkeep):
-    """What comes in, and how transactions end."""
+    """The whole model: requests, and how transactions end."""
 
     # --- what comes in ----------------------------------------------------------------------
 
     def wake(self, clock: int) -> None:
-        """P7: whoever is open, waits or cleans gets his whole time once more."""
+        """Open transactions, waiting requests and cleanings get a whole timeout again (P7)."""
         self.started, self.reaped, self.shortened = clock, -self.interval, clock
         for txn in self.open.values():
             txn.beat = txn.read = clock
@@ -55,7 +55,7 @@ class Model(Upkeep):
         self._parked(replies)
 
     def tick(self, clock: int, alive: frozenset[str], replies: dict[str, Json]) -> None:
-        """Waits, leases, reaper, in this order."""
+        """Ends waits and leases, and reaps, in this order."""
         self.parked_answers = {}
         for lock in self.queue:
             if not lock.granted and lock.request_id in alive:
@@ -83,15 +83,16 @@ class Model(Upkeep):
         self._parked(replies)
 
     def _parked(self, replies: dict[str, Json]) -> None:
-        """Exactly those who need not wait any more are answered, each with the right thing."""
+        """Exactly the requests that need not wait any more are answered, and answered right."""
         told = {
-            key: one["error"][0] if "error" in one else "granted" for key, one in replies.items()
+            key: reply["error"][0] if "error" in reply else "granted"
+            for key, reply in replies.items()
         }
         claim("L2 L3", told == self.parked_answers, "answered", told, "not", self.parked_answers)
-        for key, one in replies.items():
-            self.answers[key] = one
-            if "value" in one and one["value"]["txn"]:
-                self._check_grant(one["value"])
+        for key, reply in replies.items():
+            self.answers[key] = reply
+            if "value" in reply and reply["value"]["txn"]:
+                self._check_grant(reply["value"])
 
     # --- ends -------------------------------------------------------------------------------
 
@@ -105,16 +106,16 @@ class Model(Upkeep):
             return
         placed = []
         made = {
-            (self.names[full(one["table"])], one["partition"])
-            for one in args["writes"]
-            if one["overwrite"] and full(one["table"]) in self.names
+            (self.names[full(write["table"])], write["partition"])
+            for write in args["writes"]
+            if write["overwrite"] and full(write["table"]) in self.names
         }
         touched = set()
-        for one in txn.touches:
-            if not one.dynamic:
-                # An overwrite that was locked and not made is no more than an update (T38).
-                unmade = one.operation == "o" and (one.table_id, one.partition) not in made
-                touched.add((one.table_id, one.partition, "u" if unmade else one.operation))
+        for touch in txn.touches:
+            if not touch.dynamic:
+                # A locked overwrite that did not happen counts as an update (T38).
+                unmade = touch.operation == "o" and (touch.table_id, touch.partition) not in made
+                touched.add((touch.table_id, touch.partition, "u" if unmade else touch.operation))
         refused = self._refused_writes(txn, args["writes"]) or self._refused_columns(
             txn, args.get("columns", {})
         )
@@ -123,7 +124,7 @@ class Model(Upkeep):
             self._abort(txn)
             self._settle()
             return
-        claims = {one for one in touched if one[2] in CHANGES}
+        claims = {touched_by for touched_by in touched if touched_by[2] in CHANGES}
         for report in args["writes"]:
             table = self._table(report["table"])
             assert table is not None
@@ -160,14 +161,14 @@ class Model(Upkeep):
         self._settle()
 
     def _refused_writes(self, txn: Txn, reports: list[Json]) -> str | None:
-        changed = (self._refused_change(txn, one["table"]) for one in reports)
-        refused = next((one for one in changed if one), None)
+        changed = (self._refused_change(txn, report["table"]) for report in reports)
+        refused = next((error for error in changed if error), None)
         if refused:
             return refused
-        places = [(full(one["table"]), one["partition"]) for one in reports]
+        places = [(full(report["table"]), report["partition"]) for report in reports]
         again = any(
-            one["overwrite"] and places.count(place) > 1
-            for one, place in zip(reports, places, strict=True)
+            report["overwrite"] and places.count(place) > 1
+            for report, place in zip(reports, places, strict=True)
         )
         return "OverwriteThenWrite" if again else None
 
@@ -177,7 +178,7 @@ class Model(Upkeep):
             if changed:
                 return changed
             known = dict(self.tables[self.names[full(name)]].columns)
-            if any(known.get(one, kind) != kind for one, kind in added):
+            if any(known.get(column, kind) != kind for column, kind in added):
                 return "DeclarationChanged"
         return None
 
@@ -192,10 +193,10 @@ class Model(Upkeep):
             self._settle()
 
     def on_abort_many(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        live = [one for one in args["txns"] if one in self.open]
+        live = [txn_id for txn_id in args["txns"] if txn_id in self.open]
         claim("T12", value("T12", own)["aborted"] == live, own, live)
-        for one in live:
-            self._abort(self.txns[one])
+        for txn_id in live:
+            self._abort(self.txns[txn_id])
         self._settle()
 
     # --- tables -----------------------------------------------------------------------------
@@ -212,10 +213,18 @@ class Model(Upkeep):
             expect("P22", own, "NoSuchPartition")
             return
         value("P22", own)
-        for one in list(self.working):
-            if self.busy[one][0] == table.id and partition in (None, self.busy[one][1]):
-                claim("C36", self.working[one][2] not in self.open, "dropped while compacted:", one)
-                del self.working[one]
+        for compaction_id in list(self.working):
+            if self.busy[compaction_id][0] == table.id and partition in (
+                None,
+                self.busy[compaction_id][1],
+            ):
+                claim(
+                    "C36",
+                    self.working[compaction_id][2] not in self.open,
+                    "dropped while compacted:",
+                    compaction_id,
+                )
+                del self.working[compaction_id]
         if partition is None:
             table.dropped = self.now + 1
             del self.names[table.name]
@@ -244,7 +253,7 @@ _REPEATED = (
 
 
 def _same(one: Json, other: Json) -> bool:
-    """Answers that are completed when given change with the state; their kind does not."""
+    """Expanded answers change with the state, but an error stays an error."""
     if "error" in one or "error" in other:
         return True
     return bool(one["value"].get("txn") == other["value"].get("txn"))

@@ -1,8 +1,8 @@
-"""Rules of the metastore, each deliberately broken in one place.
+"""Mutations of the metastore: each deliberately breaks a rule in one place.
 
-The simulator has to catch every one of them (test_mutations.py): that shows that its invariants
-bite. A mutation names the rule, the function, the text in it and what stands there instead; it
-fails to apply when the text is gone, so that the list can't go stale unnoticed.
+The simulator has to catch every mutation (test_mutations.py), which shows that its invariants are
+effective. A mutation names the rule, the function, a text in the function and its replacement. It
+fails to apply if the text is gone, so the list can't become stale unnoticed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from typing import Any
 
 from acid_platform.metastore.rules import (
     cleaning,
+    cleaning_survey,
     commits,
+    compaction_queue,
     compactions,
     declared,
+    drops,
     housekeeping,
+    lock_requests,
     locking,
     machine,
     manifests,
     snapshots,
-    tables,
     timers,
     txns,
     write_set,
@@ -50,7 +53,7 @@ class Edit:
     old: str
     new: str
     seed: int = 1
-    """Where to begin: what takes the simulator long is found at once from there."""
+    """The first seed; a mutation that is hard to catch names a seed that catches it soon."""
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -74,7 +77,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a literal table has the other value."""
+    """Inverts one cell of a literal table."""
 
     rule: str
     what: str
@@ -92,7 +95,7 @@ class Cell:
 
 
 def _places(real: FunctionType) -> Iterator[tuple[Any, str]]:
-    """Wherever the function is known by a name, also in tables of handlers and effects."""
+    """Every place that refers to the function, including tables of handlers and effects."""
     for module_name, module in list(sys.modules.items()):
         if not module_name.startswith(_PACKAGES):
             continue
@@ -123,16 +126,16 @@ _I, _U, _D = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 _O = Operation.OVERWRITE
 
 _EARLY_WRITE_IDS = """\
-for one in entry.touches:
-        if txn.txn_id not in turn.state.tables[one.table_id].by_txn:
-            turn.record(events.WriteIdAllocated(txn.txn_id, one.table_id,
-                        turn.state.tables[one.table_id].next_write_id, ()))
+for touched in entry.touches:
+        if txn.txn_id not in turn.state.tables[touched.table_id].by_txn:
+            turn.record(events.WriteIdAllocated(txn.txn_id, touched.table_id,
+                        turn.state.tables[touched.table_id].next_write_id, ()))
     if blocked:
         raise Parked"""
 
 _RULE_S10 = """\
 mapped = [row.write_id for row in table.writes if row.write_id <= high]
-    if mapped and all(one in aborted or one in hidden for one in mapped):
+    if mapped and all(own in aborted or own in hidden for own in mapped):
         return ValidWriteIdList.of(table.record.name, min(mapped), (), (min(mapped),))
     return ValidWriteIdList.of("""
 
@@ -264,7 +267,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "the mapping is purged under open snapshots",
         snapshots,
         "low_mark",
-        "if first(one.txn_id) < one.closed",
+        "if first(departed.txn_id) < departed.closed",
         "if False",
     ),
     Edit(
@@ -296,7 +299,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "write ids above the snapshot are not hidden",
         snapshots,
         "write_ids",
-        "hidden.update(one for one in above if one < high)",
+        "hidden.update(write_id for write_id in above if write_id < high)",
         "pass",
     ),
     Edit(
@@ -312,15 +315,15 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "who ended since is not in the snapshot any more",
         snapshots,
         "_list_at",
-        "for one in reversed(state.departed):",
-        "for one in ():",
+        "for departed in reversed(state.departed):",
+        "for departed in ():",
     ),
     Edit(
         "S4",
         "who ended is forgotten while a snapshot lists him",
         housekeeping,
         "_still_seen",
-        "if first(one.txn_id) < one.gone",
+        "if first(departed.txn_id) < departed.gone",
         "if False",
     ),
     Edit(
@@ -386,7 +389,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         machine,
         "Machine.replay",
         "for record in recorded:",
-        "for record in (one for one in recorded if one.kind != 'grant'):",
+        "for record in (event for event in recorded if event.kind != 'grant'):",
     ),
     Edit(
         "P3",
@@ -394,7 +397,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         machine,
         "Machine.replay",
         "for record in recorded:",
-        "for record in (one for one in recorded if one.kind != 'abort'):",
+        "for record in (event for event in recorded if event.kind != 'abort'):",
     ),
     Edit(
         "P3",
@@ -402,7 +405,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         machine,
         "Machine.replay",
         "for record in recorded:",
-        "for record in (one for one in recorded if one.kind != 'purged'):",
+        "for record in (event for event in recorded if event.kind != 'purged'):",
         seed=4,
     ),
     Edit(
@@ -435,7 +438,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "aborted write ids are forgotten early",
         housekeeping,
         "_forgettable",
-        "if one <= top} - mapped - waiting",
+        "if write_id <= top} - mapped - waiting",
         "}",
         seed=7,
     ),
@@ -444,7 +447,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "an aborted compaction is forgotten with its files",
         cleaning,
         "_cleaned",
-        "kept.append(replace(one, cleaned=True))",
+        "kept.append(replace(component, cleaned=True))",
         "pass",
         seed=58,
     ),
@@ -548,7 +551,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "an overwrite conflicts with what it has seen",
         write_set,
         "conflict",
-        "if serial or one.operation is Operation.OVERWRITE:",
+        "if serial or touched.operation is Operation.OVERWRITE:",
         "if serial:",
         seed=6,
     ),
@@ -592,7 +595,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "dynamic overwrites are lost by a commit into any partition",
         locking,
         "lost_overwrite",
-        "and not one.dynamic",
+        "and not touched.dynamic",
         "",
     ),
     Edit(
@@ -600,7 +603,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "no overwrite is told that it is lost",
         locking,
         "lost_overwrite",
-        "one.operation is Operation.OVERWRITE and",
+        "touched.operation is Operation.OVERWRITE and",
         "False and",
     ),
     Edit(
@@ -609,7 +612,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         locking,
         "stale",
         "entry.touches",
-        "[one for one in entry.touches if one.operation.value != 'o']",
+        "[touched for touched in entry.touches if touched.operation.value != 'o']",
     ),
     Edit(
         "T40",
@@ -617,7 +620,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         locking,
         "stale",
         "entry.touches",
-        "[one for one in entry.touches if not one.dynamic]",
+        "[touched for touched in entry.touches if not touched.dynamic]",
     ),
     Edit(
         "P7",
@@ -630,7 +633,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P11",
         "who asks after a cleaning is not told",
-        locking,
+        lock_requests,
         "may_read",
         "return asked or",
         "return True or",
@@ -641,7 +644,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P21",
         "a compaction begins under the Cleaner's hands",
-        compactions,
+        compaction_queue,
         "take",
         " and not being_cleaned(state, entity)",
         "",
@@ -649,7 +652,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P21",
         "a cleaning begins while a compaction works",
-        cleaning,
+        cleaning_survey,
         "survey",
         "if entity in working:",
         "if False:",
@@ -666,7 +669,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P22",
         "a partition made again shows what was dropped",
-        tables,
+        drops,
         "_dropped",
         "(*former.floors, row.highest_write_id)",
         "former.floors",
@@ -702,13 +705,13 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "files are looked up for entities without new ones alone",
         manifests,
         "_recorded",
-        "one.recorded and name not in state.contents.get((table_id, partition), {})",
-        "one.recorded and (table_id, partition) not in state.contents",
+        "directory.recorded and name not in state.contents.get((table_id, partition), {})",
+        "directory.recorded and (table_id, partition) not in state.contents",
     ),
     Edit(
         "P26",
         "files are forgotten with a dropped partition",
-        tables,
+        drops,
         "_dropped",
         "kept.update(state.directories.pop(entity))",
         "kept.update(state.directories.pop(entity)), state.contents.pop(entity, None)",
@@ -762,7 +765,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "files are given to who asks after a cleaning",
         manifests,
         "manifest",
-        "locking.check_files(txn, table)",
+        "check_files(txn, table)",
         "pass",
     ),
     Edit(
@@ -796,8 +799,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "a directory without files counts as recorded",
         manifests,
         "unrecorded",
-        "if not one.recorded]",
-        "if one.recorded]",
+        "if not directory.recorded]",
+        "if directory.recorded]",
         seed=2,
     ),
     Edit(
@@ -844,7 +847,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P28",
         "the directories of what was dropped are forgotten at once",
-        tables,
+        drops,
         "_dropped",
         "kept.update(state.directories.pop(entity))",
         "del state.directories[entity]",
@@ -888,14 +891,14 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "earlier columns and names are forgotten under open snapshots",
         declared,
         "forget",
-        "table.earlier if one.until > ends.oldest",
-        "table.earlier if False",
+        "if declaration.until > ends.oldest",
+        "if False",
     ),
     Edit(
         "P28",
         "a lock takes the new table of an old name",
-        locking,
-        "_resolve",
+        lock_requests,
+        "resolve",
         "unchanged(state, txn, request.table, operation.writes)",
         "state.table(request.table)",
     ),
@@ -921,8 +924,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "a fold keeps no earlier declarations",
         state_rows,
         "keyed",
-        "for table_id, table in known\n            for one in table.earlier",
-        "for table_id, table in ()\n            for one in table.earlier",
+        "for table_id, table in known\n            for earlier in table.earlier",
+        "for table_id, table in ()\n            for earlier in table.earlier",
     ),
     Edit(
         "P29",
@@ -1008,7 +1011,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "C41",
         "the next transaction id of a drop without + 1",
-        tables,
+        drops,
         "drop",
         "next_txn_id=state.next_txn",
         "next_txn_id=state.last_txn",

@@ -1,7 +1,7 @@
-"""The metastore process as the simulator runs it: decide, write, answer, and die in between.
+"""The metastore process as the simulator runs it: decide, write, answer, and crash in between.
 
-It does what server.py does in one round, without sockets and threads, so that a crash can be put
-between any two of these.
+It does what server.py does in one round, without sockets and threads, so that the simulator can
+crash it between any two of these.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_FORGETTING = 0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A client's message; sent again it keeps its id."""
+    """A client's message; if it is sent again, it has the same id."""
 
     id: str
     client: int
@@ -35,17 +35,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What one request, or a tick (no request), led to; `at` is when, by the steady clock."""
+    """The result of a request, or of a tick (None), and when, by the steady clock."""
 
     request: Request | None
     handled: Handled
     at: int
     alive: frozenset[str] = frozenset()
-    """Of a tick: the waiting requests whose client is still connected."""
+    """For a tick: the waiting requests whose client is still connected."""
 
 
 class Process:
-    """One metastore over its storage; `batch` is what is decided and not yet written."""
+    """A metastore on its storage; `batch` is decided but not written yet."""
 
     def __init__(self, store: Storage, clock: ManualClock) -> None:
         self.store, self.clock = store, clock
@@ -55,7 +55,7 @@ class Process:
         self.start()
 
     def start(self) -> None:
-        """Memory as the file has it; whoever waited has lost its connection."""
+        """Rebuilds memory from the file; waiting clients have lost their connections."""
         self.batch = []
         state, events = self.store.load()
         self.machine = Machine(state, self.store)
@@ -82,8 +82,10 @@ class Process:
         self.batch.append(Decided(None, handled, now.steady, frozenset(alive)))
 
     def write(self) -> list[Decided]:
-        """Makes the batch durable, and hands it over to be answered."""
-        events: list[Recorded] = [one for decided in self.batch for one in decided.handled.events]
+        """Makes the batch durable, and returns it to be answered."""
+        events: list[Recorded] = [
+            event for decided in self.batch for event in decided.handled.events
+        ]
         if events:
             self.store.append(events)
         done, self.batch = self.batch, []
@@ -94,7 +96,7 @@ class Process:
         state_rows.forget_ended(self.machine.state)
 
     def outcome(self, request_id: str) -> Json:
-        """What a client learns of an answer that it lost (P3)."""
+        """What a client learns about an answer that was lost (P3)."""
         if self.machine.waits(request_id):
             return {"seen": "waiting"}
         kept = self.machine.state.outcomes.get(request_id) or self.store.past_outcome(request_id)
@@ -104,9 +106,9 @@ class Process:
 
 
 def picture(state: State) -> Json:
-    """Everything that has to survive a crash, in an order of its own."""
+    """Everything that has to survive a crash, sorted."""
     rows = state_rows.live_rows(state) | state_rows.ended_rows(state)
     text = {
-        name: sorted(json.dumps(one, sort_keys=True) for one in part) for name, part in rows.items()
+        name: sorted(json.dumps(row, sort_keys=True) for row in part) for name, part in rows.items()
     }
     return {**text, "counters": state_rows.counters(state)}

@@ -1,11 +1,11 @@
-"""The rules as the model knows them: written down a second time, without the code."""
+"""The rules as the model knows them, written a second time without the platform's code."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 WAIT_FOR = {"r": "e", "w": "xe", "x": "wxe", "e": "rwxe"}
-"""Requested lock: the earlier ones that it waits for (the 4.x matrix)."""
+"""For each requested lock the earlier locks that it waits for (the 4.x matrix)."""
 
 CHANGES = ("u", "d", "o")
 WRITES = ("i", "u", "d", "o")
@@ -16,7 +16,7 @@ DEFAULT, READ_ONLY, COMPACTION = 0, 2, 4
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What one component of a lock request names, and how it wants it."""
+    """One component of a lock request: what it locks, and how."""
 
     db: str
     table: str | None
@@ -34,7 +34,7 @@ class Touch:
 
 @dataclass(slots=True)
 class Lock:
-    """A request in the queue; its place in the list is its place in the line."""
+    """A request in the queue; its place in the list is its place in the queue."""
 
     txn: int
     request_id: str
@@ -47,7 +47,7 @@ class Lock:
     granted: bool = False
     ext: int = 0
     beat: int = 0
-    """Last sign of life of a lock without a transaction."""
+    """The last heartbeat of a lock without a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A dropped partition: who sees the drop sees nothing up to this write id."""
+    """A dropped partition: a snapshot of the drop sees nothing up to this write id."""
 
     txn: int
     committed: int
@@ -89,7 +89,7 @@ class Entity:
 
 @dataclass(slots=True)
 class Txn:
-    """Moments are numbers of one sequence that counts everything that happens."""
+    """A transaction. Its moments are numbers that count everything that happens."""
 
     id: int
     kind: int
@@ -97,14 +97,14 @@ class Txn:
     beat: int
     read: int
     told: int
-    """The timeout that its client was last told."""
+    """The timeout that its client learnt last."""
     all_tables: bool
     state: str = "o"
     committed: int = 0
     snapshot: int = 0
     """When its snapshot was taken; 0 while it has none."""
     unseen: frozenset[int] = frozenset()
-    """Writers that were open then."""
+    """The writers that were open when the snapshot was taken."""
     write_ids: dict[int, int] = field(default_factory=dict)
     touches: list[Touch] = field(default_factory=list)
     needs: dict[str, int] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Txn:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """How a table is declared from a moment on."""
+    """The declaration of a table from a moment on."""
 
     since: int
     name: str
@@ -122,7 +122,7 @@ class Declared:
 
 @dataclass(slots=True)
 class PartitionLife:
-    """A partition from its registration to its drop (0: it is there)."""
+    """A partition from its registration to its drop (0: it exists)."""
 
     name: str
     added: int
@@ -139,9 +139,9 @@ class Table:
     declared: list[Declared]
     """All declarations, the newest last."""
     version: int = 0
-    """What the metastore calls the newest one."""
+    """The metastore's version of the newest declaration."""
     outdated: set[int] = field(default_factory=set)
-    """What it called those before."""
+    """The metastore's versions of the earlier declarations."""
     owners: dict[int, int] = field(default_factory=dict)
     """Write id to transaction."""
     cleaned_up_to: int = 0
@@ -158,22 +158,27 @@ class Table:
 
     @property
     def partitions(self) -> set[str]:
-        return {one.name for one in self.lives if not one.dropped}
+        return {life.name for life in self.lives if not life.dropped}
 
     def at(self, moment: int) -> Declared | None:
-        """As a snapshot of this moment sees it, if it was there (P28)."""
+        """The declaration that a snapshot of this moment sees, if the table existed (P28)."""
         if self.dropped and self.dropped < moment:
             return None
-        return next((one for one in reversed(self.declared) if one.since < moment), None)
+        return next(
+            (declaration for declaration in reversed(self.declared) if declaration.since < moment),
+            None,
+        )
 
     def partitions_at(self, moment: int) -> set[str]:
         return {
-            one.name for one in self.lives if one.added < moment and not 0 < one.dropped < moment
+            life.name
+            for life in self.lives
+            if life.added < moment and not 0 < life.dropped < moment
         }
 
 
 def meet(one: Resource, other: Resource) -> bool:
-    """Whether both name the same thing (L4), and neither is a mere guard of the database (L6)."""
+    """Whether both lock the same resource (L4), and neither only guards the database (L6)."""
     if one.db != other.db:
         return False
     if (one.table is None) != (other.table is None):

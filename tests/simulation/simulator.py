@@ -1,7 +1,7 @@
-"""Clients, a Cleaner, time and accidents, drawn from one seed, against the model (model.py).
+"""Runs clients, a Cleaner, time and crashes from one seed, and compares with model.py.
 
-A step is one thing that happens: a client does something, time passes, the process dies. Whatever
-was decided is told to the model once it is durable. The same seed gives the same run.
+A step is one thing that happens: a client does something, time passes, the process crashes. The
+model gets every decision once it is durable. The same seed gives the same run.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ SETTINGS = {
 }
 
 WALL, STEADY = 1_000_000_000, 5_000
-"""Where the clocks start: whoever takes one for the other is far off."""
+"""The start of the two clocks, far apart, so that mixing them up is noticed."""
 _TIMEOUTS = ("30s", "30s", "12s")
 _JUMPS = (-86_400_000, 86_400_000, -20_000, 20_000, 700)
 _PAUSES = (0, 0, 1000, 1000, 1000, 1000, 2000, 3000, 5000)
 
 
 class Failure(AssertionError):
-    """What broke, with all that is needed to see it again."""
+    """What broke, with everything that is needed to reproduce it."""
 
 
 class Simulation:
@@ -65,16 +65,16 @@ class Simulation:
             self.settings["acid.cleaner.watermark"] = "global"
         tidy = self.random.random() < 0.6
         if tidy:
-            # Compactions and drops keep the Cleaner busy, rather than every single abort.
+            # The Cleaner works on compactions and drops rather than on every single abort.
             self.settings["hive.compactor.aborted.txn.time.threshold"] = "600s"
         if seed % 20 == 10:
-            # Shorter than transactions live: leases end although their owner is alive (P12).
+            # Shorter than the life of transactions: leases end although their owner is alive (P12).
             self.settings["acid.read.lease.max"] = "15s"
         self.process = Process(store(), self.clock)
         self.model = Model(self.settings)
         self.disk = Disk()
         self.late: list[tuple[Place, Directory]] = []
-        """What writers that are taken for dead may still publish."""
+        """What writers that count as dead may still publish."""
         self.durable: set[str] = set()
         """Requests whose effects are in the journal."""
         self.acknowledged: dict[int, str] = {}
@@ -92,10 +92,12 @@ class Simulation:
             Declarer(self, 14),
             Declarer(self, 15),
         ]
-        # Few writers come closer to the borders of an interval, many to each other's locks.
+        # Few writers test the borders of intervals, many writers test the locks.
         writers = self.random.choice((2, 3, 5, 9))
         others = [8, 8, 10, 2, 1, 1, 1] if tidy else [6, 6, 6, 1, 2, 1, 1]
-        self.weights = [6] * writers + [0] * (9 - writers) + [one * writers / 9 for one in others]
+        self.weights = (
+            [6] * writers + [0] * (9 - writers) + [weight * writers / 9 for weight in others]
+        )
         self.slow = self.random.choice((0.0, 0.2))
         self._prepare()
 
@@ -116,7 +118,7 @@ class Simulation:
             self._restart("at the end")
             check_whole(self)
         except Exception as error:
-            lines = "\n".join("  " + " ".join(map(str, one)) for one in self.trace)
+            lines = "\n".join("  " + " ".join(map(str, step)) for step in self.trace)
             raise Failure(
                 f"seed {self.seed}, step {self.steps}: {type(error).__name__}: {error}\n"
                 f"replay: make sim SEED={self.seed} N={self.steps}\nlast steps:\n{lines}"
@@ -161,14 +163,16 @@ class Simulation:
         self.process.submit(request)
 
     def call(self, op: str, **args: Any) -> Json:
-        """A request outside of the play."""
+        """A request that no actor makes."""
         request = self.send(-1, op, **args)
-        replies = {one.request_id: one.value for one in self.process.batch[-1].handled.replies}
+        replies = {
+            reply.request_id: reply.value for reply in self.process.batch[-1].handled.replies
+        }
         self.write()
         return replies[request.id]
 
     def write(self) -> None:
-        """The batch becomes durable; then it is answered, unless an answer is lost."""
+        """Makes the batch durable, then delivers the answers, except those that are lost."""
         written = self.process.write()
         for decided in written:
             self._tell_model(decided)
@@ -192,7 +196,7 @@ class Simulation:
             check_whole(self)
 
     def _tell_model(self, decided: Decided) -> None:
-        replies = {one.request_id: one.value for one in decided.handled.replies}
+        replies = {reply.request_id: reply.value for reply in decided.handled.replies}
         request = decided.request
         if request is None:
             self.model.tick(decided.at, decided.alive, replies)
@@ -203,7 +207,7 @@ class Simulation:
         self.model.apply(request.id, request.op, request.args, replies, decided.at, repeated)
 
     def outcome(self, request: Request) -> Json:
-        """Asked after a lost answer; what is durable is known, what is not is not (P3)."""
+        """The outcome after a lost answer, which is known exactly if it is durable (P3)."""
         found = self.process.outcome(request.id)
         expected = ("done", "waiting") if request.id in self.durable else ("unseen",)
         claim("P3", found["seen"] in expected, "outcome of", request, "is", found)
@@ -223,14 +227,14 @@ class Simulation:
             self.call("set", name="hive.txn.timeout", value=self.random.choice(_TIMEOUTS))
 
     def _set_clock(self) -> None:
-        """P29: somebody sets the wall clock, by seconds or by a day."""
+        """Sets the wall clock, by seconds or by a day (P29)."""
         jump = self.random.choice(_JUMPS)
         self.note("the wall clock jumps by", jump)
         self.counts["clock set"] += 1
         self.clock.set_wall(jump)
 
     def _publish_late(self) -> None:
-        """P4: whoever was taken for dead was only slow."""
+        """A writer that counted as dead was only slow (P4)."""
         if self.late:
             place, one = self.late.pop(self.random.randrange(len(self.late)))
             self.note("late", place, one.name)
@@ -244,7 +248,7 @@ class Simulation:
         self.process.fold()
 
     def _crash(self) -> None:
-        """Between any two things that the process does."""
+        """Crashes the process between any two of its actions."""
         where = self.random.choice(
             (
                 "before writing",

@@ -1,7 +1,7 @@
-"""The journal and its tables in memory, with what the store does: append, fold, load.
+"""The journal and its tables in memory, with the store's operations: append, fold, load.
 
-Everything goes through JSON, as it does in the file, so that nothing of the process's memory
-survives a crash by being shared.
+Everything goes through JSON, as in the file, so that no shared object of the process survives a
+crash.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from acid_platform.metastore.server import state_rows
 
 
 class Storage(Protocol):
-    """What the simulated process needs; `metastore.store.Store` has it too."""
+    """The storage that the simulated process needs; the store implements it too."""
 
     def append(self, events: Sequence[Recorded]) -> None: ...
     def load(self) -> tuple[State, list[Recorded]]: ...
@@ -31,7 +31,7 @@ class Storage(Protocol):
 
 
 class MemoryStore:
-    """As durable as the simulator wants it to be: what was appended is there after a crash."""
+    """Storage in memory: what was appended is still there after a simulated crash."""
 
     def __init__(self) -> None:
         self._journal: list[tuple[str, int, str]] = []
@@ -61,7 +61,9 @@ class MemoryStore:
             for row in state_rows.recorded_rows(state)
         }
         self._recorded = {
-            key: one for key, one in self._recorded.items() if key[2] in directories(state, key[:2])
+            key: contents
+            for key, contents in self._recorded.items()
+            if key[2] in directories(state, key[:2])
         }
         self._journal = []
 
@@ -73,8 +75,8 @@ class MemoryStore:
         self, table_id: int, partitions: Sequence[str | None]
     ) -> Mapping[tuple[str | None, str], str]:
         return {
-            (partition, name): one
-            for (known, partition, name), one in self._recorded.items()
+            (partition, name): contents
+            for (known, partition, name), contents in self._recorded.items()
             if known == table_id and partition in partitions
         }
 

@@ -1,4 +1,4 @@
-"""Every deliberately broken rule is caught: the simulator's invariants bite."""
+"""The simulator catches every deliberately broken rule, so its invariants are effective."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEEDS, STEPS = 60, 1500
 
 
 def caught(mutation: Edit | Cell) -> tuple[int, Failure] | None:
-    """How many steps it took, and how it failed."""
+    """The number of steps until the failure, and the failure; None if there is none."""
     done = 0
     with mutation.applied():
         for seed in range(mutation.seed, mutation.seed + SEEDS):
@@ -27,7 +27,9 @@ def caught(mutation: Edit | Cell) -> tuple[int, Failure] | None:
     return None
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: f"{one.rule}: {one.what}")
+@pytest.mark.parametrize(
+    "mutation", MUTATIONS, ids=lambda mutation: f"{mutation.rule}: {mutation.what}"
+)
 def test_a_broken_rule_is_caught(mutation: Edit | Cell) -> None:
     found = caught(mutation)
     assert found is not None, f"{mutation.rule} broken ({mutation.what}), and nobody noticed"
@@ -35,7 +37,7 @@ def test_a_broken_rule_is_caught(mutation: Edit | Cell) -> None:
 
 def test_the_list_is_long_and_names_each_rule_once_per_way_of_breaking_it() -> None:
     assert len(MUTATIONS) >= 12
-    assert len({(one.rule, one.what) for one in MUTATIONS}) == len(MUTATIONS)
+    assert len({(mutation.rule, mutation.what) for mutation in MUTATIONS}) == len(MUTATIONS)
 
 
 def test_a_mutation_leaves_nothing_behind() -> None:

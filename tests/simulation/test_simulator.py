@@ -1,4 +1,4 @@
-"""The metastore keeps its promises under whatever a seed brings: clients, crashes, restarts."""
+"""The metastore keeps its promises in every simulated run of clients, crashes and restarts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_P3_a_million_steps(part: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_P3_long_runs() -> None:
-    """More history than a short run has: purges, forgotten write ids, many folds."""
+    """Long runs have more history: purges, forgotten write ids, many folds."""
     for seed in range(1, 6):
         Simulation(seed).run(12_000)
 
@@ -75,8 +75,10 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert Simulation(8).settings is not one.settings
 
 
-def test_a_failure_names_its_seed_and_step_and_comes_again() -> None:
-    mutation = next(one for one in MUTATIONS if one.what == "a commit without the conflict check")
+def test_a_failure_names_its_seed_and_step_and_is_reproducible() -> None:
+    mutation = next(
+        listed for listed in MUTATIONS if listed.what == "a commit without the conflict check"
+    )
     with mutation.applied():
         failures = []
         for _ in range(2):
@@ -91,7 +93,7 @@ def test_a_failure_names_its_seed_and_step_and_comes_again() -> None:
 
 
 def test_everything_happens() -> None:
-    """A simulator in which nothing happens would find nothing wrong."""
+    """A simulator that never does something can't find a fault in it."""
     seen: Counter[str] = Counter()
     for seed in range(1, 41):
         simulation = Simulation(seed)

@@ -8,13 +8,13 @@ from tests.simulation.rules import COMPACTION, Lock, Resource
 
 
 class Upkeep(Line):
-    """Who compacts or cleans what, and whom a cleaning waits for."""
+    """The running compactions and cleanings, and the transactions that a cleaning waits for."""
 
     def on_take_compaction(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         task = value("C26", own)["task"]
         if task is not None:
             entity = (task["table_id"], task["partition"])
-            busy = {self.busy[one] for one in self.working}
+            busy = {self.busy[compaction_id] for compaction_id in self.working}
             claim("C26 P21", task["id"] not in self.working and entity not in busy, task)
             claim("P21", not self._cleans(entity, clock), "a Cleaner is at work on", task)
             self.busy[task["id"]] = entity
@@ -80,8 +80,8 @@ class Upkeep(Line):
             del self.working[args["id"]]
 
     def on_revoke_workers(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        for one in value("C25", own)["ids"]:
-            _, _, txn_id = self.working.pop(one)
+        for compaction_id in value("C25", own)["ids"]:
+            _, _, txn_id = self.working.pop(compaction_id)
             if txn_id and self.txns[txn_id].state == "o":
                 self._abort(self.txns[txn_id])
         self._settle()
@@ -95,12 +95,17 @@ class Upkeep(Line):
         )
 
     def on_start_cleaning(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
-        """C41, C42: nobody who opened before the commit may still need what goes."""
+        """No transaction opened before the commit may still need what is removed (C41, C42)."""
         if own is None or "error" in own:
             return
         task = own["value"]["task"]
         entity = (task["table_id"], task["partition"])
-        claim("P21", entity not in {self.busy[one] for one in self.working}, "compacted:", task)
+        claim(
+            "P21",
+            entity not in {self.busy[compaction_id] for compaction_id in self.working},
+            "compacted:",
+            task,
+        )
         claim("P21", not self._cleans(entity, clock), "cleaned already:", task)
         self.cleaning[entity] = clock
         table = self.tables[task["table_id"]]
@@ -111,7 +116,7 @@ class Upkeep(Line):
             moment = (
                 table.dropped
                 if task["partition"] is None
-                else min(one.committed for one in drops if one.up_to >= task["highest_write_id"])
+                else min(drop.committed for drop in drops if drop.up_to >= task["highest_write_id"])
             )
         else:
             moment = 0
@@ -128,7 +133,7 @@ class Upkeep(Line):
         table.cleaned_up_to = max(table.cleaned_up_to, task["next_txn_id"])
 
     def _cleans(self, entity: tuple[int, str | None], clock: int) -> bool:
-        """A Cleaner that died is waited for one timeout."""
+        """Whether a Cleaner works on it; a dead Cleaner counts for one timeout."""
         since = self.cleaning.get(entity)
         return since is not None and clock - since < self._patience(since)
 

@@ -1,4 +1,4 @@
-"""Who comes now and then: an administrator, and one who locks without a transaction."""
+"""Occasional clients: administrators, and a client that locks without a transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 class Bystander(Actor):
-    """Holds locks without a transaction, keeps them alive, gives them up, forgets them (T16)."""
+    """Holds locks without a transaction: keeps them alive, releases or forgets them (T16)."""
 
     def __init__(self, sim: Simulation, number: int) -> None:
         super().__init__(sim, number)
@@ -29,7 +29,7 @@ class Bystander(Actor):
     def go_on(self) -> None:
         chance = self.chance
         if chance < 0.05:
-            # Whose lock it is does not matter: what a transaction holds is refused (L15).
+            # The lock may be anybody's: a transaction's lock must be refused (L15).
             last = self.sim.model.last_ext
             self.ask(None, "unlock", ext=max(1, last - self.sim.random.randrange(6)))
         elif not self.ext:
@@ -54,17 +54,17 @@ class Bystander(Actor):
 
 
 class Admin(Actor):
-    """Drops and creates tables and partitions, aborts what is in the way."""
+    """Drops and creates tables and partitions, and aborts what blocks that."""
 
     def go_on(self) -> None:
         sim, chance = self.sim, self.chance
-        missing = [one for one in ("t", "u", "v") if f"default.{one}" not in sim.model.names]
+        missing = [table for table in ("t", "u", "v") if f"default.{table}" not in sim.model.names]
         if missing and chance < 0.6:
             from tests.simulation.simulator import declared
 
-            used = {sim.model.tables[one].location for one in sim.model.names.values()}
+            used = {sim.model.tables[table_id].location for table_id in sim.model.names.values()}
             places = [f"/w/{missing[0]}", f"/w/{missing[0]}{missing[0]}", f"/w/x{sim.steps}"]
-            (place, *_) = [one for one in places if one not in used]
+            (place, *_) = [unused for unused in places if unused not in used]
             self.ask(None, "create_table", table=declared(missing[0], place), if_not_exists=False)
         elif chance < 0.2:
             last = sim.model.last_txn
@@ -119,7 +119,7 @@ class Declarer(Actor):
                 self._rename(name, other)
 
     def _read(self, reply: Json, name: str) -> None:
-        """Another may come between the reading and the change: then nothing of his is lost."""
+        """If another client changes the table between read and change, no change may be lost."""
         if "value" in reply:
             record = reply["value"]["table"]
             columns = record["columns"]

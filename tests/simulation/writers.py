@@ -1,4 +1,4 @@
-"""Clients that write and read: they open, lock, commit, forget to, and die."""
+"""Clients that write and read: they open, lock, commit, forget to commit, and die."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 class Writer(Actor):
-    """Opens transactions and leases, locks, reads, writes, commits, forgets to, dies."""
+    """Opens transactions and leases, locks, reads, writes, commits, forgets to commit, dies."""
 
     def __init__(self, sim: Simulation, number: int) -> None:
         super().__init__(sim, number)
@@ -39,7 +39,7 @@ class Writer(Actor):
             return
         chance = self.chance
         if self.session.kind == DEFAULT and not self.session.plans and chance < 0.5:
-            # Begun without locks: a write id now, and the lock perhaps after others wrote (P6).
+            # Without locks: a write id now, and the lock perhaps after others have written (P6).
             (self._lock if self.session.write_ids else self._allocate)(self.session)
         elif chance < 0.3:
             self._end(self.session)
@@ -58,7 +58,7 @@ class Writer(Actor):
             self.lost()
 
     def lost(self) -> None:
-        """Its files stay where they are, and some come only now (P4)."""
+        """Its files stay, and some are published only later (P4)."""
         session = self.session
         if session is not None and session.kind == DEFAULT and not session.committing:
             for plan in session.plans:
@@ -79,7 +79,7 @@ class Writer(Actor):
                 lambda reply: self._begun(reply, DEFAULT, plans),
                 "begin",
                 kind=DEFAULT,
-                locks=[encode(one) for one in plans],
+                locks=[encode(plan) for plan in plans],
                 wait=wait,
                 zero_wait=self.pick(None, False, True),
                 info={},
@@ -114,7 +114,7 @@ class Writer(Actor):
                 lambda reply: self._begun(reply, READ_ONLY, []),
                 "begin",
                 kind=READ_ONLY,
-                locks=[encode(one) for one in locks],
+                locks=[encode(lock) for lock in locks],
                 wait=wait,
                 zero_wait=None,
                 info={},
@@ -161,7 +161,7 @@ class Writer(Actor):
         return LockRequest(table, self._lock_for(operation, strict), operation, partition, dynamic)
 
     def _lock_for(self, operation: Operation, strict: bool) -> LockType:
-        """As lock_of; strictly, a TRUNCATE lets inserts in beside it, and an OVERWRITE does not."""
+        """Like lock_of. With exclusive writes a TRUNCATE admits inserts, an OVERWRITE does not."""
         if operation is Operation.OVERWRITE:
             return LockType.EXCLUSIVE if strict and self.chance < 0.5 else LockType.EXCL_WRITE
         if operation is Operation.INSERT:
@@ -173,7 +173,7 @@ class Writer(Actor):
         plans = self._plans() if session.plans or self.chance < 0.3 else [self._plan(0.13)]
         held = [name.removeprefix("default.") for name in session.write_ids]
         if held and self.chance < 0.5:
-            fitting = [one for one in (self._plan() for _ in range(4)) if one.table in held]
+            fitting = [plan for plan in (self._plan() for _ in range(4)) if plan.table in held]
             plans = fitting[:1] or plans
 
         def then(reply: Json) -> None:
@@ -188,7 +188,7 @@ class Writer(Actor):
             then,
             "lock",
             txn=session.txn,
-            locks=[encode(one) for one in plans],
+            locks=[encode(plan) for plan in plans],
             wait=self.pick(0, 3, 8),
             zero_wait=self.pick(None, False),
         )
@@ -224,7 +224,7 @@ class Writer(Actor):
             self._list(session, name, text)
 
     def _list(self, session: Session, name: str, text: str) -> None:
-        """The name is that of the snapshot."""
+        """Notes a list; the table's name is that of the snapshot."""
         model = self.sim.model
         txn = model.txns.get(session.txn)
         if txn is not None and txn.state == "o":
@@ -269,7 +269,7 @@ class Writer(Actor):
     def _directory(
         self, session: Session, plan: LockRequest, chosen: str
     ) -> tuple[Place, Directory] | None:
-        """What the plan lets it write; `chosen` is the partition of a dynamic one."""
+        """The directory that the plan allows; `chosen` is the partition of a dynamic write."""
         name = f"default.{plan.table}"
         write_id, location = session.write_ids.get(name), session.places.get(name)
         if plan.operation is None or write_id is None or location is None:
@@ -287,8 +287,10 @@ class Writer(Actor):
             found = self._directory(session, plan, self.pick(*PARTITIONS))
             if found is None or found in session.published:
                 continue
-            others = [(place, one) for place, one in session.published if place == found[0]]
-            if any(one.base or found[1].base for _, one in others):
+            others = [
+                (place, directory) for place, directory in session.published if place == found[0]
+            ]
+            if any(directory.base or found[1].base for _, directory in others):
                 continue
             session.published.append(found)
             self.sim.disk.publish(*found)
@@ -303,19 +305,19 @@ class Writer(Actor):
         reports = [
             encode(
                 report_of(
-                    one,
+                    directory,
                     names[place[0]],
                     place[1],
-                    Operation.UPDATE if one.base else self._operation(one),
+                    Operation.UPDATE if directory.base else self._operation(directory),
                 )
             )
-            for place, one in session.published
+            for place, directory in session.published
         ]
         columns = {}
         if session.places and self.chance < 0.1:
             kind = self.pick("int", "int", "string")
             columns = {self.pick(*sorted(session.places)): [[f"d{self.pick(1, 2)}", kind]]}
-        bases = [one for one in reports if one["overwrite"]]
+        bases = [report for report in reports if report["overwrite"]]
         if bases and self.chance < 0.05:
             again = {"overwrite": False, "operation": "i", "directory": "delta_again"}
             reports.append(bases[0] | again)  # a client that does not know P6
@@ -340,9 +342,9 @@ class Writer(Actor):
             self.session = None
 
     def _aborted(self, session: Session) -> None:
-        """It takes its files away, unless it dies before."""
+        """Removes its files, unless it dies before."""
         if self.chance < 0.5:
-            for place, one in session.published:
-                self.sim.disk.remove(place, [one.name])
+            for place, directory in session.published:
+                self.sim.disk.remove(place, [directory.name])
         if self.session is session:
             self.session = None

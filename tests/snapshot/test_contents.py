@@ -22,19 +22,19 @@ def seen(*paths: str, w: str = "9:M::", size: int = 10) -> AcidDirectory:
 
 def only(directory: AcidDirectory) -> list[str]:
     [delta] = directory.deltas
-    return [one.name for one in delta.files]
+    return [file.name for file in delta.files]
 
 
 def test_F23_names_come_from_the_listing_with_or_without_attempt() -> None:
     result = seen(
         "d1/bucket_00000_0", "d1/bucket_00001", "D2/bucket_00000_1", "d1/_orc_acid_version"
     )
-    assert [[one.path for one in delta.files] for delta in result.deltas] == [
+    assert [[file.path for file in delta.files] for delta in result.deltas] == [
         ["delta_0000001_0000001_0000/bucket_00000_0", "delta_0000001_0000001_0000/bucket_00001"],
         ["delete_delta_0000002_0000002_0000/bucket_00000_1"],
     ]
-    assert [one.directory for one in result.inserts] == names("d1")
-    assert [one.directory for one in result.delete_deltas] == names("D2")
+    assert [insert.directory for insert in result.inserts] == names("d1")
+    assert [directory.directory for directory in result.delete_deltas] == names("D2")
 
 
 def test_F20_nested_acid_directories_and_hidden_files_are_ignored() -> None:
@@ -57,7 +57,7 @@ def test_zero_length_bucket_files_are_absent_and_reported() -> None:
 
 def test_zero_length_originals_are_skipped() -> None:
     result = seen("000000_0=0", "000001_0")
-    assert [one.path for one in result.originals] == ["000001_0"]
+    assert [file.path for file in result.originals] == ["000001_0"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_F2_files_whose_rows_would_be_wrong_or_missing_are_refused(
         ["d1/bucket_00000", "d5/bucket_00000", "d5/bucket_00000_flush_length"],
     ],
 )
-def test_what_is_not_read_is_not_judged(paths: list[str]) -> None:
+def test_files_that_are_not_read_are_not_checked(paths: list[str]) -> None:
     assert seen(*paths, w="3:M::").zero_length == ()
 
 
@@ -102,7 +102,7 @@ def test_F15_raw_files_of_load_data() -> None:
         "d4.1/000001_0", "d4.1/HIVE_UNION_SUBDIR_1/000000_0", "b2/000000_0", "D5/bucket_0"
     )
     assert [delta.raw for delta in result.deltas] == [True, False]
-    assert [one.path.partition("/")[2] for one in result.deltas[0].files] == [
+    assert [file.path.partition("/")[2] for file in result.deltas[0].files] == [
         "000001_0",
         "HIVE_UNION_SUBDIR_1/000000_0",
     ]
@@ -120,13 +120,13 @@ def test_F15_originals_are_in_text_order_of_their_whole_path() -> None:
         "HIVE_UNION_SUBDIR_1/000000_0",
     ]
     result = seen(*reversed(order), ".hidden/000000_0", "sub/_x/000000_0", "_done")
-    assert [one.path for one in result.originals] == order
+    assert [file.path for file in result.originals] == order
 
 
 def test_foreign_files_beside_a_base_are_left_alone() -> None:
     """They are not read, and the Cleaner does not remove them."""
     result = seen("b3/bucket_00000", "000000_0", "notes.txt", "sub/000000_0")
-    assert {one.path for one in result.obsolete} == {"000000_0", "sub/000000_0"}
+    assert {directory.path for directory in result.obsolete} == {"000000_0", "sub/000000_0"}
 
 
 def test_F3_an_empty_base_directory_hides_what_is_older() -> None:
@@ -140,7 +140,7 @@ def test_F3_an_empty_base_directory_hides_what_is_older() -> None:
     result = select(base, write_ids("6:M::"), txns())
     assert result.base is not None
     assert result.base.files == ()
-    assert [one.path for one in result.obsolete] == ["delta_3_3_0"]
+    assert [directory.path for directory in result.obsolete] == ["delta_3_3_0"]
 
 
 @pytest.mark.parametrize(
@@ -161,13 +161,13 @@ def test_S15_rows_are_tested_unless_the_whole_range_is_valid(
     paths: list[str], w: str, tested: list[bool]
 ) -> None:
     result = seen(*paths, w=w)
-    assert [one.test_rows for one in result.sources] == tested
+    assert [source.test_rows for source in result.sources] == tested
 
 
 def test_F13_both_kinds_of_a_straddling_pair() -> None:
     """Inserted rows that the base holds too are dropped; a repeated delete event is harmless."""
     result = seen("b3v10/bucket_0", "D2-5v12/bucket_0", "d2-5v12/bucket_0")
-    assert [(one.directory, one.above) for one in result.deltas] == [
+    assert [(delta.directory, delta.above) for delta in result.deltas] == [
         (names("D2-5v12")[0], -1),
         (names("d2-5v12")[0], 3),
     ]
@@ -175,7 +175,7 @@ def test_F13_both_kinds_of_a_straddling_pair() -> None:
 
 def test_overlapping_deltas_give_each_row_once() -> None:
     result = seen("d1-5v10/bucket_0", "d3-8v12/bucket_0")
-    assert [(one.name.low, one.above) for one in result.deltas] == [(1, -1), (3, 5)]
+    assert [(delta.name.low, delta.above) for delta in result.deltas] == [(1, -1), (3, 5)]
 
 
 def test_a_straddling_delta_that_adds_nothing_visible_is_neither_read_nor_obsolete() -> None:

@@ -58,9 +58,13 @@ def test_every_directory_is_in_exactly_one_list(
         assert result.startswith("NotEnoughHistory")
         return
     bases = [result.base.directory] if result.base else []
-    placed = bases + [one.directory for one in result.deltas]
-    placed += [one.path for one in (*result.obsolete, *result.aborted) if parse_directory(one.path)]
-    placed += [one.path for one in result.invisible]
+    placed = bases + [delta.directory for delta in result.deltas]
+    placed += [
+        directory.path
+        for directory in (*result.obsolete, *result.aborted)
+        if parse_directory(directory.path)
+    ]
+    placed += [directory.path for directory in result.invisible]
     assert sorted(placed) == sorted(found.directories)
 
 
@@ -73,9 +77,9 @@ def test_C46_nothing_removable_holds_a_write_that_is_not_read_elsewhere(
     if isinstance(result, str):
         return
     top = result.base.name.write_id if result.base else 0
-    ranges = [(one.name.low, one.name.high) for one in result.deltas]
-    for one in result.obsolete:
-        name = parse_directory(one.path)
+    ranges = [(delta.name.low, delta.name.high) for delta in result.deltas]
+    for directory in result.obsolete:
+        name = parse_directory(directory.path)
         if isinstance(name, DeltaName):
             assert name.high <= top or any(
                 low <= name.low and name.high <= high for low, high in ranges
@@ -83,8 +87,8 @@ def test_C46_nothing_removable_holds_a_write_that_is_not_read_elsewhere(
         else:
             assert result.base is not None
             assert name is None or name.write_id <= top
-    for one in result.aborted:
-        name = parse_directory(one.path)
+    for directory in result.aborted:
+        name = parse_directory(directory.path)
         assert name is not None
         if not some_txns.is_aborted(name.visibility):
             ids = [name.write_id] if isinstance(name, BaseName) else range(name.low, name.high + 1)
@@ -106,18 +110,18 @@ def test_each_visible_write_above_the_base_is_read_exactly_once(
     ]
     for write_id in range(top + 1, MAX_ID + 1):
         holders = {
-            (one.name.low, one.name.high)
-            for one in result.deltas
-            if one.name.low <= write_id <= one.name.high
-            and (one.name.deletes or write_id > one.above)
+            (delta.name.low, delta.name.high)
+            for delta in result.deltas
+            if delta.name.low <= write_id <= delta.name.high
+            and (delta.name.deletes or write_id > delta.above)
         }
         exists = any(name.low <= write_id <= name.high for name in present)
         if write_ids.is_valid(write_id) and exists:
             assert holders, f"write id {write_id} is lost"
         inserts = {
-            (one.name.low, one.name.high, one.name.visibility)
-            for one in result.inserts
-            if one.name.low <= write_id <= one.name.high and write_id > one.above
+            (insert.name.low, insert.name.high, insert.name.visibility)
+            for insert in result.inserts
+            if insert.name.low <= write_id <= insert.name.high and write_id > insert.above
         }
         assert len(inserts) <= 1, f"write id {write_id} is read twice"
 
@@ -129,11 +133,11 @@ def test_S11_an_invisible_write_is_tested_for_or_not_opened(
     result = outcome(found, write_ids, some_txns)
     if isinstance(result, str):
         return
-    for one in result.deltas:
-        response = write_ids.range_valid(one.name.low, one.name.high)
+    for delta in result.deltas:
+        response = write_ids.range_valid(delta.name.low, delta.name.high)
         assert response is not RangeResponse.NONE
-        assert one.test_rows == (response is RangeResponse.SOME)
-        assert some_txns.is_valid(one.name.visibility)
+        assert delta.test_rows == (response is RangeResponse.SOME)
+        assert some_txns.is_valid(delta.name.visibility)
     if result.base and result.base.name.write_id > 0:
         assert result.base.name.write_id <= write_ids.high_watermark
         hidden = not all(map(write_ids.is_valid, range(1, result.base.name.write_id + 1)))
@@ -150,7 +154,9 @@ def test_with_everything_valid_the_highest_base_wins_and_nothing_is_aborted(
     if result.base:
         assert result.base.name.write_id == max(name.write_id for name in bases)
     assert result.aborted == ()
-    assert [one for one in result.invisible if isinstance(one.name, BaseName)] == []
+    assert [
+        directory for directory in result.invisible if isinstance(directory.name, BaseName)
+    ] == []
 
 
 @given(entity_listings(bases=False), write_id_lists())
@@ -159,8 +165,8 @@ def test_S16_the_compactor_opens_nothing_above_its_high_watermark(
 ) -> None:
     compactor = write_ids.for_compactor()
     result = select(found, compactor, txns())
-    assert all(one.name.high <= compactor.high_watermark for one in result.deltas)
-    assert not any(one.test_rows for one in result.deltas)
+    assert all(delta.name.high <= compactor.high_watermark for delta in result.deltas)
+    assert not any(delta.test_rows for delta in result.deltas)
 
 
 # --- a partition that was dropped and created again ----------------------------------------------
@@ -170,10 +176,10 @@ def test_P22_what_the_drop_covers_is_obsolete() -> None:
     found = listing("o b3v9 b2 d1 d4 D5 d4-6v10 d6")
     result = select(found, EVERYTHING, txns(), floor=5)
     assert result.base is None
-    assert [(one.directory, one.above) for one in result.deltas] == [
+    assert [(delta.directory, delta.above) for delta in result.deltas] == [
         (listing("d4-6v10").directories[0], 5)
     ]
-    reasons = {one.path: (one.rule, one.reason) for one in result.obsolete}
+    reasons = {directory.path: (directory.rule, directory.reason) for directory in result.obsolete}
     dropped = ("P22", "dropped with the partition at write id 5")
     assert reasons == {
         **{path: dropped for path in ("000000_0", *listing("b3v9 b2").directories)},
@@ -189,7 +195,7 @@ def test_P22_a_base_above_the_drop_counts() -> None:
     result = select(listing("b3v9 b7v20 d8"), EVERYTHING, txns(), floor=5)
     assert result.base is not None
     assert result.base.directory == "base_0000007_v0000020"
-    assert [one.rule for one in result.obsolete] == ["P22"]
+    assert [directory.rule for directory in result.obsolete] == ["P22"]
 
 
 def test_P22_a_snapshot_from_before_the_drop_still_sees_the_partition() -> None:
@@ -202,7 +208,7 @@ def test_P22_a_snapshot_from_before_the_drop_still_sees_the_partition() -> None:
 def test_P22_a_compacted_base_below_the_drop_is_no_missing_history() -> None:
     open_below = ValidWriteIdList.of("db.t", 9, open=[2])
     result = select(listing("b3v9 d6"), open_below, txns(), floor=5)
-    assert [one.directory for one in result.deltas] == list(listing("d6").directories)
+    assert [delta.directory for delta in result.deltas] == list(listing("d6").directories)
 
 
 def test_P4_P22_a_floor_of_forgotten_writes_covers_them_in_an_older_list_too() -> None:
@@ -210,10 +216,10 @@ def test_P4_P22_a_floor_of_forgotten_writes_covers_them_in_an_older_list_too() -
     older = ValidWriteIdList.of("db.t", 9, aborted=[5])
     result = select(listing("b3v9 d4 d6"), older, txns(), floor=5)
     assert result.base is None
-    assert [one.directory for one in result.deltas] == list(listing("d6").directories)
+    assert [delta.directory for delta in result.deltas] == list(listing("d6").directories)
 
 
-def test_P22_who_does_not_see_the_drop_of_a_partition_sees_that_of_the_table_before() -> None:
+def test_P22_the_tables_floor_counts_for_snapshots_before_a_partitions_drop() -> None:
     lists = {high: ValidWriteIdList.of("db.t", high) for high in (2, 5, 9)}
     assert [highest_floor(lists[high], 7, 3) for high in (2, 5, 9)] == [0, 3, 7]
     assert highest_floor(lists[9], 0, 0) == 0

@@ -176,11 +176,11 @@ def test_F12_what_a_snapshot_sees(case: Case) -> None:
     result = seen(listing(case.found), case.w, txns(case.x), case.compactor)
     assert (result.base.directory if result.base else "") == "".join(names(case.base))
     assert [delta.directory for delta in result.deltas] == names(case.selected)
-    assert {one.path for one in result.obsolete} == set(names(case.obsolete))
-    assert {one.path for one in result.aborted} == set(names(case.aborted))
-    assert [one.path for one in result.originals] == names(case.originals)
+    assert {directory.path for directory in result.obsolete} == set(names(case.obsolete))
+    assert {directory.path for directory in result.aborted} == set(names(case.aborted))
+    assert [file.path for file in result.originals] == names(case.originals)
     dropped = {delta.directory: delta.above for delta in result.deltas if delta.above >= 0}
-    expected = dict(one.split("=") for one in case.above.split())
+    expected = dict(pair.split("=") for pair in case.above.split())
     assert dropped == {names(name)[0]: int(above) for name, above in expected.items()}
 
 
@@ -226,7 +226,7 @@ def test_F12_empty_or_only_markers(files: tuple[str, ...]) -> None:
         for path in files
     ]
     result = seen(EntityListing("t", tuple(FileEntry(p, 1) for p in paths)), "9:M::", txns())
-    assert all(one.files == () for one in result.sources)
+    assert all(source.files == () for source in result.sources)
     assert result.originals == ()
     assert (result.obsolete, result.aborted) == ((), ())
 

@@ -50,9 +50,9 @@ def full(path: str) -> str:
 
 def ids(found: EntitySources) -> list[tuple[str, int, int, int]]:
     return [
-        (one.path.removeprefix("wh/t/"), one.write_id, one.bucket, one.first_row_id)
-        for one in found.inserts
-        if one.kind is SourceKind.RAW
+        (insert.path.removeprefix("wh/t/"), insert.write_id, insert.bucket, insert.first_row_id)
+        for insert in found.inserts
+        if insert.kind is SourceKind.RAW
     ]
 
 
@@ -109,13 +109,13 @@ def test_one_footer_is_looked_at_where_files_can_lack_acid_columns(
     asked: list[str] = []
     found = resolved(path, path + "1", "D9/bucket_00000", versioned=versioned, asked=asked)
     assert asked == ([full(path)] if looked else [])
-    assert {one.kind for one in found.inserts} == {SourceKind.ACID}
-    assert [one.directory for one in found.deletes] == names("D9")
+    assert {insert.kind for insert in found.inserts} == {SourceKind.ACID}
+    assert [delete.directory for delete in found.deletes] == names("D9")
 
 
 def test_the_bucket_number_is_known_only_where_one_statement_wrote_the_file() -> None:
     found = resolved("b3v9/bucket_00001", "d4/bucket_00002_0", "d5-6v9/bucket_00003")
-    assert [(one.low, one.high, one.number) for one in found.inserts] == [
+    assert [(insert.low, insert.high, insert.number) for insert in found.inserts] == [
         (0, 3, None),
         (4, 4, 2),
         (5, 6, None),
@@ -132,7 +132,7 @@ def test_F9_only_committed_bytes_of_a_streaming_file_count() -> None:
         f"{streaming}/bucket_2",
         lengths={f"{streaming}/bucket_0": 60, f"{streaming}/bucket_1": 0},
     )
-    assert [(one.path.rpartition("/")[2], one.length) for one in found.inserts] == [
+    assert [(insert.path.rpartition("/")[2], insert.length) for insert in found.inserts] == [
         ("bucket_0", 60),
         ("bucket_2", None),
     ]
@@ -186,7 +186,7 @@ def test_F17_insert_only_files_of_any_name_and_depth_without_row_ids() -> None:
         insert_only=True,
         asked=asked,
     )
-    assert [(one.kind, one.path, one.write_id) for one in found.inserts] == [
+    assert [(insert.kind, insert.path, insert.write_id) for insert in found.inserts] == [
         (SourceKind.PLAIN, f"wh/t/{full(path)}", write_id)
         for path, write_id in (
             ("b2/x.csv", 2),
@@ -200,7 +200,10 @@ def test_F17_insert_only_files_of_any_name_and_depth_without_row_ids() -> None:
 
 def test_F17_insert_only_originals_may_have_any_name() -> None:
     found = resolved("part-0.csv", "d1/000000_0", insert_only=True)
-    assert [one.path for one in found.inserts] == ["wh/t/part-0.csv", f"wh/t/{full('d1/000000_0')}"]
+    assert [insert.path for insert in found.inserts] == [
+        "wh/t/part-0.csv",
+        f"wh/t/{full('d1/000000_0')}",
+    ]
 
 
 @pytest.mark.parametrize(

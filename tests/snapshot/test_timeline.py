@@ -32,8 +32,8 @@ def lines() -> Timeline:
 
 def test_every_directory_is_there_once_with_its_size_and_sight() -> None:
     assert [
-        (one.directory, one.kind, one.low, one.high, one.bytes, one.files, one.sight)
-        for one in lines().lines
+        (line.directory, line.kind, line.low, line.high, line.bytes, line.files, line.sight)
+        for line in lines().lines
     ] == [
         ("000000_0", Kind.ORIGINAL, 0, 0, 40, 1, Sight.OBSOLETE),
         ("delta_0000001_0000001_0000", Kind.DELTA, 1, 1, 100, 1, Sight.OBSOLETE),
@@ -47,7 +47,9 @@ def test_every_directory_is_there_once_with_its_size_and_sight() -> None:
 
 
 def test_what_is_not_read_has_a_reason() -> None:
-    reasons = {one.directory: one.reason for one in lines().lines if one.sight is not Sight.READ}
+    reasons = {
+        line.directory: line.reason for line in lines().lines if line.sight is not Sight.READ
+    }
     assert reasons["delta_0000001_0000001_0000"] == "within base_0000002_v0000007"
     assert reasons["delta_0000003_0000003_0000"] == "write id 3 aborted"
     assert all(reasons.values())
@@ -55,7 +57,7 @@ def test_what_is_not_read_has_a_reason() -> None:
 
 def test_the_bar_of_a_line_lies_at_its_write_ids() -> None:
     shown = lines()
-    bars = {one.directory: shown.bar(one) for one in shown.lines}
+    bars = {line.directory: shown.bar(line) for line in shown.lines}
     assert bars["base_0000002_v0000007"] == (0, 2 * BAR // 5)
     assert bars["delta_0000005_0000005_0000"] == (4 * BAR // 5, BAR)
     assert all(0 <= first < end <= BAR for first, end in bars.values())
@@ -71,8 +73,8 @@ def test_the_summary_counts_by_sight() -> None:
 
 def test_html_holds_every_directory_and_escapes_what_people_wrote() -> None:
     html = lines()._repr_html_()
-    for one in lines().lines:
-        assert f"<code>{one.directory}</code>" in html
+    for line in lines().lines:
+        assert f"<code>{line.directory}</code>" in html
     table = show_table([{"user": "<script>", "n": 1}], title="a & b")
     assert "<script>" not in table._repr_html_()
     assert "&lt;script&gt;" in table._repr_html_()

@@ -59,14 +59,17 @@ class Watch:
         now = time.monotonic()
         self.deltas.append(
             max(
-                sum(not one.base and not one.obsolete for one in entity.directories)
+                sum(
+                    not directory.base and not directory.obsolete
+                    for directory in entity.directories
+                )
                 for entity in metastore.entities(TABLE)
                 if entity.partition
             )
         )
         ready = {
-            (one.id, one.partition, one.highest_write_id if one.id else 0)
-            for one in metastore.ready_to_clean()
+            (task.id, task.partition, task.highest_write_id if task.id else 0)
+            for task in metastore.ready_to_clean()
         }
         self.since = {key: self.since.get(key, now) for key in ready}
         waited = max((now - at for at in self.since.values()), default=0.0)
@@ -132,10 +135,10 @@ def soak(place: Path, minutes: float) -> dict[str, Any]:
                 for role, count in (("writer", WRITERS), ("reader", READERS))
                 for number in range(count)
             }
-            while any(one.poll() is None for one in actors.values()):
+            while any(actor.poll() is None for actor in actors.values()):
                 watch.look(warehouse.metastore)
                 time.sleep(1)
-            ended = {name: one.returncode for name, one in actors.items()}
+            ended = {name: actor.returncode for name, actor in actors.items()}
             deadline = time.monotonic() + DRAIN_SECONDS
             while left(warehouse.metastore) and time.monotonic() < deadline:
                 watch.look(warehouse.metastore)
@@ -190,7 +193,10 @@ def left(metastore: Metastore) -> int:
         if row["state"] in ("initiated", "working", "ready for cleaning")
     ]
     old = [
-        one for entity in metastore.entities(TABLE) for one in entity.directories if one.obsolete
+        directory
+        for entity in metastore.entities(TABLE)
+        for directory in entity.directories
+        if directory.obsolete
     ]
     return len(waiting) + len(old)
 

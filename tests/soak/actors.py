@@ -91,7 +91,7 @@ def reader(place: str, seed: int, until: float) -> int:
                 for _ in range(random.randint(1, 6)):
                     rows = snapshot.table(TABLE).to_arrow().to_pylist()
                     found = sorted((row["p"], row["id"], row["version"]) for row in rows)
-                    assert [one[:2] for one in found] == [
+                    assert [row[:2] for row in found] == [
                         (p, number) for p in range(PARTITIONS) for number in range(IDS)
                     ], "an id is missing, or there twice"
                     assert first in (None, found), "a held snapshot has changed"

@@ -264,14 +264,14 @@ def test_each_kind_names_the_file_and_the_next_step_and_nothing_is_lost(
     table = good(tmp_path / "t")
     kept = shutil.copytree(table.root, tmp_path / "kept")
     damage(table)
-    damaged = {one: one.read_bytes() for one in table.root.rglob("*") if one.is_file()}
+    damaged = {path: path.read_bytes() for path in table.root.rglob("*") if path.is_file()}
     with pytest.raises(AcidError) as raised:
         table.values()
     assert type(raised.value) is error, raised.value
     assert named in str(raised.value)
     assert str(table.root) in str(raised.value)
     assert NEXT_STEP.search(str(raised.value)), raised.value
-    assert {one: one.read_bytes() for one in damaged} == damaged, "reading changes nothing"
+    assert {path: path.read_bytes() for path in damaged} == damaged, "reading changes nothing"
     shutil.rmtree(table.root)
     shutil.copytree(kept, table.root)
     assert table.values() == GOOD
@@ -293,11 +293,11 @@ def test_a_compaction_of_bad_files_fails_and_publishes_nothing(tmp_path: Path, k
     table = good(tmp_path)
     table.inserts("d3", [(3, P, 0, "x")])
     damage(table)
-    before = sorted(one.name for one in tmp_path.iterdir())
+    before = sorted(path.name for path in tmp_path.iterdir())
     with pytest.raises(AcidError, match=re.escape(named.partition(",")[0])) as raised:
         table.compact("major", "3:M::")
     assert type(raised.value) is error
-    visible = sorted(one.name for one in tmp_path.iterdir() if not one.name.startswith("_tmp"))
+    visible = sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("_tmp"))
     assert visible == before
 
 

@@ -117,7 +117,7 @@ def test_a_file_that_says_gregorian_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_predicates_see_the_days_that_are_shown(tmp_path: Path) -> None:
     table = AcidTable(tmp_path, "d date, n int")
-    stored = [EPOCH + datetime.timedelta(one) for one in (julian(1582, 10, 4), FIRST_GREGORIAN)]
+    stored = [EPOCH + datetime.timedelta(days) for days in (julian(1582, 10, 4), FIRST_GREGORIAN)]
     table.inserts("d1", [(1, P, i, day, i) for i, day in enumerate(stored)])
     assert table.read(where="d = DATE '1582-10-04'")["n"].to_pylist() == [0]
     assert table.read(where="d >= DATE '1582-10-05'")["n"].to_pylist() == [1]

@@ -43,7 +43,7 @@ def test_P27_files_then_their_directory_then_the_names_above(
 ) -> None:
     root = tmp_path / "t"
     publish(FILES, str(root), staged(root, "a=1/b=2/delta_1", "a=1/b=3/delta_1"))
-    below = [one for one in synced if "_tmp_" in one]
+    below = [path for path in synced if "_tmp_" in path]
     assert {*below} == {
         f"{root}/_tmp_1/a=1/b={b}/delta_1{file}" for b in (2, 3) for file in ("", "/bucket_00000")
     }
@@ -83,7 +83,7 @@ def test_P27_a_sync_that_fails_fails_the_statement(
     monkeypatch.setattr(disk, "sync_path", failing)
     with pytest.raises(PublicationFailed, match=r"Input/output error.*nothing was committed"):
         publish(FILES, str(tmp_path), moves, all_or_none=all_or_none)
-    left = {one.name for one in tmp_path.iterdir()}
+    left = {entry.name for entry in tmp_path.iterdir()}
     renamed = when == "after" and not all_or_none
     assert left == {"_tmp_1", *(("delta_1", "delta_2") if renamed else ())}
 
@@ -93,7 +93,7 @@ def test_P27_F20_nothing_takes_the_place_of_a_directory(tmp_path: Path) -> None:
     (tmp_path / "delta_2").mkdir()
     with pytest.raises(PublicationFailed, match="delta_2 already exists"):
         publish(FILES, str(tmp_path), moves, all_or_none=True)
-    assert {one.name for one in tmp_path.iterdir()} == {"_tmp_1", "delta_2"}
+    assert {path.name for path in tmp_path.iterdir()} == {"_tmp_1", "delta_2"}
 
 
 def test_P27_removals_and_new_roots_are_synced_in_what_is_left_above(

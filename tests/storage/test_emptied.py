@@ -58,8 +58,8 @@ def test_P32_an_insert_only_table_gets_a_file_where_its_format_has_an_empty_one(
 ) -> None:
     plain = FileFormat.of({"acid.format": name, "transactional_properties": "insert_only"})
     made = write_empty_file(FILES, str(tmp_path), COLUMNS, "zlib", plain)
-    assert [one.name for one in tmp_path.iterdir()] == ["000000_0"] * files
-    assert [(one.path, one.size > 0) for one in made.files] == [("000000_0", True)] * files
+    assert [path.name for path in tmp_path.iterdir()] == ["000000_0"] * files
+    assert [(file.path, file.size > 0) for file in made.files] == [("000000_0", True)] * files
     if files:
         assert count_rows(FILES, str(tmp_path / "000000_0"), plain) == 0
 
@@ -71,13 +71,13 @@ def test_P32_an_emptied_base_is_selected_compacted_and_made_by_compaction(tmp_pa
     write_empty_file(FILES, str(base), parse_columns("v string"), "zlib", None)
     assert table.values("2:M::") == [] and table.values("1:M::") == ["A", "B"]
     seen = select(FILES.entity(str(tmp_path)), write_ids("2:M::"), txns())
-    assert [one.path for one in seen.obsolete] == ["delta_0000001_0000001_0000"]
+    assert [directory.path for directory in seen.obsolete] == ["delta_0000001_0000001_0000"]
     table.inserts("d3", [(3, P, 0, "C")]).deletes("D4", [(3, P, 0)], current=4)
     table.compact("major", "4:M::")
     # Without a file other engines would miss this base too.
     made = tmp_path / "base_0000004_v0000050"
     assert metadata(FILES, str(made / "bucket_00000"))["rows"] == 0
-    assert {one.name for one in made.iterdir()} == {"bucket_00000", "_orc_acid_version"}
+    assert {path.name for path in made.iterdir()} == {"bucket_00000", "_orc_acid_version"}
     assert table.values("4:M::") == []
     table.inserts("d5", [(5, P, 0, "D")])
     table.compact("major", "5:M::", txn_id=51)

@@ -44,7 +44,7 @@ def is_finer(path: Path, stored: str = "orc", length: int | None = None) -> bool
 
 
 def table(kind: pa.DataType, nanos: int) -> pa.Table:
-    values = [nested(kind, one) for one in pa.array([2_000, -3_000, nanos, None]).cast(NANOS)]
+    values = [nested(kind, scalar) for scalar in pa.array([2_000, -3_000, nanos, None]).cast(NANOS)]
     return pa.table({"id": [1, 2, 3, 4], "t": pa.array(values, kind)})
 
 

@@ -40,7 +40,7 @@ def test_C41_what_is_cleaned_away_during_a_listing_is_not_missed(
     files, path = Files.of(str(place))
     listing = files.entity(path)
     assert not (place / OLD).exists()
-    assert f"{NEW}/bucket_00000" in [one.path for one in listing.files]
+    assert f"{NEW}/bucket_00000" in [file.path for file in listing.files]
     assert listing.data_formats[NEW] == "compacted"
 
 

@@ -59,7 +59,7 @@ def written(
     options: Mapping[str, str],
 ) -> str:
     """The path of a finished ACID file with the frame's rows."""
-    row = [F.col(one.name) for one in columns]
+    row = [F.col(column.name) for column in columns]
     ids = [
         F.lit(0).alias("operation"),
         F.lit(7).cast("bigint").alias("originalTransaction"),
@@ -68,7 +68,7 @@ def written(
         F.lit(7).cast("bigint").alias("currentTransaction"),
     ]
     body = (
-        [one.alias(f"__value{i}") for i, one in enumerate(row)]
+        [column.alias(f"__value{i}") for i, column in enumerate(row)]
         if flat
         else [F.struct(*row).alias("row")]
     )
@@ -89,9 +89,9 @@ def written(
 def told(path: str) -> dict[str, object]:
     """What the file says of itself, without offsets and sizes."""
     said = metadata(Files.of(str(Path(path).parent))[0], path)
-    said["stripes"] = [one["rows"] for one in said["stripes"]]
+    said["stripes"] = [stripe["rows"] for stripe in said["stripes"]]
     footer = footer_of(orc.ORCFile(path).reader.serialized_file_tail())
-    types = [one.payload for one in fields(footer) if one.number == TYPES]
+    types = [field.payload for field in fields(footer) if field.number == TYPES]
     with open(path, "rb") as content:
         reader = pyorc.Reader(content)
         said["statistics"] = [
@@ -115,7 +115,7 @@ def told(path: str) -> dict[str, object]:
             "orc.bloom.filter.columns": "__value0",
         },
     ],
-    ids=lambda one: " ".join(one.values()),
+    ids=lambda options: " ".join(options.values()),
 )
 def test_every_reader_finds_the_same(
     tmp_path: Path, spark: SparkSession, options: Mapping[str, str]
@@ -128,7 +128,7 @@ def test_every_reader_finds_the_same(
     assert orc.read_table(flat).equals(orc.read_table(nested))
     files, _ = Files.of(str(tmp_path))
     assert list(events(files, flat))[::997] == list(events(files, nested))[::997]
-    ours, theirs = (spark.read.orc(one) for one in (flat, nested))
+    ours, theirs = (spark.read.orc(path) for path in (flat, nested))
     assert ours.schema == theirs.schema
 
     def found(frame: DataFrame, where: str) -> list[str]:
@@ -160,7 +160,7 @@ def test_several_stripes_are_found_by_their_places(tmp_path: Path, spark: SparkS
     assert file.nstripes > 2
     read = [file.read_stripe(i, columns=["rowId", "row.id"]) for i in range(file.nstripes)]
     ids = pa.Table.from_batches(read).to_pydict()
-    assert ids["rowId"] == list(range(ROWS)) == [one["id"] for one in ids["row"]]
+    assert ids["rowId"] == list(range(ROWS)) == [row["id"] for row in ids["row"]]
 
 
 @pytest.mark.parametrize("damage", ["cut", "footer of a stripe", "another column"])

@@ -47,7 +47,7 @@ def batch(columns: Sequence[Column], row: pa.StructArray, first: int = 0) -> pa.
 
 
 def unit(row: pa.StructArray) -> str:
-    return next((one.type.unit for one in row.type if pa.types.is_timestamp(one.type)), "ns")
+    return next((field.type.unit for field in row.type if pa.types.is_timestamp(field.type)), "ns")
 
 
 def write(
@@ -72,7 +72,9 @@ def write(
 def struct(columns: Sequence[Column], arrays: Sequence[pa.Array]) -> pa.StructArray:
     return pa.StructArray.from_arrays(
         arrays,
-        fields=[pa.field(one.name, array.type) for one, array in zip(columns, arrays, strict=True)],
+        fields=[
+            pa.field(column.name, array.type) for column, array in zip(columns, arrays, strict=True)
+        ],
     )
 
 
@@ -161,7 +163,7 @@ def test_long_decimals_come_back(
     array = pa.array(values, pa.decimal128(38, 4))
     path = write(tmp_path_factory.mktemp("written"), columns, struct(columns, [array]))
     assert read(path).field(0).equals(array)
-    present = [one for one in values if one is not None]
+    present = [value for value in values if value is not None]
     with open(path, "rb") as content:
         said = pyorc.Reader(content)[7].statistics
     if present:
@@ -217,13 +219,13 @@ def every_type(rows: int = ROWS) -> tuple[tuple[Column, ...], pa.StructArray]:
         "nowhere": [None] * rows,
     }
     arrays = []
-    for one in columns:
-        wanted = arrow_type(one.type, "ns")
+    for column in columns:
+        wanted = arrow_type(column.type, "ns")
         if pa.types.is_timestamp(wanted) or pa.types.is_date32(wanted):
             whole = pa.int32() if pa.types.is_date32(wanted) else pa.int64()
-            arrays.append(pa.array(values[one.name], whole).view(wanted))
+            arrays.append(pa.array(values[column.name], whole).view(wanted))
         else:
-            arrays.append(pa.array(values[one.name], wanted))
+            arrays.append(pa.array(values[column.name], wanted))
     return columns, struct(columns, arrays)
 
 
@@ -245,9 +247,9 @@ def test_every_type_comes_back(
     file = orc.ORCFile(path)
     assert (file.nstripes > 3) == (stripe_bytes < 1 << 30)
     found = file.read().column("row").combine_chunks()
-    for number, one in enumerate(columns):
+    for number, column in enumerate(columns):
         expected = pc.struct_field(row, [number])
-        assert pc.struct_field(found, [number]).cast(expected.type).equals(expected), one
+        assert pc.struct_field(found, [number]).cast(expected.type).equals(expected), column
     said = metadata(Files.of(str(tmp_path))[0], path)
     keys = said["user_metadata"]["hive.acid.key.index"].strip(";").split(";")
     assert len(keys) == file.nstripes and keys[-1] == f"7,{1 << 29},{ROWS - 1}"
@@ -257,12 +259,14 @@ def test_row_groups_begin_where_their_index_says(
     tmp_path: Path, everything: tuple[tuple[Column, ...], pa.StructArray]
 ) -> None:
     columns, row = everything
-    with_index = [one for one in columns if one.name != "zoned"]  # pyorc can't read it
-    chosen = struct(with_index, [pc.struct_field(row, [columns.index(one)]) for one in with_index])
+    with_index = [column for column in columns if column.name != "zoned"]  # pyorc can't read it
+    chosen = struct(
+        with_index, [pc.struct_field(row, [columns.index(column)]) for column in with_index]
+    )
     for codec in ("uncompressed", "zlib"):
         path = write(tmp_path, with_index, chosen, codec, pieces=3)
         with open(path, "rb") as content:
-            whole = [repr(one) for one in pyorc.Reader(content)]
+            whole = [repr(row) for row in pyorc.Reader(content)]
             stripe = pyorc.Reader(content).read_stripe(0)
             for at in (44_999, 0, 10_000, 20_003, 9_999, 30_512, 40_000, 19_999):
                 stripe.seek(at)
@@ -274,8 +278,8 @@ def test_statistics_are_those_of_orcs_own_writer(
 ) -> None:
     every, row = everything
     # Arrow counts what lies below a NULL struct.
-    columns = [one for one in every if one.type.kind != "struct"]
-    row = struct(columns, [pc.struct_field(row, [every.index(one)]) for one in columns])
+    columns = [column for column in every if column.type.kind != "struct"]
+    row = struct(columns, [pc.struct_field(row, [every.index(column)]) for column in columns])
     path = write(tmp_path, columns, row)
     theirs = str(tmp_path / "theirs")
     orc.write_table(pa.table({"operation": pa.array(np.zeros(ROWS, np.int32)), "row": row}), theirs)
@@ -286,19 +290,19 @@ def test_statistics_are_those_of_orcs_own_writer(
             return [
                 reader[number].statistics
                 for number in range(
-                    first, first + sum(1 for one in columns for _ in one.type.walk()) + 1
+                    first, first + sum(1 for column in columns for _ in column.type.walk()) + 1
                 )
             ]
 
     for ours, orcs in zip(told(path, 6), told(theirs, 2), strict=True):
-        for one in (ours, orcs):
-            one.pop("kind")  # char is char here, and string there
-            if not one["number_of_values"]:
-                one.pop("sum", None)  # of nothing
+        for statistics in (ours, orcs):
+            statistics.pop("kind")  # char is char here, and string there
+            if not statistics["number_of_values"]:
+                statistics.pop("sum", None)  # of nothing
         if "sum" in ours and isinstance(ours["sum"], float):
             assert ours.pop("sum") == pytest.approx(orcs.pop("sum"))
         if ours.get("minimum") == orcs.get("minimum") == 0:
-            ours, orcs = ({**one, "minimum": 0} for one in (ours, orcs))
+            ours, orcs = ({**statistics, "minimum": 0} for statistics in (ours, orcs))
         assert ours == orcs
 
 
@@ -309,7 +313,7 @@ def test_what_is_said_of_nan_and_zero_skips_nothing(tmp_path: Path, kind: str) -
     def bounds(values: list[float]) -> tuple[float, float]:
         array = pa.array(values, arrow_type(columns[0].type))
         path = write(tmp_path, columns, struct(columns, [array]))
-        assert [repr(one) for one in read(path).field(0).to_pylist()] == list(map(repr, values))
+        assert [repr(row) for row in read(path).field(0).to_pylist()] == list(map(repr, values))
         with open(path, "rb") as content:
             said = pyorc.Reader(content)[7].statistics
         return said["minimum"], said["maximum"]
@@ -326,7 +330,7 @@ def test_years_beyond_nanoseconds_are_kept(tmp_path: Path) -> None:
     path = write(tmp_path, columns, struct(columns, [array]))
     with open(path, "rb") as content:
         found = [row[0] for *_, row in pyorc.Reader(content)]
-    utc = [one and one.replace(tzinfo=None) for one in found]
+    utc = [moment and moment.replace(tzinfo=None) for moment in found]
     assert pa.array(utc, pa.timestamp("us")).equals(array)
 
 
@@ -410,5 +414,5 @@ def test_spark_skips_only_what_does_not_match(
             assert answers[0] == answers[1], where
     finally:
         spark.conf.set("spark.sql.orc.filterPushdown", str(before))
-    texts = [json.loads(one)["row"].get("unique_text") for one in rows("true")]
+    texts = [json.loads(event)["row"].get("unique_text") for event in rows("true")]
     assert sorted(map(repr, texts)) == sorted(map(repr, pc.struct_field(row, [4]).to_pylist()))

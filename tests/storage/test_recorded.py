@@ -48,10 +48,10 @@ def test_P26_recorded_ranges_hold_every_value(
     kind, strategy = KINDS[column]
     values = data.draw(st.lists(st.none() | strategy, min_size=1, max_size=8))
     table = AcidTable(tmp_path, column)
-    table.inserts("d1", [(1, P, number, one) for number, one in enumerate(values)])
+    table.inserts("d1", [(1, P, number, value) for number, value in enumerate(values)])
     files, path = Files.of(str(table.file("d1")))
     entry = recorded_file(files, path, "bucket_00000")
-    known = [bound(one) for one in values if one is not None]
+    known = [bound(value) for value in values if value is not None]
     assert entry.footer == Footer(len(values), True) and entry.size == Path(path).stat().st_size
     found = entry.ranges[column[0]]
     assert (found.nulls, found.values) == (len(values) - len(known), bool(known))
@@ -134,7 +134,7 @@ ENTRIES = st.builds(
 def test_P26_the_text_of_a_record_says_all_of_it(entries: list[FileEntry]) -> None:
     again = Contents.parse(str(Contents(tuple(entries))))
     assert again.files == tuple(entries)
-    assert [one.ranges for one in again.files] == [one.ranges for one in entries]
+    assert [file.ranges for file in again.files] == [entry.ranges for entry in entries]
 
 
 @pytest.mark.parametrize("text", ["", "[", "[1]", '[["a"]]', '[["a",1,2,3,4,{"x":["q",1,2,3,1]}]]'])

@@ -87,7 +87,7 @@ def merged(
     w, b, r, c = read_keys(open_orc(files, output), output, with_current=True)
     found = [tuple(map(int, key)) for key in zip(w, b, r, c, strict=True)]
     assert len(found) == made.rows
-    values = [one["row"]["v"] for one in events(files, output)]
+    values = [event["row"]["v"] for event in events(files, output)]
     assert values == [str(key) for key in found], "each key kept its row"
     index = metadata(files, output)["user_metadata"]["hive.acid.key.index"]
     assert index.endswith(f"{found[-1][0]},{found[-1][1]},{found[-1][2]};")
@@ -133,7 +133,7 @@ def test_C34_more_inputs_than_allowed_are_merged_in_stages(tmp_path: Path) -> No
     assert merged(tmp_path, inputs, [(4, P, 1, 12)], aborted=(7,), most=2) == [
         event for event in expected if event[0] != 7
     ]
-    assert not [one.name for one in tmp_path.iterdir() if one.name.startswith("_stage")]
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith("_stage")]
 
 
 def test_F13_rows_below_a_straddled_base_are_dropped(tmp_path: Path) -> None:
@@ -198,8 +198,8 @@ def test_delete_events_are_merged_and_stay_without_a_row(tmp_path: Path) -> None
     )
     files, _ = Files.of(str(tmp_path))
     found = list(events(files, str(tmp_path / "out")))
-    assert made.rows == 3 and [one["rowId"] for one in found] == [0, 3, 5]
-    assert {(one["operation"], one["row"]) for one in found} == {(2, None)}
+    assert made.rows == 3 and [row["rowId"] for row in found] == [0, 3, 5]
+    assert {(row["operation"], row["row"]) for row in found} == {(2, None)}
     assert metadata(files, str(tmp_path / "out"))["user_metadata"]["hive.acid.stats"] == "0,0,3"
 
 
@@ -231,7 +231,7 @@ def test_P15_F7_a_file_whose_rows_are_out_of_order_is_never_published(
     tmp_path: Path, ids: list[int], ok: bool
 ) -> None:
     """Spark's writer may sort again after the rows were numbered, within a stripe too."""
-    path = write(tmp_path / "f", [(1, P, one, 1) for one in ids])
+    path = write(tmp_path / "f", [(1, P, row_id, 1) for row_id in ids])
     files, _ = Files.of(str(tmp_path))
     if ok:
         assert finish_file(files, path, COLUMNS) == len(ids)
@@ -332,7 +332,7 @@ def test_a_compaction_writes_the_declared_types_and_cuts_as_readers_do(tmp_path:
     )
     files, _ = Files.of(str(tmp_path))
     assert orc_schema(files, output).endswith("row:struct<id:int,v:varchar(9)>>")
-    assert [one["row"]["v"] for one in events(files, output)] == ["(1, 53687"] * 2
+    assert [event["row"]["v"] for event in events(files, output)] == ["(1, 53687"] * 2
 
 
 @pytest.mark.parametrize("name", ["p=a b%20#", "p=%zz", "p=é[1]"])
@@ -374,7 +374,7 @@ def test_P23_a_minor_compaction_drops_rows_that_their_own_write_id_deleted(tmp_p
     def keys(directory: object) -> list[tuple[int, ...]]:
         found = events(files, f"{root}/{directory}/bucket_00000")
         return [
-            tuple(one[key] for key in ("originalTransaction", "bucket", "rowId")) for one in found
+            tuple(row[key] for key in ("originalTransaction", "bucket", "rowId")) for row in found
         ]
 
     assert keys(plan.output_delta) == [(1, P, 0), (2, P + 1, 0)]

@@ -170,7 +170,7 @@ def test_F15_identities_of_rows_in_files_without_acid_columns(tmp_path: Path) ->
     originals = originals_with_a_delete(tmp_path / "62")
     assert originals.ids() == [(0, P, 0), (0, P, 1), (0, P, 2), (0, P, 4), (0, B1, 0), (0, B1, 1)]
     copies = originals_of_all_names(tmp_path / "63").read(row_id=True).to_pylist()
-    assert {one["v"]: one["row__id"]["rowid"] for one in copies} == {
+    assert {copy["v"]: copy["row__id"]["rowid"] for copy in copies} == {
         "o": 0,
         "000000_0_copy_1": 1,
         "000000_0_copy_10": 2,
@@ -185,7 +185,7 @@ def test_F15_row_ids_run_on_over_the_stripes_of_an_original(tmp_path: Path) -> N
     assert open_orc(*_at(table.file("o"))).nstripes > 1
     table.deletes("D1", [(0, P, 29_999), (0, P, 12_345)], current=1)
     found = table.read(row_id=True)
-    ids = [one["rowid"] for one in found.column("row__id").to_pylist()]
+    ids = [row["rowid"] for row in found.column("row__id").to_pylist()]
     assert dict(zip(found.column("v").to_pylist(), ids, strict=True)) == {
         value: i for i, value in enumerate([*values, "last"]) if i not in (29_999, 12_345)
     }
@@ -249,8 +249,8 @@ def test_F9_compaction_takes_what_was_committed(tmp_path: Path) -> None:
     table.compact("minor", "3:M::")
     directory = "delta_0000001_0000003_v0000050"
     assert table.file(f"{directory}/bucket_00000").exists()
-    for one in ("delta_0000001_0000002/bucket_00000", "d3"):
-        table.file(one).unlink()
+    for name in ("delta_0000001_0000002/bucket_00000", "d3"):
+        table.file(name).unlink()
     assert table.values() == ["1.0", "1.1", "1.2", "3.0"]
 
 
@@ -275,7 +275,7 @@ def test_F4_partition_values_come_out_of_directory_names(tmp_path: Path) -> None
     table = AcidTable(tmp_path, partitioned_by="p string")
     for name in ("p=a%3Ab", "p=__HIVE_DEFAULT_PARTITION__", "p=a b", "p=100%25", "p=%zz"):
         table.inserts(f"{name}/d1", [(1, P, 0, name)])
-    found = {one["v"]: one["p"] for one in table.read().to_pylist()}
+    found = {row["v"]: row["p"] for row in table.read().to_pylist()}
     assert found == {
         "p=a%3Ab": "a:b",
         "p=__HIVE_DEFAULT_PARTITION__": None,
@@ -300,8 +300,8 @@ def test_F21_a_minor_compaction_keeps_both_kinds_of_events(tmp_path: Path) -> No
     assert [str(name) for name in plan.outputs] == names("D1-2v50 d1-2v50")
     assert events(table, "d1-2v50") == [(1, P, 0, 1), (1, P, 1, 1), (1, P, 2, 1), (2, P, 0, 2)]
     assert events(table, "D1-2v50") == [(1, P, 2, 2)]
-    for one in ("d1", "d2", "D2"):
-        table.file(one).unlink()
+    for written in ("d1", "d2", "D2"):
+        table.file(written).unlink()
     assert table.values("2:M::") == ["A", "B", "CC"]
 
 
@@ -310,7 +310,7 @@ def test_F21_a_major_compaction_keeps_live_rows_with_their_identity(tmp_path: Pa
     table.compact("major", "2:M::")
     assert events(table, "b2v50") == [(1, P, 0, 1), (1, P, 1, 1), (2, P, 0, 2)]
     assert sorted(
-        one.name for one in tmp_path.iterdir() if one.name.startswith("delete_")
+        path.name for path in tmp_path.iterdir() if path.name.startswith("delete_")
     ) == names("D2"), "none but the input"
     assert table.values("2:M::") == ["A", "B", "CC"]
 
@@ -323,7 +323,7 @@ def test_F21_aborted_rows_are_left_out_and_no_delete_delta_is_made(tmp_path: Pat
     assert events(table, "d1-3v50") == [(1, P, 0, 1), (3, P, 0, 3)]
     assert not list(tmp_path.glob("delete_delta*"))
     seen = select(Files.of("")[0].entity(str(tmp_path)), write_ids("3:M::2"), txns())
-    assert [one.path for one in seen.aborted] == names("d2")
+    assert [directory.path for directory in seen.aborted] == names("d2")
 
 
 def test_F16_an_aborted_delete_of_a_valid_row_is_dropped(tmp_path: Path) -> None:
@@ -357,8 +357,8 @@ def test_F15_a_major_compaction_makes_the_ids_of_originals_permanent(tmp_path: P
     table = originals_with_a_delete(tmp_path)
     before = table.read(row_id=True).sort_by("v")
     table.compact("major", "1:M::")
-    for one in tmp_path.glob("00000?_0*"):
-        one.unlink()
+    for path in tmp_path.glob("00000?_0*"):
+        path.unlink()
     assert table.read(row_id=True).sort_by("v").to_pylist() == before.to_pylist()
     with pytest.raises(NotEnoughHistory):
         table.read("0:M::")

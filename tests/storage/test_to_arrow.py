@@ -184,8 +184,8 @@ def test_a_timestamp_that_nanoseconds_cannot_hold_survives_a_compaction(tmp_path
     )
     before = table.read().to_pylist()
     table.compact("major", "2:M::")
-    for one in ("d1", "d2"):
-        table.file(one).unlink()
+    for name in ("d1", "d2"):
+        table.file(name).unlink()
     assert table.read("2:M::").to_pylist() == before
 
 
@@ -197,7 +197,7 @@ def test_C32_nanoseconds_beside_years_that_they_cannot_hold_are_not_cut(tmp_path
     orc.write_table(pa.table({"v": pa.array([1_001], pa.timestamp("ns"))}), str(files[1]))
     with pytest.raises(CompactionRefused, match=r"holds timestamps with nanoseconds.*with Hive"):
         table.compact("major", "1:M::")
-    assert all(one.exists() for one in files)
+    assert all(file.exists() for file in files)
 
 
 @pytest.mark.parametrize("raw", [True, False])
@@ -353,7 +353,7 @@ def test_P14_survivors_are_the_rows_whose_whole_key_is_not_deleted(
     rows: list[tuple[int, int, int]], gone: set[tuple[int, int, int]]
 ) -> None:
     def columns(found: list[tuple[int, int, int]]) -> list[np.ndarray]:
-        return [np.array([one[i] for one in found], np.int64) for i in range(3)]
+        return [np.array([row_id[i] for row_id in found], np.int64) for i in range(3)]
 
     deleted = DeletedRows(DeleteKeys(*columns(sorted(gone))))
     assert deleted.survivors(*columns(rows)).tolist() == [row not in gone for row in rows]

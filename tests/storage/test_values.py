@@ -29,8 +29,8 @@ rows = st.lists(
 
 def sums(*batches: list[Any], kind: pa.DataType = ROW) -> Profile:
     found = ValueSums([field.name for field in kind])
-    for one in batches:
-        found.add(pa.array(one, kind))
+    for batch in batches:
+        found.add(pa.array(batch, kind))
     return found.profile()
 
 
@@ -79,7 +79,7 @@ def test_C32_text_that_is_no_text_counts_too() -> None:
     inside = pa.StructArray.from_arrays([broken], ["t"])
     found = ValueSums(["s", "n"])
     found.add(pa.StructArray.from_arrays([broken, inside], ["s", "n"]))
-    assert all(one > 0 for one in found.profile().column_checksums.values())
+    assert all(checksum > 0 for checksum in found.profile().column_checksums.values())
 
 
 def test_C32_a_row_that_is_sliced_out_of_a_batch_counts_as_itself() -> None:
@@ -94,7 +94,7 @@ def test_C32_nanoseconds_count_and_units_do_not() -> None:
         kind = pa.struct([("t", pa.timestamp(unit)), ("l", pa.list_(pa.timestamp(unit)))])
         found = ValueSums(["t", "l"])
         stamps = pa.array(values).cast(pa.timestamp(unit))
-        found.add(pa.array([{"t": one, "l": [one]} for one in stamps], kind))
+        found.add(pa.array([{"t": moment, "l": [moment]} for moment in stamps], kind))
         return found.profile()
 
     assert of("ns", 1_000, 5_000) == of("us", 1, 5) != of("ns", 1_001, 5_000)

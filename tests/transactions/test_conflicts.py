@@ -49,9 +49,9 @@ def test_T31_T34_P30_operations(own: Operation, other: Operation) -> None:
 
 
 def test_P30_only_an_overwrite_conflicts_with_an_insert() -> None:
-    assert [one for one in Operation if CONFLICTING[one, I]] == [O]
-    assert {one for one in Operation if CONFLICTING[O, one]} == {I, U, D, O}
-    assert {one for one in Operation if one.changes} == {U, D, O}
+    assert [operation for operation in Operation if CONFLICTING[operation, I]] == [O]
+    assert {operation for operation in Operation if CONFLICTING[O, operation]} == {I, U, D, O}
+    assert {operation for operation in Operation if operation.changes} == {U, D, O}
 
 
 def test_T31_table_is_complete() -> None:
@@ -149,7 +149,7 @@ touched = st.builds(
 
 
 @given(touched, written)
-def test_T31_P6_P30_whatever_meets(own: Touched, other: Committed) -> None:
+def test_T31_P6_P30_any_two_operations(own: Touched, other: Committed) -> None:
     """The same rules in other words: a commit replaces only what its transaction could see."""
     meets = (own.table_id, own.partition) == (other.table_id, other.partition)
     foreign = own.txn_id != other.txn_id

@@ -278,8 +278,8 @@ def test_S5_S13_round_trip(some_txns: ValidTxnList, some_writes: ValidWriteIdLis
 def test_S14_ranges_count_single_ids(some: ValidWriteIdList, low: int, length: int) -> None:
     span = range(low, low + length + 1)
     answers = {True: ALL, False: NONE}
-    valid = {some.is_valid(one) for one in span}
-    aborted = {some.is_aborted(one) for one in span}
+    valid = {some.is_valid(txn_id) for txn_id in span}
+    aborted = {some.is_aborted(txn_id) for txn_id in span}
     assert some.range_valid(span[0], span[-1]) is (SOME if len(valid) > 1 else answers[valid.pop()])
     assert some.range_aborted(span[0], span[-1]) is (
         SOME if len(aborted) > 1 else answers[aborted.pop()]
@@ -304,11 +304,11 @@ def test_S2_own_write_id_becomes_visible_and_nothing_else_changes(
     some: ValidWriteIdList, own: int
 ) -> None:
     seeing = some.seeing(own)
-    for one in range(1, MAX_ID + 6):
-        mine = one == own and not some.is_aborted(own)
-        assert seeing.is_valid(one) == (mine or some.is_valid(one))
+    for write_id in range(1, MAX_ID + 6):
+        mine = write_id == own and not some.is_aborted(own)
+        assert seeing.is_valid(write_id) == (mine or some.is_valid(write_id))
     for low in range(1, own + 1):
-        single = {seeing.is_valid(one) for one in range(low, own + 1)}
+        single = {seeing.is_valid(write_id) for write_id in range(low, own + 1)}
         expected = SOME if len(single) > 1 else ALL if True in single else NONE
         assert seeing.range_valid(low, own) is expected
 

@@ -1,7 +1,7 @@
-"""A copy of the metastore in one file, made while it works (P24).
+"""A backup of the metastore in one file, made while the metastore runs (P24).
 
-The copy is a DuckDB file with the same tables, everything folded. The server reads it out, since no
-other process may open its file; the client that asks writes it, wherever that is.
+The backup is a DuckDB file with the same tables and every event folded into them. The server reads
+the rows, since no other process may open its file; the client writes them to the new file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What was written."""
+    """What a backup contains."""
 
     path: str
     made: int
@@ -36,10 +36,10 @@ class Backup:
 
 
 def backup(metastore: Metastore, file: str | os.PathLike[str]) -> Backup:
-    """Writes everything that is committed now to a new file, while others work.
+    """Writes everything that is committed now to a new file, while others go on working.
 
     Raises BackupRefused if the file exists or can't be written, MetastoreUnavailable if the
-    metastore was restarted meanwhile.
+    metastore restarts in the meantime.
     """
     path = Path(file).absolute()
     if path.exists():
@@ -51,7 +51,7 @@ def backup(metastore: Metastore, file: str | os.PathLike[str]) -> Backup:
     version = int(begun.meta["schema_version"])
     if version > schema.VERSION:
         raise MetastoreIncompatible(
-            f"the metastore has schema version {version}, this program knows {schema.VERSION}; use"
+            f"the metastore has schema version {version}, this program knows {schema.VERSION}: use"
             " the program that it runs with"
         )
     made = time.time_ns() // 1_000_000

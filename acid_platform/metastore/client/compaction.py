@@ -1,4 +1,4 @@
-"""The calls of a client that compacts and cleans (C20 to C61), and of one that erases."""
+"""The client's calls for compactions and cleanings (C20 to C61), and for erasures."""
 
 from __future__ import annotations
 
@@ -55,14 +55,15 @@ _WAIT = "hive.compactor.wait.timeout"
 
 
 class CompactionCalls(Caller):
-    """Part of `Metastore`."""
+    """The part of `Metastore` that compacts, cleans and erases."""
 
     def entities(self, table: str | None = None) -> list[EntityState]:
-        """Every entity (of a table) with each directory that was reported of it (P8)."""
+        """Every entity (of this table, if given) with each directory that was reported (P8)."""
         return [self.places.entity(entity) for entity in self._call(GetEntities(table))]
 
     def candidates(self, since: int = 0) -> Iterator[EntityCounters]:
-        """What the Initiator decides about, `hive.compactor.fetch.size` at a time (C1, C3).
+        """The entities that the Initiator decides about, `hive.compactor.fetch.size` per call (C1,
+        C3).
 
         `since` is the `moment` when an earlier cycle began; 0 asks for all entities.
         """
@@ -75,7 +76,7 @@ class CompactionCalls(Caller):
                 return
 
     def moment(self) -> int:
-        """The metastore's count of events: not a clock, and it goes on after a restart."""
+        """The metastore's count of changes. It is not a clock, and it survives a restart."""
         return self._call(GetMoment())
 
     def hold_service(self, service: str, holder: str) -> None:
@@ -93,7 +94,10 @@ class CompactionCalls(Caller):
         properties: Mapping[str, str] | None = None,
         initiator: str = "",
     ) -> int:
-        """Enqueues (C24). Raises AlreadyScheduled naming the row, CompactionRefused."""
+        """Adds a compaction to the queue and returns its id (C24).
+
+        Raises AlreadyScheduled, which names the queued row, and CompactionRefused.
+        """
         return self._call(
             RequestCompaction(table, partition, kind, dict(properties or {}), initiator)
         )
@@ -101,8 +105,10 @@ class CompactionCalls(Caller):
     def request_compactions(
         self, wishes: Sequence[tuple[str, str | None, str]], initiator: str
     ) -> list[int | AcidError]:
-        """Enqueues an Initiator's wishes (table, partition, kind) in one call; each has its own
-        answer, an error does not stop the others."""
+        """Queues an Initiator's wishes (table, partition, kind) in one call.
+
+        Returns an id or an error for each wish; an error does not stop the others.
+        """
         asked = tuple(Wish(table, partition, kind) for table, partition, kind in wishes)
         return [
             error_class(wished.error[0])(wished.error[1]) if wished.error else wished.id
@@ -110,18 +116,18 @@ class CompactionCalls(Caller):
         ]
 
     def queue(self) -> list[CompactionTask]:
-        """The compactions that wait, are worked on, or are ready for cleaning, by id."""
+        """The compactions that are initiated, working or ready for cleaning, by id."""
         return self._call(GetQueue())
 
     def past_compactions(self) -> list[CompactionTask]:
-        """The compactions that are over, by id."""
+        """The compactions that have ended, by id."""
         return self._call(GetPastCompactions())
 
     def record_not_initiated(self, table: str, partition: str | None, reason: str) -> None:
         self._call(RecordNotInitiated(table, partition, reason))
 
     def take_compaction(self, worker: str, table: str | None = None) -> CompactionTask | None:
-        """The next task (of a table), now `working` and owned by this worker and attempt (C26)."""
+        """The next task (of this table, if given), now `working` and owned by this worker (C26)."""
         return self._call(TakeCompaction(worker, table))
 
     def commit_compaction(
@@ -139,33 +145,38 @@ class CompactionCalls(Caller):
     def compaction_nothing_to_do(
         self, task: CompactionTask, txn: Transaction, to_cleaning: bool, reason: str
     ) -> None:
-        """Ready for cleaning, or refused; the transaction commits (C29)."""
+        """Ends a task that wrote nothing: ready for cleaning, or refused. Commits its transaction
+        (C29)."""
         self._call(EndCompaction(task.id, task.worker, task.attempt, txn.id, to_cleaning, reason))
         txn.forget()
 
     def fail_compaction(self, task: CompactionTask, txn: Transaction | None, error: str) -> None:
-        """Failed, and the transaction aborted (C32). Raises CompactionLost."""
+        """Marks the task as failed and aborts its transaction (C32). Raises CompactionLost."""
         if txn is not None:
             txn.forget()
         txn_id = txn.id if txn else None
         self._call(FailCompaction(task.id, task.worker, task.attempt, txn_id, error))
 
     def abort_compactions(self, ids: Sequence[int]) -> dict[int, str]:
-        """A message for each id; only initiated rows are aborted (C60)."""
+        """Aborts the rows that are initiated; returns a message for each id (C60)."""
         return self._call(AbortCompactions(tuple(ids)))
 
     def revoke_workers(self, host: str | None = None) -> list[int]:
-        """Working rows of the host or worker, or (None) those that timed out, are initiated again
-        (C25)."""
+        """Makes working rows initiated again: those of the host or worker, or (None) all that timed
+        out (C25). Returns their ids."""
         return self._call(RevokeWorkers(host))
 
     def compaction_done(self, compaction: int) -> bool:
-        """Whether it is neither initiated nor working any more. Raises CompactionRefused."""
+        """Whether it is no longer initiated or working. Raises CompactionRefused for an
+        unknown id."""
         return self._call(ShowCompaction(compaction)).done
 
     def wait_compaction(self, compaction: int, timeout: float | None = None) -> Row:
-        """Its SHOW COMPACTIONS row, once it is neither initiated nor working, or after `timeout`
-        seconds (`hive.compactor.wait.timeout`); a timeout cancels nothing (C59)."""
+        """Waits until the compaction is no longer initiated or working, at most `timeout` seconds
+        (`hive.compactor.wait.timeout`), and returns its row of SHOW COMPACTIONS.
+
+        A timeout cancels nothing (C59).
+        """
         if timeout is None:
             timeout = Settings.of(self._call(GetSettings()).set).integer(_WAIT) / 1000
         deadline, pause = time.monotonic() + timeout, 0.02
@@ -179,8 +190,10 @@ class CompactionCalls(Caller):
     # --- erasing ----------------------------------------------------------------------------
 
     def request_erasure(self, table: str, condition: str, user: str = "") -> int:
-        """Records a request to erase rows, and answers its id: for one that is open already, the
-        id that it has. Raises NoSuchTable."""
+        """Records a request to erase rows and returns its id.
+
+        An equal request that is still open keeps its id. Raises NoSuchTable.
+        """
         return self._call(RequestErasure(table, condition, user))
 
     def answer_erasure(
@@ -191,11 +204,11 @@ class CompactionCalls(Caller):
         waits_for: Iterable[int] = (),
         run_id: str = "",
     ) -> None:
-        """Says what became of a request. Raises InvalidDefinition if it is not open."""
+        """Records the answer to a request. Raises InvalidDefinition if the request is not open."""
         self._call(AnswerErasure(erasure, state, answer, tuple(sorted(waits_for)), run_id))
 
     def erasures(self) -> list[ErasureTask]:
-        """Every request, the oldest first."""
+        """All requests to erase rows, oldest first."""
         return self._call(GetErasures())
 
     # --- cleaning ---------------------------------------------------------------------------
@@ -205,11 +218,13 @@ class CompactionCalls(Caller):
         return [self.places.task(task) for task in self._call(GetCleanings()).ready]
 
     def cleaning_blocked(self) -> list[BlockedCleaning]:
-        """What has to wait, with the reason and the transactions it waits for."""
+        """The cleanings that have to wait, with the reason and the transactions that
+        they wait for."""
         return self._call(GetCleanings()).blocked
 
     def start_cleaning(self, task: CleaningTask) -> CleaningTask:
-        """Takes it, with fresh lists. Raises CompactionLost if it may not run now (P21)."""
+        """Takes the cleaning, with lists of this moment. Raises CompactionLost if it may not run
+        (P21)."""
         started = self._call(StartCleaning(task.id, task.table, task.table_id, task.partition))
         return self.places.task(started)
 
@@ -219,9 +234,12 @@ class CompactionCalls(Caller):
         removed_write_ids: Iterable[int] | None = None,
         gone: Iterable[str] = (),
     ) -> None:
-        """Done (C49). None: nothing aborted is left at or below the task's watermark; else only
-        these aborted write ids are gone (C53). `gone` names the directories that were removed, of
-        which no snapshot is told any more (P26). Raises CompactionLost."""
+        """Marks the cleaning as done (C49).
+
+        `removed_write_ids` None: nothing aborted is left at or below the task's watermark;
+        otherwise only these aborted write ids are gone (C53). `gone`: names of the directories that
+        were removed, which no reader is offered any more (P26). Raises CompactionLost.
+        """
         self._call(
             MarkCleaned(
                 task.id,
@@ -235,11 +253,12 @@ class CompactionCalls(Caller):
         )
 
     def cleaning_failed(self, task: CleaningTask, error: str) -> None:
-        """Retried later, at most `hive.compactor.cleaner.retry.maxattempts` times (C48, P25)."""
+        """The cleaning failed; at most `hive.compactor.cleaner.retry.maxattempts` retries follow
+        (C48, P25)."""
         self._call(CleaningFailed(task.id, task.table, task.table_id, task.partition, error))
 
     def cleaning_again(self, task: CleaningTask) -> None:
-        """Something obsolete is still there: the next cycle looks again (C47)."""
+        """Something obsolete is still there; the next cycle tries again (C47)."""
         self._call(CleaningLeft(task.id, task.table, task.table_id, task.partition))
 
     def refuse_cleaning(self, task: CleaningTask, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""One request and its answer, over a connection that may break (P3).
+"""Sends a request over a connection that may break, and gets its answer (P3).
 
-A connection belongs to one process and one thread. After a break the client asks what became of
-its request, and sends it again only when the metastore has never seen it.
+A connection belongs to one process and one thread. After a break the client asks for the outcome of
+its request, and sends the request again only if the metastore has never seen it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from acid_platform.metastore.wire import LARGEST_MESSAGE, Channel, Malformed, Re
 A = TypeVar("A")
 
 ANSWER_SECONDS = 60.0
-"""A metastore that does not answer for so long is taken for gone, and asked again."""
+"""After so many seconds without an answer the metastore counts as gone, and is asked again."""
 
 _TRANSIENT_ATTEMPTS = 3
 
@@ -46,7 +46,8 @@ class Broken(Exception):
 
 
 class Caller(Protocol):
-    """What has calls: `Metastore`, whose calls are spread over several modules."""
+    """The interface of objects that make calls: the modules that `Metastore` is
+    composed of use it."""
 
     places: Places
 
@@ -69,22 +70,25 @@ class _Request:
 
 
 class Link:
-    """Connections of this process to one metastore, and how to start it."""
+    """The connections of this process to one metastore, which it can also start."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self._per_thread = threading.local()
 
     def call(self, operation: Operation[A]) -> A:
-        """The answer. Raises the error that the metastore answered, MetastoreUnavailable,
-        OutcomeUnknown, MetastoreWriteFailed, Terminal for a message that is too large."""
+        """Sends the operation and returns its answer.
+
+        Raises the error that the metastore answered, MetastoreUnavailable, OutcomeUnknown,
+        MetastoreWriteFailed, and Terminal for a message that is too large.
+        """
         return read_answer(type(operation), self._answer(_Request.of(operation)))
 
     def _answer(self, request: _Request) -> JsonObject:
         op, size = request.operation.op, len(request.message)
         if size > LARGEST_MESSAGE:
             raise Terminal(
-                f"{op} is a message of {size:,} bytes, and the metastore takes"
+                f"{op} is a message of {size:,} bytes, but the metastore accepts"
                 f" {LARGEST_MESSAGE:,}; report fewer things at once"
             )
         self._connection()
@@ -105,7 +109,7 @@ class Link:
         if "ask" not in answer:
             return _value(answer)
         kind = MetastoreUnavailable if answer["transient"] else MetastoreWriteFailed
-        raise kind(f"the metastore did not do {op}, nothing was changed: {answer['ask']}")
+        raise kind(f"the metastore did not do {op}, and nothing was changed: {answer['ask']}")
 
     def close(self) -> None:
         """Closes the connection of this thread."""
@@ -115,9 +119,9 @@ class Link:
             self._per_thread.connection = None
 
     def await_end(self, pid: int) -> None:
-        """Waits until the metastore process that was told to stop has let go of its files.
+        """Waits until a metastore process that was told to stop has closed its files.
 
-        Raises MetastoreUnavailable if that takes longer than a start may.
+        Raises MetastoreUnavailable if that takes longer than a start may take.
         """
         self.close()
         deadline = time.monotonic() + start.START_SECONDS
@@ -162,7 +166,7 @@ class Link:
         )
 
     def _outcome(self, request: _Request) -> Answer | None:
-        """The answer that was kept, or None if the request is waiting or was never seen."""
+        """The outcome of the request, or None if it is waiting or was never seen."""
         answer = self._exchange(_Request.of(GetOutcome(request.id)))
         if "ask" in answer:
             raise OutcomeUnknown(
@@ -171,7 +175,8 @@ class Link:
         return read_answer(GetOutcome, _value(answer)).answer
 
     def _exchange(self, request: _Request) -> Answer:
-        """Raises Broken. Whatever interrupts it, a late answer never meets a later request."""
+        """Raises Broken. After any interruption a late answer can't be taken for a
+        later request's."""
         patience = ANSWER_SECONDS + request.operation.patience
         connection = self._connection()
         try:
@@ -189,11 +194,11 @@ class Link:
     def _connection(self) -> Channel:
         own = self._per_thread
         if getattr(own, "pid", None) != os.getpid():
-            # After a fork the parent's connection is not ours; closing our copy does not end it.
+            # After a fork this connection belongs to the parent; closing our copy does not end it.
             self.close()
             own.pid = os.getpid()
         if getattr(own, "connection", None) is not None and own.connection.ended:
-            # Before anything is sent: of a warehouse that was moved nothing is in doubt.
+            # Checked before anything is sent: if the warehouse was moved, no outcome is in doubt.
             self.target.require_same()
         if getattr(own, "connection", None) is None:
             own.connection = self._connect()
@@ -212,7 +217,7 @@ class Link:
                 raise MetastoreUnavailable(
                     f"no metastore answers for {self.target} ({why}); {self.target.advice}"
                 )
-            # A client that was killed may leave its turn at starting to a child of its own.
+            # If a client was killed, its child may still hold the lock for starting.
             self.target.start(alone=time.monotonic() - began < start.START_SECONDS / 2)
             time.sleep(pause)
             pause = min(2 * pause, 0.1)

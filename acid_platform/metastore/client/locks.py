@@ -1,4 +1,4 @@
-"""The calls of a client about locks without a transaction, and write ids of several at once."""
+"""The client's calls for locks without a transaction, and for write ids of several transactions."""
 
 from __future__ import annotations
 
@@ -17,40 +17,41 @@ from acid_platform.metastore.records import Holder, LockRequest, LockState
 
 
 class LockCalls(Caller):
-    """Part of `Metastore`."""
+    """The part of `Metastore` for locks."""
 
     def lock_alone(self, locks: Sequence[LockRequest], wait: float = 60.0) -> int:
-        """Locks that no transaction holds, all or none, within `wait` seconds; the lock's id.
+        """Takes locks that no transaction holds, all or none, within `wait` seconds.
 
-        Held until `unlock`, or until `heartbeat_lock` was not called for `hive.txn.timeout`: the
-        caller has to call it (T16, L12). Raises LockTimeout, NoSuchTable, and ReadOnlyTxn for a
-        lock that would write.
+        Returns the lock's id. The lock is held until `unlock`, or until `hive.txn.timeout` has
+        passed since the last `heartbeat_lock`, which the caller has to call (T16, L12). Raises
+        LockTimeout, NoSuchTable, and ReadOnlyTxn for a lock of a write.
         """
         return self._call(LockAlone(tuple(locks), wait)).ext
 
     def heartbeat_lock(self, lock_id: int) -> None:
-        """Keeps it for another timeout. Raises NoSuchLock once it is gone (L12)."""
+        """Keeps the lock for another timeout. Raises NoSuchLock once it is gone (L12)."""
         self._call(HeartbeatLock(lock_id))
 
     def unlock(self, lock_id: int) -> None:
-        """Gives up a lock without a transaction, or a request that waits; none is no error.
+        """Releases a lock without a transaction, or withdraws a waiting request.
 
-        Raises InvalidDefinition for what a transaction holds (L15).
+        An unknown id is no error. Raises InvalidDefinition for a lock that a transaction holds
+        (L15).
         """
         self._call(Unlock(lock_id))
 
     def lock_states(self) -> list[LockState]:
-        """Locks that are held or waited for, in the order of the requests."""
+        """The locks that are held or waiting, in the order of their requests."""
         return self._call(GetLocks())
 
     def open_txns(self) -> list[Holder]:
-        """The open transactions, and whose they are."""
+        """The open transactions and their owners."""
         return self._call(GetOpenTxns())
 
     def allocate_many(self, table: str, txns: Sequence[int]) -> dict[int, int]:
-        """Write ids of one table, ascending with the ids of the transactions (T17 to T19).
+        """Allocates write ids of one table, in the order of the transactions' ids (T17 to T19).
 
-        All get new ones, or have them already. Raises TxnAborted, NoSuchTxn, ReadOnlyTxn,
-        InvalidDefinition; then none is allocated.
+        Either all transactions get new write ids, or all have one already. Raises TxnAborted,
+        NoSuchTxn, ReadOnlyTxn or InvalidDefinition; then none is allocated.
         """
         return dict(self._call(AllocateMany(table, tuple(txns))))

@@ -1,7 +1,7 @@
 """The metastore as a client sees it: a method for every operation (P3, P11, P12).
 
-Errors of the metastore arrive as the same classes. Each mutating call is done once, also when the
-connection breaks or the process dies: see link.py.
+The metastore's errors arrive as the same classes. Each call that changes something takes effect
+once, even if the connection breaks or the process dies: see link.py.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ _handles: weakref.WeakSet[Metastore]
 
 
 class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
-    """A client of one metastore; safe to use from several threads and after a fork."""
+    """A client of one metastore. It may be used from several threads, and after a fork."""
 
     def __init__(self, link: Link, root: str = "") -> None:
-        """`root`: path or URI of the warehouse; without it locations stay as the metastore has
-        them, relative to a root that it does not know (P31)."""
+        """`root`: path or URI of the warehouse. Without it, locations stay as the metastore stores
+        them: relative to a root that it does not know (P31)."""
         self._link = link
         self.places = Places(root)
         self._beats = Heartbeats(link)
@@ -95,12 +95,12 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         settings: Mapping[str, str] | None = None,
         root: str = "",
     ) -> Self:
-        """Joins the metastore of the directory, or starts it; `settings` are set if they differ.
+        """Connects to the metastore of the directory, or starts it; changes `settings` that differ.
 
-        `root`: see `__init__`. Whether it is the metastore's own is tables.joining's to find out.
-        `tcp://host:port` is joined with the key of ACID_METASTORE_KEY or ACID_METASTORE_KEY_FILE,
-        and never started. Raises MetastoreUnavailable, MetastoreIncompatible, MetastoreRefused,
-        SettingRefused.
+        `root`: see `__init__`. Whether it belongs to this metastore is checked by tables.joining.
+        `tcp://host:port` is a service: the client needs the key in ACID_METASTORE_KEY or
+        ACID_METASTORE_KEY_FILE, and never starts it. Raises MetastoreUnavailable,
+        MetastoreIncompatible, MetastoreRefused, SettingRefused.
         """
         handle = cls(Link(find(directory, autostart=autostart)), root)
         for name, value in (settings or {}).items():
@@ -109,7 +109,7 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         return handle
 
     def close(self) -> None:
-        """Ends the heartbeats and the connection of this thread; open transactions time out."""
+        """Ends the heartbeats and this thread's connection; open transactions time out."""
         self._beats.close()
         self._link.close()
 
@@ -128,28 +128,30 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         return self._link.call(operation)
 
     def forked(self) -> None:
-        """In the child of a fork: the parent's transactions are not kept alive from here."""
+        """To be called in the child after a fork: it does not keep the parent's
+        transactions alive."""
         self._beats.reset()
 
     def set(self, name: str, value: str) -> None:
-        """A setting, kept over restarts. Raises SettingRefused.
+        """Changes a setting; it survives a restart. Raises SettingRefused.
 
-        Another `hive.txn.timeout` counts for the heartbeats of this handle at once; other handles
-        learn it by the next answer about one of their transactions, and until then the metastore
-        waits for them as long as before (P29).
+        A new `hive.txn.timeout` applies to the heartbeats of this handle at once. Other handles
+        learn it from the next answer about one of their transactions; until then the metastore
+        grants them the old timeout (P29).
         """
         self._beats.learn(self._call(SetValue(name, value)))
 
     # --- dropping: a transaction with an exclusive lock --------------------------------------
 
     def drop_table(self, name: str, wait: float = 60.0, info: Info | None = None) -> TableRecord:
-        """Waits for an EXCLUSIVE lock; the Cleaner removes the files later (P22, C41)."""
+        """Drops a table under an EXCLUSIVE lock; the Cleaner removes the files later (P22, C41)."""
         return self._drop(name, None, wait, info)
 
     def drop_partition(
         self, name: str, partition: str, wait: float = 60.0, info: Info | None = None
     ) -> TableRecord:
-        """As `drop_table`; created again, it sees only later write ids (P22)."""
+        """Like `drop_table`. If the partition is created again, it sees only later
+        write ids (P22)."""
         return self._drop(name, partition, wait, info)
 
     def _drop(
@@ -175,7 +177,7 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
     ) -> Transaction:
         """Opens, locks, allocates write ids and takes the snapshot in one message (P6, S4).
 
-        Waits up to `wait` seconds; then LockTimeout, and the transaction is aborted. `zero_wait`
+        Waits up to `wait` seconds, then raises LockTimeout and aborts the transaction. `zero_wait`
         None follows Hive: a blocked read is refused at once (LockNotAcquired, L10). Also raises
         TooManyOpenTxns, NoSuchTable, NoSuchPartition.
         """
@@ -188,14 +190,15 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
     def open_snapshot(
         self, tables: Sequence[str] | None = None, info: Info | None = None
     ) -> Transaction:
-        """A read lease: a journaled READ_ONLY transaction for these tables, None for all (P12)."""
+        """Opens a read lease: a journaled READ_ONLY transaction for these tables, None for all
+        (P12)."""
         kind = TxnType.READ_ONLY
         asked = None if tables is None else tuple(tables)
         granted = self._call(Begin(kind.value, (), 0, None, _info(info), asked))
         return Transaction(self._link, self._beats, kind, granted, self.places)
 
     def open_transactions(self, count: int, info: Info | None = None) -> list[Transaction]:
-        """Several at once; at most `hive.txn.max.open.batch` are opened (T1)."""
+        """Opens several transactions at once, at most `hive.txn.max.open.batch` (T1)."""
         kind = TxnType.DEFAULT
         return [
             Transaction(self._link, self._beats, kind, self._call(GetGranted(txn_id)), self.places)
@@ -203,52 +206,61 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         ]
 
     def abort_transactions(self, ids: Sequence[int], reason: str = "") -> str:
-        """Aborts those that are open, and answers `aborted k of n` (T12)."""
+        """Aborts those that are open, and returns `aborted k of n` (T12)."""
         return self._call(AbortMany(tuple(ids), reason)).message
 
     def heartbeat(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Aborted and unknown ids; the others were refreshed. Never raises for an id (T8)."""
+        """Keeps the transactions alive; returns the ids that are aborted and those that are
+        unknown.
+
+        Never raises because of an id (T8).
+        """
         alive = self._call(Heartbeat(tuple(ids)))
         return alive.aborted, alive.unknown
 
     def outcome(self, txn_id: int | None = None, request_id: str | None = None) -> Row:
-        """What became of a transaction (`state` o, c or a) or of a request (P3).
+        """How a transaction ended (`state` o, c or a), or the answer to a request (P3).
 
-        Raises NoSuchTxn when nothing is known, which never means "not committed".
+        Raises NoSuchTxn if nothing is known, which never means "not committed".
         """
         if txn_id is not None:
             return encode(self._call(GetTxnOutcome(txn_id)))
         return encode(self._call(GetOutcome(request_id or "")))
 
     def txn_states(self, ids: Iterable[int]) -> dict[int, str]:
-        """o, c, a, or u for unknown; of the owners of `_tmp_` directories (P19)."""
+        """The state of each transaction: o, c, a, or u for unknown (P19 asks for owners of
+        `_tmp_`)."""
         return self._call(GetTxnStates(tuple(ids)))
 
     # --- whose the files are (P31) ----------------------------------------------------------
 
     def identity(self) -> tuple[str | None, bool]:
-        """The warehouse's identity, and whether its root carries it. Locations of an older version
-        below this client's root become relative."""
+        """The warehouse's identity, and whether its root carries it.
+
+        Locations of an older version below this client's root become relative.
+        """
         known = self._call(GetIdentity(self.places.spellings))
         if known.id and known.inside:
             self._call(Relocate(self.places.spellings))
         return known.id, known.placed
 
     def identify(self, proposed: str) -> tuple[str, bool]:
-        """As `identity`; a metastore that has none takes the proposed one."""
+        """Like `identity`, but a metastore without an identity takes the proposed one."""
         known = self._call(Identify(proposed, self.places.spellings))
         return known.id or proposed, known.placed
 
     def identity_placed(self, identity: str) -> None:
-        """The root carries it from now on."""
+        """Reports that the root carries the identity now."""
         self._call(IdentityPlaced(identity))
 
     def take_over(self, name: str | None = None) -> list[str]:
-        """Lets a foreign table, or all of them, be written again: which. Raises NoSuchTable."""
+        """Makes a foreign table, or all of them, writable again and returns which. Raises
+        NoSuchTable."""
         return self._call(TakeOver(name))
 
     def relocate(self, root: str) -> list[str]:
-        """What is recorded below an earlier `root` is in this warehouse: answers the locations."""
+        """Makes locations below `root`, an earlier root, part of this warehouse, and
+        returns them."""
         return self._call(Relocate((absolute(root),)))
 
     # --- compaction, stop -------------------------------------------------------------------
@@ -256,10 +268,10 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
     def begin_compaction(
         self, task: CompactionTask, worker: str, info: Info | None = None
     ) -> CompactionTransaction:
-        """The COMPACTION transaction, with `compactor_list` (S16), its lock and `task` (C28).
+        """Opens the COMPACTION transaction, with `compactor_list` (S16), its lock and `task` (C28).
 
-        `valid_txns` has the transaction itself as open. Raises CompactionLost, LockNotAcquired:
-        the Worker then calls `fail_compaction`.
+        `valid_txns` lists the transaction itself as open. Raises CompactionLost and
+        LockNotAcquired; the Worker then calls `fail_compaction`.
         """
         begun = self._call(BeginCompaction(task.id, worker, task.attempt, _info(info)))
         return CompactionTransaction(self._link, self._beats, begun, self.places)
@@ -275,7 +287,8 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
 
 
 def _info(info: Info | None) -> ClientInfo:
-    """Who we are; what the caller says goes before what the machine says."""
+    """Who opens a transaction; what the caller passes takes precedence over the
+    machine's values."""
     given = encode(info) if isinstance(info, ClientInfo) else dict(info or {})
     known = {key: str(value) for key, value in given.items() if value and key in _INFO}
     return replace(_myself(), **known)

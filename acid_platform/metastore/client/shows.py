@@ -1,4 +1,4 @@
-"""The calls of a client that looks: shows, history, status, queries."""
+"""The client's calls that only read: SHOW, history, status, queries, backups."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ShowCalls(Caller):
-    """Part of `Metastore`."""
+    """The part of `Metastore` that lists and reads."""
 
     def transactions(self) -> list[Row]:
         """SHOW TRANSACTIONS."""
@@ -42,7 +42,7 @@ class ShowCalls(Caller):
         return self._call(ShowCompactions())
 
     def history(self, table: str) -> list[Row]:
-        """Committed directories of the table, oldest first; fields as in HistoryRow."""
+        """The committed directories of the table, oldest first, with the fields of HistoryRow."""
         return self._call(GetHistory(table))
 
     def status(self) -> Row:

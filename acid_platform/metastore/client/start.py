@@ -14,15 +14,15 @@ from acid_platform.errors import MetastoreInUse, MetastoreUnavailable, error_cla
 from acid_platform.metastore.endpoint import Home
 
 START_SECONDS = 30.0
-"""How long to wait for a metastore that is starting, or coming back."""
+"""How long to wait for a metastore that is starting or restarting."""
 
 
 def start(home: Home, listen: str | None = None, *, alone: bool = True) -> bool:
-    """Starts a metastore process; False if another is or was faster, which is fine.
+    """Starts a metastore process; returns False if another process was faster, which is fine.
 
-    Of many clients that find none only one starts it (`alone`): as many processes as clients would
-    keep the machine from starting any. Raises MetastoreIncompatible or MetastoreUnavailable if it
-    can't serve the directory.
+    If many clients find no metastore, only one starts it (`alone`): with one process per client the
+    machine would be too busy to start any. Raises MetastoreIncompatible or MetastoreUnavailable if
+    it can't serve the directory.
     """
     home.prepare()
     with open(os.open(home.starting, os.O_RDWR | os.O_CREAT, 0o600), "r+") as turn:
@@ -34,14 +34,14 @@ def start(home: Home, listen: str | None = None, *, alone: bool = True) -> bool:
         try:
             return _start(home, listen)
         finally:
-            # Not left to the closing: a child forked meanwhile has a copy of the file.
+            # Unlocked explicitly: a child that is forked in the meantime has a copy of the file.
             fcntl.flock(turn, fcntl.LOCK_UN)
 
 
 def _start(home: Home, listen: str | None) -> bool:
     root = Path(__file__).resolve().parents[3]
     paths = [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    # -P: a file duckdb.py where the process starts is not DuckDB.
+    # -P: a file duckdb.py in the current directory must not be imported as DuckDB.
     command = [
         sys.executable,
         "-P",
@@ -52,8 +52,8 @@ def _start(home: Home, listen: str | None) -> bool:
         "--detach",
     ]
     command += ["--listen", listen] if listen else []
-    # Files, not pipes: a pipe ends only when every process that another thread of ours forked
-    # meanwhile has closed its copy, which may be never.
+    # Files, not pipes: a pipe ends only once every copy of it is closed, and processes that other
+    # threads fork in the meantime may keep a copy for ever.
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         try:
             subprocess.run(

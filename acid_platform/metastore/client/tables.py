@@ -1,4 +1,4 @@
-"""The calls of a client about what is declared: databases, tables, partitions, settings."""
+"""The client's calls for declarations: databases, tables, partitions, settings."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from acid_platform.metastore.operations.tables import (
     GetDatabases,
     GetDoubtful,
     GetDropped,
+    GetLastWriteId,
     GetPartitions,
     GetRecorded,
     GetSettings,
@@ -37,7 +38,7 @@ from acid_platform.metastore.records import (
 
 
 class TableCalls(Caller):
-    """Part of `Metastore`."""
+    """The part of `Metastore` for declarations."""
 
     def create_database(self, name: str, if_not_exists: bool = False) -> None:
         self._call(CreateDatabase(name, if_not_exists))
@@ -46,7 +47,7 @@ class TableCalls(Caller):
         return self._call(GetDatabases())
 
     def drop_database(self, name: str) -> None:
-        """Raises InvalidDefinition while it holds tables or views, NoSuchTable."""
+        """Raises NoSuchTable, and InvalidDefinition while the database holds tables or views."""
         self._call(DropDatabase(name))
 
     def create_table(
@@ -88,7 +89,7 @@ class TableCalls(Caller):
         partitions: Iterable[str] = (),
         directories: Sequence[WriteReport] = (),
     ) -> TableRecord:
-        """A table whose files are there: counters start above `write_id` and `txn_id` (P24).
+        """Registers a table whose files exist; counters start above `write_id` and `txn_id` (P24).
 
         `aborted` are the write ids that count as aborted. A directory named "" reports original
         files. Raises TableExists, InvalidDefinition.
@@ -122,7 +123,8 @@ class TableCalls(Caller):
         return [self.places.table(record) for record in self._call(GetTables())]
 
     def dropped_below(self, location: str) -> int | None:
-        """Up to which write id the files of a dropped table wait there for the Cleaner, if any."""
+        """The highest write id of a dropped table's files that wait there for the
+        Cleaner, or None."""
         return self._call(GetDropped(self.places.inward(location)))
 
     def alter_table(
@@ -133,10 +135,10 @@ class TableCalls(Caller):
         rename: str | None = None,
         read: TableRecord | None = None,
     ) -> TableRecord:
-        """New columns, merged properties (None removes one), a new name; the location stays.
+        """Changes columns, properties (merged; None removes one) or the name; the location stays.
 
-        `read` is what the change was worked out from: DeclarationChanged if it is no longer so
-        (P28). Also raises NoSuchTable, TableExists, InvalidDefinition.
+        `read` is the declaration that the change is based on: DeclarationChanged is raised if it
+        has changed (P28). Also raises NoSuchTable, TableExists, InvalidDefinition.
         """
         change = AlterTable(
             name,
@@ -170,17 +172,17 @@ class TableCalls(Caller):
         return [partition.name for partition in self.partition_records(name)]
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
-        """With the floor of each (P22)."""
+        """The registered partitions with their floors (P22)."""
         return self._call(GetPartitions(name))
 
     def add_partitions(self, name: str, partitions: Sequence[str]) -> list[str]:
-        """Registers them and answers which were new. Raises NoSuchPartition."""
+        """Registers partitions and returns those that are new. Raises NoSuchPartition."""
         return self._call(AddPartitions(name, tuple(partitions)))
 
     def recorded(
         self, name: str, partitions: Sequence[str | None]
     ) -> list[list[RecordedDirectory]]:
-        """Of each partition (None: the unpartitioned table) every directory that is recorded, also
+        """Every recorded directory of each partition (None: the unpartitioned table), including
         obsolete ones that wait for the Cleaner (P26). Raises NoSuchTable."""
         return self._call(GetRecorded(name, tuple(partitions)))
 
@@ -191,9 +193,19 @@ class TableCalls(Caller):
     def record_files(
         self, name: str, partition: str | None, directories: Sequence[WriteReport]
     ) -> int:
-        """Takes down the files of directories whose commit did not record them; answers of how
-        many. Raises NoSuchTable, InvalidDefinition for other files than the commit counted."""
+        """Records the files of directories whose commit did not record them; returns of how many.
+
+        Raises NoSuchTable, and InvalidDefinition if the files differ from those that the commit
+        counted.
+        """
         return self._call(RecordFiles(name, partition, tuple(directories)))
+
+    def last_write_id(self, table_id: int) -> int:
+        """The highest write id of a table that was allocated to a transaction; 0 if there is none.
+
+        Raises NoSuchTable.
+        """
+        return self._call(GetLastWriteId(table_id))
 
     def settings(self) -> dict[str, str]:
         """Every setting with its value as text."""
@@ -202,13 +214,13 @@ class TableCalls(Caller):
     # --- after a restore ------------------------------------------------------------------------
 
     def doubtful(self) -> dict[str, list[tuple[int, int]]]:
-        """Ranges of write ids by table whose outcome a restore left in doubt (P24)."""
+        """By table, the ranges of write ids that a restore left in doubt (P24)."""
         return self._call(GetDoubtful())
 
     def resolve_doubtful(
         self, name: str, committed: Iterable[int] = (), aborted: Iterable[int] = ()
     ) -> None:
-        """Says what became of doubtful write ids. Raises NoSuchTable, InvalidDefinition."""
+        """Decides write ids in doubt. Raises NoSuchTable, InvalidDefinition."""
         self._call(ResolveDoubtful(name, tuple(sorted(committed)), tuple(sorted(aborted))))
 
 

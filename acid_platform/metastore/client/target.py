@@ -1,7 +1,7 @@
-"""Which metastore a client talks to: one of a directory on this machine, or a service (P10).
+"""The metastore that a client talks to: that of a local directory, or a service (P10).
 
-`tcp://host:port` names a service that somebody started; it is never started from here. Its key is
-ACID_METASTORE_KEY, or the content of the file that ACID_METASTORE_KEY_FILE names. A directory keeps
+`tcp://host:port` names a service that somebody started; clients never start it. Its key is
+ACID_METASTORE_KEY, or the content of the file that ACID_METASTORE_KEY_FILE names. A directory has
 its own key.
 """
 
@@ -41,34 +41,37 @@ class Target(Protocol):
 
     @property
     def patient(self) -> bool:
-        """Whether a client whose connection broke waits for it to come back."""
+        """Whether a client whose connection broke waits for the metastore to come back."""
 
     def dial(self) -> wire.Channel:
-        """Raises OSError, EOFError, Refused, Malformed if none answers now, or an AcidError if
-        trying again is useless."""
+        """Opens a connection.
+
+        Raises OSError, EOFError, Refused or Malformed if nothing answers now, or an AcidError if
+        another attempt is useless.
+        """
 
     def start(self, *, alone: bool = True) -> None:
-        """Starts it, unless (`alone`) another client is doing so.
+        """Starts the metastore, unless (`alone`) another client is starting it.
 
         Raises MetastoreIncompatible, MetastoreUnavailable.
         """
 
     def require_same(self) -> None:
-        """Raises WarehouseMoved if what was reached before is not there any more."""
+        """Raises WarehouseMoved if the metastore that was reached before is no longer there."""
 
     def runs(self, pid: int) -> bool:
-        """Whether the metastore's process still runs; `pid` is its id on its machine."""
+        """Whether the metastore's process still runs; `pid` is its process id on its machine."""
 
     @property
     def advice(self) -> str:
-        """What a person does when none answers."""
+        """What to do if nothing answers."""
 
 
 @dataclass(slots=True)
 class Local:
     """The metastore of a directory, found by its `endpoint.json`.
 
-    Once it was reached it is the same for ever: its `authkey` goes with its directory.
+    After the first connection the `authkey` identifies it, since the key moves with the directory.
     """
 
     home: Home
@@ -82,7 +85,7 @@ class Local:
     def dial(self) -> wire.Channel:
         self.require_same()
         found = Endpoint.read(self.home)
-        # Of a copied or moved directory it may name the process of the first one.
+        # In a copied or moved directory it may name the process of the original directory.
         if found is None or Path(found.address).name != self.home.socket().name:
             raise FileNotFoundError("none is running")
         key = self.home.authkey()
@@ -95,7 +98,7 @@ class Local:
         start(self.home, alone=alone)
 
     def require_same(self) -> None:
-        """Raises WarehouseMoved: another metastore at this place would be a stranger's (P31)."""
+        """Raises WarehouseMoved: another metastore at this path belongs to somebody else (P31)."""
         if not self._key or self.home.unfinished.exists():
             return
         try:
@@ -104,14 +107,13 @@ class Local:
             same = False
         if not same:
             raise WarehouseMoved(
-                f"{self.home.path} does not hold the metastore any more that this handle was"
-                " opened with: the warehouse was moved, removed or replaced; open it where it is"
-                " now"
+                f"{self.home.path} no longer holds the metastore that this handle was opened"
+                " with: the warehouse was moved, removed or replaced; open it where it is now"
             )
 
     def runs(self, pid: int) -> bool:
         if pid == os.getpid():
-            return False  # a server within this process: whoever started it waits for its end
+            return False  # the server runs in this process: whoever started it waits for its end
         import psutil
 
         try:
@@ -148,14 +150,14 @@ class Remote:
         except wire.Malformed as error:
             raise MetastoreIncompatible(f"no metastore listens at {self}: {error}") from error
 
-    def start(self, *, alone: bool = True) -> None:
+    def start(self, *, alone: bool = True) -> None:  # noqa: ARG002 (Target declares it)
         raise MetastoreUnavailable(f"the metastore at {self} is a service: {self.advice}")
 
     def require_same(self) -> None:
-        """A service has one address, wherever its directory is."""
+        """Does nothing: a service has one address, wherever its directory is."""
 
-    def runs(self, pid: int) -> bool:
-        """It may be on another machine: it has ended when nobody answers."""
+    def runs(self, pid: int) -> bool:  # noqa: ARG002 (Target declares it)
+        """Whether anything answers at the address: `pid` may be an id on another machine."""
         try:
             self.dial().close()
         except (OSError, EOFError, wire.Malformed):
@@ -176,9 +178,9 @@ class Remote:
 
 
 def find(where: str | os.PathLike[str], *, autostart: bool) -> Target:
-    """The target of a directory, or of `tcp://host:port`.
+    """The metastore of a directory, or of `tcp://host:port`.
 
-    Raises InvalidDefinition, MetastoreRefused without a key.
+    Raises InvalidDefinition, and MetastoreRefused if there is no key.
     """
     text = os.fspath(where)
     if not is_remote(text):

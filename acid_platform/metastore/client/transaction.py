@@ -1,4 +1,4 @@
-"""A transaction as its owner holds it, and the heartbeats that keep it alive (T9, P7, P12)."""
+"""An open transaction in the client, and the heartbeats that keep it alive (T9, P7, P12)."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ if TYPE_CHECKING:
     from acid_platform.metastore.places import Places
 
 UNDECIDED = (MetastoreUnavailable, MetastoreWriteFailed)
-"""Errors after which a transaction is as open as before: its commit was not decided."""
+"""Errors that leave a transaction open: its commit was not decided."""
 
 
 class Transaction:
     """An open transaction. As a context manager it commits at the end, or aborts on an exception.
 
-    `valid_txns` is its snapshot, fixed for its life (S4); `write_ids` are those it was given, by
-    table; `stale` says that something conflicting was committed between its opening and its locks,
-    so that a single statement had better begin again (T40). `lost_overwrite` says why an overwrite
-    of what was locked last can't commit any more, if so (P30).
+    `valid_txns` is its snapshot, which never changes (S4). `write_ids` are its write ids by table.
+    `stale`: something that conflicts was committed between its opening and its locks, so a single
+    statement should begin again (T40). `lost_overwrite` says why an overwrite of what it locked
+    last can't commit any more, else it is empty (P30).
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Transaction:
         self.lost_overwrite = ""
         self.ended = False
         self.lost: str | None = None
-        """Why the metastore aborted it, once a heartbeat has learnt that."""
+        """Why the metastore aborted it, once a heartbeat has reported that."""
         self._lists: dict[str, ValidWriteIdList] = {}
         self._callbacks: list[Callable[[str], None]] = []
         self.valid_txns: ValidTxnList = granted.valid_txns
@@ -109,9 +109,9 @@ class Transaction:
     ) -> Self:
         """Acquires all of the locks, or raises LockTimeout after `wait` seconds.
 
-        `lock("db.t", "SHARED_WRITE", partition=None)` asks for one. Without an operation the lock's
-        strictest counts (T27). `zero_wait=None` follows Hive: a blocked read is refused at once
-        (L10). Also raises TxnAborted, SnapshotExpired, NoSuchTable.
+        `lock("db.t", "SHARED_WRITE", partition=None)` requests a single lock. Without an operation
+        the strictest that the lock allows is assumed (T27). `zero_wait=None` follows Hive: a
+        blocked read is refused at once (L10). Also raises TxnAborted, SnapshotExpired, NoSuchTable.
         """
         if isinstance(requests, str):
             kind = LockType.parse(lock) if isinstance(lock, str) else lock
@@ -120,9 +120,10 @@ class Transaction:
         return self
 
     def valid_write_ids(self, table: str) -> ValidWriteIdList:
-        """What it sees of the table; the same list for its whole life, its own write id valid.
+        """The write ids of the table that it sees: the same list all its life, with its own as
+        valid.
 
-        The first call for a table keeps the Cleaner from its files. Raises SnapshotExpired.
+        From the first call on, the Cleaner keeps the table's files. Raises SnapshotExpired.
         """
         name = table_name(table)
         if name not in self._lists:
@@ -131,7 +132,7 @@ class Transaction:
         return self._lists[name] if own is None else self._lists[name].seeing(own)
 
     def table(self, name: str) -> TableRecord:
-        """As its snapshot sees the table, whatever others declared since (P28).
+        """The declaration that its snapshot sees, whatever others have changed since (P28).
 
         Raises NoSuchTable, SnapshotExpired, TxnAborted.
         """
@@ -145,22 +146,22 @@ class Transaction:
         return [partition.name for partition in self.partition_records(name)]
 
     def views(self) -> list[ViewRecord]:
-        """As its snapshot sees them (P28)."""
+        """The views that its snapshot sees (P28)."""
         return self._link.call(GetViews(self.id))
 
     def manifest(
         self, table: str, partitions: Sequence[str | None]
     ) -> list[list[RecordedDirectory]]:
-        """Of each partition (None: the unpartitioned table) the directories that are recorded,
-        which is more than the snapshot sees (P26).
+        """The recorded directories of each partition (None: the unpartitioned table); the snapshot
+        sees only some of them (P26).
 
-        Answered only while the transaction is open, and so while the Cleaner has left what its
-        snapshot needs (P29). Raises SnapshotExpired, TxnAborted, NoSuchTxn, NoSuchTable.
+        Answered only while the transaction is open; until then the Cleaner keeps what its snapshot
+        needs (P29). Raises SnapshotExpired, TxnAborted, NoSuchTxn, NoSuchTable.
         """
         return self._link.call(GetManifest(self.id, table_name(table), tuple(partitions)))
 
     def allocate_write_id(self, table: str) -> int:
-        """Its write id in the table, the same however often it is asked (T17 to T19)."""
+        """Its write id in the table, the same at each call (T17 to T19)."""
         name = table_name(table)
         if name not in self.write_ids:
             self.write_ids[name] = self._link.call(Allocate(self.id, name))
@@ -169,7 +170,7 @@ class Transaction:
     def heartbeat(self, read: bool = False) -> None:
         """Raises TxnAborted, SnapshotExpired or NoSuchTxn if it is no longer open (T7, P4).
 
-        `read` says that the snapshot is being read: its lease runs from now (P12).
+        `read` says that the snapshot is being read, which renews the read lease (P12).
         """
         self._beats.learn(self._link.call(HeartbeatOne(self.id, read)))
 
@@ -178,10 +179,12 @@ class Transaction:
         self.heartbeat(read=True)
 
     def check(self) -> None:
-        """Raises SnapshotExpired (of a lease) or TxnAborted unless it is open now.
+        """Raises SnapshotExpired (for a read lease) or TxnAborted unless the transaction is open
+        now.
 
-        If it is, no file of its snapshot was removed until now: whatever was read of them is whole
-        (P29). A process that was stopped for longer than `hive.txn.timeout` learns it here.
+        If it is open, no file of its snapshot has been removed so far: everything read from them is
+        complete (P29). A process that was suspended for longer than `hive.txn.timeout` learns it
+        here.
         """
         try:
             self.touch()
@@ -195,10 +198,10 @@ class Transaction:
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """A block that resolves or reads files of the snapshot, and then `check`.
+        """A block that resolves or reads files of the snapshot, followed by `check`.
 
-        An error of the block is raised as SnapshotExpired or TxnAborted if that is the cause: files
-        that the snapshot needs may be gone then.
+        If the block fails because the transaction has ended, SnapshotExpired or TxnAborted is
+        raised instead: files that the snapshot needs may be gone by then.
         """
         try:
             yield
@@ -218,10 +221,10 @@ class Transaction:
     ) -> None:
         """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
 
-        `columns` are added to their tables in the same moment; DeclarationChanged if others added
-        them with another type (P28). A commit that is refused ends the transaction, whatever the
-        error: it is aborted and holds no lock. Only after MetastoreUnavailable and
-        MetastoreWriteFailed, when nothing was decided, it is still open: commit again, or abort.
+        `columns` are added to their tables at the same moment; DeclarationChanged is raised if
+        others added them with another type (P28). A refused commit ends the transaction, whatever
+        the error: it is aborted and holds no lock. Only MetastoreUnavailable and
+        MetastoreWriteFailed leave it open, since nothing was decided: commit again, or abort.
         """
         added = {name: tuple(new) for name, new in (columns or {}).items()}
         try:
@@ -230,18 +233,19 @@ class Transaction:
             raise
         except AcidError as refused:
             if type(refused) is Terminal:
-                self._abort_after(refused)  # its reports make too large a message: it was not sent
+                self._abort_after(refused)  # not sent: the message is too large
             self.forget()
             raise
         self.forget()
 
     def abort(self, reason: str = "") -> None:
-        """No error if it was aborted already; NoSuchTxn if it was committed (T12)."""
+        """Aborts it. An aborted transaction is no error; raises NoSuchTxn if it was committed
+        (T12)."""
         self.forget()
         self._link.call(Abort(self.id, reason))
 
     def forget(self) -> None:
-        """Ends the heartbeats, without ending the transaction in the metastore."""
+        """Stops the heartbeats without ending the transaction in the metastore."""
         self.ended = True
         self._beats.remove(self)
 
@@ -288,7 +292,7 @@ class Transaction:
 
 
 class CompactionTransaction(Transaction):
-    """The transaction of a compaction task (C28). `valid_txns` has itself as open."""
+    """The transaction of a compaction task (C28). `valid_txns` lists itself as open."""
 
     def __init__(
         self, link: Link, beats: Heartbeats, begun: CompactionBegun, places: Places
@@ -301,26 +305,27 @@ class CompactionTransaction(Transaction):
 class Heartbeats:
     """Keeps the open transactions of this process alive (T8, T9).
 
-    As many threads as `hive.txn.heartbeat.threadpool.size` at most, each for its share of the
-    transactions, started with the first one. A transaction without a reference gets no heartbeat.
+    It runs at most `hive.txn.heartbeat.threadpool.size` threads, each for its share of the
+    transactions, and starts them with the first transaction. A transaction that nobody references
+    gets no heartbeat.
     """
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self.interval = 150.0
-        """Seconds, as the metastore tells with each answer about a transaction."""
+        """Seconds between heartbeats, as each answer about a transaction reports it."""
         self.threads = 5
         self.reset()
 
     def reset(self) -> None:
-        """Also after a fork: the parent's transactions are not ours."""
+        """Forgets all transactions; needed after a fork, where they belong to the parent."""
         self._guard = threading.Condition()
-        """Of what follows; notified when the interval changes, and at the end."""
+        """Guards the attributes below; notified when the interval changes, and at the end."""
         self._shares: dict[int, weakref.WeakValueDictionary[int, Transaction]] = {}
         self._closed = False
 
     def learn(self, milliseconds: int) -> None:
-        """The interval from now on, also of the beats that are waited for already (P29)."""
+        """Changes the interval, for heartbeats that are already being waited for too (P29)."""
         if self.interval != milliseconds / 1000:
             with self._guard:
                 self.interval = milliseconds / 1000
@@ -348,7 +353,7 @@ class Heartbeats:
             self._guard.notify_all()
 
     def _due(self, last: float) -> bool:
-        """Waits until an interval has passed since the last beat; False at the end."""
+        """Waits until an interval has passed since the last heartbeat; returns False at the end."""
         with self._guard:
             while not self._closed:
                 left = last + self.interval - time.monotonic()
@@ -364,12 +369,12 @@ class Heartbeats:
             try:
                 self._beat_once(slot)
             except AcidError:
-                # The next beat tries again; until the timeout has passed nothing is lost.
+                # The next heartbeat tries again; nothing is lost before the timeout has passed.
                 continue
         self._link.close()
 
     def _beat_once(self, slot: int) -> None:
-        # Holds no reference beyond this call: a transaction that nobody else holds may end.
+        # No reference outlives this call: a transaction that nobody else references may end.
         with self._guard:
             open_now = dict(self._shares[slot])
         if not open_now:

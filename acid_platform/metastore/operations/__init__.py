@@ -1,6 +1,6 @@
-"""Every operation of the metastore: one declaration each, for the client and for the server.
+"""All operations of the metastore. Client and server share the declaration of each.
 
-To add one, declare it here and write its handler in the rules.
+To add an operation, declare it here and write its handler in the rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an operation is: a message of a client, its answer, and how a metastore treats it."""
+"""The base class of operations: the message, the type of its answer, and how it is treated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Values = list[list[Any]]
 
 
 class Answer(TypedDict, total=False):
-    """An answer as JSON: a `value`, an `error` (class and text), or the advice to `ask` again."""
+    """An answer as JSON: a `value`, an `error` (class and text), or in `ask` the advice to ask
+    again."""
 
     value: JsonObject
     error: list[str]
@@ -37,13 +38,13 @@ class Operation(Generic[A_co]):
     op: ClassVar[str]
     """Its name in messages and in kept outcomes."""
     answers: ClassVar[str] = ""
-    """The name that the answer has in JSON, unless it is a record of several fields."""
+    """The JSON key of the answer, unless the answer is a record of several fields."""
     kept: ClassVar[type | None] = None
-    """The record that the outcome keeps, if the answer is made anew from the state each time."""
+    """The record that is kept as outcome if each answer is rebuilt from the state."""
     reads: ClassVar[bool] = False
-    """It records nothing, so that it is answered between two rounds. It is repeatable then."""
+    """It records nothing, so it is answered between two rounds. This makes it repeatable."""
     repeatable: ClassVar[bool] = False
-    """It may be sent again without harm; the outcome of all others is kept (P3)."""
+    """Sending it again does no harm. The outcome of every other operation is kept (P3)."""
 
     def __init_subclass__(cls) -> None:
         if "op" in vars(cls):
@@ -52,12 +53,12 @@ class Operation(Generic[A_co]):
 
     @property
     def patience(self) -> float:
-        """Seconds that it may wait in the metastore."""
+        """How many seconds it may wait in the metastore."""
         return 0.0
 
 
 class Locking(Operation[A_co]):
-    """An operation that asks for locks and may have to wait for them."""
+    """An operation that requests locks and may have to wait for them."""
 
     __slots__ = ()
 
@@ -78,7 +79,7 @@ def arguments(operation: Operation[Any]) -> JsonObject:
 
 
 def read_operation(op: str, args: JsonObject) -> Operation[Any]:
-    """Raises UnsupportedStatement for a name that is not known, and what `codec.decode` raises."""
+    """Raises UnsupportedStatement for an unknown name, and whatever `codec.decode` raises."""
     kind = OPERATIONS.get(op)
     if kind is None:
         raise UnsupportedStatement(f"the metastore has no operation {op!r}")
@@ -113,7 +114,7 @@ def _answer(kind: type[Operation[Any]]) -> tuple[Convert, Convert]:
 def _answer_converters(kind: type[Operation[Any]]) -> tuple[Convert, Convert]:
     hint = answer_type(kind)
     if hint is type(None):
-        return lambda answer: {}, lambda value: None
+        return lambda _answer: {}, lambda _value: None
     write, read = converters(hint)
     key = kind.answers
     if not key:

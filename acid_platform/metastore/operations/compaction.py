@@ -1,4 +1,4 @@
-"""Compactions, cleanings, erasures, and the leases of the services that do them."""
+"""Operations of the Initiator, the Worker and the Cleaner, and of erasing."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from acid_platform.transactions import CompactorWriteIdList
 
 @dataclass(frozen=True, slots=True)
 class CandidatePage:
-    """Some candidates, and behind which entity (table id, partition) the next page begins; None:
-    these were the last."""
+    """Some candidates. The next page begins after the entity `after` (table id, partition); None if
+    this is the last page."""
 
     candidates: list[EntityCounters]
     after: tuple[int, str] | None
@@ -34,7 +34,7 @@ class CandidatePage:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A compaction that an Initiator asks for."""
+    """A compaction that an Initiator requests."""
 
     table: str
     partition: str | None
@@ -43,7 +43,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Wished:
-    """What became of a wish: the id of the compaction, or an error (its class and its text)."""
+    """The result of a wish: the id of the compaction, or an error (class and text)."""
 
     id: int = field(default=0, metadata=BRIEF)
     error: tuple[str, str] | None = field(default=None, metadata=BRIEF)
@@ -51,14 +51,14 @@ class Wished:
 
 @dataclass(frozen=True, slots=True)
 class CompactionTicket(Ticket):
-    """What is kept of a compaction that began; `id` is that of its row."""
+    """What is kept of a compaction that began; `id` is the id of its row."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionBegun(Granted):
-    """What a Worker learns; `compactor_list` is what it may merge (S16)."""
+    """What a Worker receives; `compactor_list` is what it may merge (S16)."""
 
     compactor_list: CompactorWriteIdList
     task: CompactionTask
@@ -72,7 +72,7 @@ class CompactionCommitted:
 
 @dataclass(frozen=True, slots=True)
 class Cleanings:
-    """What the Cleaner may do now, and what has to wait."""
+    """The cleanings that may run now, and those that have to wait."""
 
     ready: list[CleaningTask]
     blocked: list[BlockedCleaning]
@@ -103,7 +103,7 @@ class ReleaseService(Operation[None]):
 
 @dataclass(frozen=True, slots=True)
 class GetMoment(Operation[int]):
-    """The next moment: what changes from now on has this one or a later one (C1)."""
+    """The next moment: whatever changes from now on has this moment or a later one (C1)."""
 
     op = "moment"
     answers = "moment"
@@ -112,7 +112,7 @@ class GetMoment(Operation[int]):
 
 @dataclass(frozen=True, slots=True)
 class GetCandidates(Operation[CandidatePage]):
-    """Entities that changed since a moment (0: all), from the one behind `after` on (C1, C3)."""
+    """Entities that changed since a moment (0: all), beginning after `after` (C1, C3)."""
 
     op = "candidates"
     reads = True
@@ -134,7 +134,7 @@ class GetEntities(Operation[list[EntityState]]):
 
 @dataclass(frozen=True, slots=True)
 class GetQueue(Operation[list[CompactionTask]]):
-    """The compactions that wait, are worked on, or are ready for cleaning."""
+    """The compactions that are initiated, working or ready for cleaning."""
 
     op = "queue"
     answers = "rows"
@@ -143,7 +143,7 @@ class GetQueue(Operation[list[CompactionTask]]):
 
 @dataclass(frozen=True, slots=True)
 class GetPastCompactions(Operation[list[CompactionTask]]):
-    """The compactions that are over."""
+    """The compactions that have ended."""
 
     op = "past_compactions"
     answers = "rows"
@@ -152,7 +152,7 @@ class GetPastCompactions(Operation[list[CompactionTask]]):
 
 @dataclass(frozen=True, slots=True)
 class RequestCompaction(Operation[int]):
-    """Adds a row to the queue and answers its id (C24)."""
+    """Adds a row to the queue and returns its id (C24)."""
 
     op = "request_compaction"
     answers = "id"
@@ -166,7 +166,7 @@ class RequestCompaction(Operation[int]):
 
 @dataclass(frozen=True, slots=True)
 class RequestCompactions(Operation[list[Wished]]):
-    """`RequestCompaction` for each wish, all durable at once."""
+    """Does `RequestCompaction` for each wish, all durable at once."""
 
     op = "request_compactions"
     answers = "answers"
@@ -192,7 +192,7 @@ class RecordNotInitiated(Operation[int]):
 
 @dataclass(frozen=True, slots=True)
 class TakeCompaction(Operation[CompactionTask | None]):
-    """The next task (of a table), which this worker has from then on (C26)."""
+    """Assigns the next task (of this table, if given) to the worker (C26)."""
 
     op = "take_compaction"
     answers = "task"
@@ -202,7 +202,7 @@ class TakeCompaction(Operation[CompactionTask | None]):
 
 
 class Owned:
-    """Which task a Worker speaks of; `worker` and `attempt` prove that it still has it (P21)."""
+    """Names a Worker's task; `worker` and `attempt` prove that the Worker still owns it (P21)."""
 
     __slots__ = ()
 
@@ -226,7 +226,7 @@ class BeginCompaction(Operation[CompactionBegun], Owned):
 
 @dataclass(frozen=True, slots=True)
 class CommitCompaction(Operation[CompactionCommitted], Owned):
-    """Publishes the result, frees the row for cleaning and commits, all at once (C30)."""
+    """Publishes the result, makes the row ready for cleaning and commits, all at once (C30)."""
 
     op = "commit_compaction"
 
@@ -253,7 +253,7 @@ class EndCompaction(Operation[None], Owned):
 
 @dataclass(frozen=True, slots=True)
 class FailCompaction(Operation[None], Owned):
-    """The task has failed, and its transaction, if there is one, is aborted (C32)."""
+    """Marks the task as failed and aborts its transaction, if it has one (C32)."""
 
     op = "fail_compaction"
 
@@ -276,7 +276,7 @@ class AbortCompactions(Operation[dict[int, str]]):
 
 @dataclass(frozen=True, slots=True)
 class RevokeWorkers(Operation[list[int]]):
-    """Returns working rows of a host or worker, or (None) those that timed out, to the queue."""
+    """Returns the working rows of a host or worker, or (None) all that timed out, to the queue."""
 
     op = "revoke_workers"
     answers = "ids"
@@ -294,7 +294,7 @@ class GetCleanings(Operation[Cleanings]):
 
 
 class Cleaning:
-    """Which cleaning is meant."""
+    """Names a cleaning."""
 
     __slots__ = ()
 
@@ -306,7 +306,7 @@ class Cleaning:
 
 @dataclass(frozen=True, slots=True)
 class StartCleaning(Operation[CleaningTask], Cleaning):
-    """Takes a cleaning, with fresh lists."""
+    """Takes a cleaning, with lists of this moment."""
 
     op = "start_cleaning"
     answers = "task"
@@ -319,8 +319,10 @@ class StartCleaning(Operation[CleaningTask], Cleaning):
 
 @dataclass(frozen=True, slots=True)
 class MarkCleaned(Operation[None], Cleaning):
-    """It is done (C49). `removed` None: nothing aborted is left at or below `highest_write_id`;
-    else only these aborted write ids are gone (C53). `gone`: directories that were removed (P26).
+    """Marks a cleaning as done (C49).
+
+    `removed` None: nothing aborted is left at or below `highest_write_id`; otherwise only these
+    aborted write ids are gone (C53). `gone`: the directories that were removed (P26).
     """
 
     op = "mark_cleaned"
@@ -336,7 +338,7 @@ class MarkCleaned(Operation[None], Cleaning):
 
 @dataclass(frozen=True, slots=True)
 class CleaningFailed(Operation[None], Cleaning):
-    """It is tried again later (C48, C54, P25)."""
+    """Reports a failure; the cleaning is tried again later (C48, C54, P25)."""
 
     op = "cleaning_failed"
 
@@ -349,7 +351,7 @@ class CleaningFailed(Operation[None], Cleaning):
 
 @dataclass(frozen=True, slots=True)
 class CleaningLeft(Operation[None], Cleaning):
-    """Something obsolete is still there: the next cycle looks again (C47)."""
+    """Reports that something obsolete is still there: the next cycle tries again (C47)."""
 
     op = "cleaning_again"
 
@@ -374,7 +376,7 @@ class RefuseCleaning(Operation[None]):
 
 @dataclass(frozen=True, slots=True)
 class RequestErasure(Operation[int]):
-    """Records a request to erase rows, and answers its id."""
+    """Records a request to erase rows and returns its id."""
 
     op = "request_erasure"
     answers = "id"
@@ -386,7 +388,7 @@ class RequestErasure(Operation[int]):
 
 @dataclass(frozen=True, slots=True)
 class AnswerErasure(Operation[None]):
-    """Says what became of a request."""
+    """Records the answer to a request."""
 
     op = "answer_erasure"
 

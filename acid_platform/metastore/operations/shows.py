@@ -1,4 +1,4 @@
-"""Listings for people, and what concerns the process or its file rather than the state."""
+"""Listings for people, and operations on the process or its file rather than the state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ShownCompaction:
 
 @dataclass(frozen=True, slots=True)
 class SeenRequest:
-    """What became of a request (P3): `seen` is `done` (with the answer), `waiting` or `unseen`."""
+    """The fate of a request (P3): `seen` is `done` (with its answer), `waiting` or `unseen`."""
 
     seen: str
     answer: Answer | None = field(default=None, metadata=BRIEF)
@@ -34,7 +34,7 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class BackupBegun:
-    """A backup that is going on: its name, what is in `meta`, and the number of rows by table."""
+    """A running backup: its name, the rows of `meta`, and the number of rows by table."""
 
     token: str
     meta: dict[str, str]
@@ -78,7 +78,7 @@ class ShowCompaction(Operation[ShownCompaction]):
 
 @dataclass(frozen=True, slots=True)
 class GetOutcome(Operation[SeenRequest]):
-    """What became of a request (P3)."""
+    """Asks for the fate of a request (P3)."""
 
     op = "outcome"
     repeatable = True
@@ -144,7 +144,7 @@ class GetStatus(Operation[Row]):
 
 @dataclass(frozen=True, slots=True)
 class Stop(Operation[int]):
-    """Stops the metastore process; answers its id."""
+    """Stops the metastore process and returns its process id."""
 
     op = "stop"
     answers = "pid"

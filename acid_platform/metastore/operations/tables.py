@@ -1,4 +1,4 @@
-"""Databases, tables, views, partitions, their files, settings, and whose the files are."""
+"""Databases, tables, views, partitions, recorded files, settings, and the warehouse's identity."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class SettingsNow:
 
 @dataclass(frozen=True, slots=True)
 class IdentityNow:
-    """The warehouse's identity, whether its root has it, and whether some recorded location lies
-    below one of the roots that were named (P31)."""
+    """The warehouse's identity, whether its root carries it, and whether some recorded location is
+    below one of the roots that were passed (P31)."""
 
     id: str | None
     placed: bool
@@ -40,7 +40,7 @@ class IdentityNow:
 
 @dataclass(frozen=True, slots=True)
 class SetValue(Operation[int]):
-    """Sets a setting; answers the interval of heartbeats from then on."""
+    """Changes a setting and returns the new interval of heartbeats."""
 
     op = "set"
     answers = "heartbeat"
@@ -91,8 +91,11 @@ class CreateTable(Operation[TableRecord]):
 
 @dataclass(frozen=True, slots=True)
 class AdoptTable(Operation[TableRecord]):
-    """Registers a directory with files (P24). `write_id` and `txn_id`: the highest ids that they
-    carry; `aborted`: write ids that count as aborted."""
+    """Registers a directory with files (P24).
+
+    `write_id` and `txn_id` are the highest ids in the files; `aborted` are the write ids that count
+    as aborted.
+    """
 
     op = "adopt_table"
     answers = "table"
@@ -107,8 +110,8 @@ class AdoptTable(Operation[TableRecord]):
 
 @dataclass(frozen=True, slots=True)
 class AlterTable(Operation[TableRecord]):
-    """What is None stays; a property of None is removed. `read`: the table id and version that the
-    change was worked out from (P28)."""
+    """Alters a table. What is None stays; a property of None is removed. `read`: the table id and
+    version that the change is based on (P28)."""
 
     op = "alter_table"
     answers = "table"
@@ -129,7 +132,7 @@ class GetTables(Operation[list[TableRecord]]):
 
 @dataclass(frozen=True, slots=True)
 class GetTable(Operation[TableRecord]):
-    """As it is declared now, or as the snapshot of `txn` sees it (P28)."""
+    """The declaration of a table, now or as the snapshot of `txn` sees it (P28)."""
 
     op = "table"
     answers = "table"
@@ -141,7 +144,7 @@ class GetTable(Operation[TableRecord]):
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions(Operation[list[str]]):
-    """Answers which of them are new."""
+    """Registers partitions and returns those that are new."""
 
     op = "add_partitions"
     answers = "added"
@@ -151,8 +154,19 @@ class AddPartitions(Operation[list[str]]):
 
 
 @dataclass(frozen=True, slots=True)
+class GetLastWriteId(Operation[int]):
+    """The highest write id of a table that was allocated to a transaction; 0 if there is none."""
+
+    op = "last_write_id"
+    answers = "write_id"
+    reads = True
+
+    table_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class GetPartitions(Operation[list[PartitionRecord]]):
-    """Those of now, or those that the snapshot of `txn` sees (P28)."""
+    """The present partitions, or those that the snapshot of `txn` sees (P28)."""
 
     op = "partitions"
     answers = "partitions"
@@ -183,7 +197,7 @@ class DropView(Operation[None]):
 
 @dataclass(frozen=True, slots=True)
 class GetViews(Operation[list[ViewRecord]]):
-    """Those of now, or those that the snapshot of `txn` sees (P28)."""
+    """The present views, or those that the snapshot of `txn` sees (P28)."""
 
     op = "views"
     answers = "views"
@@ -197,7 +211,7 @@ class GetViews(Operation[list[ViewRecord]]):
 
 @dataclass(frozen=True, slots=True)
 class GetRecorded(Operation[list[list[RecordedDirectory]]]):
-    """Of each partition the recorded directories, for services that look after tables (P26)."""
+    """The recorded directories of each partition, for services that maintain tables (P26)."""
 
     op = "recorded_now"
     answers = "entities"
@@ -218,7 +232,7 @@ class GetUnrecorded(Operation[list[tuple[str, str | None, list[str]]]]):
 
 @dataclass(frozen=True, slots=True)
 class RecordFiles(Operation[int]):
-    """Records the files of directories that are known already; answers of how many."""
+    """Records the files of known directories, and returns of how many."""
 
     op = "record_files"
     answers = "recorded"
@@ -239,7 +253,7 @@ class GetDoubtful(Operation[dict[str, list[tuple[int, int]]]]):
 
 @dataclass(frozen=True, slots=True)
 class ResolveDoubtful(Operation[list[tuple[int, int]]]):
-    """Says what became of doubtful write ids; answers the ranges that are left (P24)."""
+    """Decides doubtful write ids and returns the ranges that are left (P24)."""
 
     op = "resolve_doubtful"
     answers = "left"
@@ -262,7 +276,7 @@ class GetIdentity(Operation[IdentityNow]):
 
 @dataclass(frozen=True, slots=True)
 class Identify(Operation[IdentityNow]):
-    """Gives a metastore without an identity this one."""
+    """Gives this identity to a metastore that has none."""
 
     op = "identify"
     repeatable = True
@@ -273,7 +287,7 @@ class Identify(Operation[IdentityNow]):
 
 @dataclass(frozen=True, slots=True)
 class IdentityPlaced(Operation[None]):
-    """The warehouse's root has the identity from now on."""
+    """Reports that the warehouse's root carries the identity now."""
 
     op = "placed"
     repeatable = True
@@ -283,7 +297,7 @@ class IdentityPlaced(Operation[None]):
 
 @dataclass(frozen=True, slots=True)
 class Relocate(Operation[list[str]]):
-    """Makes locations below these roots relative; answers which."""
+    """Makes locations below these roots relative and returns them."""
 
     op = "relocate"
     answers = "moved"
@@ -294,7 +308,7 @@ class Relocate(Operation[list[str]]):
 
 @dataclass(frozen=True, slots=True)
 class TakeOver(Operation[list[str]]):
-    """Lets a foreign table, or all of them (None), be written again; answers which."""
+    """Makes a foreign table, or all of them (None), writable again and returns which."""
 
     op = "take_over"
     answers = "tables"
@@ -304,7 +318,7 @@ class TakeOver(Operation[list[str]]):
 
 @dataclass(frozen=True, slots=True)
 class GetDropped(Operation[int | None]):
-    """Up to which write id files at a location wait for the Cleaner after a drop, if any do."""
+    """The highest write id of dropped files at a location that wait for the Cleaner, or None."""
 
     op = "location"
     answers = "dropped"

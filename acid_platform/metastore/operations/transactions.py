@@ -28,11 +28,11 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the client of an open transaction learns.
+    """What the client of an open transaction receives.
 
-    `write_ids` and `lists` go by the names of tables. `stale`: something that conflicts was
-    committed since it began (T40). `lost_overwrite`: why an overwrite of what was locked cannot
-    commit any more, or nothing (P30). `interval`: of heartbeats, in milliseconds.
+    `write_ids` and `lists` have table names as keys. `stale`: something that conflicts was
+    committed since the transaction began (T40). `lost_overwrite`: why an overwrite of what it
+    locked can't commit any more, else empty (P30). `interval`: milliseconds between heartbeats.
     """
 
     txn: int
@@ -54,7 +54,7 @@ class SeenWrites:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """The answer to heartbeats: which transactions were aborted, and which are not known (T8)."""
+    """The answer to heartbeats: which transactions are aborted, and which are unknown (T8)."""
 
     aborted: list[int]
     unknown: list[int]
@@ -71,7 +71,7 @@ class CommitDone:
 
 @dataclass(frozen=True, slots=True)
 class AbortedMany:
-    """Which transactions were aborted, and what ABORT TRANSACTIONS prints."""
+    """The transactions that were aborted, and the text that ABORT TRANSACTIONS prints."""
 
     aborted: list[int]
     message: str
@@ -79,7 +79,7 @@ class AbortedMany:
 
 @dataclass(frozen=True, slots=True)
 class TxnOutcome:
-    """`state` is `o`, `c` or `a`; `reason` tells why it was aborted."""
+    """`state` is `o`, `c` or `a`; `reason` says why it was aborted."""
 
     state: str
     commit_id: int
@@ -93,7 +93,7 @@ class TxnOutcome:
 class Begin(Locking[Granted]):
     """Opens, locks, allocates write ids and takes the snapshot at once (P6, S4).
 
-    `kind` is Hive's number of the type. `tables`: those that the snapshot will be asked for; None
+    `kind` is Hive's number for the type. `tables`: those that the snapshot will be asked for; None
     means all.
     """
 
@@ -135,7 +135,7 @@ class Lock(Locking[Granted]):
 
 @dataclass(frozen=True, slots=True)
 class GetGranted(Operation[Granted]):
-    """What `Begin` answers, of a transaction that is open."""
+    """The answer of `Begin` again, for an open transaction."""
 
     op = "granted"
     reads = True
@@ -145,7 +145,7 @@ class GetGranted(Operation[Granted]):
 
 @dataclass(frozen=True, slots=True)
 class GetValidWriteIds(Operation[SeenWrites]):
-    """What the transaction sees of a table; the Cleaner spares its files from then on (P12)."""
+    """What the transaction sees of a table; from then on the Cleaner keeps its files (P12)."""
 
     op = "valid_write_ids"
     repeatable = True
@@ -156,7 +156,7 @@ class GetValidWriteIds(Operation[SeenWrites]):
 
 @dataclass(frozen=True, slots=True)
 class GetManifest(Operation[list[list[RecordedDirectory]]]):
-    """Of each partition the recorded directories, while the transaction is open (P26, P29)."""
+    """The recorded directories of each partition, while the transaction is open (P26, P29)."""
 
     op = "manifest"
     answers = "entities"
@@ -169,7 +169,7 @@ class GetManifest(Operation[list[list[RecordedDirectory]]]):
 
 @dataclass(frozen=True, slots=True)
 class Allocate(Operation[int]):
-    """The transaction's write id in a table, always the same (T17 to T19)."""
+    """The transaction's write id in a table, the same at each call (T17 to T19)."""
 
     op = "allocate"
     answers = "write_id"
@@ -181,7 +181,7 @@ class Allocate(Operation[int]):
 
 @dataclass(frozen=True, slots=True)
 class AllocateMany(Operation[list[tuple[int, int]]]):
-    """Pairs of transaction and write id in a table, ascending (T17 to T19)."""
+    """Pairs of transaction and write id in a table, in ascending order (T17 to T19)."""
 
     op = "allocate_many"
     answers = "write_ids"
@@ -202,7 +202,7 @@ class Heartbeat(Operation[Alive]):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatOne(Operation[int]):
-    """Keeps a transaction alive, and its read lease if `read`; answers the interval (T7, P12)."""
+    """Keeps a transaction alive, with `read` its read lease too; returns the interval (T7, P12)."""
 
     op = "heartbeat_one"
     answers = "interval"
@@ -214,7 +214,7 @@ class HeartbeatOne(Operation[int]):
 
 @dataclass(frozen=True, slots=True)
 class Commit(Operation[CommitDone]):
-    """Commits; `columns` are added to their tables in the same moment (P28)."""
+    """Commits and, at the same moment, adds `columns` to their tables (P28)."""
 
     op = "commit"
 
@@ -262,7 +262,7 @@ class GetOpenTxns(Operation[list[Holder]]):
 
 @dataclass(frozen=True, slots=True)
 class GetLocks(Operation[list[LockState]]):
-    """Locks that are held or waited for."""
+    """The locks that are held or waiting."""
 
     op = "lock_states"
     answers = "rows"
@@ -282,7 +282,7 @@ class GetTxnStates(Operation[dict[int, str]]):
 
 @dataclass(frozen=True, slots=True)
 class GetTxnOutcome(Operation[TxnOutcome]):
-    """What became of a transaction (P3)."""
+    """How a transaction ended, if it has (P3)."""
 
     op = "outcome_of_txn"
     reads = True
@@ -295,7 +295,7 @@ class GetTxnOutcome(Operation[TxnOutcome]):
 
 @dataclass(frozen=True, slots=True)
 class LockAlone(Locking[Ticket]):
-    """Locks that no transaction holds (T16)."""
+    """Takes locks that no transaction holds (T16)."""
 
     op = "lock_alone"
 
@@ -315,7 +315,7 @@ class HeartbeatLock(Operation[None]):
 
 @dataclass(frozen=True, slots=True)
 class Unlock(Operation[None]):
-    """Gives up a lock without a transaction, or a request that waits (L15)."""
+    """Releases a lock without a transaction, or withdraws a waiting request (L15)."""
 
     op = "unlock"
 

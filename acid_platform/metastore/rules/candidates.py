@@ -1,7 +1,7 @@
-"""What an Initiator asks for: the next candidates with their counters, and the lease of its cycle.
+"""The Initiator's questions: the next candidates with their counters, and the lease of its cycle.
 
-Nothing is listed and no directory travels: one entity costs some hundred bytes, however many deltas
-it has (C1 to C4, C10, C13, P8, P9).
+No directory is listed or sent: an entity costs some hundred bytes, however many deltas it has (C1
+to C4, C10, C13, P8, P9).
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from acid_platform.metastore.operations.compaction import (
     ReleaseService,
 )
 from acid_platform.metastore.records import (
-    DropTask,
     EntityCounters,
     EntityDirectory,
-    PastCompaction,
 )
-from acid_platform.metastore.rules.cleaning import aborted_rows
+from acid_platform.metastore.rules.cleaning_survey import aborted_rows
+from acid_platform.metastore.rules.compaction_queue import history, queue_states
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Component, Entity, ServiceLease, State, Table
 from acid_platform.metastore.rules.timers import patience
@@ -31,12 +30,6 @@ from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.transactions import CompactorWriteIdList
 
 _AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)
-_ORDER = (
-    CompactionState.WORKING,
-    CompactionState.INITIATED,
-    CompactionState.READY_FOR_CLEANING,
-)
-
 
 # --- leases -------------------------------------------------------------------------------------
 
@@ -44,21 +37,21 @@ _ORDER = (
 def hold(turn: Turn, operation: HoldService) -> None:
     """Takes or renews the lease of a service. Raises LeaseHeld while another holder lives (P9).
 
-    A holder that says nothing for `hive.txn.timeout` has died.
+    A holder that has not renewed it for `hive.txn.timeout` counts as dead.
     """
     service, holder = operation.service, operation.holder
     lease = turn.state.leases.get(service)
     timeout = patience(turn.state, lease.renewed) if lease else 0
     if lease and lease.holder != holder and turn.steady - lease.renewed <= timeout:
         raise LeaseHeld(
-            f"{lease.holder} runs a cycle of the {service}; one at a time: wait for its end, or"
+            f"{lease.holder} runs a cycle of the {service}, and only one may; wait for its end, or"
             f" {timeout / 1000:g} s if it has died"
         )
     turn.state.leases[service] = ServiceLease(holder, turn.steady)
 
 
 def release(turn: Turn, operation: ReleaseService) -> None:
-    """Gives the lease up; nothing happens if another has it by now."""
+    """Gives up the lease; does nothing if another holder has it by now."""
     lease = turn.state.leases.get(operation.service)
     if lease and lease.holder == operation.holder:
         del turn.state.leases[operation.service]
@@ -68,11 +61,12 @@ def release(turn: Turn, operation: ReleaseService) -> None:
 
 
 def candidates(turn: Turn, operation: GetCandidates) -> CandidatePage:
-    """The next `hive.compactor.fetch.size` candidates behind `after`, and where to go on (C3).
+    """The next `hive.compactor.fetch.size` candidates after `after`, and where the next page begins
+    (C3).
 
-    All entities if `since` is 0, or before this metastore's memory begins; else those changed since
-    then, those with aborted transactions, and those whose latest compaction failed or did not
-    initiate (C1).
+    Returns all entities if `since` is 0, or earlier than this metastore's memory; otherwise those
+    that changed since then, those with aborted transactions, and those whose latest compaction
+    failed or did not initiate (C1).
     """
     state, after = turn.state, operation.after
     since = operation.since if operation.since >= state.awake else 0
@@ -81,7 +75,7 @@ def candidates(turn: Turn, operation: GetCandidates) -> CandidatePage:
     rows: list[EntityCounters] = []
     last: Entity | None = None
     more = False
-    queued = _queued(state)
+    queued = queue_states(state)
     txns = txn_list(state)
     listed: dict[int, CompactorWriteIdList] = {}
     for table, entity in _entities(state, aborted, after[0] if after else 0):
@@ -109,7 +103,8 @@ def _key(entity: Entity) -> tuple[int, str]:
 def _entities(
     state: State, aborted: Collection[Entity], first: int
 ) -> Iterator[tuple[Table, Entity]]:
-    """Of tables from this id on and partitions that exist, in a fixed order (C4, C10)."""
+    """The entities of tables from this id on, in a fixed order, without dropped partitions (C4,
+    C10)."""
     for table_id in sorted(number for number in state.tables if number >= first):
         table = state.tables[table_id]
         if table.record.foreign:
@@ -127,16 +122,6 @@ def _asked(state: State, entity: Entity, since: int, aborted: bool) -> bool:
     return bool(past) and past[-1].state in _AGAIN
 
 
-def _queued(state: State) -> dict[Entity, CompactionState]:
-    found: dict[Entity, CompactionState] = {}
-    for row in state.queue.values():
-        if not isinstance(row, DropTask):
-            entity = row.table_id, row.partition
-            known = found.get(entity, row.state)
-            found[entity] = min(known, row.state, key=_ORDER.index)
-    return found
-
-
 def _counters(
     state: State,
     table: Table,
@@ -149,15 +134,12 @@ def _counters(
     size, error = EntitySize(), ""
     try:
         size = live_size(known, write_ids)
-    except AcidError as found:  # C23: one broken entity does not stop the cycle
+    except AcidError as found:  # C23: a broken entity does not stop the cycle
         error = f"{type(found).__name__}: {found}"
     live = {
         directory.deletes for directory in known if not directory.base and not directory.obsolete
     }
     oldest = min((state.txns[row.txn_id].started for row in aborted), default=0)
-    past = tuple(
-        PastCompaction(row.state, row.enqueued) for row in reversed(state.past.get(entity, []))
-    )
     return EntityCounters(
         table.record.name,
         entity[1],
@@ -168,13 +150,14 @@ def _counters(
         len(aborted),
         oldest,
         queued,
-        past,
+        history(state, entity),
         error,
     )
 
 
 def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdList) -> EntitySize:
-    """The same as `entity_size`, from what commits recorded; a hundred times as fast.
+    """The same result as `entity_size`, computed from what commits recorded: a hundred times as
+    fast.
 
     A directory that is obsolete for a snapshot of all commits is obsolete for the compactor too,
     unless a directory holds writes on both sides of the compactor's high watermark, or a base lies
@@ -183,27 +166,27 @@ def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdLis
     high = write_ids.high_watermark
     base = original = deltas = count = 0
     has_base = old_base = False
-    for one in known:
-        if one.high > high:
-            if one.base or one.low <= high:
+    for directory in known:
+        if directory.high > high:
+            if directory.base or directory.low <= high:
                 return entity_size([LiveDirectory(it.name, _bytes(it)) for it in known], write_ids)
             continue
-        if one.obsolete and not one.base:
+        if directory.obsolete and not directory.base:
             continue
-        if one.base:
-            old_base |= one.obsolete
-            if not one.obsolete:
-                has_base, base = True, _bytes(one)
-        elif one.name:
-            deltas += one.bytes
+        if directory.base:
+            old_base |= directory.obsolete
+            if not directory.obsolete:
+                has_base, base = True, _bytes(directory)
+        elif directory.name:
+            deltas += directory.bytes
             count += 1
         else:
-            original += one.bytes
+            original += directory.bytes
     return EntitySize(base, original, deltas, count, has_base, old_base)
 
 
 def _bytes(one: EntityDirectory) -> int:
-    """A base without a row has a file (P32), and yet nothing that deltas could be compared with."""
+    """The size for comparisons; a base without rows has a file (P32), but it counts as empty."""
     return 0 if one.base and one.txn and not one.rows else one.bytes
 
 

@@ -1,8 +1,8 @@
-"""What the Cleaner may remove, and when (C37 to C56, P4, P21, P22, P25)."""
+"""A cleaning from its start to its end, its failures and retries (C44 to C54, P4, P21, P25)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from acid_platform.compaction.states import CompactionState
@@ -15,221 +15,23 @@ from acid_platform.metastore.operations.compaction import (
     RefuseCleaning,
     StartCleaning,
 )
-from acid_platform.metastore.records import (
-    BlockedCleaning,
-    CleaningTask,
-    CompactionTask,
-    DropTask,
-    EntityDirectory,
-    Holder,
-)
+from acid_platform.metastore.records import CleaningTask, DropTask, EntityDirectory
 from acid_platform.metastore.rules import events
+from acid_platform.metastore.rules.cleaning_survey import survey
 from acid_platform.metastore.rules.compactions import entity_of, to_history
-from acid_platform.metastore.rules.foreign import why
-from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
-from acid_platform.metastore.rules.state import Component, Entity, Retry, State, Txn
-from acid_platform.metastore.rules.tables import being_cleaned
-from acid_platform.metastore.rules.timers import NEVER
+from acid_platform.metastore.rules.state import Component, Entity, Retry, State
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
-from acid_platform.transactions import Operation, ValidWriteIdList
+from acid_platform.transactions import Operation
 
-_R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING
-
-
-def survey(
-    turn: Turn, only: Entity | None = None
-) -> tuple[list[CleaningTask], list[BlockedCleaning]]:
-    """Every cleaning there is, or those of one entity: what may run now, and what waits, with the
-    reason."""
-    state = turn.state
-    ready: list[CleaningTask] = []
-    waiting: list[BlockedCleaning] = []
-    working = {entity_of(row) for row in state.queue.values() if row.state is _W}
-    dropped = [(drop.table_id, f"{drop.location}/") for drop in state.drops()]
-    for one in (*_rows(turn, only), *_aborts(turn, only)):
-        blocked = one
-        if isinstance(one, CleaningTask):
-            entity = (one.table_id, one.partition)
-            reason = ""
-            table = state.tables.get(one.table_id)
-            if table is not None and table.record.foreign:
-                reason = f"it is read only, {why(table)} (P31)"
-            elif entity in working:
-                reason = "a compaction of it is working (P21)"
-            elif being_cleaned(state, entity):
-                reason = "a Cleaner is at work on it"
-            elif _earlier_table(dropped, one):
-                reason = f"a table dropped from {one.location} is still to be removed (C41)"
-            if not reason:
-                ready.append(one)
-                continue
-            blocked = BlockedCleaning(one.id, one.table, one.partition, reason)
-        assert isinstance(blocked, BlockedCleaning)
-        waiting.append(blocked)
-    return ready[: state.settings.integer("hive.compactor.fetch.size")], waiting
-
-
-def _earlier_table(dropped: Sequence[tuple[int, str]], task: CleaningTask) -> bool:
-    """Whether snapshots may still need files there of a table of before (P22)."""
-    mine = f"{task.location}/"
-    return any(
-        table_id < task.table_id and (mine.startswith(place) or place.startswith(mine))
-        for table_id, place in dropped
-    )
-
-
-def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
-    """Rows ready for cleaning, per entity the one with the lowest highest write id (C37 to C40)."""
-    state, settings, timers = turn.state, turn.state.settings, turn.state.timers
-    delay = 0
-    if settings.flag("hive.compactor.delayed.cleanup.enabled"):
-        delay = settings.integer("hive.compactor.cleaner.retention.time.seconds")
-    first: dict[tuple[Entity, str], CompactionTask] = {}
-    for row in sorted(state.queue.values(), key=lambda one: one.id):
-        if row.state is not _R or only not in (None, entity_of(row)):
-            continue
-        until = max(
-            timers.row_since[row.id] + delay if delay else NEVER,
-            timers.retry_row.get(row.id, NEVER),
-        )
-        if turn.steady < until or (delay and turn.steady <= until):
-            why = f"retry after {row.error!r}" if row.cleaner_retry_at else "delayed cleanup"
-            yield BlockedCleaning(
-                row.id, row.table, row.partition, f"{why}, until {turn.wall(until)}"
-            )
-            continue
-        key = (entity_of(row), row.location if isinstance(row, DropTask) else "")
-        if key not in first or row.highest_write_id < first[key].highest_write_id:
-            first[key] = row
-    for row in first.values():
-        held = holders(state, row.table_id, row.next_txn_id)
-        if held:
-            yield BlockedCleaning(
-                row.id,
-                row.table,
-                row.partition,
-                f"transactions opened before its commit (next id {row.next_txn_id}) are open (C41)",
-                tuple(holder(txn) for txn in held),
-            )
-        else:
-            yield _row_task(state, row)
-
-
-def holder(txn: Txn) -> Holder:
-    return Holder(txn.txn_id, txn.user, txn.host, txn.run_id)
-
-
-def _row_task(state: State, row: CompactionTask) -> CleaningTask:
-    location = row.location if isinstance(row, DropTask) else None
-    table = state.tables.get(row.table_id)
-    if location is not None or table is None:
-        # A partition may be written again at any time, long before a commit registers it, and
-        # snapshots may read it long after its table was dropped too.
-        again = row.partition is not None
-        names = {table.record.location for table in state.tables.values()} | {
-            drop.location for drop in state.drops() if drop.table_id > row.table_id
-        }
-        return CleaningTask(
-            row.id,
-            "drop",
-            row.table,
-            row.table_id,
-            row.partition,
-            location or "",
-            row.highest_write_id,
-            row.next_txn_id,
-            txn_list(state),
-            ValidWriteIdList.of(row.table, row.highest_write_id),
-            row.txn_id,
-            row.cleaner_attempts,
-            again or location in names,
-            row.properties,
-        )
-    # An open transaction may still ask for the table; P11 refuses only those below `next_txn_id`.
-    above = (txn.txn_id for txn in state.open_txns() if txn.txn_id >= row.next_txn_id)
-    watermark = min(above, default=state.next_txn)
-    txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id)
-    return CleaningTask(
-        row.id,
-        "compaction",
-        table.record.name,
-        row.table_id,
-        row.partition,
-        _location(table.record.location, row.partition),
-        row.highest_write_id,
-        row.next_txn_id,
-        txns,
-        listed,
-        row.txn_id,
-        row.cleaner_attempts,
-        False,
-        {**table.record.properties, **row.properties},
-    )
-
-
-def _location(table: str, partition: str | None) -> str:
-    return table if partition is None else f"{table}/{partition}"
-
-
-def aborted_rows(state: State) -> dict[Entity, list[Component]]:
-    """By entity what aborted transactions touched and the Cleaner has not cleaned yet (C2)."""
-    found: dict[Entity, list[Component]] = {}
-    for txn in state.aborted_txns():
-        for component in state.components.get(txn.txn_id, ()):
-            if not component.cleaned:
-                found.setdefault((component.table_id, component.partition), []).append(component)
-    return found
-
-
-def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
-    """Entities with too many or too old aborted transactions (C50 to C55).
-
-    The lists stop below everything that an open snapshot of any table excludes, so that no
-    snapshot needs what is obsolete there.
-    """
-    state = turn.state
-    if not state.settings.flag("hive.compactor.clean.aborts.using.cleaner"):
-        return
-    most = state.settings.integer("hive.compactor.abortedtxn.threshold")
-    age = state.settings.integer("hive.compactor.aborted.txn.time.threshold")
-    for (table_id, partition), rows in aborted_rows(state).items():
-        if only not in (None, (table_id, partition)):
-            continue
-        table = state.tables[table_id]
-        oldest = min(state.txns[row.txn_id].started for row in rows)
-        if len(rows) <= most and not (age >= 0 and oldest + age < turn.now):
-            continue
-        retry = state.retries.get((table_id, partition))
-        again = state.timers.retry_entity.get((table_id, partition), NEVER)
-        if retry and turn.steady < again:
-            yield BlockedCleaning(
-                0, table.record.name, partition, f"{retry.error}, again at {turn.wall(again)}"
-            )
-            continue
-        txns, listed = cleaner_lists(state, table, low_mark(state), table.last_write_id)
-        yield CleaningTask(
-            0,
-            "abort",
-            table.record.name,
-            table_id,
-            partition,
-            _location(table.record.location, partition),
-            listed.high_watermark,
-            0,
-            txns,
-            listed,
-            0,
-            retry.attempts if retry else 0,
-            False,
-            table.record.properties,
-        )
+_R = CompactionState.READY_FOR_CLEANING
 
 
 # --- decisions ----------------------------------------------------------------------------------
 
 
 def start(turn: Turn, operation: StartCleaning) -> CleaningTask:
-    """Takes a cleaning, and says afresh what may go. Raises CompactionLost if it may not run."""
+    """Starts a cleaning, and decides again what it may remove. Raises CompactionLost if it may not
+    run."""
     ready, waiting = survey(turn, (operation.table_id, operation.partition))
     for task in ready:
         if task.id == operation.id:
@@ -260,9 +62,12 @@ def _started(state: State, operation: Cleaning) -> None:
 
 
 def done(turn: Turn, operation: MarkCleaned) -> None:
-    """Marks cleaned (C49). `removed` None: nothing aborted is left at or below the watermark;
-    a list: only these aborted write ids are gone (C53). `gone`: names of the directories that were
-    removed (P26). Raises CompactionLost."""
+    """Marks a cleaning as done (C49).
+
+    `removed` None: nothing aborted is left at or below the watermark; otherwise only these aborted
+    write ids are gone (C53). `gone`: names of the directories that were removed (P26). Raises
+    CompactionLost.
+    """
     _started(turn.state, operation)
     turn.record(
         events.Cleaned(
@@ -277,7 +82,7 @@ def done(turn: Turn, operation: MarkCleaned) -> None:
 
 
 def failed(turn: Turn, operation: CleaningFailed) -> None:
-    """Another attempt after 2^k times the retry time, counted from now (C48, C54, P25)."""
+    """Schedules another attempt after 2^k times the retry time, from now on (C48, C54, P25)."""
     _started(turn.state, operation)
     settings, row = turn.state.settings, turn.state.queue.get(operation.id)
     entity = (operation.table_id, operation.partition)
@@ -332,7 +137,7 @@ def _cleaning(state: State, at: int, event: events.CleaningStarted) -> None:
 def _ended(
     state: State, event: events.Cleaned | events.CleaningFailed | events.CleaningLeft
 ) -> Entity:
-    """Takes down that the Cleaner has stopped, and answers on which entity."""
+    """Records that the Cleaner has stopped, and returns the entity."""
     entity: Entity = (event.table_id, event.partition)
     state.cleaning.pop(entity, None)
     state.timers.cleaned_since.pop(entity, None)
@@ -355,25 +160,30 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
     left = False
     for txn_id in [txn.txn_id for txn in state.aborted_txns()]:
         kept: list[Component] = []
-        for one in state.components.get(txn_id, ()):
-            mine = (one.table_id, one.partition) == entity and not one.cleaned
+        for component in state.components.get(txn_id, ()):
+            mine = (component.table_id, component.partition) == entity and not component.cleaned
             if not mine:
-                kept.append(one)
-            elif one.write_id > event.highest if removed is None else one.write_id not in removed:
-                kept.append(one)
+                kept.append(component)
+            elif (
+                component.write_id > event.highest
+                if removed is None
+                else component.write_id not in removed
+            ):
+                kept.append(component)
                 left = True
-            elif one.operation is Operation.COMPACT:
-                kept.append(replace(one, cleaned=True))
+            elif component.operation is Operation.COMPACT:
+                kept.append(replace(component, cleaned=True))
         state.components[txn_id] = kept
     if left and row is None:
-        # A directory with committed rows too has to wait for a compaction (C53): try again later.
+        # A directory that also has committed rows must wait for a compaction (C53): try again
+        # later.
         wait = state.settings.integer("hive.compactor.cleaner.retry.retention.time")
         state.retries[entity] = Retry(0, at + wait, "aborted data is mixed with committed")
         state.timers.retry_entity[entity] = state.timers.now + wait
 
 
 def _shadowed(known: Mapping[str, EntityDirectory], highest: int) -> list[str]:
-    """What journals of older versions mean: directories that another directory replaces."""
+    """For journals of older versions: the directories that another directory replaces."""
     seen = [directory for directory in known.values() if directory.high <= highest]
     return [
         directory.name
@@ -403,7 +213,7 @@ def _cleaning_failed(state: State, at: int, event: events.CleaningFailed) -> Non
         state.timers.retry_row[row.id] = again
 
 
-def _cleaning_left(state: State, at: int, event: events.CleaningLeft) -> None:
+def _cleaning_left(state: State, _at: int, event: events.CleaningLeft) -> None:
     entity = _ended(state, event)
     for row in list(state.queue.values()):
         if entity_of(row) == entity and row.cleaner_start:

@@ -23,6 +23,7 @@ from acid_platform.metastore.operations.transactions import (
 from acid_platform.metastore.records import EntityDirectory, HistoryRow, WriteReport
 from acid_platform.metastore.rules import events, locking, write_set
 from acid_platform.metastore.rules.declared import unchanged, widened
+from acid_platform.metastore.rules.drops import drop
 from acid_platform.metastore.rules.state import (
     Component,
     Departed,
@@ -32,7 +33,7 @@ from acid_platform.metastore.rules.state import (
     State,
     Txn,
 )
-from acid_platform.metastore.rules.tables import drop, normal_partition, register_partitions
+from acid_platform.metastore.rules.tables import normal_partition, register_partitions
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import Operation, TxnState, TxnType
@@ -40,19 +41,19 @@ from acid_platform.transactions.conflicts import Committed as WriteSetRow
 
 
 def commit(turn: Turn, operation: Commit) -> CommitDone:
-    """First committer wins (T30 to T38, P6, P30). To commit again is no error (T10).
+    """Commits; the first committer wins (T30 to T38, P6, P30). A second commit is no error (T10).
 
-    `columns` are added to their tables in the same moment (P28). A commit that is refused aborts
-    the transaction: WriteConflict, OverwriteThenWrite, DeclarationChanged, InvalidDefinition,
-    NoSuchTable, NoSuchPartition, MalformedName. Raises TxnAborted and NoSuchTxn if it is not open,
-    InvalidDefinition for one that compacts, which stays open.
+    `columns` are added to their tables at the same moment (P28). A refused commit aborts the
+    transaction: WriteConflict, OverwriteThenWrite, DeclarationChanged, InvalidDefinition,
+    NoSuchTable, NoSuchPartition, MalformedName. Raises TxnAborted or NoSuchTxn if the transaction
+    is not open, and InvalidDefinition for a compaction's transaction, which stays open.
     """
     past = None if operation.txn in turn.state.txns else turn.ended(operation.txn)
     if past is not None and past.state is TxnState.COMMITTED:
         return CommitDone("c", past.commit_id)
     txn = require_open(turn, operation.txn)
     if txn.kind is TxnType.COMPACTION:
-        raise InvalidDefinition(f"transaction {txn.txn_id} compacts: commit_compaction ends it")
+        raise InvalidDefinition(f"transaction {txn.txn_id} is a compaction; call commit_compaction")
     try:
         components, reported = _touched(turn.state, txn, operation.writes)
         wider = [
@@ -77,13 +78,13 @@ def drop_and_commit(turn: Turn, operation: Drop) -> CommitDone:
     """DROP TABLE or DROP PARTITION under an EXCLUSIVE lock, and the commit, in one turn (P22)."""
     txn = require_open(turn, operation.txn)
     if turn.state.components.get(txn.txn_id) or txn.wrote:
-        raise InvalidDefinition(f"transaction {txn.txn_id} has writes; drop in one of its own")
+        raise InvalidDefinition(f"transaction {txn.txn_id} has writes; begin another to drop")
     drop(turn, operation)
     return finish(turn, txn, [], [])
 
 
 Reported = tuple[int, str | None, WriteReport]
-"""Table id, partition as it is registered, and the report of a write there."""
+"""Table id, registered partition, and the report of a write there."""
 
 
 def finish(
@@ -130,7 +131,7 @@ def finish(
         )
         for table_id, partition, report in reported
     )
-    leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed meanwhile"))
+    leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
     turn.record(events.Committed(txn.txn_id, commit_id, changes, directories, written))
     return CommitDone("c", commit_id)
 
@@ -140,7 +141,7 @@ def _touched(
 ) -> tuple[list[Component], list[Reported]]:
     """What the transaction touched: reports replace the row of a dynamic lock (T26, T27, T38)."""
     locked = state.components.get(txn.txn_id, [])
-    final = [one for one in locked if not one.dynamic]
+    final = [component for component in locked if not component.dynamic]
     reported: list[Reported] = []
     for report in reports:
         table = unchanged(state, txn, report.table)
@@ -148,9 +149,10 @@ def _touched(
         if partition is not None or table.record.partitioned:
             partition = normal_partition(table, partition or "")
         cover = [
-            one
-            for one in locked
-            if one.table_id == table_id and (one.dynamic or one.partition == partition)
+            component
+            for component in locked
+            if component.table_id == table_id
+            and (component.dynamic or component.partition == partition)
         ]
         if not cover:
             raise InvalidDefinition(
@@ -163,21 +165,23 @@ def _touched(
             final.append(one)
         reported.append((table_id, partition, report))
     _check_overwrites(state, txn, reported)
-    overwritten = {(table_id, partition) for table_id, partition, one in reported if one.overwrite}
-    return [_as_done(one, overwritten) for one in final], reported
+    overwritten = {
+        (table_id, partition) for table_id, partition, report in reported if report.overwrite
+    }
+    return [_as_done(component, overwritten) for component in final], reported
 
 
 def _as_done(one: Component, overwritten: set[Entity]) -> Component:
-    """A lock for an overwrite that was not made counts as an update, like others (T38)."""
+    """A lock for an overwrite that did not happen counts as an update (T38)."""
     if one.operation is Operation.OVERWRITE and (one.table_id, one.partition) not in overwritten:
         return replace(one, operation=Operation.UPDATE)
     return one
 
 
 def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> None:
-    """A transaction that overwrites an entity may not write it otherwise (P6)."""
+    """Refuses a transaction that overwrites an entity and writes it otherwise too (P6)."""
     for table_id, partition, report in reported:
-        others = [one for key, name, one in reported if (key, name) == (table_id, partition)]
+        others = [report for key, name, report in reported if (key, name) == (table_id, partition)]
         if report.overwrite and len(others) > 1:
             raise OverwriteThenWrite(
                 f"transaction {txn.txn_id} overwrote {state.name_of(table_id)} {partition or ''}"
@@ -186,7 +190,7 @@ def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> N
 
 
 def abort(turn: Turn, operation: Abort) -> str:
-    """Of an aborted transaction no error; of a committed one NoSuchTxn (T11, T12)."""
+    """Aborts. An aborted transaction is no error; a committed one raises NoSuchTxn (T11, T12)."""
     txn = turn.state.txns.get(operation.txn)
     past = None if txn else turn.ended(operation.txn)
     if (txn and not txn.is_open) or (past and past.state is TxnState.ABORTED):
@@ -197,7 +201,8 @@ def abort(turn: Turn, operation: Abort) -> str:
 
 
 def abort_many(turn: Turn, operation: AbortMany) -> AbortedMany:
-    """ABORT TRANSACTIONS: those that are open; the others are skipped without an error (T12)."""
+    """ABORT TRANSACTIONS: aborts those that are open and skips the others without an
+    error (T12)."""
     live = [txn for txn in operation.txns if txn in turn.state.txns]
     done = [txn_id for txn_id in live if turn.state.txns[txn_id].is_open]
     for txn_id in done:
@@ -206,7 +211,7 @@ def abort_many(turn: Turn, operation: AbortMany) -> AbortedMany:
 
 
 def end(turn: Turn, txn_id: int, reason: str) -> None:
-    """Aborts an open transaction; a lock request that still waits is answered."""
+    """Aborts an open transaction, and answers its lock request if that still waits."""
     error = TxnAborted(f"transaction {txn_id} was aborted: {reason}; begin again")
     leave_waits(turn, txn_id, error)
     turn.record(events.Aborted(txn=txn_id, reason=reason))
@@ -233,7 +238,7 @@ def _commit(state: State, at: int, event: events.Committed) -> None:
     for row in event.written:
         state.written.append(row)
         if row.operation is Operation.INSERT and not row.overwrite:
-            # Not in `write_set`: an insert costs the journal no more than it did.
+            # Not in `write_set`, so that an insert adds no more to the journal than before.
             write_set.add(
                 state,
                 WriteSetRow(
@@ -250,17 +255,20 @@ def _commit(state: State, at: int, event: events.Committed) -> None:
 
 
 def place(
-    state: State, at: int, entity: Entity, new: EntityDirectory, contents: str | None = None
+    state: State, _at: int, entity: Entity, new: EntityDirectory, contents: str | None = None
 ) -> None:
-    """Adds a directory with its files to its entity. Directories that it replaces become obsolete;
-    if another one replaces it, it is obsolete itself."""
+    """Adds a directory with its files to its entity.
+
+    Directories that it replaces become obsolete; if another directory replaces it, it is obsolete
+    itself.
+    """
     state.changed[entity] = state.next_moment
     if contents is not None:
         state.contents.setdefault(entity, {})[new.name] = contents
     elif not new.recorded:
         state.unrecorded.add(entity)
     known = state.directories.setdefault(entity, {})
-    # A new delta cannot replace what lies wholly below it.
+    # A new delta cannot replace directories that lie wholly below it.
     near = [directory for directory in known.values() if new.base or directory.high >= new.low]
     for other in near:
         if new.shadows(other):
@@ -276,7 +284,8 @@ def _abort(state: State, at: int, event: events.Aborted) -> None:
         table = state.known_table(table_id)
         if table is not None:
             table.aborted.add(table.by_txn[txn.txn_id])
-            # The write id held back what a compaction may merge, in every entity of the table.
+            # In every entity of the table, the open write id had held back what a compaction may
+            # merge.
             if not table.dropped:
                 state.changed |= dict.fromkeys(table.entities(), state.next_moment)
     left = [
@@ -294,7 +303,7 @@ def _abort(state: State, at: int, event: events.Aborted) -> None:
 def close(
     state: State, at: int, txn_id: int, end_state: TxnState, reason: str, commit_id: int
 ) -> None:
-    """Ends a transaction; an aborted one stays while it has components (T11, T46)."""
+    """Ends a transaction; an aborted one is kept while it has components (T11, T46)."""
     txn = state.txns[txn_id]
     for ext in list(state.locks_by_txn.get(txn_id, ())):
         locking.remove_lock(state, ext)

@@ -1,7 +1,8 @@
-"""What a snapshot sees of the declarations: tables, columns, properties, partitions, views (P28).
+"""The declarations that a snapshot sees: tables, columns, properties, partitions, views (P28).
 
-Each declaration is valid from one moment to another, and a snapshot has a moment. What nobody can
-see any more is forgotten at the next purge, with the directories of dropped tables and partitions.
+Each declaration is valid from one moment to another, and a snapshot has a moment. What no snapshot
+can see any more is forgotten at the next purge, with the directories of dropped tables and
+partitions.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ Columns = Sequence[tuple[str, str]]
 
 
 def moment_of(state: State, txn: Txn | None) -> int:
-    """The moment of the transaction's snapshot; without a snapshot it sees the newest."""
+    """The moment of the transaction's snapshot; without a snapshot, the newest moment."""
     return txn.taken if txn is not None and txn.taken else state.next_moment
 
 
 def seen_table(state: State, txn: Txn | None, name: str) -> tuple[Table, TableRecord]:
-    """What the name means to a transaction, and how the table is declared there.
+    """The table that a name means to a transaction, and its declaration there.
 
     A writer finds a table that was created after its snapshot, since it may have created it itself;
-    the snapshot sees no rows there. Raises NoSuchTable.
+    the snapshot sees no rows in it. Raises NoSuchTable.
     """
     moment = moment_of(state, txn)
     if txn is None or moment == state.next_moment:
@@ -49,7 +50,7 @@ def seen_table(state: State, txn: Txn | None, name: str) -> tuple[Table, TableRe
 
 
 def _candidates(state: State, full: str) -> Iterator[Table]:
-    """Tables that may have had the name, the present bearer first."""
+    """Tables that may have had the name, beginning with the one that has it now."""
     bearer = state.names.get(full)
     if bearer is not None:
         yield state.tables[bearer]
@@ -58,10 +59,10 @@ def _candidates(state: State, full: str) -> Iterator[Table]:
 
 
 def seen_partitions(state: State, txn: Txn | None, table: Table) -> list[PartitionRecord]:
-    """By name."""
+    """The partitions that the transaction sees, by name."""
     moment = moment_of(state, txn)
     if table.at(moment) is None:
-        moment = state.next_moment  # it came after the snapshot
+        moment = state.next_moment  # the table was created after the snapshot
     every = (*table.partitions.values(), *table.dropped_partitions)
     return sorted(
         (partition for partition in every if partition.there_at(moment)),
@@ -80,8 +81,8 @@ def seen_views(state: State, txn: Txn | None) -> list[ViewRecord]:
 
 
 def directories(state: State, entity: tuple[int, str | None]) -> EntityDirectories:
-    """Every directory of an entity that a snapshot may need: lists and floors tell which of them it
-    sees (P22)."""
+    """Every directory of an entity that a snapshot may need; its lists and floors decide which of
+    them it sees (P22)."""
     dropped = state.dropped_directories.get(entity)
     known = state.directories.get(entity, {})
     return {**dropped, **known} if dropped else known
@@ -93,7 +94,7 @@ def directories(state: State, entity: tuple[int, str | None]) -> EntityDirectori
 def unchanged(state: State, txn: Txn, name: str, columns: bool = True) -> Table:
     """The table that a transaction locks or writes, if it is the same as in its snapshot.
 
-    More columns at the end do no harm: rows without them have NULL there. Raises
+    Columns that were added at the end do no harm: rows without them have NULL there. Raises
     DeclarationChanged, NoSuchTable.
     """
     if not txn.taken:
@@ -111,7 +112,7 @@ def unchanged(state: State, txn: Txn, name: str, columns: bool = True) -> Table:
 
 
 def require_version(record: TableRecord, read: Sequence[int] | None) -> None:
-    """`read`: table id and version that a change was worked out from. Raises DeclarationChanged."""
+    """Raises DeclarationChanged unless `read` (table id and version) is the current declaration."""
     if read is not None and tuple(read) != (record.table_id, record.version):
         raise DeclarationChanged(
             f"{record.name} was altered or made again since it was read; read it again"
@@ -119,10 +120,10 @@ def require_version(record: TableRecord, read: Sequence[int] | None) -> None:
 
 
 def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | None:
-    """The table with the columns that a transaction adds at its commit; None if all are there.
+    """The table with the columns that a transaction adds at its commit; None if it has them all.
 
-    Raises DeclarationChanged for one that others added with another type, and for any of others
-    where files know their columns by position.
+    Raises DeclarationChanged if others added a column with another type, or added any column where
+    files know their columns by position.
     """
     table = unchanged(state, txn, name)
     record, known = table.record, dict(table.record.columns)
@@ -137,8 +138,8 @@ def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | 
     others = record.columns[len(before.columns) :]
     if FileFormat.of(record.properties).by_position and others != tuple(added)[: len(others)]:
         raise DeclarationChanged(
-            f"{record.name} has got {', '.join(one for one, _ in others)} meanwhile, and its files"
-            f" know columns by their position; begin transaction {txn.txn_id} again"
+            f"{', '.join(column for column, _ in others)} were added to {record.name} since, and"
+            f" its files know columns by their position; begin transaction {txn.txn_id} again"
         )
     return replace(record, columns=(*record.columns, *new)) if new else None
 
@@ -163,27 +164,32 @@ def outlived(state: State) -> bool:
 
 
 def forget(state: State) -> None:
-    """Removes what no open snapshot sees, and of what was dropped only what was cleaned (C41)."""
+    """Removes what no open snapshot sees; dropped tables and partitions once they are cleaned
+    (C41)."""
     ends = _Ends(state)
-    state.earlier_views = [one for one in state.earlier_views if one.until > ends.oldest]
+    state.earlier_views = [view for view in state.earlier_views if view.until > ends.oldest]
     for table_id, table in state.tables.items():
-        table.earlier = [one for one in table.earlier if one.until > ends.oldest]
+        table.earlier = [
+            declaration for declaration in table.earlier if declaration.until > ends.oldest
+        ]
         over = ends.partitions(table)
         if over:
             table.dropped_partitions = [
-                one for one in table.dropped_partitions if one.name not in over
+                partition for partition in table.dropped_partitions if partition.name not in over
             ]
             for name in over:
                 state.dropped_directories.pop((table_id, name), None)
     for table_id, table in list(state.dropped_tables.items()):
         if ends.table(table):
             del state.dropped_tables[table_id]
-            for entity in [one for one in state.dropped_directories if one[0] == table_id]:
+            for entity in [
+                directory for directory in state.dropped_directories if directory[0] == table_id
+            ]:
                 del state.dropped_directories[entity]
 
 
 class _Ends:
-    """Which drops every open snapshot sees and the Cleaner has finished (P22)."""
+    """The drops that every open snapshot sees and for which the Cleaner has finished (P22)."""
 
     def __init__(self, state: State) -> None:
         self.oldest = first_snapshot(state)(0)
@@ -196,7 +202,7 @@ class _Ends:
         return table.dropped <= self.oldest and table.record.table_id not in self._removing
 
     def partitions(self, table: Table) -> set[str]:
-        """Partitions whose last drop is over: their directories go together."""
+        """Partitions whose last drop has ended: their directories are forgotten together."""
         last = {partition.name: partition.dropped for partition in table.dropped_partitions}
         removing = self._removing.get(table.record.table_id, ())
         return {

@@ -1,4 +1,4 @@
-"""Recorded requests to erase rows: asked for, answered, kept. Who works on them is not here."""
+"""Recorded requests to erase rows and their answers. Nothing here erases anything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
 
 def request_erasure(turn: Turn, operation: RequestErasure) -> int:
-    """The request's id; of the same request, as long as it is open, the one that it has.
+    """Records a request and returns its id; an equal request that is still open keeps its id.
 
     Raises NoSuchTable.
     """
@@ -37,7 +37,7 @@ def request_erasure(turn: Turn, operation: RequestErasure) -> int:
 
 
 def answer_erasure(turn: Turn, operation: AnswerErasure) -> None:
-    """Raises InvalidDefinition for a request that is not there, or not open any more."""
+    """Raises InvalidDefinition for a request that is unknown or no longer open."""
     task = turn.state.erasures.get(operation.id)
     if task is None or not task.state.open:
         raise InvalidDefinition(
@@ -60,11 +60,11 @@ def answer_erasure(turn: Turn, operation: AnswerErasure) -> None:
     )
 
 
-def erasures(turn: Turn, operation: GetErasures) -> list[ErasureTask]:
+def erasures(turn: Turn, _operation: GetErasures) -> list[ErasureTask]:
     return list(turn.state.erasures.values())
 
 
-def _erasure(state: State, at: int, event: events.ErasureRecorded) -> None:
+def _erasure(state: State, _at: int, event: events.ErasureRecorded) -> None:
     state.erasures[event.erasure.id] = event.erasure
 
 

@@ -1,7 +1,7 @@
-"""Changes of the state, as they are decided and as the journal has them: one class per kind.
+"""Changes of the state, one class per kind of event: what the rules decide and the journal stores.
 
-What a field is called here is what journals of every version call it, and so are the kinds. To add
-an event, declare it here and write its effect beside the operation that records it.
+Field names and kinds are those of the journals of every version. To add an event, declare it here
+and write its effect beside the operation that records it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class AdoptedDirectory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableAdopted(Event):
-    """Of a table that was just created (P24)."""
+    """Adopts the files of a table that was just created (P24)."""
 
     kind = "adopted"
 
@@ -128,7 +128,7 @@ class PartitionsAdded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Dropped(Event):
-    """A table or partition; `row` is what the Cleaner has to remove (P22)."""
+    """Drops a table or partition; `row` is the Cleaner's task (P22)."""
 
     kind = "dropped"
 
@@ -169,7 +169,7 @@ class Opened(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTaken(Event):
-    """`needs`: tables that the Cleaner has to spare from now on, with their ids (C41)."""
+    """`needs`: tables whose files the Cleaner has to keep from now on, with their ids (C41)."""
 
     kind = "snapshot"
 
@@ -179,7 +179,7 @@ class SnapshotTaken(Event):
 
 @dataclass(frozen=True, slots=True)
 class WriteIdAllocated(Event):
-    """`needs`: the table's name, if its files may be read."""
+    """`needs`: the table's name, if the transaction may read its files."""
 
     kind = "write_id"
 
@@ -190,7 +190,7 @@ class WriteIdAllocated(Event):
 
 
 class Placed(NamedTuple):
-    """A directory that a commit published, with the text of its files."""
+    """A directory that a commit published, and its files in text form."""
 
     table_id: int
     partition: str | None
@@ -200,7 +200,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row for the write set. Before version 9 of the schema an overwrite was an update with a
+    """A row of the write set. Before version 9 of the schema an overwrite was an update with a
     flag."""
 
     row: WriteSetRow = field(metadata=FLAT)
@@ -243,7 +243,7 @@ class Replied(Event):
 
 @dataclass(frozen=True, slots=True)
 class LockRequested(Event):
-    """`needs`: names of tables that the Cleaner has to spare from now on."""
+    """`needs`: names of tables whose files the Cleaner has to keep from now on."""
 
     kind = "lock"
 
@@ -253,7 +253,7 @@ class LockRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class LockGranted(Event):
-    """`write_ids`: (table id, write id) of tables in which the transaction had none."""
+    """`write_ids`: (table id, write id) for tables in which the transaction had no write id yet."""
 
     kind = "grant"
 
@@ -298,7 +298,7 @@ class CompactionBegun(Event):
 
 
 class DirectoryFiles(NamedTuple):
-    """A directory with the text of its files."""
+    """A directory and its files in text form."""
 
     directory: EntityDirectory
     contents: str | None = None
@@ -319,7 +319,7 @@ class CompactionCommitted(Event):
 
 @dataclass(frozen=True, slots=True)
 class CompactionEnded(Event):
-    """Without a commit."""
+    """Ends a compaction without a commit."""
 
     kind = "compaction_ended"
 
@@ -347,7 +347,7 @@ class NotInitiated(Event):
 
 @dataclass(frozen=True, slots=True)
 class CleaningStarted(Event):
-    """`upto`: transactions below it that never asked for the table may miss files (P11)."""
+    """`upto`: transactions below it that have not asked for the table yet may miss files (P11)."""
 
     kind = "cleaning"
 
@@ -359,7 +359,7 @@ class CleaningStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Cleaned(Event):
-    """`removed`, `gone`: see operations.MarkCleaned. Older journals do not have `gone`."""
+    """`removed`, `gone`: see operations.MarkCleaned. Older journals lack `gone`."""
 
     kind = "cleaned"
 
@@ -406,7 +406,7 @@ class ErasureRecorded(Event):
 
 @dataclass(frozen=True, slots=True)
 class FilesRecorded(Event):
-    """Of directories that an older version committed without their files (P26)."""
+    """Records files of directories that an older version committed without them (P26)."""
 
     kind = "recorded"
 
@@ -417,8 +417,11 @@ class FilesRecorded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Identified(Event):
-    """The metastore takes an identity. `foreign`: tables that become foreign; `kept`: rows of the
-    queue whose files stay (P31)."""
+    """Gives the metastore an identity (P31).
+
+    `foreign`: the tables that become foreign; `kept`: rows of the queue whose files are not
+    removed.
+    """
 
     kind = "identified"
 
@@ -441,7 +444,7 @@ class Relocated(Event):
 
 @dataclass(frozen=True, slots=True)
 class Copied(Event):
-    """The metastore's files are found to be a copy (P31)."""
+    """The metastore's files turned out to be a copy (P31)."""
 
     kind = "copied"
 
@@ -458,8 +461,11 @@ class TakenOver(Event):
 
 @dataclass(frozen=True, slots=True)
 class Purged(Event):
-    """What nobody needs was forgotten. `low`: all transactions below it have ended in every open
-    snapshot; `writers`: the lowest transaction that may still conflict (T44, T45)."""
+    """Forgets what nobody needs any more (T44, T45).
+
+    `low`: every transaction below it has ended in every open snapshot; `writers`: the lowest
+    transaction that may still conflict.
+    """
 
     kind = "purged"
 
@@ -474,7 +480,7 @@ class HistoryPurged(Event):
 
 @dataclass(frozen=True, slots=True)
 class TimeoutKnown(Event):
-    """Every client has learnt of the shorter timeout by now (P29)."""
+    """Every client has learnt of the shorter timeout (P29)."""
 
     kind = "timeout_known"
 
@@ -483,8 +489,8 @@ class TimeoutKnown(Event):
 
 
 class Found(NamedTuple):
-    """What lies in an entity: names of its directories, and the files of those that the backup does
-    not know."""
+    """What is in an entity: the names of its directories, and the files of directories that the
+    backup does not know."""
 
     table_id: int
     partition: str | None
@@ -495,7 +501,7 @@ class Found(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Restored(Event):
     """`tables`: (table id, highest write id in its directories); `txn_id`: the highest transaction
-    there; `identity`: of the warehouse from now on, `roots`: where it is (P31)."""
+    id there; `identity`: the warehouse's from now on; `roots`: where it is (P31)."""
 
     kind = "restored"
 
@@ -508,7 +514,7 @@ class Restored(Event):
 
 @dataclass(frozen=True, slots=True)
 class DoubtResolved(Event):
-    """What became of doubtful write ids (P24)."""
+    """Decides doubtful write ids (P24)."""
 
     kind = "resolved"
 

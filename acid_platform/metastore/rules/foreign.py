@@ -1,4 +1,4 @@
-"""Tables whose files may belong to another warehouse: they are only read (P31)."""
+"""Tables whose files may belong to another warehouse: they may only be read (P31)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def refuse_foreign(table: Table, what: str) -> None:
 
 
 def why(table: Table) -> str:
-    """For messages, with the next step."""
+    """The reason for an error text, with the next step."""
     return (
-        f"as {table.record.location} may belong to the warehouse that this one is a copy of;"
-        f" `acid metastore take-over {table.record.name}` if it does not any more"
+        f"as {table.record.location} may belong to the warehouse that this one was copied from;"
+        f" `acid metastore take-over {table.record.name}` if it no longer does"
     )

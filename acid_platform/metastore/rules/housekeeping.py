@@ -1,6 +1,7 @@
-"""What the metastore does by itself: it reaps, ends leases and lock waits, and purges.
+"""What the metastore does by itself: it aborts dead transactions, ends waits and leases, and
+purges.
 
-It always runs inside the metastore (P2, T13 to T16, T43 to T45, C57). `Schedule` says when each
+It always runs inside the metastore (P2, T13 to T16, T43 to T45, C57). `Schedule` decides when each
 part is due.
 """
 
@@ -26,7 +27,7 @@ from acid_platform.transactions import Operation, TxnType
 class Schedule:
     """When each part ran last, by the steady clock (P29).
 
-    The settings are read at every tick, so that a shorter interval counts at once.
+    The settings are read at every tick, so a shorter interval takes effect at once.
     """
 
     started: int = NEVER
@@ -60,7 +61,8 @@ def tick(turn: Turn, last: Schedule) -> None:
 
 
 def reap(turn: Turn) -> None:
-    """Aborts transactions without a heartbeat for the timeout; until then they live (T13, T15)."""
+    """Aborts transactions that had no heartbeat for the timeout; until then they live
+    (T13, T15)."""
     beats = turn.state.heartbeats
     for txn_id in dead(turn.state, beats):
         timeout = patience(turn.state, beats[txn_id])
@@ -72,7 +74,7 @@ def reap(turn: Turn) -> None:
 
 
 def end_leases(turn: Turn) -> None:
-    """A read lease ends `acid.read.lease.max` after its last read (P12)."""
+    """Ends read leases `acid.read.lease.max` after their last read (P12)."""
     most = turn.state.settings.integer("acid.read.lease.max")
     for txn_id in silent(turn.state.reads, turn.steady - most):
         end(turn, txn_id, f"no read for {most / 1000:g} s (acid.read.lease.max)")
@@ -99,7 +101,7 @@ def purge(turn: Turn) -> None:
 
 
 def _min_writer(state: State) -> int:
-    """Lowest open transaction that can conflict, or the next id."""
+    """The lowest open transaction that can conflict, or the next id."""
     return min(
         (txn.txn_id for txn in state.open_txns() if txn.kind is TxnType.DEFAULT),
         default=state.next_txn,
@@ -114,19 +116,19 @@ def _forgettable(state: State, table: Table, low: int) -> set[int]:
     top = min(_safe_base(state, entity, low) for entity in entities)
     mapped = {row.write_id for row in table.writes}
     waiting = {
-        one.write_id
+        component.write_id
         for txn in state.aborted_txns()
-        for one in state.components.get(txn.txn_id, ())
-        if one.table_id == table.record.table_id
+        for component in state.components.get(txn.txn_id, ())
+        if component.table_id == table.record.table_id
     }
-    # New partitions take the highest forgotten id as floor: nothing below may still be written.
+    # The highest forgotten id is the floor of new partitions, so nothing below it may be written.
     unsettled = [row.write_id - 1 for row in table.writes if row.txn_id >= low]
     top = min(top, *unsettled) if unsettled else top
-    return {one for one in table.aborted if one <= top} - mapped - waiting
+    return {write_id for write_id in table.aborted if write_id <= top} - mapped - waiting
 
 
 def _dropping(state: State, table: Table) -> bool:
-    """Whether snapshots from before the drop of a partition may still read its files (P22)."""
+    """Whether snapshots from before a partition's drop may still read its files (P22)."""
     return any(
         row.table_id == table.record.table_id and isinstance(row, DropTask)
         for row in state.queue.values()
@@ -134,7 +136,7 @@ def _dropping(state: State, table: Table) -> bool:
 
 
 def _safe_base(state: State, entity: Entity, low: int) -> int:
-    """Highest write id of a base that all open snapshots see; -1 without one."""
+    """The highest write id of a base that all open snapshots see; -1 without such a base."""
     return max(
         (
             directory.high
@@ -148,8 +150,8 @@ def _safe_base(state: State, entity: Entity, low: int) -> int:
 def _outlived(state: State, txn_id: int, low: int) -> bool:
     """Whether a later base hides what an aborted compaction could still publish (P4).
 
-    It has to hide it also from open transactions that take their snapshot only when their locks are
-    granted.
+    It must hide it from open transactions that take their snapshot only when their locks are
+    granted, too.
     """
     return any(
         component.cleaned
@@ -159,7 +161,7 @@ def _outlived(state: State, txn_id: int, low: int) -> bool:
     )
 
 
-def _purged(state: State, at: int, event: events.Purged) -> None:
+def _purged(state: State, _at: int, event: events.Purged) -> None:
     low, writers = event.low, event.writers
     write_set.purge(state, writers)
     for table in state.tables.values():
@@ -192,7 +194,7 @@ def _purged(state: State, at: int, event: events.Purged) -> None:
 
 
 def _settle_floors(table: Table) -> None:
-    """Keeps, of the drops of a partition that every open snapshot sees, only the last (P22)."""
+    """Of the drops of a partition that every open snapshot sees, keeps only the last (P22)."""
     mapped = {row.write_id for row in table.writes}
     for name, floors in table.floors.items():
         if len(floors) > 1:
@@ -203,9 +205,9 @@ def _settle_floors(table: Table) -> None:
 
 
 def _still_seen(state: State) -> list[Departed]:
-    """Departed writers that the snapshot of some open transaction still lists (S4)."""
+    """Departed writers that the snapshot of an open transaction still lists (S4)."""
     first = first_snapshot(state)
-    return [one for one in state.departed if first(one.txn_id) < one.gone]
+    return [departed for departed in state.departed if first(departed.txn_id) < departed.gone]
 
 
 # --- history ------------------------------------------------------------------------------------
@@ -220,12 +222,12 @@ _KEPT = {
 
 
 def surplus(state: State, now: int) -> Iterator[CompactionTask]:
-    """History rows to delete: beyond the newest of their state, or outdated by a success (C57)."""
+    """History rows to delete: beyond the newest of their state, or older than a success (C57)."""
     settings = state.settings
     oldest = now - settings.integer("hive.compactor.history.retention.timeout")
     keep = {
-        one: settings.integer(f"hive.compactor.history.retention.{name}")
-        for one, name in _KEPT.items()
+        compaction_state: settings.integer(f"hive.compactor.history.retention.{name}")
+        for compaction_state, name in _KEPT.items()
     }
     least = settings.integer("hive.compactor.initiator.failed.compacts.threshold")
     keep[CompactionState.FAILED] = max(keep[CompactionState.FAILED], least)
@@ -245,7 +247,7 @@ def surplus(state: State, now: int) -> Iterator[CompactionTask]:
                 later.add(row.kind)
 
 
-def _history_purged(state: State, at: int, event: events.HistoryPurged) -> None:
+def _history_purged(state: State, at: int, _event: events.HistoryPurged) -> None:
     gone = {row.id for row in surplus(state, at)}
     for entity, rows in list(state.past.items()):
         kept = [row for row in rows if row.id not in gone]
@@ -255,8 +257,8 @@ def _history_purged(state: State, at: int, event: events.HistoryPurged) -> None:
             del state.past[entity]
 
 
-def _timeout_known(state: State, at: int, event: events.TimeoutKnown) -> None:
-    """Every living client has learnt of the shorter timeout by now (P29)."""
+def _timeout_known(state: State, _at: int, _event: events.TimeoutKnown) -> None:
+    """Forgets the longer timeout: every living client has learnt of the shorter one (P29)."""
     state.longest_timeout = 0
 
 

@@ -1,8 +1,8 @@
-"""Whose the files are: the warehouse's identity, and locations outside of its root (P31).
+"""Which files are the warehouse's own: its identity, and locations outside its root (P31).
 
 A location that begins with `/` or has a scheme is external: another warehouse may use it too. In a
-copy of a metastore, by a restore or of its files, external locations are foreign: nothing there is
-written, compacted or removed until they are taken over.
+copy of a metastore, made by a restore or by copying its files, external locations are foreign:
+nothing there is written, compacted or removed until they are taken over.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
 
 def identity(turn: Turn, operation: GetIdentity) -> IdentityNow:
-    """The identity, if there is one; whether the root has it; whether `relocate` has work to do."""
+    """The identity, if there is one, whether the root has it, and whether `relocate` has work to
+    do."""
     return _now(turn.state, operation.roots)
 
 
@@ -45,17 +46,17 @@ def _now(state: State, roots: Sequence[str]) -> IdentityNow:
 
 
 def identify(turn: Turn, operation: Identify) -> IdentityNow:
-    """Gives a metastore without an identity the proposed one; answers the identity that it has.
+    """Gives the proposed identity to a metastore that has none, and returns the identity.
 
-    A table of an older version at `/elsewhere/db.db/t`, where no root of this warehouse is, was
-    made in another one: it becomes foreign.
+    A table of an older version at `/elsewhere/db.db/t`, where this warehouse has no root, was made
+    in another warehouse: it becomes foreign.
     """
     if turn.state.identity is None:
         _relocate(turn, operation.roots)
         foreign = [
             key
-            for key, one in turn.state.tables.items()
-            if _in_another_root(one.record.name, one.record.location)
+            for key, table in turn.state.tables.items()
+            if _in_another_root(table.record.name, table.record.location)
         ]
         kept = [
             drop.id for drop in turn.state.drops() if _in_another_root(drop.table, drop.location)
@@ -65,14 +66,15 @@ def identify(turn: Turn, operation: Identify) -> IdentityNow:
 
 
 def placed(turn: Turn, operation: IdentityPlaced) -> None:
-    """The root carries the identity from now on."""
+    """Records that the root carries the identity now."""
     known = turn.state.identity
     if known is not None and known.id == operation.id and not known.placed:
         turn.record(events.IdentityPlaced())
 
 
 def relocate(turn: Turn, operation: Relocate) -> list[str]:
-    """Locations below one of `roots` become relative; does nothing the second time."""
+    """Makes locations below one of `roots` relative and returns them; repeating it has
+    no effect."""
     return _relocate(turn, operation.roots)
 
 
@@ -84,7 +86,7 @@ def _relocate(turn: Turn, roots: tuple[str, ...]) -> list[str]:
 
 
 def take_over(turn: Turn, operation: TakeOver) -> list[str]:
-    """The foreign table, or all of them (None), may be written again. Raises NoSuchTable."""
+    """Makes the foreign table, or all of them (None), writable again. Raises NoSuchTable."""
     every = (
         turn.state.tables.values() if operation.name is None else [turn.state.table(operation.name)]
     )
@@ -95,7 +97,7 @@ def take_over(turn: Turn, operation: TakeOver) -> list[str]:
 
 
 def location(turn: Turn, operation: GetDropped) -> int | None:
-    """`dropped`: up to which write id files there wait for the Cleaner after a drop, or None."""
+    """The highest write id of dropped files there that wait for the Cleaner, or None."""
     waiting = (
         drop.highest_write_id for drop in turn.state.drops() if drop.location == operation.location
     )
@@ -103,7 +105,7 @@ def location(turn: Turn, operation: GetDropped) -> int | None:
 
 
 def copied(turn: Turn) -> None:
-    """The metastore's files are a copy of others: what lies outside the warehouse is foreign."""
+    """Makes every table outside the warehouse foreign, since the metastore's files are a copy."""
     if any(not is_relative(place) for place in _locations(turn.state)):
         turn.record(events.Copied())
 
@@ -132,17 +134,18 @@ def _identified(state: State, at: int, event: events.Identified) -> None:
     _keep_files(state, at, [state.queue[row_id] for row_id in event.kept])
 
 
-def _placed(state: State, at: int, event: events.IdentityPlaced) -> None:
+def _placed(state: State, _at: int, _event: events.IdentityPlaced) -> None:
     assert state.identity is not None
     state.identity = replace(state.identity, placed=True)
 
 
-def _relocated(state: State, at: int, event: events.Relocated) -> None:
+def _relocated(state: State, _at: int, event: events.Relocated) -> None:
     make_relative(state, event.roots)
 
 
 def make_relative(state: State, roots: Sequence[str]) -> None:
-    """Of tables, of drops that wait for the Cleaner, and of the floors that drops left."""
+    """Makes locations of tables, of drops that wait for the Cleaner, and of the floors that drops
+    left relative."""
     for table in (*state.tables.values(), *state.dropped_tables.values()):
         inside = _inside(table.record.location, roots)
         if inside is not None:
@@ -163,13 +166,13 @@ def make_relative(state: State, roots: Sequence[str]) -> None:
     state.locations = floors
 
 
-def _copied(state: State, at: int, event: events.Copied) -> None:
+def _copied(state: State, at: int, _event: events.Copied) -> None:
     disown(state, at)
 
 
 def disown(state: State, at: int) -> None:
-    """Every external location is foreign, and the files of dropped tables there stay."""
-    outside = [key for key, one in state.tables.items() if not is_relative(one.record.location)]
+    """Makes every external location foreign, and keeps the files of dropped tables there."""
+    outside = [key for key, table in state.tables.items() if not is_relative(table.record.location)]
     _mark(state, outside, True)
     _keep_files(state, at, [drop for drop in state.drops() if not is_relative(drop.location)])
 
@@ -187,9 +190,9 @@ def _keep_files(state: State, at: int, drops: Sequence[CompactionTask]) -> None:
         )
 
 
-def _taken_over(state: State, at: int, event: events.TakenOver) -> None:
+def _taken_over(state: State, _at: int, event: events.TakenOver) -> None:
     _mark(state, event.tables, False)
-    for table_id in event.tables:  # the Initiator has not looked at them while they were foreign
+    for table_id in event.tables:  # the Initiator did not look at them while they were foreign
         state.changed |= dict.fromkeys(state.tables[table_id].entities(), state.next_moment)
 
 

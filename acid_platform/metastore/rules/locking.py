@@ -1,7 +1,7 @@
-"""The lock queue: first come, first served, all components of a request or none (L1 to L16).
+"""The lock queue: first come, first served; a request gets all of its locks or none (L1 to L16).
 
-A lock without a transaction (transaction id 0) is held until it is unlocked or has no heartbeat for
-the timeout (T16); it competes with all others, also of its own client (L5).
+A lock without a transaction (transaction id 0) is held until it is released, or until it has had no
+heartbeat for the timeout (T16). It competes with all others, even those of its own client (L5).
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ from acid_platform.errors import (
     LockTimeout,
     NoSuchLock,
     NoSuchTable,
-    ReadOnlyTxn,
-    SnapshotExpired,
 )
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations import Row
 from acid_platform.metastore.operations.transactions import (
     Begin,
@@ -34,16 +31,8 @@ from acid_platform.metastore.operations.transactions import (
 from acid_platform.metastore.records import LockRequest, LockState
 from acid_platform.metastore.rules import events, write_set
 from acid_platform.metastore.rules.declared import unchanged
-from acid_platform.metastore.rules.foreign import refuse_foreign
-from acid_platform.metastore.rules.state import (
-    Component,
-    LockEntry,
-    State,
-    Table,
-    Txn,
-    WriteIdRow,
-)
-from acid_platform.metastore.rules.tables import normal_partition
+from acid_platform.metastore.rules.lock_requests import may_read, resolve, tables_of
+from acid_platform.metastore.rules.state import LockEntry, State, Txn, WriteIdRow
 from acid_platform.metastore.rules.timers import dead, patience, touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Parked, Turn, error_reply
 from acid_platform.transactions import Operation, TxnState, TxnType
@@ -55,14 +44,6 @@ from acid_platform.transactions.locks import (
     zero_wait_reads,
 )
 
-_STRICTEST = {
-    LockType.SHARED_READ: Operation.SELECT,
-    LockType.SHARED_WRITE: Operation.UPDATE,
-    LockType.EXCL_WRITE: Operation.UPDATE,
-    LockType.EXCLUSIVE: Operation.SELECT,
-}
-"""The operation of a request that names none (T27). EXCLUSIVE without one is for DDL."""
-
 
 def enqueue(
     turn: Turn,
@@ -73,13 +54,13 @@ def enqueue(
     *,
     begun: bool,
 ) -> None:
-    """Adds a lock request of an open transaction, and grants it if nothing is in the way.
+    """Adds a lock request of an open transaction, and grants it if nothing blocks it.
 
-    It may wait for so many seconds; `zero_wait` None follows Hive (L10). Raises Parked when it has
-    to wait, LockNotAcquired for a zero-wait request, LockTimeout for one that may not wait,
+    It may wait for `wait` seconds; `zero_wait` None follows Hive (L10). Raises Parked if it has to
+    wait, LockNotAcquired for a zero-wait request, LockTimeout for a request that may not wait, and
     SnapshotExpired, ReadOnlyTxn, ForeignLocation, NoSuchTable, NoSuchPartition.
     """
-    components, touches = _resolve(turn.state, txn, requests)
+    components, touches = resolve(turn.state, txn, requests)
     entry = LockEntry(
         ext=turn.state.next_lock,
         txn_id=txn.txn_id,
@@ -90,7 +71,7 @@ def enqueue(
         begun=begun,
         requested=turn.now,
         deadline=turn.now + round(wait * 1000),
-        tables=_tables(turn.state, requests),
+        tables=tables_of(turn.state, requests),
     )
     blocked = first_block(turn.state, entry)
     if blocked:
@@ -101,7 +82,7 @@ def enqueue(
             raise LockNotAcquired(f"{reason}, and a read does not queue (L10); try again later")
         if entry.deadline <= turn.now:
             raise LockTimeout(f"{reason}, and no wait was allowed; try again, or wait longer")
-    # An insert may go on where old files are gone, but then it must not read them later.
+    # An insert may go on where old files are gone, but must not read them later.
     needs = tuple(
         name
         for name, table_id in entry.tables.items()
@@ -113,85 +94,9 @@ def enqueue(
     grant(turn, entry)
 
 
-def _tables(state: State, requests: Sequence[LockRequest]) -> dict[str, int]:
-    named = (request.table for request in requests if not request.table.endswith(".*"))
-    return {table_name(name): state.table(name).record.table_id for name in named}
-
-
-def _resolve(
-    state: State, txn: Txn, requests: Sequence[LockRequest]
-) -> tuple[tuple[LockComponent, ...], tuple[Component, ...]]:
-    """The locks, and what the transaction will touch (T23 to T26)."""
-    if not requests:
-        raise InvalidDefinition(f"transaction {txn.txn_id} asks for no lock; name a table")
-    components: list[LockComponent] = []
-    touches: dict[tuple[int, str | None, Operation | None], Component] = {}
-    for request in requests:
-        operation = request.operation or _STRICTEST[request.lock]
-        if request.table.endswith(".*"):
-            db = request.table.removesuffix(".*").lower()
-            components.append(LockComponent(db, None, None, request.lock))
-            continue
-        table = unchanged(state, txn, request.table, operation.writes)
-        partition = request.partition
-        if partition is not None:
-            partition = normal_partition(table, partition)
-        if operation.writes and txn.kind is not TxnType.DEFAULT:
-            raise ReadOnlyTxn(
-                f"transaction {txn.txn_id} is {txn.kind.name}; begin a writing one for"
-                f" {operation.name} of {table.record.name}"
-            )
-        if operation is not Operation.INSERT and request.lock is not LockType.EXCLUSIVE:
-            check_files(txn, table)
-        if operation.writes:
-            refuse_foreign(table, operation.name)
-        db, _, short = table.record.name.partition(".")
-        components.append(LockComponent(db, short, partition, request.lock, operation))
-        if operation.writes:
-            _touch(touches, txn, table, replace(request, partition=partition), operation)
-    return tuple(components), tuple(touches.values())
-
-
-def _touch(
-    touches: dict[tuple[int, str | None, Operation | None], Component],
-    txn: Txn,
-    table: Table,
-    request: LockRequest,
-    operation: Operation,
-) -> None:
-    table_id = table.record.table_id
-    dynamic = request.partition is None and (table.record.partitioned or request.dynamic)
-    one = Component(txn.txn_id, table_id, request.partition, operation, 0, dynamic)
-    if not dynamic:
-        touches[table_id, request.partition, operation] = one
-        return
-    # One row for the whole table, the strictest operation wins (T26).
-    known = touches.get((table_id, None, None))
-    asked = {operation, known.operation if known else operation}
-    if Operation.OVERWRITE in asked:
-        one = replace(one, operation=Operation.OVERWRITE)
-    elif any(other.changes for other in asked):
-        one = replace(one, operation=Operation.UPDATE)
-    touches[table_id, None, None] = one
-
-
-def may_read(txn: Txn, table: Table) -> bool:
-    """Whether the Cleaner has left all files that the transaction's snapshot may need (P11)."""
-    asked = txn.all_tables or table.record.table_id in txn.needs.values()
-    return asked or txn.txn_id >= table.cleaned_upto
-
-
-def check_files(txn: Txn, table: Table) -> None:
-    """Raises SnapshotExpired: it asks for the table for the first time after a cleaning (P11)."""
-    if not may_read(txn, table):
-        raise SnapshotExpired(
-            f"transaction {txn.txn_id} first asks for {table.record.name} after the Cleaner removed"
-            " files that its snapshot may need; begin again"
-        )
-
-
 def first_block(state: State, entry: LockEntry) -> tuple[LockComponent, str] | None:
-    """The first component that must wait, and why; only smaller ids count (L2, L3, L5)."""
+    """The first component that must wait, and why; only requests with smaller ids block (L2, L3,
+    L5)."""
     for component in entry.components:
         for other in _rivals(state, component):
             if other.ext >= entry.ext or 0 != other.txn_id == entry.txn_id:
@@ -213,8 +118,10 @@ def _rivals(state: State, component: LockComponent) -> Iterator[LockEntry]:
 
 
 def grant(turn: Turn, entry: LockEntry) -> None:
-    """Grants the locks and allocates write ids in their order (P6); the first grant takes the
-    snapshot (S4)."""
+    """Grants the locks and allocates write ids in the same order (P6).
+
+    The first grant takes the snapshot (S4).
+    """
     state = turn.state
     new: dict[int, int] = {}
     for component in entry.touches:
@@ -225,7 +132,7 @@ def grant(turn: Turn, entry: LockEntry) -> None:
 
 
 def settle(turn: Turn) -> None:
-    """Grants every waiting request that nothing blocks any more, in the order of their ids."""
+    """Grants every waiting request that is no longer blocked, in the order of the ids."""
     for ext in list(turn.state.waiting.values()):
         entry = turn.state.locks.get(ext)
         if entry is None:
@@ -244,7 +151,7 @@ def settle(turn: Turn) -> None:
 
 
 def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
-    """An error if a table is no longer what it was when the request came (P28)."""
+    """The error if a table has changed since the request was made (P28)."""
     txn = state.txns.get(entry.txn_id)
     written = {touch.table_id for touch in entry.touches}
     for name, table_id in entry.tables.items():
@@ -260,8 +167,10 @@ def _changed_meanwhile(state: State, entry: LockEntry) -> AcidError | None:
 
 
 def expire_waits(turn: Turn) -> None:
-    """Ends requests whose wait is over (L11). If the request opened the transaction, that is
-    aborted."""
+    """Ends requests that have waited long enough (L11).
+
+    If the request opened its transaction, the transaction is aborted.
+    """
     for ext in list(turn.state.waiting.values()):
         entry = turn.state.locks.get(ext)
         if entry is None or turn.state.timers.wait_ends[ext] > turn.steady:
@@ -292,10 +201,10 @@ def _op(entry: LockEntry) -> str:
 
 
 def lock_alone(turn: Turn, operation: LockAlone) -> Ticket:
-    """Locks that no transaction holds, for what is done outside of one; nothing may be written.
+    """Takes locks that no transaction holds, for work outside a transaction that writes nothing.
 
-    Waits like others, but is never refused for a wait of zero only because it reads (L10). The
-    answer's `ext` is for `heartbeat_lock` and `unlock`. Raises what `enqueue` raises.
+    Waits like any request, but a read is not refused at once (L10). The answer's `ext` is for
+    `heartbeat_lock` and `unlock`. Raises what `enqueue` raises.
     """
     nobody = Txn(0, TxnType.READ_ONLY, TxnState.OPEN, turn.now, all_tables=True)
     enqueue(turn, nobody, operation.locks, operation.wait, False, begun=False)
@@ -311,17 +220,18 @@ def heartbeat_lock(turn: Turn, operation: HeartbeatLock) -> None:
 
 
 def unlock(turn: Turn, operation: Unlock) -> None:
-    """Gives up a lock without a transaction, or any request that waits; an unknown id is no error.
+    """Releases a lock without a transaction, or withdraws any waiting request.
 
-    Raises InvalidDefinition for what a transaction holds: that ends with it (L15).
+    An unknown id is no error. Raises InvalidDefinition for a lock that a transaction holds: it ends
+    with the transaction (L15).
     """
     entry = turn.state.locks.get(operation.ext)
     if entry is None:
         return
     if entry.txn_id and entry.acquired:
         raise InvalidDefinition(
-            f"unlock of lock {entry.ext} is not permitted: transaction {entry.txn_id} holds it to"
-            " its end; commit or abort"
+            f"unlock of lock {entry.ext} is not permitted: transaction {entry.txn_id} holds it"
+            " until it ends; commit or abort"
         )
     if entry.acquired:
         turn.record(events.LockRemoved(ext=entry.ext))
@@ -332,7 +242,7 @@ def unlock(turn: Turn, operation: Unlock) -> None:
 
 
 def expire_alone(turn: Turn) -> None:
-    """T16: locks without a transaction and without a heartbeat for the timeout are removed."""
+    """Removes locks without a transaction that had no heartbeat for the timeout (T16)."""
     for ext in dead(turn.state, turn.state.lock_beats):
         entry = turn.state.locks[ext]
         timeout = patience(turn.state, turn.state.lock_beats[ext])
@@ -349,19 +259,21 @@ def stale(state: State, txn: Txn, entry: LockEntry) -> bool:
 
 
 def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
-    """Why an overwrite of what was locked can't commit any more, or nothing (P30).
+    """Why an overwrite that was locked can't commit any more, or an empty text (P30).
 
-    Of dynamic partitions only the commit knows which are overwritten.
+    For dynamic partitions only the commit knows which of them are overwritten.
     """
     sure = [
-        one for one in entry.touches if one.operation is Operation.OVERWRITE and not one.dynamic
+        touched
+        for touched in entry.touches
+        if touched.operation is Operation.OVERWRITE and not touched.dynamic
     ]
     found = write_set.conflict(state, txn, sure)
     return write_set.describe(state, *found) if found else ""
 
 
 def lock_states(state: State, entry: LockEntry) -> list[LockState]:
-    """Each component of a request, with what it waits for."""
+    """Each lock of a request, with what it waits for."""
     blocked = None if entry.acquired else first_block(state, entry)
     txn = state.txns.get(entry.txn_id)
     return [
@@ -382,7 +294,7 @@ def lock_states(state: State, entry: LockEntry) -> list[LockState]:
 
 
 def describe(entry: LockEntry, turn: Turn) -> list[Row]:
-    """SHOW LOCKS: one row per component, with Hive's columns."""
+    """Rows of SHOW LOCKS: one for each lock, with Hive's columns."""
     state = turn.state
     txn = state.txns.get(entry.txn_id)
     beat = (state.heartbeats if txn else state.lock_beats).get(entry.txn_id or entry.ext)
@@ -409,7 +321,7 @@ def describe(entry: LockEntry, turn: Turn) -> list[Row]:
 # --- effects ----------------------------------------------------------------------------------
 
 
-def _lock(state: State, at: int, event: events.LockRequested) -> None:
+def _lock(state: State, _at: int, event: events.LockRequested) -> None:
     entry = event.entry
     state.next_lock = entry.ext + 1
     add_lock(state, entry)
@@ -434,8 +346,11 @@ def add_lock(state: State, entry: LockEntry) -> None:
 
 def _names(entry: LockEntry) -> set[tuple[str, LockType]]:
     return {
-        (one.db if one.table is None else f"{one.db}.{one.table}", one.lock)
-        for one in entry.components
+        (
+            component.db if component.table is None else f"{component.db}.{component.table}",
+            component.lock,
+        )
+        for component in entry.components
     }
 
 
@@ -488,7 +403,7 @@ def add_write_id(state: State, table_id: int, txn_id: int, write_id: int) -> Non
     state.txns[txn_id] = replace(txn, wrote=(*txn.wrote, table_id))
 
 
-def _unlock(state: State, at: int, event: events.LockRemoved) -> None:
+def _unlock(state: State, _at: int, event: events.LockRemoved) -> None:
     remove_lock(state, event.ext)
 
 

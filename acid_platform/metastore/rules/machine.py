@@ -1,7 +1,7 @@
-"""The metastore's state machine: a request and its moment in, events and answers out.
+"""The metastore's state machine: it takes a request and its moment, and returns events and answers.
 
-Deterministic, without a clock, files or a database, so that a simulator can drive it. `replay`
-applies events that were kept; the result is the state that they came from.
+It is deterministic, without a clock, files or a database, so that a simulator can drive it.
+`replay` applies journaled events; the result is the state that recorded them.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ from dataclasses import dataclass, replace
 from acid_platform.clock import Moment
 from acid_platform.errors import AcidError
 from acid_platform.metastore.codec import JsonObject, decode, encode
-from acid_platform.metastore.operations import (
-    OPERATIONS,
-    Answer,
-    Operation,
-    write_answer,
-)
+from acid_platform.metastore.operations import OPERATIONS, Answer, Operation, write_answer
 from acid_platform.metastore.operations.compaction import BeginCompaction
 from acid_platform.metastore.operations.transactions import Begin, Lock
 from acid_platform.metastore.rules import (
     candidates,
     cleaning,
     commits,
+    compaction_queue,
     compactions,
+    drops,
     erasures,
     events,
     housekeeping,
@@ -52,9 +49,11 @@ from acid_platform.metastore.rules.turn import (
 
 APPLY: Effects = {
     **tables.APPLY,
+    **drops.APPLY,
     **txns.APPLY,
     **locking.APPLY,
     **commits.APPLY,
+    **compaction_queue.APPLY,
     **compactions.APPLY,
     **cleaning.APPLY,
     **housekeeping.APPLY,
@@ -64,13 +63,14 @@ APPLY: Effects = {
     **manifests.APPLY,
     **identity.APPLY,
 }
-"""What each kind of event does to the state."""
+"""The effect of each kind of event on the state."""
 
 HANDLERS: Handlers = {
     **tables.HANDLERS,
     **txns.HANDLERS,
     **locking.HANDLERS,
     **commits.HANDLERS,
+    **compaction_queue.HANDLERS,
     **compactions.HANDLERS,
     **cleaning.HANDLERS,
     **candidates.HANDLERS,
@@ -81,14 +81,14 @@ HANDLERS: Handlers = {
     **manifests.HANDLERS,
     **identity.HANDLERS,
 }
-"""What decides each operation."""
+"""The handler of each operation."""
 
 EXPAND: dict[type[Operation[object]], Callable[..., object]] = {
     Begin: txns.granted,
     Lock: txns.granted,
     BeginCompaction: compactions.begun,
 }
-"""What makes the whole answer of the state and of the record that is kept, whenever it is given."""
+"""Builds the whole answer from the state and the kept record, each time it is given."""
 
 _FREES = {
     events.Committed,
@@ -97,24 +97,26 @@ _FREES = {
     events.CompactionCommitted,
     events.TableAltered,
 }
-"""What may let a lock request go on, or shows that it need not wait any longer."""
+"""Events that may unblock a waiting lock request, or show that it need not wait any longer."""
 
 
 class _NoPast:
-    """Of a machine without a file: memory has everything."""
+    """The Past of a machine without a file: memory holds everything."""
 
-    def past_txn(self, txn_id: int) -> Ended | None:
+    def past_txn(self, txn_id: int) -> Ended | None:  # noqa: ARG002 (Past declares it)
         return None
 
     def recorded(
-        self, table_id: int, partitions: Sequence[str | None]
+        self,
+        table_id: int,  # noqa: ARG002 (Past declares it)
+        partitions: Sequence[str | None],  # noqa: ARG002
     ) -> Mapping[tuple[str | None, str], str]:
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """What a request led to: events for the journal, then answers, perhaps to other requests."""
+    """The result of a request: events for the journal, then answers, perhaps to other requests."""
 
     events: list[Recorded]
     replies: list[Reply]
@@ -133,9 +135,10 @@ class Machine:
             APPLY[type(record.event)](self.state, record.at, record.event)
 
     def wake(self, moment: Moment) -> None:
-        """At a start, after `replay`: every open transaction gets one fresh timeout (P7)."""
-        # Above every moment that a client knows: whoever asks for changes since then gets
-        # everything.
+        """To be called at a start, after `replay`: every open transaction gets one fresh timeout
+        (P7)."""
+        # Above every moment that a client knows: a client that asks for changes since then gets
+        # all.
         self.state.awake = self.state.next_moment + 1
         timers.wake(self.state, moment)
         self._schedule = housekeeping.Schedule(started=moment.steady)
@@ -145,7 +148,8 @@ class Machine:
         return Turn(self.state, moment.wall, request_id, APPLY, self._past)
 
     def handle(self, operation: Operation[object], request_id: str, moment: Moment) -> Handled:
-        """Decides one request; errors are answers. A request seen before gets its old answer."""
+        """Decides one request; errors are answers too. A request that was seen before gets its old
+        answer."""
         turn = self._turn(moment, request_id)
         if self.waits(request_id):
             return Handled([], [])
@@ -172,20 +176,21 @@ class Machine:
         return Handled(turn.events, turn.replies)
 
     def tick(self, moment: Moment) -> Handled:
-        """Does what is due by itself: reaper, waits, leases, purges."""
+        """Does what is due by itself: reaper, lock waits, leases, purges."""
         turn = self._turn(moment)
         housekeeping.tick(turn, self._schedule)
         self._settle(turn)
         return Handled(turn.events, turn.replies)
 
     def purge(self, moment: Moment) -> Handled:
-        """Forgets what nobody needs, whether or not that is due: a fold has less to write then."""
+        """Forgets what nobody needs, even if that is not due yet: the next fold then
+        writes less."""
         turn = self._turn(moment)
         housekeeping.purge(turn)
         return Handled(turn.events, turn.replies)
 
     def copied(self, moment: Moment) -> Handled:
-        """At a start, when the files are found to be a copy (P31)."""
+        """To be called at a start if the files turn out to be a copy (P31)."""
         turn = self._turn(moment)
         identity.copied(turn)
         return Handled(turn.events, turn.replies)
@@ -195,7 +200,7 @@ class Machine:
         return request_id in self.state.waiting
 
     def expand(self, op: str, reply: Answer) -> Answer:
-        """The whole answer, from what was kept of it."""
+        """The whole answer, built from what was kept of it."""
         kind = OPERATIONS.get(op)
         if kind is None or kind.kept is None or "value" not in reply:
             return reply

@@ -1,8 +1,8 @@
-"""Which files a snapshot may read: what commits recorded, not what lies in a directory (P26).
+"""The files that a snapshot may read: what commits recorded, not what is in a directory (P26).
 
-A reader gets every directory that is recorded of its entities, and selects by its lists which of
-them it sees. It gets them only while its transaction is open: as long as that is so, the Cleaner
-has removed nothing that its snapshot needs.
+A reader gets every recorded directory of its entities, and its lists select those that it sees. It
+gets them only while its transaction is open: until it ends, the Cleaner removes nothing that its
+snapshot needs.
 """
 
 from __future__ import annotations
@@ -11,17 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acid_platform.errors import InvalidDefinition
-from acid_platform.metastore.operations.tables import (
-    GetRecorded,
-    GetUnrecorded,
-    RecordFiles,
-)
-from acid_platform.metastore.operations.transactions import (
-    GetManifest,
-)
+from acid_platform.metastore.operations.tables import GetRecorded, GetUnrecorded, RecordFiles
+from acid_platform.metastore.operations.transactions import GetManifest
 from acid_platform.metastore.records import RecordedDirectory
-from acid_platform.metastore.rules import events, locking
+from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.declared import directories, seen_table
+from acid_platform.metastore.rules.lock_requests import check_files
 from acid_platform.metastore.rules.state import Entity, State
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
@@ -32,21 +27,21 @@ from acid_platform.transactions import TxnType
 
 
 def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]]:
-    """Directories with their files of some partitions of a table, [None] if it has none, as the
-    transaction's snapshot knows the table (P28).
+    """The directories, with their files, of some partitions of a table ([None] if it has none), as
+    the transaction's snapshot knows the table (P28).
 
-    Raises SnapshotExpired, TxnAborted, NoSuchTxn: then files may be gone already. NoSuchTable.
+    Raises SnapshotExpired, TxnAborted or NoSuchTxn, since files may be gone then, and NoSuchTable.
     """
     txn = require_open(turn, operation.txn)
     table, _ = seen_table(turn.state, txn, operation.table)
-    locking.check_files(txn, table)
+    check_files(txn, table)
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
     return _recorded(turn, table.record.table_id, operation.partitions)
 
 
 def recorded_now(turn: Turn, operation: GetRecorded) -> list[list[RecordedDirectory]]:
-    """The same without a transaction, for services that look after tables. Raises NoSuchTable."""
+    """The same without a transaction, for services that maintain tables. Raises NoSuchTable."""
     table = turn.state.table(operation.table)
     return _recorded(turn, table.record.table_id, operation.partitions)
 
@@ -59,8 +54,8 @@ def _recorded(
         partition
         for partition in partitions
         if any(
-            one.recorded and name not in state.contents.get((table_id, partition), {})
-            for name, one in directories(state, (table_id, partition)).items()
+            directory.recorded and name not in state.contents.get((table_id, partition), {})
+            for name, directory in directories(state, (table_id, partition)).items()
         )
     ]
     older = turn.past.recorded(table_id, lacking) if lacking else {}
@@ -71,33 +66,33 @@ def _recorded(
         found.append(
             [
                 RecordedDirectory(
-                    one,
-                    fresh.get(name) or older.get((partition, name)) if one.recorded else None,
+                    directory,
+                    fresh.get(name) or older.get((partition, name)) if directory.recorded else None,
                 )
-                for name, one in known.items()
+                for name, directory in known.items()
             ]
         )
     return found
 
 
-def unrecorded(turn: Turn, operation: GetUnrecorded) -> list[tuple[str, str | None, list[str]]]:
-    """Entities of which some directory's files are not recorded: of warehouses that an older
-    version made."""
+def unrecorded(turn: Turn, _operation: GetUnrecorded) -> list[tuple[str, str | None, list[str]]]:
+    """Entities with directories whose files are not recorded, since an older version made them."""
     state = turn.state
     found = []
     for table_id, partition in sorted(state.unrecorded, key=str):
         known = state.directories.get((table_id, partition), {})
-        names = [name for name, one in known.items() if not one.recorded]
+        names = [name for name, directory in known.items() if not directory.recorded]
         if names and table_id in state.tables:
             found.append((state.tables[table_id].record.name, partition, names))
     return found
 
 
 def record(turn: Turn, operation: RecordFiles) -> int:
-    """Takes down the files of directories that are known already, and were not recorded.
+    """Records the files of known directories that were not recorded.
 
-    A directory that is gone, or recorded by now, is left alone: two who look see the same files.
-    Raises NoSuchTable, InvalidDefinition when the files are not those that the commit counted.
+    A directory that is gone, or recorded by now, is skipped: two clients that look see the same
+    files. Raises NoSuchTable, and InvalidDefinition if the files are not those that the commit
+    counted.
     """
     table = turn.state.table(operation.table)
     entity: Entity = (table.record.table_id, operation.partition)
@@ -129,16 +124,19 @@ def record(turn: Turn, operation: RecordFiles) -> int:
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _record(state: State, at: int, event: events.FilesRecorded) -> None:
+def _record(state: State, _at: int, event: events.FilesRecorded) -> None:
     entity: Entity = (event.table_id, event.partition)
     known = state.directories.setdefault(entity, {})
-    for one, contents in event.directories:
-        # A compaction may have made it obsolete between the look and now; that stays.
-        known[one.name] = replace(
-            known[one.name], recorded=True, compacted=one.compacted, versioned=one.versioned
+    for recorded, contents in event.directories:
+        # A compaction may have made it obsolete in the meantime; it stays obsolete.
+        known[recorded.name] = replace(
+            known[recorded.name],
+            recorded=True,
+            compacted=recorded.compacted,
+            versioned=recorded.versioned,
         )
         assert contents is not None
-        state.contents.setdefault(entity, {})[one.name] = contents
+        state.contents.setdefault(entity, {})[recorded.name] = contents
     if all(directory.recorded for directory in known.values()):
         state.unrecorded.discard(entity)
 

@@ -1,8 +1,8 @@
 """A metastore that was restored from an older backup (P24).
 
-Write ids that were given after the backup, or whose transaction was open in it, are doubtful: no
-snapshot sees them, no compaction passes them, no Cleaner removes their files, until somebody says
-which were committed and which aborted.
+Write ids that were allocated after the backup, or whose transaction was open in it, are doubtful:
+no snapshot sees them, no compaction passes them and no Cleaner removes their files, until somebody
+says which were committed and which were aborted.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from acid_platform.metastore.rules.tables import register_partitions
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
 
-def doubtful(turn: Turn, operation: GetDoubtful) -> dict[str, list[tuple[int, int]]]:
-    """Ranges of doubtful write ids by table."""
+def doubtful(turn: Turn, _operation: GetDoubtful) -> dict[str, list[tuple[int, int]]]:
+    """The ranges of doubtful write ids by table."""
     return doubtful_write_ids(turn.state)
 
 
@@ -36,14 +36,17 @@ def doubtful_write_ids(state: State) -> dict[str, list[tuple[int, int]]]:
 
 
 def resolve(turn: Turn, operation: ResolveDoubtful) -> list[tuple[int, int]]:
-    """Says what became of doubtful write ids. Raises NoSuchTable, InvalidDefinition."""
+    """Decides doubtful write ids and returns the ranges that are left.
+
+    Raises NoSuchTable, InvalidDefinition.
+    """
     table = turn.state.table(operation.name)
     committed, aborted = set(operation.committed), set(operation.aborted)
     wrong = sorted((committed | aborted) - table.doubtful | (committed & aborted))
     if wrong:
         raise InvalidDefinition(
-            f"write ids {wrong} of {table.record.name} are not doubtful, or said to be both;"
-            f" doubtful are {ranges(table.doubtful)}"
+            f"write ids {wrong} of {table.record.name} are not doubtful, or are listed as both;"
+            f" the doubtful ids are {ranges(table.doubtful)}"
         )
     turn.record(
         events.DoubtResolved(
@@ -76,7 +79,7 @@ def _restored(state: State, at: int, event: events.Restored) -> None:
         for kept in (state.txns, state.components, state.heartbeats, state.reads):
             kept.pop(txn.txn_id, None)
     for table in state.tables.values():
-        # What is doubtful has no transaction any more, and must not lift a watermark by itself.
+        # Doubtful write ids have no transaction any more; they must not raise a watermark.
         table.purged = max(table.purged, table.last_write_id)
     state.locks, state.locks_by_name, state.locks_by_txn, state.waiting = {}, {}, {}, {}
     state.departed = []
@@ -89,19 +92,21 @@ def _restored(state: State, at: int, event: events.Restored) -> None:
 
 
 def _rediscover(state: State, at: int, present: Sequence[events.Found]) -> None:
-    """Directories that came after the backup are recorded with their files, also those of doubtful
-    write ids, which no snapshot sees yet; of those that the backup knows, and that are gone, the
-    obsolete ones are forgotten. What else is gone is missed by whoever reads it (P26).
+    """Records the directories that are newer than the backup, with their files.
+
+    They include those of doubtful write ids, which no snapshot sees yet. Of the directories that
+    the backup knows and that are gone, the obsolete ones are forgotten; whoever reads another one
+    misses it (P26).
     """
     for table_id, partition, names, unknown in present:
         table = state.tables[table_id]
         if partition is not None:
             register_partitions(state, table, [partition])
-        for one, contents in unknown:
-            visibility = _visibility(one.name)
-            later = one.high >= table.next_write_id or visibility >= state.next_txn
-            if later or table.doubtful.intersection(range(one.low, one.high + 1)):
-                place(state, at, (table_id, partition), one, contents)
+        for directory, contents in unknown:
+            visibility = _visibility(directory.name)
+            later = directory.high >= table.next_write_id or visibility >= state.next_txn
+            if later or table.doubtful.intersection(range(directory.low, directory.high + 1)):
+                place(state, at, (table_id, partition), directory, contents)
         known = state.directories.get((table_id, partition), {})
         for name in [*known]:
             if known[name].obsolete and name not in names:
@@ -120,7 +125,7 @@ def _doubt(table: Table, txn_id: int) -> None:
         table.writes = [row for row in table.writes if row.txn_id != txn_id]
 
 
-def _resolved(state: State, at: int, event: events.DoubtResolved) -> None:
+def _resolved(state: State, _at: int, event: events.DoubtResolved) -> None:
     table = state.tables[event.table_id]
     table.doubtful.difference_update(event.committed, event.aborted)
     table.aborted.update(event.aborted)

@@ -1,9 +1,9 @@
-"""Operations that only look: declarations, SHOW listings, the queue, outcomes."""
+"""Operations that only read: declarations, SHOW listings, the queue, outcomes."""
 
 from __future__ import annotations
 
 from acid_platform.compaction.states import CompactionState
-from acid_platform.errors import CompactionRefused, NoSuchTxn
+from acid_platform.errors import CompactionRefused, NoSuchTable, NoSuchTxn
 from acid_platform.metastore.operations import Row
 from acid_platform.metastore.operations.compaction import (
     Cleanings,
@@ -22,6 +22,7 @@ from acid_platform.metastore.operations.shows import (
 )
 from acid_platform.metastore.operations.tables import (
     GetDatabases,
+    GetLastWriteId,
     GetPartitions,
     GetSettings,
     GetTable,
@@ -43,15 +44,15 @@ from acid_platform.metastore.records import (
     Holder,
     LockState,
     PartitionRecord,
-    PastCompaction,
     TableRecord,
     ViewRecord,
 )
 from acid_platform.metastore.rules import locking
-from acid_platform.metastore.rules.cleaning import aborted_rows, holder, survey
+from acid_platform.metastore.rules.cleaning_survey import aborted_rows, holder, survey
+from acid_platform.metastore.rules.compaction_queue import history, queue_states
 from acid_platform.metastore.rules.declared import seen_partitions, seen_table, seen_views
 from acid_platform.metastore.rules.snapshots import compactor_list
-from acid_platform.metastore.rules.state import Entity, State, Txn
+from acid_platform.metastore.rules.state import Txn
 from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import TxnState
@@ -62,22 +63,22 @@ NONE = "None"
 _QUEUED = (CompactionState.INITIATED, CompactionState.WORKING)
 
 
-def moment(turn: Turn, operation: GetMoment) -> int:
-    """The next moment: what changes from now on has this one or a later one (C1)."""
+def moment(turn: Turn, _operation: GetMoment) -> int:
+    """The next moment: whatever changes from now on has this moment or a later one (C1)."""
     return turn.state.next_moment
 
 
-def tables(turn: Turn, operation: GetTables) -> list[TableRecord]:
+def tables(turn: Turn, _operation: GetTables) -> list[TableRecord]:
     return [table.record for table in turn.state.tables.values()]
 
 
 def table(turn: Turn, operation: GetTable) -> TableRecord:
-    """As it is declared now, or as the snapshot of `txn` sees it (P28)."""
+    """The declaration now, or as the snapshot of `txn` sees it (P28)."""
     return seen_table(turn.state, _reader(turn, operation.txn), operation.name)[1]
 
 
 def partitions(turn: Turn, operation: GetPartitions) -> list[PartitionRecord]:
-    """Now, or those that the snapshot of `txn` sees (P28)."""
+    """The partitions now, or those that the snapshot of `txn` sees (P28)."""
     txn = _reader(turn, operation.txn)
     table, _ = seen_table(turn.state, txn, operation.name)
     return seen_partitions(turn.state, txn, table)
@@ -88,22 +89,30 @@ def _reader(turn: Turn, txn_id: int) -> Txn | None:
     return require_open(turn, txn_id) if txn_id else None
 
 
-def databases(turn: Turn, operation: GetDatabases) -> list[str]:
+def last_write_id(turn: Turn, operation: GetLastWriteId) -> int:
+    """Raises NoSuchTable if no table, not even a dropped one, has this id."""
+    table = turn.state.known_table(operation.table_id)
+    if table is None:
+        raise NoSuchTable(f"there is no table with the id {operation.table_id}; see tables()")
+    return table.last_write_id
+
+
+def databases(turn: Turn, _operation: GetDatabases) -> list[str]:
     return sorted(turn.state.databases)
 
 
 def views(turn: Turn, operation: GetViews) -> list[ViewRecord]:
-    """Now, or as the snapshot of `txn` sees them (P28)."""
+    """The views now, or those that the snapshot of `txn` sees (P28)."""
     return seen_views(turn.state, _reader(turn, operation.txn))
 
 
-def settings(turn: Turn, operation: GetSettings) -> SettingsNow:
+def settings(turn: Turn, _operation: GetSettings) -> SettingsNow:
     chosen = turn.state.settings
     return SettingsNow(dict(chosen.items()), dict(chosen.overrides), chosen.heartbeat_interval)
 
 
-def transactions(turn: Turn, operation: ShowTransactions) -> list[Row]:
-    """SHOW TRANSACTIONS: open, and aborted with data left; with kind, run id and description."""
+def transactions(turn: Turn, _operation: ShowTransactions) -> list[Row]:
+    """SHOW TRANSACTIONS: open transactions, and aborted ones with data left."""
     beats = turn.state.heartbeats
     return [
         {
@@ -124,12 +133,12 @@ def transactions(turn: Turn, operation: ShowTransactions) -> list[Row]:
     ]
 
 
-def locks(turn: Turn, operation: ShowLocks) -> list[Row]:
+def locks(turn: Turn, _operation: ShowLocks) -> list[Row]:
     """SHOW LOCKS."""
     return [row for entry in turn.state.locks.values() for row in locking.describe(entry, turn)]
 
 
-def compactions(turn: Turn, operation: ShowCompactions) -> list[Row]:
+def compactions(turn: Turn, _operation: ShowCompactions) -> list[Row]:
     """SHOW COMPACTIONS: the queue and the history with the 4.x columns (C61)."""
     past = [row for rows in turn.state.past.values() for row in rows]
     every = sorted((*turn.state.queue.values(), *past), key=lambda row: row.id)
@@ -137,7 +146,7 @@ def compactions(turn: Turn, operation: ShowCompactions) -> list[Row]:
 
 
 def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
-    """One row, and whether it has left `initiated` and `working` (C59)."""
+    """A row of SHOW COMPACTIONS, and whether it has left `initiated` and `working` (C59)."""
     past = (row for rows in turn.state.past.values() for row in rows)
     for row in (*turn.state.queue.values(), *past):
         if row.id == operation.id:
@@ -145,22 +154,22 @@ def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
     raise CompactionRefused(f"there is no compaction {operation.id}; see SHOW COMPACTIONS")
 
 
-def queue(turn: Turn, operation: GetQueue) -> list[CompactionTask]:
-    """By id, which is the order in which Workers take them (C26)."""
+def queue(turn: Turn, _operation: GetQueue) -> list[CompactionTask]:
+    """The queue by id, which is the order in which Workers take its rows (C26)."""
     rows = (row for row in turn.state.queue.values() if not isinstance(row, DropTask))
     return sorted(rows, key=lambda row: row.id)
 
 
-def past_compactions(turn: Turn, operation: GetPastCompactions) -> list[CompactionTask]:
+def past_compactions(turn: Turn, _operation: GetPastCompactions) -> list[CompactionTask]:
     rows = (row for rows in turn.state.past.values() for row in rows)
     return sorted(rows, key=lambda row: row.id)
 
 
-def open_txns(turn: Turn, operation: GetOpenTxns) -> list[Holder]:
+def open_txns(turn: Turn, _operation: GetOpenTxns) -> list[Holder]:
     return [holder(txn) for txn in turn.state.open_txns()]
 
 
-def lock_states(turn: Turn, operation: GetLocks) -> list[LockState]:
+def lock_states(turn: Turn, _operation: GetLocks) -> list[LockState]:
     return [
         state
         for entry in turn.state.locks.values()
@@ -199,60 +208,46 @@ def _show(row: CompactionTask, now: int) -> Row:
 
 
 def entities(turn: Turn, operation: GetEntities) -> list[EntityState]:
-    """Every entity, or those of one table, with each directory that is known of them."""
+    """All entities, or those of one table, with each directory that is known."""
     state = turn.state
-    aborted = aborted_rows(state)
+    aborted, queued = aborted_rows(state), queue_states(state)
     rows = []
     chosen = [state.table(operation.table)] if operation.table else [*state.tables.values()]
-    for one in chosen:
-        names = one.entities()
-        unknown = (one.record.table_id, None)
-        if one.record.partitioned and unknown in aborted:
+    for table in chosen:
+        names = table.entities()
+        unknown = (table.record.table_id, None)
+        if table.record.partitioned and unknown in aborted:
             names.append(unknown)
-        listed = compactor_list(state, one)
+        listed = compactor_list(state, table)
         for entity in names:
             touched = aborted.get(entity, [])
             started = [state.txns[row.txn_id].started for row in touched]
             rows.append(
                 EntityState(
-                    one.record.name,
+                    table.record.name,
                     entity[1],
-                    one.record.location,
-                    one.record.partitioned,
-                    one.record.properties,
+                    table.record.location,
+                    table.record.partitioned,
+                    table.record.properties,
                     tuple(state.directories.get(entity, {}).values()),
                     listed,
                     len(touched),
                     min(started, default=0),
-                    _queued(state, entity),
-                    _history(state, entity),
+                    queued.get(entity),
+                    history(state, entity),
                 )
             )
     return rows
 
 
-def _queued(state: State, entity: Entity) -> CompactionState | None:
-    found = [
-        row.state
-        for row in state.queue.values()
-        if (row.table_id, row.partition) == entity and not isinstance(row, DropTask)
-    ]
-    order = (CompactionState.WORKING, CompactionState.INITIATED, CompactionState.READY_FOR_CLEANING)
-    return next((state for state in order if state in found), None)
-
-
-def _history(state: State, entity: Entity) -> tuple[PastCompaction, ...]:
-    rows = reversed(state.past.get(entity, []))
-    return tuple(PastCompaction(row.state, row.enqueued) for row in rows)
-
-
-def cleaning(turn: Turn, operation: GetCleanings) -> Cleanings:
-    """What the Cleaner may do now, and what waits for whom (C37 to C55)."""
+def cleaning(turn: Turn, _operation: GetCleanings) -> Cleanings:
+    """The cleanings that may run now, and what the others wait for (C37 to C55)."""
     return Cleanings(*survey(turn))
 
 
 def txn_states(turn: Turn, operation: GetTxnStates) -> dict[int, str]:
-    """Open `o`, committed `c`, aborted `a`; `u`: never opened, or ended longer ago than is kept."""
+    """Open `o`, committed `c`, aborted `a`; `u` if it was never opened, or ended before the
+    retention."""
     return {txn_id: _state_of(turn, txn_id) for txn_id in operation.txns}
 
 
@@ -283,6 +278,7 @@ HANDLERS: Handlers = {
     GetMoment: moment,
     GetTables: tables,
     GetTable: table,
+    GetLastWriteId: last_write_id,
     GetPartitions: partitions,
     GetDatabases: databases,
     GetViews: views,

@@ -21,10 +21,10 @@ def txn_list(state: State) -> ValidTxnList:
 
 
 def snapshot(state: State, txn: Txn) -> ValidTxnList | None:
-    """The list as an open transaction saw it when it took its snapshot, if it has (S2, S4).
+    """The list that an open transaction saw when it took its snapshot, if it has one (S2, S4).
 
-    It is found anew from who was open at that moment: a list in each transaction would take the
-    square of their number.
+    It is rebuilt from which transactions were open at that moment: storing a list in each
+    transaction would take the square of their number.
     """
     if txn.taken:
         return _list_at(state, txn.taken).for_reader(txn.txn_id)
@@ -37,15 +37,15 @@ def _list_at(state: State, moment: int) -> ValidTxnList:
     for txn in state.txns.values():
         if txn.kind is not TxnType.READ_ONLY:
             (opened if txn.is_open or txn.closed > moment else aborted).append(txn.txn_id)
-    for one in reversed(state.departed):
-        if one.gone <= moment:
+    for departed in reversed(state.departed):
+        if departed.gone <= moment:
             break
-        (opened if one.closed > moment else aborted).append(one.txn_id)
+        (opened if departed.closed > moment else aborted).append(departed.txn_id)
     return ValidTxnList.of(state.last_txn, opened, aborted)
 
 
 def first_snapshot(state: State) -> Callable[[int], int]:
-    """Of the open transactions above an id, the moment of the first snapshot."""
+    """A function: the moment of the first snapshot among open transactions above an id."""
     takers = sorted((txn.txn_id, txn.taken) for txn in state.open_txns() if txn.taken)
     ids = [txn_id for txn_id, _ in takers]
     moments = (state.next_moment, *(taken for _, taken in reversed(takers)))
@@ -61,15 +61,15 @@ def write_ids(table: Table, txns: ValidTxnList) -> ValidWriteIdList:
             high = max(high, row.write_id)
         else:
             above.append(row.write_id)
-        # Below this row no transaction above the watermark existed yet.
+        # When this row was written, no transaction above the watermark existed.
         if row.last_txn <= txns.high_watermark:
             break
     by_txn = table.by_txn
-    aborted = {one for one in table.aborted if one <= high}
+    aborted = {write_id for write_id in table.aborted if write_id <= high}
     aborted.update(by_txn[txn] for txn in txns.aborted if txn in by_txn and by_txn[txn] <= high)
     hidden = {by_txn[txn] for txn in txns.open if txn in by_txn and by_txn[txn] <= high}
-    hidden.update(one for one in above if one < high)
-    hidden.update(one for one in table.doubtful if one <= high)
+    hidden.update(write_id for write_id in above if write_id < high)
+    hidden.update(write_id for write_id in table.doubtful if write_id <= high)
     return ValidWriteIdList.of(table.record.name, high, hidden - aborted, aborted)
 
 
@@ -89,15 +89,17 @@ def low_mark(state: State) -> int:
             marks.append(txn.txn_id)
         if txn.snapshot is not None:
             marks.append(txn.snapshot.min_open)
-    marks += [one.txn_id for one in state.departed if first(one.txn_id) < one.closed]
+    marks += [
+        departed.txn_id for departed in state.departed if first(departed.txn_id) < departed.closed
+    ]
     return min(marks)
 
 
 def holders(state: State, table_id: int, below: int) -> list[Txn]:
-    """Open transactions under `below` that may need old files of the table (C41, C42).
+    """Open transactions below `below` that may need old files of the table (C41, C42).
 
-    With `acid.cleaner.watermark=global` every open transaction counts, else those that asked for
-    the table.
+    With `acid.cleaner.watermark=global` every open transaction counts, otherwise those that asked
+    for the table.
     """
     everyone = state.settings.text("acid.cleaner.watermark") == "global"
     return [
@@ -112,9 +114,9 @@ def cleaner_lists(
 ) -> tuple[ValidTxnList, ValidWriteIdList]:
     """The Cleaner's lists (S17): only what every open snapshot of the table sees counts as valid.
 
-    `watermark` is the lowest transaction whose snapshot has to be spared. Compactions that
-    committed but are not yet seen by all are excepted as open. Aborted write ids above
-    `highest_write_id` stay in the list, so that their directories can go (C46).
+    `watermark` is the lowest transaction whose snapshot must stay readable. Compactions that have
+    committed but are not visible to all snapshots count as open. Aborted write ids above
+    `highest_write_id` stay in the list, so that their directories can be removed (C46).
     """
     high = watermark - 1
     unsafe = {

@@ -31,14 +31,14 @@ from acid_platform.transactions.conflicts import Committed
 from acid_platform.transactions.locks import LockComponent, LockType
 
 Entity = tuple[int, str | None]
-"""Table id and partition (None: unpartitioned, or dynamic partitions not yet known)."""
+"""Table id and partition (None: unpartitioned, or dynamic partitions that are not known yet)."""
 
 EntityDirectories = dict[str, EntityDirectory]
 
 
 @dataclass(frozen=True, slots=True)
 class WriteIdRow:
-    """A write id and its transaction; `last_txn` was the highest transaction id by then."""
+    """A write id and its transaction; `last_txn` was the highest transaction id at that time."""
 
     write_id: int
     txn_id: int
@@ -47,7 +47,7 @@ class WriteIdRow:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """How a table was declared until the moment of a change (P28)."""
+    """The declaration of a table until the moment at which it was changed (P28)."""
 
     record: TableRecord
     until: int
@@ -63,35 +63,36 @@ class EarlierView:
 
 @dataclass(slots=True)
 class Table:
-    """A table's declaration and counters."""
+    """The declaration of a table and its counters."""
 
     record: TableRecord
     next_write_id: int = 1
     purged: int = 0
     """Highest write id whose mapping was purged (P5)."""
     forgotten: int = 0
-    """Highest aborted write id that was forgotten (P4): the floor of new partitions."""
+    """Highest aborted write id that was forgotten (P4); it is the floor of new partitions."""
     cleaned_upto: int = 0
-    """Transactions below it that never asked for this table may miss files (P11)."""
+    """Transactions below it that have not asked for this table yet may miss files (P11)."""
     writes: list[WriteIdRow] = field(default_factory=list)
-    """Mapping of write ids to transactions, ascending by write id, without purged rows."""
+    """Write ids and their transactions, in ascending order, without purged rows."""
     by_txn: dict[int, int] = field(default_factory=dict)
     aborted: set[int] = field(default_factory=set)
-    """Aborted write ids that a file may still carry (P4)."""
+    """Aborted write ids that a file may still have (P4)."""
     doubtful: set[int] = field(default_factory=set)
-    """Write ids given after the backup that was restored: hidden until they are resolved (P24)."""
+    """Write ids allocated after the backup that was restored: hidden until they are
+    resolved (P24)."""
     partitions: dict[str, PartitionRecord] = field(default_factory=dict)
     floors: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Highest write ids when a partition of this name was dropped, ascending (P22)."""
+    """For each dropped partition the highest write ids at its drops, ascending (P22)."""
     earlier: list[Earlier] = field(default_factory=list)
     """Declarations that an open snapshot may still see, oldest first (P28)."""
     dropped_partitions: list[PartitionRecord] = field(default_factory=list)
-    """The same of partitions."""
+    """Dropped partitions that an open snapshot may still see (P28)."""
     dropped: int = 0
-    """Moment of its drop."""
+    """The moment of its drop; 0 if it was not dropped."""
 
     def at(self, moment: int) -> TableRecord | None:
-        """As a snapshot of this moment sees it, if it was there (P28)."""
+        """The declaration that a snapshot of this moment sees, if the table existed then (P28)."""
         if self.dropped and self.dropped <= moment:
             return None
         if self.record.version <= moment:
@@ -120,7 +121,7 @@ class Table:
 class Txn:
     """A transaction that is open, or aborted with data that the Cleaner has not removed (T46).
 
-    A change is another value, so that a fold sees what differs from the last one.
+    It is never changed in place, so that a fold sees what differs from the last fold.
     """
 
     txn_id: int
@@ -134,7 +135,7 @@ class Txn:
     description: str = ""
     all_tables: bool = False
     needs: dict[str, int] = field(default_factory=dict)
-    """Tables whose files it may read, by the name it asked with: the Cleaner waits (C41)."""
+    """Tables whose files it may read, by the name that it used: the Cleaner waits for it (C41)."""
     wrote: tuple[int, ...] = ()
     """Tables in which it has a write id."""
     taken: int = 0
@@ -142,7 +143,7 @@ class Txn:
     closed: int = 0
     """Moment of its abort."""
     snapshot: ValidTxnList | None = None
-    """The list itself, if the transaction was open when the file had schema version 2."""
+    """The list itself, for a transaction that was open when the file had schema version 2."""
     ended: int = 0
     reason: str = ""
 
@@ -157,8 +158,11 @@ class Txn:
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """A writer that `txns` no longer has, but perhaps a snapshot (S4): it was open before the
-    moment `closed`, and aborted with data not yet cleaned from then until `gone`."""
+    """A writer that is gone from `txns` but perhaps not from a snapshot (S4).
+
+    It was open before the moment `closed`; from then until `gone` it was aborted with data that was
+    not cleaned.
+    """
 
     txn_id: int
     closed: int
@@ -167,7 +171,7 @@ class Departed:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A transaction that has ended, as it is kept for `outcome` (P3)."""
+    """An ended transaction, as it is kept for `outcome` (P3)."""
 
     txn_id: int
     state: TxnState
@@ -205,7 +209,7 @@ class Component:
     write_id: int = 0
     dynamic: bool = False
     cleaned: bool = False
-    """Its files are gone, but a late one of an aborted compaction could still appear (P4)."""
+    """Its files are gone, but an aborted compaction could still publish late (P4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,18 +223,18 @@ class LockEntry:
     touches: tuple[Component, ...]
     request_id: str
     begun: bool
-    """The request opened the transaction, so that a timeout aborts it."""
+    """The request opened the transaction, so a timeout aborts the transaction."""
     requested: int
     deadline: int
-    """When the wait is over if the wall clock is not moved; the timer counts (timers.py)."""
+    """When the wait ends by the wall clock; the timer decides (timers.py)."""
     tables: dict[str, int]
-    """What the names meant when the request came."""
+    """The tables that the names meant when the request was made."""
     acquired_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """After how many failures, and when, to clean again."""
+    """After how many failures a cleaning is tried again, and when."""
 
     attempts: int
     at: int
@@ -239,7 +243,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLease:
-    """Who runs the cycle of a service, and when it last said so by the steady clock (P9)."""
+    """The holder of a service's lease, and when it last renewed it, by the steady clock (P9)."""
 
     holder: str
     renewed: int
@@ -247,7 +251,7 @@ class ServiceLease:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Of the warehouse; `placed`: its root carries it (P31)."""
+    """The warehouse's identity; `placed`: its root carries it (P31)."""
 
     id: str
     placed: bool = False
@@ -273,18 +277,18 @@ class State:
     next_table: int = 1
     next_compaction: int = 1
     next_moment: int = 1
-    """Counts snapshots, ends of writers and declarations, which tells which came first."""
+    """Counts snapshots, ends of writers and declarations; it tells which of them came first."""
     longest_timeout: int = 0
-    """Milliseconds: a `hive.txn.timeout` of before that clients may not know to be over (P29)."""
+    """Milliseconds: an earlier `hive.txn.timeout` that some clients may still count on (P29)."""
     databases: dict[str, int] = field(default_factory=lambda: {"default": 0})
     tables: dict[int, Table] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
     dropped_tables: dict[int, Table] = field(default_factory=dict)
-    """Until no open snapshot is older, and the Cleaner has removed the files (P22, P28)."""
+    """Kept until no open snapshot is older and the Cleaner has removed the files (P22, P28)."""
     views: dict[str, ViewRecord] = field(default_factory=dict)
     earlier_views: list[EarlierView] = field(default_factory=list)
     locations: dict[str, int] = field(default_factory=dict)
-    """Of dropped tables and partitions the highest write id that their files may have (P22)."""
+    """For locations of dropped tables and partitions: the highest write id of their files (P22)."""
     txns: dict[int, Txn] = field(default_factory=dict)
     departed: list[Departed] = field(default_factory=list)
     """Ascending by `gone`."""
@@ -292,43 +296,43 @@ class State:
     write_set: dict[int, dict[str | None, list[Committed]]] = field(default_factory=dict)
     """Committed updates, deletes and overwrites, by table and partition."""
     inserts: dict[int, dict[str | None, list[Committed]]] = field(default_factory=dict)
-    """The last committed inserts, at most two of an entity (P30)."""
+    """The last committed inserts, at most two for each entity (P30)."""
     locks: dict[int, LockEntry] = field(default_factory=dict)
     locks_by_name: dict[tuple[str, LockType], dict[int, LockEntry]] = field(default_factory=dict)
-    """By the name of the database or table, and how it is locked."""
+    """By the name of the database or table, and the type of the lock."""
     locks_by_txn: dict[int, list[int]] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
-    """Lock requests that are not granted: request id to lock id, in the order of the queue."""
+    """Waiting lock requests: request id to lock id, in the order of the queue."""
     queue: dict[int, CompactionTask] = field(default_factory=dict)
     past: dict[Entity, list[CompactionTask]] = field(default_factory=dict)
-    """History of compactions per entity, oldest first."""
+    """The ended compactions of each entity, oldest first."""
     erasures: dict[int, ErasureTask] = field(default_factory=dict)
     directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
     dropped_directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
-    """Of dropped tables and partitions, for as long as these are kept (P28)."""
+    """Directories of dropped tables and partitions, kept as long as these are (P28)."""
     contents: dict[Entity, dict[str, str]] = field(default_factory=dict)
-    """Files of directories by the directory's name, recorded since the last fold; those of older
-    ones are in the store (P26)."""
+    """The files of directories that were recorded since the last fold, by directory name; those of
+    older directories are in the store (P26)."""
     unrecorded: set[Entity] = field(default_factory=set)
     """Entities with directories whose files an older version did not record."""
     cleaning: dict[Entity, int] = field(default_factory=dict)
-    """Entities that a Cleaner works on, since when by the wall clock (P21)."""
+    """Entities that a Cleaner works on, and since when, by the wall clock (P21)."""
     retries: dict[Entity, Retry] = field(default_factory=dict)
-    """Cleanings of aborted transactions that wait (C54)."""
+    """Cleanings of aborted transactions that have to wait (C54)."""
     changed: dict[Entity, int] = field(default_factory=dict)
-    """The moment when an entity last gained a directory or lost an open write: since `awake`, if at
-    all (C1)."""
+    """The moment when an entity last gained a directory or lost an open write, since
+    `awake` (C1)."""
     awake: int = 0
-    """The moment when this memory was made of the file."""
+    """The moment when this memory was built from the file."""
 
     ended: dict[int, Ended] = field(default_factory=dict)
-    """Since the last fold, like `outcomes` and `written`; older ones are in the store."""
+    """Ended since the last fold, like `outcomes` and `written`; older ones are in the store."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     written: list[HistoryRow] = field(default_factory=list)
 
     timers: Timers = field(default_factory=Timers)
     heartbeats: dict[int, int] = field(default_factory=dict)
-    """The last heartbeat of each open transaction; the longest silent comes first."""
+    """The last heartbeat of each open transaction; the oldest heartbeat comes first."""
     lock_beats: dict[int, int] = field(default_factory=dict)
     """The last heartbeat of each lock without a transaction, by its id (T16)."""
     reads: dict[int, int] = field(default_factory=dict)
@@ -341,11 +345,11 @@ class State:
         return self.next_txn - 1
 
     def drops(self) -> Iterator[DropTask]:
-        """What was dropped and waits for the Cleaner."""
+        """Drops that wait for the Cleaner."""
         return (row for row in self.queue.values() if isinstance(row, DropTask))
 
     def moment(self) -> int:
-        """The next moment, which nothing else has."""
+        """Returns the next moment and counts on."""
         self.next_moment += 1
         return self.next_moment - 1
 
@@ -365,7 +369,7 @@ class State:
         return self.tables[table_id]
 
     def known_table(self, table_id: int) -> Table | None:
-        """Also one that was dropped, while snapshots may see it (P28)."""
+        """The table, even if it was dropped, as long as snapshots may see it (P28)."""
         return self.tables.get(table_id) or self.dropped_tables.get(table_id)
 
     def known_tables(self) -> Iterator[Table]:

@@ -1,4 +1,4 @@
-"""Databases, tables, partitions and settings: what is declared (P8, P22, P24)."""
+"""Declarations of databases, tables and partitions, and the settings (P8, P22, P24)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import (
     InvalidDefinition,
     LockNotAcquired,
     NoSuchPartition,
     NoSuchTable,
     TableExists,
-    Terminal,
 )
 from acid_platform.layout.declared import refuse_path_trouble
 from acid_platform.layout.partitions import parse_partition, partition_name
@@ -27,36 +25,18 @@ from acid_platform.metastore.operations.tables import (
     DropDatabase,
     SetValue,
 )
-from acid_platform.metastore.operations.transactions import (
-    Drop,
-)
-from acid_platform.metastore.records import (
-    DropTask,
-    EntityDirectory,
-    PartitionRecord,
-    TableRecord,
-)
-from acid_platform.metastore.rules import events, write_set
+from acid_platform.metastore.records import DropTask, EntityDirectory, PartitionRecord, TableRecord
+from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.declared import require_version
-from acid_platform.metastore.rules.foreign import refuse_foreign
-from acid_platform.metastore.rules.state import (
-    Component,
-    Earlier,
-    Entity,
-    State,
-    Table,
-)
+from acid_platform.metastore.rules.state import Earlier, Entity, State, Table
 from acid_platform.metastore.rules.timers import patience
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
-from acid_platform.transactions import Operation
-from acid_platform.transactions.conflicts import Committed
-from acid_platform.transactions.locks import LockType
 
 # --- decisions --------------------------------------------------------------------------------
 
 
 def set_value(turn: Turn, operation: SetValue) -> int:
-    """Answers the interval of heartbeats from now on. Raises SettingRefused."""
+    """Changes a setting and returns the interval of heartbeats. Raises SettingRefused."""
     turn.state.settings.with_value(operation.name, operation.value)
     turn.record(events.SettingChanged(name=operation.name, value=operation.value))
     return turn.state.settings.heartbeat_interval
@@ -70,7 +50,7 @@ def create_database(turn: Turn, operation: CreateDatabase) -> None:
         raise TableExists(f"database {name} exists; use if_not_exists, or another name")
     refuse_path_trouble("the name of a database", name)
     if "." in name:
-        raise InvalidDefinition(f"the name of a database {name!r} holds a dot; take another name")
+        raise InvalidDefinition(f"the name of a database {name!r} has a dot; take another name")
     turn.record(events.DatabaseCreated(name=name))
 
 
@@ -87,7 +67,8 @@ def drop_database(turn: Turn, operation: DropDatabase) -> None:
 
 
 def create_table(turn: Turn, operation: CreateTable) -> TableRecord:
-    """Raises TableExists, InvalidDefinition, LockNotAcquired while the location is being freed."""
+    """Raises TableExists, InvalidDefinition, and LockNotAcquired while the location is being
+    cleared."""
     name = table_name(operation.table.name)
     if operation.if_not_exists and name in turn.state.names:
         return turn.state.table(name).record
@@ -109,16 +90,16 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
 
 
 def adopt_table(turn: Turn, operation: AdoptTable) -> TableRecord:
-    """Registers a directory that is there, and seeds the counters above what it holds (P24).
+    """Registers an existing directory, and sets the counters above what it holds (P24).
 
-    `write_id` and `txn_id` are the highest ids found; `aborted` are the write ids that the given
-    snapshot excludes. Raises TableExists, InvalidDefinition.
+    `write_id` and `txn_id` are the highest ids in the files; `aborted` are the write ids that count
+    as aborted. Raises TableExists, InvalidDefinition, LockNotAcquired.
     """
     where = operation.table.location
     if any(drop.location == where for drop in turn.state.drops()):
         raise LockNotAcquired(
-            f"{where} is still to be removed after the drop of a table: the"
-            " Cleaner would take the files; move them elsewhere and adopt them"
+            f"{where} still waits for the Cleaner after the drop of a table, and the Cleaner"
+            " would remove the files; move them elsewhere and adopt them there"
         )
     record = _create(turn, operation.table, 0)
     reported = (report.partition for report in operation.directories if report.partition)
@@ -167,7 +148,8 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
 
 
 def _check_cleaning(turn: Turn, location: str) -> None:
-    """A Cleaner that is removing a dropped table there would take the new one's files too (P22)."""
+    """Raises LockNotAcquired while a Cleaner removes a dropped table there: it would take the new
+    table's files too (P22)."""
     for drop in turn.state.drops():
         entity = (drop.table_id, drop.partition)
         if drop.location == location and being_cleaned(turn.state, entity):
@@ -177,13 +159,13 @@ def _check_cleaning(turn: Turn, location: str) -> None:
 
 
 def being_cleaned(state: State, entity: Entity) -> bool:
-    """Whether a Cleaner is at work there; one that died is waited for one transaction timeout."""
+    """Whether a Cleaner works there. If it has died, it counts for one transaction timeout more."""
     started = state.timers.cleaned_since.get(entity)
     return started is not None and state.timers.now - started < patience(state, started)
 
 
 def _check_columns(name: str, record: TableRecord) -> list[str]:
-    columns = [one.lower() for one, _ in (*record.columns, *record.partition_columns)]
+    columns = [name.lower() for name, _ in (*record.columns, *record.partition_columns)]
     if not record.columns or len(set(columns)) < len(columns):
         raise InvalidDefinition(f"{name} needs columns, each with a name of its own: {columns}")
     for column in columns:
@@ -192,10 +174,10 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
 
 
 def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
-    """A property of None is removed; `read` is the table id and version that the change was made
-    for, if it matters (P28).
+    """Changes a declaration; a property of None is removed.
 
-    Raises NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged.
+    `read` is the table id and version that the change is based on, if that matters (P28). Raises
+    NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged.
     """
     record = turn.state.table(operation.name).record
     require_version(record, operation.read)
@@ -207,7 +189,7 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
         if name.partition(".")[0] not in turn.state.databases:
             raise InvalidDefinition(f"{record.name} can't become {name}: no such database")
         if "." in name.partition(".")[2]:
-            raise InvalidDefinition(f"{record.name} can't become {name!r}: it is no db.table")
+            raise InvalidDefinition(f"{record.name} can't become {name!r}: that is not db.table")
         refuse_path_trouble("the name of a table", name.partition(".")[2])
         record = replace(record, name=name)
     if operation.columns is not None:
@@ -222,7 +204,7 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
 
 
 def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:
-    """Registers partitions; those that exist are left alone. Raises NoSuchPartition."""
+    """Registers partitions and returns those that are new. Raises NoSuchPartition."""
     table = turn.state.table(operation.name)
     names = [normal_partition(table, partition) for partition in operation.partitions]
     new = [name for name in dict.fromkeys(names) if name not in table.partitions]
@@ -233,7 +215,7 @@ def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:
 
 def normal_partition(table: Table, name: str) -> str:
     """The partition with lower case keys (T24). Raises NoSuchPartition if the columns differ."""
-    columns = tuple(one for one, _ in table.record.partition_columns)
+    columns = tuple(column for column, _ in table.record.partition_columns)
     found = _normal(name, columns)
     if found is None:
         raise NoSuchPartition(
@@ -245,66 +227,15 @@ def normal_partition(table: Table, name: str) -> str:
 
 @lru_cache(4096)
 def _normal(name: str, columns: tuple[str, ...]) -> str | None:
-    """Asked twice in every transaction, mostly for the same partitions."""
+    """Cached: each transaction asks twice, mostly for the same partitions."""
     values = parse_partition(name, list(columns)) if columns else None
     return None if values is None else partition_name(dict(zip(columns, values, strict=True)))
-
-
-def drop(turn: Turn, operation: Drop) -> None:
-    """Takes a table or partition out; the Cleaner removes the files under C41 (P22). Those of a
-    foreign table stay (P31).
-
-    The drop of a partition takes a write id: who sees that one sees nothing at or below it. The
-    caller commits the transaction. Raises NoSuchTable, NoSuchPartition, ForeignLocation, Terminal
-    without lock.
-    """
-    state, txn_id = turn.state, operation.txn
-    table = state.table(operation.name)
-    partition = operation.partition
-    if partition is not None:
-        refuse_foreign(table, "DROP PARTITION")
-        partition = normal_partition(table, partition)
-        if partition not in table.partitions:
-            raise NoSuchPartition(f"{table.record.name} has no partition {partition}")
-    held = [
-        component
-        for ext in state.locks_by_txn.get(txn_id, [])
-        if state.locks[ext].acquired
-        for component in state.locks[ext].components
-    ]
-    if not any(
-        f"{one.db}.{one.table}" == table.record.name
-        and one.lock is LockType.EXCLUSIVE
-        and one.partition in (None, partition)
-        for one in held
-    ):
-        raise Terminal(f"transaction {txn_id} drops {table.record.name} without EXCLUSIVE lock")
-    if partition is not None:
-        turn.record(
-            events.WriteIdAllocated(txn_id, table.record.table_id, table.next_write_id, needs=())
-        )
-    location = table.record.location
-    row = DropTask(
-        id=state.next_compaction,
-        table=table.record.name,
-        table_id=table.record.table_id,
-        partition=partition,
-        kind=CompactionKind.MAJOR,
-        state=CompactionState.READY_FOR_CLEANING,
-        properties={"location": location if partition is None else f"{location}/{partition}"},
-        enqueued=turn.now,
-        txn_id=txn_id,
-        next_txn_id=state.next_txn,
-        highest_write_id=table.last_write_id,
-        commit_time=turn.now,
-    )
-    turn.record(events.Dropped(row, state.last_txn))
 
 
 # --- effects ----------------------------------------------------------------------------------
 
 
-def _set(state: State, at: int, event: events.SettingChanged) -> None:
+def _set(state: State, _at: int, event: events.SettingChanged) -> None:
     before = state.settings.integer("hive.txn.timeout")
     state.settings = state.settings.with_value(event.name, event.value)
     told = next(state.open_txns(), None) or state.locks or state.cleaning
@@ -317,11 +248,11 @@ def _database(state: State, at: int, event: events.DatabaseCreated) -> None:
     state.databases[event.name] = at
 
 
-def _database_dropped(state: State, at: int, event: events.DatabaseDropped) -> None:
+def _database_dropped(state: State, _at: int, event: events.DatabaseDropped) -> None:
     del state.databases[event.name]
 
 
-def _table(state: State, at: int, event: events.TableCreated) -> None:
+def _table(state: State, _at: int, event: events.TableCreated) -> None:
     record = replace(event.table, version=state.moment())
     state.next_table = record.table_id + 1
     state.tables[record.table_id] = Table(
@@ -330,7 +261,7 @@ def _table(state: State, at: int, event: events.TableCreated) -> None:
     state.names[record.name] = record.table_id
 
 
-def _altered(state: State, at: int, event: events.TableAltered) -> None:
+def _altered(state: State, _at: int, event: events.TableAltered) -> None:
     record = replace(event.table, version=state.moment())
     table = state.tables[record.table_id]
     del state.names[table.record.name]
@@ -338,14 +269,14 @@ def _altered(state: State, at: int, event: events.TableAltered) -> None:
     table.earlier.append(Earlier(table.record, record.version))
     table.record = record
     for row in state.queue.values():
-        # A Worker goes by the name; what is to be removed after a drop goes by its location.
+        # A Worker goes by the table's name; a drop goes by its location.
         if row.table_id == record.table_id and not isinstance(row, DropTask):
             state.queue[row.id] = replace(row, table=record.name)
-    # Thresholds are properties (C22).
+    # Its properties may set other thresholds (C22).
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
-def _adopted(state: State, at: int, event: events.TableAdopted) -> None:
+def _adopted(state: State, _at: int, event: events.TableAdopted) -> None:
     table = state.tables[event.table_id]
     state.next_txn = max(state.next_txn, event.txn_id + 1)
     table.next_write_id = max(table.next_write_id, event.write_id + 1)
@@ -362,15 +293,15 @@ def _adopted(state: State, at: int, event: events.TableAdopted) -> None:
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
-def _partitions(state: State, at: int, event: events.PartitionsAdded) -> None:
+def _partitions(state: State, _at: int, event: events.PartitionsAdded) -> None:
     register_partitions(state, state.tables[event.table_id], event.names)
 
 
 def register_partitions(state: State, table: Table, names: Sequence[str]) -> None:
-    """A new partition sees nothing of write ids that were forgotten or dropped (P4, P22).
+    """Adds partitions that see nothing of forgotten or dropped write ids (P4, P22).
 
-    Of ids forgotten before the last drop only the drop matters: whoever does not see that one reads
-    the partition of then, and its own floors.
+    Ids that were forgotten before the last drop need no floor: a snapshot that does not see the
+    drop reads the earlier partition, with that partition's floors.
     """
     new = [name for name in names if name not in table.partitions]
     if new:
@@ -382,67 +313,6 @@ def register_partitions(state: State, table: Table, names: Sequence[str]) -> Non
             table.partitions[name] = PartitionRecord(name, floors, added)
 
 
-def _dropped(state: State, at: int, event: events.Dropped) -> None:
-    row = event.row
-    table, location = state.tables[row.table_id], row.location
-    if not table.record.foreign:
-        state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
-    if row.partition is None:
-        del state.tables[row.table_id], state.names[table.record.name]
-        state.dropped_tables[row.table_id] = table
-        table.dropped = state.moment()
-        write_set.forget_table(state, row.table_id)
-    else:
-        # Created again it sees nothing of before; a writer with an older write id has to conflict.
-        former = table.partitions.pop(row.partition)
-        table.dropped_partitions.append(replace(former, dropped=state.moment()))
-        table.floors[row.partition] = (*former.floors, row.highest_write_id)
-        write_set.put_drop(
-            state,
-            Committed(
-                row.table_id,
-                row.partition,
-                Operation.OVERWRITE,
-                row.txn_id,
-                event.commit_id,
-                row.highest_write_id,
-            ),
-        )
-
-    def gone(table_id: int, partition: str | None) -> bool:
-        return table_id == row.table_id and row.partition in (None, partition)
-
-    for entity in [entity for entity in state.directories if gone(*entity)]:
-        # Older snapshots need them until they end (P28).
-        kept = state.dropped_directories.setdefault(entity, {})
-        kept.update(state.directories.pop(entity))
-    state.past = {key: one for key, one in state.past.items() if not gone(*key)}
-    state.queue = {
-        key: one
-        for key, one in state.queue.items()
-        if isinstance(one, DropTask) or not gone(one.table_id, one.partition)
-    }
-    for txn_id, components in list(state.components.items()):
-        state.components[txn_id] = [
-            component for component in components if not _of(component, row)
-        ]
-    state.next_compaction = row.id + 1
-    if not table.record.foreign:  # else its files stay, whoever's they are (P31)
-        state.queue[row.id] = row
-        since = {**state.timers.row_since, row.id: state.timers.now}
-        state.timers.row_since = {key: one for key, one in since.items() if key in state.queue}
-
-
-def _of(component: Component, row: DropTask) -> bool:
-    same = component.table_id == row.table_id
-    whole = row.partition is None
-    return (
-        same
-        and (whole or component.partition == row.partition)
-        and (component.operation is not Operation.COMPACT or whole)
-    )
-
-
 APPLY: Effects = {
     events.SettingChanged: _set,
     events.DatabaseCreated: _database,
@@ -451,7 +321,6 @@ APPLY: Effects = {
     events.TableAltered: _altered,
     events.TableAdopted: _adopted,
     events.PartitionsAdded: _partitions,
-    events.Dropped: _dropped,
 }
 
 HANDLERS: Handlers = {

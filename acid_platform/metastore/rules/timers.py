@@ -1,8 +1,8 @@
 """Timers, which are kept in memory and follow the steady clock (P7, P29).
 
-A jump of the wall clock does not matter to them. They do not survive a restart; what has to is
-recorded in wall time. `wake` makes new timers at a start: open transactions, waiting locks and
-running cleanings get their whole time again, rows that wait for a cleaning get the rest of theirs.
+A jump of the wall clock does not affect them. They do not survive a restart; what has to survive is
+recorded in wall time. `wake` sets new timers at a start: open transactions, waiting locks and
+running cleanings get their whole time again; rows that wait for a cleaning get the rest of theirs.
 """
 
 from __future__ import annotations
@@ -28,36 +28,37 @@ class Timers:
     """Moments of the steady clock, in milliseconds."""
 
     now: int = 0
-    """The moment of the request that is being handled; while events are replayed it means nothing.
-    """
+    """The moment of the request that is being handled; it has no meaning while events
+    are replayed."""
     wait_ends: dict[int, int] = field(default_factory=dict)
-    """When the wait of a lock request is over (L11), by the lock's id."""
+    """When the wait of a lock request ends (L11), by the lock's id."""
     cleaned_since: dict[Entity, int] = field(default_factory=dict)
-    """Since when a Cleaner works on an entity (P21)."""
+    """When a Cleaner began to work on an entity (P21)."""
     row_since: dict[int, int] = field(default_factory=dict)
-    """Since when a row of the compaction queue is in its state, by its id (C25, C38)."""
+    """When a row of the compaction queue entered its state, by its id (C25, C38)."""
     retry_row: dict[int, int] = field(default_factory=dict)
     """When the cleaning of such a row is tried again (C48)."""
     retry_entity: dict[Entity, int] = field(default_factory=dict)
     """When the cleaning of an entity's aborted transactions is tried again (C54)."""
     shortened: int = NEVER
-    """When `hive.txn.timeout` was last made shorter: clients without a heartbeat since then do
+    """When `hive.txn.timeout` was last made shorter: a client without a heartbeat since then does
     not know it."""
 
 
 def touch(beats: dict[int, int], one: int, now: int) -> None:
-    """Records a heartbeat, and moves it to the end: the longest silent stays in front."""
+    """Records a heartbeat and moves it to the end, so that the oldest heartbeat stays in front."""
     beats.pop(one, None)
     beats[one] = now
 
 
 def silent(beats: dict[int, int], before: int) -> list[int]:
-    """The ids whose last heartbeat came before this moment; the longest silent first."""
-    return [one for one, _ in takewhile(lambda beat: beat[1] < before, beats.items())]
+    """The ids whose last heartbeat came before this moment, oldest heartbeat first."""
+    return [txn_id for txn_id, _ in takewhile(lambda beat: beat[1] < before, beats.items())]
 
 
 def wake(state: State, moment: Moment) -> None:
-    """At a start, after the replay: every open transaction gets one fresh timeout (P7)."""
+    """To be called at a start, after the replay: every open transaction gets one fresh timeout
+    (P7)."""
     now = moment.steady
     timers = state.timers = Timers(now, shortened=now)
     for txn in state.open_txns():
@@ -86,24 +87,24 @@ def wake(state: State, moment: Moment) -> None:
 
 
 def _left(settings: Settings, wall: int, until: int, attempts: int) -> int:
-    """Milliseconds of a wait, which are never more than the whole wait."""
+    """The milliseconds left of a wait, but never more than the whole wait."""
     first = settings.integer("hive.compactor.cleaner.retry.retention.time")
     return min(max(0, until - wall), first << max(attempts - 1, 0))
 
 
 def patience(state: State, last: int) -> int:
-    """How many milliseconds a client may be silent whose last heartbeat came at `last`.
+    """How many milliseconds a client may be silent after its last heartbeat at `last`.
 
-    That is `hive.txn.timeout`. If it was made shorter since that heartbeat, the client does not
-    know it yet: it learns the new one with the answer to its next heartbeat, so that the longest
-    timeout that was in force still counts (P29).
+    That is `hive.txn.timeout`. If it was made shorter since then, the client does not know yet: it
+    learns the new timeout with the answer to its next heartbeat, so the longest timeout that was in
+    force still counts (P29).
     """
     timeout = state.settings.integer("hive.txn.timeout")
     return max(timeout, state.longest_timeout) if last <= state.timers.shortened else timeout
 
 
 def dead(state: State, beats: dict[int, int]) -> list[int]:
-    """The ids that were silent for longer than `patience` allows; the longest silent first."""
+    """The ids that were silent for longer than `patience` allows, oldest heartbeat first."""
     now = state.timers.now
     before = now - state.settings.integer("hive.txn.timeout")
     return [id_ for id_ in silent(beats, before) if now - beats[id_] > patience(state, beats[id_])]

@@ -1,9 +1,4 @@
-"""One request being handled: what it may read, and the events that it records.
-
-A handler looks at the state, records events and answers. Recording applies the event at once, so
-that the next line sees its effect; nothing else changes the state. The same events applied to the
-same state always give the same state: that is how the journal is replayed.
-"""
+"""The handling of one request: what it may read, and the events that it records."""
 
 from __future__ import annotations
 
@@ -18,12 +13,12 @@ from acid_platform.metastore.rules.events import Event, Recorded
 from acid_platform.metastore.rules.state import Ended, State
 
 Effect = Callable[..., None]
-"""What an event does: takes the state, the moment (milliseconds UTC) and the event."""
+"""The effect of an event: takes the state, the moment (milliseconds UTC) and the event."""
 Effects = dict[type[Event], Effect]
 
 Handler = Callable[..., object]
-"""What decides an operation: takes the turn and the operation; answers what the operation declares,
-or the record that is kept of it."""
+"""Decides an operation: takes the turn and the operation, and returns the declared answer, or the
+record that is kept of it."""
 Handlers = dict[type[Operation[object]], Handler]
 
 
@@ -36,7 +31,7 @@ class Reply:
 
 
 class Past(Protocol):
-    """What the folded tables know and memory does not hold."""
+    """What the folded tables know and memory no longer holds."""
 
     def past_txn(self, txn_id: int) -> Ended | None:
         """A transaction that ended before the last fold."""
@@ -44,21 +39,21 @@ class Past(Protocol):
     def recorded(
         self, table_id: int, partitions: Sequence[str | None]
     ) -> Mapping[tuple[str | None, str], str]:
-        """Files of directories that were committed before the last fold: by partition and name of
-        the directory the text form of their `Contents` (P26)."""
+        """The files of directories that were committed before the last fold: the text form of their
+        `Contents` by partition and directory name (P26)."""
 
 
 class Parked(Exception):
-    """The request waits for a lock; its answer follows with another request or a tick."""
+    """The request waits for a lock; it is answered in a later turn."""
 
 
 @dataclass(slots=True)
 class Turn:
-    """One request at one moment."""
+    """The handling of one request at one moment."""
 
     state: State
     now: int
-    """By the wall clock, in milliseconds UTC: for what is recorded and shown, not for timeouts."""
+    """The wall clock in milliseconds UTC: for what is recorded and shown, not for timeouts."""
     request_id: str
     effects: Effects
     past: Past
@@ -71,18 +66,18 @@ class Turn:
 
     @property
     def steady(self) -> int:
-        """By the steady clock, in milliseconds: for timeouts (P29)."""
+        """The steady clock in milliseconds: for timeouts (P29)."""
         return self.state.timers.now
 
     def wall(self, steady: int) -> int:
-        """The wall clock's time of a moment of the steady clock, as that clock is set now."""
+        """The wall clock's time at a moment of the steady clock, as the wall clock is set now."""
         return self.now - self.steady + steady
 
     def ended(self, txn_id: int) -> Ended | None:
         return self.state.ended.get(txn_id) or self.past.past_txn(txn_id)
 
     def answer_parked(self, request_id: str, txn_id: int, op: str, reply: Answer) -> None:
-        """Answers an earlier request, and keeps the outcome (P3)."""
+        """Answers an earlier request and keeps the outcome (P3)."""
         self.record(events.Replied(request_id, txn_id, op, reply))
         self.replies.append(Reply(request_id, reply))
 

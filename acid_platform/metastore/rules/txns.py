@@ -1,4 +1,4 @@
-"""Transactions while they are open: begin, locks, snapshots, heartbeats (T1 to T22, P12)."""
+"""Open transactions: begin, locks, snapshots, write ids, heartbeats (T1 to T22, P12)."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from acid_platform.metastore.operations.transactions import (
 from acid_platform.metastore.records import ClientInfo
 from acid_platform.metastore.rules import events, locking
 from acid_platform.metastore.rules.declared import seen_table, unchanged
+from acid_platform.metastore.rules.lock_requests import check_files, may_read
 from acid_platform.metastore.rules.snapshots import snapshot, write_ids
 from acid_platform.metastore.rules.state import State, Txn
 from acid_platform.metastore.rules.timers import touch
@@ -45,9 +46,9 @@ from acid_platform.transactions import TxnState, TxnType
 def begin(turn: Turn, operation: Begin) -> Ticket:
     """Opens, locks, allocates write ids and takes the snapshot in one turn.
 
-    `tables` (READ_ONLY) are those that the snapshot will be asked for; None means all, an empty
-    list that each is registered when it is asked for. Raises TooManyOpenTxns (T2) and what
-    `locking.enqueue` raises, after aborting the transaction.
+    `tables` (READ_ONLY) are those that the snapshot will be asked for. None means all; an empty
+    list means that each table is registered when it is asked for. Raises TooManyOpenTxns (T2) and,
+    after aborting the transaction, what `locking.enqueue` raises.
     """
     check_limit(turn.state, turn.steady, 1)
     txn = open_txn(turn, kind_of(operation.kind), operation.info, operation.tables is None)
@@ -69,7 +70,7 @@ def begin(turn: Turn, operation: Begin) -> Ticket:
 
 
 def open_batch(turn: Turn, operation: OpenBatch) -> list[int]:
-    """Opens several, at most `hive.txn.max.open.batch` (T1); the answer has their ids."""
+    """Opens several transactions, at most `hive.txn.max.open.batch` (T1), and returns their ids."""
     wanted = operation.count
     if wanted <= 0:
         raise InvalidDefinition(f"{wanted} transactions can't be opened; ask for at least 1")
@@ -84,7 +85,7 @@ def open_batch(turn: Turn, operation: OpenBatch) -> list[int]:
 
 
 def check_limit(state: State, now: int, count: int) -> None:
-    """T2: refused from the limit on until the count is below 90 % of it."""
+    """Refuses from the limit on, until the count is below 90 % of the limit (T2)."""
     limit = state.settings.integer("hive.max.open.txns")
     interval = state.settings.integer("hive.count.open.txns.interval")
     gauge = state.gauge
@@ -107,17 +108,20 @@ _NOT_BUILT = {
     5: "SOFT_DELETE",
     6: "REBALANCE_COMPACTION",
 }
-"""Hive's other types, by their number."""
+"""Hive's other types by their numbers."""
 
 
 def kind_of(number: int) -> TxnType:
-    """What a client may begin. Raises UnsupportedStatement for the types that are not built (P1),
-    and for COMPACTION, which a Worker begins with its task (C28)."""
+    """The type that a client may begin.
+
+    Raises UnsupportedStatement for the types that are not built (P1), and for COMPACTION, which a
+    Worker begins with its task (C28).
+    """
     if number in (TxnType.DEFAULT.value, TxnType.READ_ONLY.value):
         return TxnType(number)
     name = "COMPACTION" if number == TxnType.COMPACTION.value else _NOT_BUILT.get(number, "unknown")
     raise UnsupportedStatement(
-        f"a transaction of type {name} ({number}) can't be begun here; begin DEFAULT or READ_ONLY"
+        f"a transaction of type {name} ({number}) can't begin here; use DEFAULT or READ_ONLY"
     )
 
 
@@ -145,14 +149,14 @@ def lock(turn: Turn, operation: Lock) -> Ticket:
 
 
 def granted(state: State, ticket: Ticket) -> Granted:
-    """What the client of `begin` and `lock` learns, rebuilt whenever it asks again.
+    """What the client of `begin` or `lock` receives, rebuilt each time it asks.
 
     Raises NoSuchTxn if the transaction has ended.
     """
     txn = state.txns.get(ticket.txn)
     seen = snapshot(state, txn) if txn is not None and txn.is_open else None
     if txn is None or seen is None:
-        raise NoSuchTxn(f"transaction {ticket.txn} has ended; ask for its outcome")
+        raise NoSuchTxn(f"transaction {ticket.txn} has ended; call outcome() to learn how")
     entry = state.locks.get(ticket.ext)
     written = [state.tables[table_id] for table_id in txn.wrote if table_id in state.tables]
     needed = ((name, state.known_table(table_id)) for name, table_id in txn.needs.items())
@@ -168,19 +172,20 @@ def granted(state: State, ticket: Ticket) -> Granted:
 
 
 def granted_now(turn: Turn, operation: GetGranted) -> Granted:
-    """What `begin` answers, for a transaction that is open."""
+    """The answer of `begin` again, for an open transaction."""
     require_open(turn, operation.txn)
     return granted(turn.state, Ticket(operation.txn, 0))
 
 
 def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
-    """The list of one table under the transaction's snapshot; registers the need (P12).
+    """The list of one table under the transaction's snapshot; from then on it needs the table
+    (P12).
 
     Raises SnapshotExpired, NoSuchTable, TxnAborted.
     """
     txn = require_open(turn, operation.txn)
     table, record = seen_table(turn.state, txn, operation.table)
-    locking.check_files(txn, table)
+    check_files(txn, table)
     name, table_id = record.name, record.table_id
     if not txn.has_snapshot or (not txn.all_tables and name not in txn.needs):
         turn.record(events.SnapshotTaken(txn.txn_id, {name: table_id}))
@@ -192,7 +197,7 @@ def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
 
 
 def allocate(turn: Turn, operation: Allocate) -> int:
-    """The table's write id for this transaction, the same each time it is asked (T17 to T19)."""
+    """The transaction's write id in the table, the same at each call (T17 to T19)."""
     return _allocate(turn, require_open(turn, operation.txn), operation.table)
 
 
@@ -203,16 +208,16 @@ def _allocate(turn: Turn, txn: Txn, name: str) -> int:
     write_id = table.by_txn.get(txn.txn_id)
     if write_id is None:
         write_id = table.next_write_id
-        needs = (table.record.name,) if locking.may_read(txn, table) else ()
+        needs = (table.record.name,) if may_read(txn, table) else ()
         turn.record(events.WriteIdAllocated(txn.txn_id, table.record.table_id, write_id, needs))
     return write_id
 
 
 def allocate_many(turn: Turn, operation: AllocateMany) -> list[tuple[int, int]]:
-    """Write ids of one table for several transactions, ascending with their ids (T17 to T19).
+    """Allocates write ids of one table, in the order of the transactions' ids (T17 to T19).
 
-    All of them get new ones, or all have them already. Raises TxnAborted, NoSuchTxn, ReadOnlyTxn
-    and InvalidDefinition, and then allocates none.
+    Either all transactions get new write ids, or all have one already. Raises TxnAborted,
+    NoSuchTxn, ReadOnlyTxn or InvalidDefinition, and then allocates none.
     """
     table = turn.state.table(operation.table)
     ids = sorted(set(operation.txns))
@@ -221,9 +226,9 @@ def allocate_many(turn: Turn, operation: AllocateMany) -> list[tuple[int, int]]:
         for txn_id in ids
         if txn_id not in turn.state.txns or not turn.state.txns[txn_id].is_open
     ]
-    for one in ended:
+    for ended_txn in ended:
         try:
-            require_open(turn, one)
+            require_open(turn, ended_txn)
         except AcidError as error:
             raise type(error)(f"transactions {ended} are not open (T17): {error}") from error
     txns = [turn.state.txns[txn_id] for txn_id in ids]
@@ -264,7 +269,11 @@ def require_open(turn: Turn, txn_id: int) -> Txn:
 
 
 def heartbeat(turn: Turn, operation: Heartbeat) -> Alive:
-    """Never raises: which ids were aborted, which are unknown or committed; the rest live (T8)."""
+    """The ids that are aborted, and those that are unknown or committed; the others stay alive
+    (T8).
+
+    Never raises.
+    """
     aborted, unknown = [], []
     for txn_id in operation.txns:
         txn = turn.state.txns.get(txn_id)
@@ -280,7 +289,10 @@ def heartbeat(turn: Turn, operation: Heartbeat) -> Alive:
 
 
 def heartbeat_one(turn: Turn, operation: HeartbeatOne) -> int:
-    """Raises TxnAborted, SnapshotExpired, NoSuchTxn (T7). `read` marks a use of the lease (P12)."""
+    """Keeps a transaction alive; `read` renews its read lease (P12).
+
+    Raises TxnAborted, SnapshotExpired, NoSuchTxn (T7). Returns the interval of heartbeats.
+    """
     txn = require_open(turn, operation.txn)
     touch(turn.state.heartbeats, txn.txn_id, turn.steady)
     if operation.read and txn.kind is TxnType.READ_ONLY:
@@ -311,13 +323,13 @@ def _open(state: State, at: int, event: events.Opened) -> None:
         touch(state.reads, txn_id, state.timers.now)
 
 
-def _snapshot(state: State, at: int, event: events.SnapshotTaken) -> None:
+def _snapshot(state: State, _at: int, event: events.SnapshotTaken) -> None:
     txn = state.txns[event.txn]
     taken = txn.taken if txn.has_snapshot else state.moment()
     state.txns[txn.txn_id] = replace(txn, taken=taken, needs=txn.needs | event.needs)
 
 
-def _write_id(state: State, at: int, event: events.WriteIdAllocated) -> None:
+def _write_id(state: State, _at: int, event: events.WriteIdAllocated) -> None:
     locking.add_write_id(state, event.table_id, event.txn, event.write_id)
     txn = state.txns[event.txn]
     needs = {name: event.table_id for name in event.needs} | txn.needs

@@ -1,4 +1,4 @@
-"""Views: queries that have a name, out of one name space with the tables."""
+"""Views: named queries, in the same name space as the tables."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def drop_view(turn: Turn, operation: DropView) -> None:
     turn.record(events.ViewDropped(name=name))
 
 
-def _view(state: State, at: int, event: events.ViewCreated) -> None:
+def _view(state: State, _at: int, event: events.ViewCreated) -> None:
     record = replace(event.view, version=state.moment())
     _keep_earlier(state, record.name, record.version)
     state.views[record.name] = record
 
 
-def _view_dropped(state: State, at: int, event: events.ViewDropped) -> None:
+def _view_dropped(state: State, _at: int, event: events.ViewDropped) -> None:
     _keep_earlier(state, event.name, state.moment())
     del state.views[event.name]
 
 
 def _keep_earlier(state: State, name: str, moment: int) -> None:
-    """What it was until now, for open snapshots (P28)."""
+    """Keeps the present view for open snapshots (P28)."""
     earlier = state.views.get(name)
     if earlier is not None:
         state.earlier_views.append(EarlierView(earlier, moment))

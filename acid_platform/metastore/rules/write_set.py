@@ -1,7 +1,7 @@
-"""What commits have done, for as long as a later one may conflict with it (T30 to T44, P6, P30).
+"""What commits have changed, as long as a later commit may conflict with it (T30 to T44, P6, P30).
 
 `State.write_set` has updates, deletes and overwrites, `State.inserts` the inserts. Only overwrites
-conflict with inserts, and to them the last insert of an entity says as much as all of them.
+conflict with inserts, and for them the last insert of an entity is enough.
 """
 
 from __future__ import annotations
@@ -18,25 +18,28 @@ from acid_platform.transactions.conflicts import Committed, Touched, conflicts
 
 
 def conflict(state: State, txn: Txn, touches: Iterable[Component]) -> tuple[Entity, str] | None:
-    """The first entity in which the transaction may not commit these touches, and why, or None.
+    """The first entity in which the transaction may not commit these touches, and why; or None.
 
     A dynamic touch stands for every partition of its table. What the transaction's snapshot sees
-    conflicts with no overwrite (P30), and under `hive.txn.xlock.write` with nothing (T35).
+    does not conflict with an overwrite (P30), nor, under `hive.txn.xlock.write`, with anything
+    (T35).
     """
     serial = state.settings.flag("hive.txn.xlock.write")
     seen: ValidTxnList | None = None
-    for one in touches:
-        for theirs in _rows(state, one):
-            partition = theirs.partition if one.dynamic else one.partition
-            mine = Touched(one.table_id, partition, one.operation, one.txn_id, one.write_id)
+    for touched in touches:
+        for theirs in _rows(state, touched):
+            partition = theirs.partition if touched.dynamic else touched.partition
+            mine = Touched(
+                touched.table_id, partition, touched.operation, touched.txn_id, touched.write_id
+            )
             reason = conflicts(mine, theirs)
             if reason is None:
                 continue
-            if serial or one.operation is Operation.OVERWRITE:
+            if serial or touched.operation is Operation.OVERWRITE:
                 seen = seen or snapshot(state, txn)
                 if seen is not None and seen.is_valid(theirs.txn_id):
                     continue
-            return (one.table_id, partition), reason
+            return (touched.table_id, partition), reason
     return None
 
 
@@ -59,7 +62,7 @@ def _rows(state: State, one: Component) -> Iterator[Committed]:
 
 
 def every_row(state: State) -> Iterator[Committed]:
-    """What a fold writes, and `restore` takes."""
+    """All rows, as a fold writes them and `restore` takes them."""
     for by_table in (state.write_set, state.inserts):
         for by_partition in by_table.values():
             for rows in by_partition.values():
@@ -67,24 +70,24 @@ def every_row(state: State) -> Iterator[Committed]:
 
 
 def from_event(change: Change) -> Committed:
-    """The row of a journaled commit."""
+    """The row of a commit in the journal."""
     if change.overwrite:
         return replace(change.row, operation=Operation.OVERWRITE)
     return change.row
 
 
 def restore(state: State, row: Committed) -> None:
-    """Puts back a row that was there."""
+    """Adds a row that a fold wrote."""
     by_table = state.inserts if row.operation is Operation.INSERT else state.write_set
     by_table.setdefault(row.table_id, {}).setdefault(row.partition, []).append(row)
 
 
 def add(state: State, row: Committed) -> None:
-    """Notes what was committed just now.
+    """Adds the row of a new commit.
 
     Of an entity's inserts two are kept: the last one, and the one of the highest transaction. A
-    snapshot that sees both sees all of them: what it misses was committed after it was taken, or
-    has a higher transaction id than its own (S2).
+    snapshot that sees both sees all of them: an insert that it misses was committed after the
+    snapshot was taken, or has a higher transaction id than the snapshot's (S2).
     """
     if row.operation is Operation.INSERT:
         by_partition = state.inserts.setdefault(row.table_id, {})
@@ -98,7 +101,7 @@ def add(state: State, row: Committed) -> None:
 
 
 def put_drop(state: State, row: Committed) -> None:
-    """Notes that a partition was dropped, with all that was done to it before (P22)."""
+    """Records the drop of a partition in place of everything that was done to it before (P22)."""
     state.write_set.setdefault(row.table_id, {})[row.partition] = [row]
     state.inserts.get(row.table_id, {}).pop(row.partition, None)
 
@@ -109,7 +112,7 @@ def forget_table(state: State, table_id: int) -> None:
 
 
 def purge(state: State, writers: int) -> None:
-    """Forgets what no open writer overlaps; `writers` is the oldest one's id (T44)."""
+    """Forgets what no open writer overlaps; `writers` is the id of the oldest one (T44)."""
     for by_table in (state.write_set, state.inserts):
         for table_id, by_partition in list(by_table.items()):
             kept = {

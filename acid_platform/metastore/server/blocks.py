@@ -1,10 +1,10 @@
-"""Blocks that DuckDB rewrites in place, kept aside until its checkpoint is whole (P27).
+"""Protects blocks that DuckDB overwrites in place until its checkpoint is complete (P27).
 
-A checkpoint writes new blocks, syncs, and then one header that makes them count. But metadata
-blocks (256 KB, with one checksum) that have room are written over while the old header still needs
-them: a power cut that tears such a write leaves a file that DuckDB refuses. So their content is
-kept aside first, with the headers of that moment. While the file still has these headers, they need
-that content, whatever the blocks hold now; once a header has changed, the copy is of no use.
+A checkpoint writes new blocks, syncs them, and then writes one header that makes them valid. But
+metadata blocks (256 KB, with one checksum) that have room are overwritten while the old header
+still needs them: if a power cut tears such a write, DuckDB refuses the file. So their content is
+copied first, together with the current headers. As long as the file has these headers, it needs the
+copied content, whatever the blocks hold now; once a header has changed, the copy is useless.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from acid_platform.disk import sync_data, sync_path
 
 _HEADERS = 3 * 4096
-"""The main header, and two that take turns; blocks follow."""
+"""The main header and two that alternate; the blocks follow."""
 _MAGIC = b"acid metastore blocks 1\n"
 
 
 def beside(database: Path) -> Path:
-    """Where the blocks of a metastore file are kept aside."""
+    """The file that holds the copied blocks of a metastore file."""
     return database.with_suffix(".blocks")
 
 
@@ -33,7 +33,8 @@ def keep(opened: int, aside: Path, numbers: Sequence[int], size: int) -> None:
     for number in numbers:
         parts += [number.to_bytes(8, "little"), os.pread(opened, size, _HEADERS + number * size)]
     body = b"".join((len(numbers).to_bytes(8, "little"), size.to_bytes(8, "little"), *parts))
-    # Over the one before: what is torn here is not used, as the checkpoint has not begun then.
+    # Overwrites the previous copy. If this write is torn, the checkpoint has not begun, and the
+    # copy is ignored.
     with open(os.open(aside, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
         file.write(_MAGIC + zlib.crc32(body).to_bytes(8, "little") + body)
         file.truncate()
@@ -44,7 +45,7 @@ def keep(opened: int, aside: Path, numbers: Sequence[int], size: int) -> None:
 
 
 def put_back(database: Path) -> bool:
-    """Undoes an interrupted checkpoint, before the file is opened; False: there was none.
+    """Undoes an interrupted checkpoint before the file is opened; returns False if there was none.
 
     Raises OSError.
     """

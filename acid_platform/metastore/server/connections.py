@@ -1,7 +1,7 @@
-"""The server's end of all connections: one selector and no threads; no client waits for another.
+"""The server's side of all connections: one selector and no threads, so no client blocks another.
 
-Handshakes, half messages and slow readers are kept per connection and go on when bytes come. A
-client that breaks a rule loses its connection; the others do not notice.
+Handshakes, partial messages and slow readers are tracked per connection and continue when bytes
+arrive. A client that breaks the protocol loses its connection; the others do not notice.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from acid_platform.metastore import wire
 _LOG = logging.getLogger("acid_platform.metastore")
 
 GREETING_SECONDS = 10.0
-"""A connection that has not proved itself by then is dropped."""
+"""A connection that has not completed its handshake by then is dropped."""
 
 SLOW_READER_SECONDS = 30.0
-"""A connection that does not take its answer for so long is dropped."""
+"""A connection that accepts no bytes of its answer for so long is dropped."""
 
 MOST_STRANGERS = 128
-"""Connections without a finished handshake; one more pushes out the oldest."""
+"""The most connections with an unfinished handshake; a further one evicts the oldest."""
 
 _READ = 1 << 18
 
@@ -42,11 +42,11 @@ class Connection:
         self.frames = wire.Frames(wire.LARGEST_GREETING)
         self.out = bytearray()
         self.since = time.monotonic()
-        """When it connected, or when its unsent answer last moved."""
+        """When it connected, or when the client last accepted bytes of its answer."""
 
 
 class Connections:
-    """All connections of the listeners, each with the key that its clients have to know."""
+    """All connections of the listeners, each with the key that its clients must know."""
 
     def __init__(self, listeners: Sequence[tuple[socket.socket, bytes]]) -> None:
         self._selector = selectors.DefaultSelector()
@@ -62,11 +62,11 @@ class Connections:
         self._strangers: dict[Connection, None] = {}
         self._slow: set[Connection] = set()
         self.refused = 0
-        """Connections that were dropped for what they sent, or did not send."""
+        """Connections that were dropped for what they sent or failed to send."""
 
     @property
     def known(self) -> int:
-        """How many clients there are."""
+        """The number of clients with a finished handshake."""
         return len(self._connections) - len(self._strangers)
 
     @property
@@ -79,7 +79,7 @@ class Connections:
             os.write(self._bell_in, b"!")
 
     def wait(self, seconds: float) -> list[tuple[Connection, bytes]]:
-        """Messages of clients that have proved themselves, after at most so many seconds."""
+        """The messages of clients with a finished handshake, after at most so many seconds."""
         messages: list[tuple[Connection, bytes]] = []
         for key, events in self._selector.select(seconds):
             one = key.data
@@ -97,7 +97,7 @@ class Connections:
         return messages
 
     def send(self, connection: Connection, payload: bytes) -> None:
-        """Sends now what the connection takes, and the rest when it takes more."""
+        """Sends what the connection accepts now, and the rest when it accepts more."""
         if connection.closed:
             return
         waiting = bool(connection.out)
@@ -114,13 +114,13 @@ class Connections:
         if sent < len(data):
             connection.out += data[sent:]
         if connection.out and not waiting:
-            # Nothing more is read from it before it has read what it asked for.
+            # It must read its answer before the server reads its next message.
             connection.since = time.monotonic()
             self._slow.add(connection)
             self._selector.modify(connection.sock, selectors.EVENT_WRITE, connection)
 
     def drop(self, connection: Connection, why: str = "") -> None:
-        """Closes the connection; `why` is for the log, if the client broke a rule."""
+        """Closes the connection; `why` goes to the log if the client broke the protocol."""
         if connection.closed:
             return
         if why:
@@ -135,7 +135,7 @@ class Connections:
         connection.sock.close()
 
     def close(self, seconds: float = 1.0) -> None:
-        """Takes no more connections, sends what is unsent for so long, and ends them all."""
+        """Accepts no more connections, sends unsent answers for so many seconds, and closes all."""
         for listener, _ in self._listeners:
             self._selector.unregister(listener)
             listener.close()
@@ -158,10 +158,10 @@ class Connections:
         except (BlockingIOError, ConnectionError):
             return
         except OSError as error:
-            # Out of file descriptors: whoever has not proved itself makes room.
-            _LOG.warning("can't take a connection: %s", error)
+            # Out of file descriptors: connections with an unfinished handshake make room.
+            _LOG.warning("can't accept a connection: %s", error)
             for stranger in list(self._strangers):
-                self.drop(stranger, "no room for strangers")
+                self.drop(stranger, "no room for unfinished handshakes")
             time.sleep(0.01)
             return
         sock.setblocking(False)
@@ -230,7 +230,7 @@ class Connections:
 
     def _drop_late(self) -> None:
         now = time.monotonic()
-        # In the order of their coming.
+        # In the order in which they arrived.
         while self._strangers:
             oldest = next(iter(self._strangers))
             if now - oldest.since < GREETING_SECONDS:

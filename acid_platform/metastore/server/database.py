@@ -1,7 +1,7 @@
-"""The DuckDB file of the metastore: its rows, transactions, checkpoints and queries.
+"""The DuckDB file of the metastore: rows, transactions, checkpoints and queries.
 
-Nothing else may open the file, not even to read it: closing a second handle would drop DuckDB's
-lock on it, as POSIX locks do.
+Nothing else may open the file, not even to read it: POSIX locks are released when any handle of the
+file is closed, so closing a second handle would release DuckDB's lock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from acid_platform.metastore.server import blocks, state_rows
 _CONFIG: dict[str, str | int | float | list[str]] = {
     "threads": 1,
     "memory_limit": "128MB",
-    "wal_autocheckpoint": "1TB",  # `Store.checkpoint` does it: see blocks.py
+    "wal_autocheckpoint": "1TB",  # `Store.checkpoint` does it instead: see blocks.py.
     "fsync_mode": "STANDARD",
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
@@ -42,7 +42,7 @@ _QUERY_SECONDS = 10.0
 _QUERY_ROWS = 100_000
 
 Error = duckdb.Error
-"""What DuckDB raises."""
+"""The error that DuckDB raises."""
 
 
 class Database:
@@ -53,7 +53,7 @@ class Database:
         if path.exists():
             blocks.put_back(path)
         self.connection = _connect(path)
-        # Open as long as DuckDB has it: to close any handle would drop DuckDB's lock.
+        # Stays open as long as DuckDB has the file: closing any handle would release DuckDB's lock.
         self.file = os.open(path, os.O_RDONLY)
 
     def close(self) -> None:
@@ -73,18 +73,18 @@ class Database:
         self.connection.commit()
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> None:
-        # To the end: an appender begins only when no statement is left unfinished.
+        # Reads all rows: an appender can begin only when no statement is unfinished.
         self.connection.execute(sql, list(values)).fetchall()
 
     def write(self, name: str, columns: schema.Columns, rows: list[state_rows.Row]) -> None:
-        """By an appender, which takes a third of the CPU of an INSERT with lists."""
+        """Writes rows with an appender: a third of the CPU of an INSERT with lists."""
         if not rows:
             return
         texts = [number for number, kind in enumerate(columns.values()) if kind == "JSON"]
         values = [[row[key] for key in columns] for row in rows]
-        for one in values:
+        for value in values:
             for number in texts:
-                one[number] = _ENCODE(one[number])
+                value[number] = _ENCODE(value[number])
         appender = self.connection.appender(name, columns=list(columns))
         appender.append_rows(values)
         appender.flush()
@@ -115,7 +115,8 @@ class Database:
         )
 
     def delete(self, name: str, keys: Mapping[str, str], gone: Sequence[tuple[Any, ...]]) -> None:
-        """Rows of a table with one of these keys; `keys`: its columns and their types."""
+        """Deletes the rows of a table that have one of these keys; `keys` are their columns and
+        types."""
         if not gone:
             return
         listed = ", ".join(
@@ -129,14 +130,15 @@ class Database:
         )
 
     def checkpoint(self) -> None:
-        """Moves the write-ahead log into the file. Raises Error, OSError; nothing is lost then."""
+        """Moves the write-ahead log into the file. Raises Error or OSError; nothing is
+        lost then."""
         numbers = self.connection.execute(
             "SELECT block_id FROM pragma_metadata_info() WHERE free_blocks > 0"
         ).fetchall()
         size = int(self.scalar("SELECT block_size FROM pragma_database_size()"))
-        blocks.keep(self.file, blocks.beside(self.path), [one for (one,) in numbers], size)
+        blocks.keep(self.file, blocks.beside(self.path), [number for (number,) in numbers], size)
         self.connection.execute("CHECKPOINT")
-        # DuckDB would refuse the file beside a log that comes back after two checkpoints.
+        # DuckDB would refuse the file if a power cut brought back a log from two checkpoints ago.
         self.sync_names()
 
     def query(self, sql: str) -> tuple[list[str], list[list[Any]]]:
@@ -164,7 +166,7 @@ class Database:
             self.connection.execute("ROLLBACK")
 
     def made_by(self) -> dict[str, str]:
-        """What reads and writes the file, for people who meet an old one (P8)."""
+        """Which programs read and write the file, for people who find an old one (P8)."""
         storage = self.scalar(
             "SELECT tags['storage_version'] FROM duckdb_databases()"
             " WHERE database_name = current_database()"
@@ -172,8 +174,8 @@ class Database:
         return {"duckdb_version": duckdb.__version__, "storage_version": str(storage)}
 
     def sync_names(self) -> None:
-        """DuckDB syncs what it writes, but neither the name of a file that it has made nor that one
-        is gone. Raises OSError."""
+        """Syncs the names of files. DuckDB syncs the content that it writes, but not the creation
+        or removal of a file. Raises OSError."""
         sync_path(self.path.parent)
 
 
@@ -184,7 +186,7 @@ def _connect(path: Path) -> duckdb.DuckDBPyConnection:
         holder = re.search(r"PID (\d+)", str(error))
         if holder:
             raise MetastoreInUse(
-                f"{path} is in use by process {holder[1]}; stop that one, or connect to it"
+                f"{path} is in use by process {holder[1]}; stop that process, or connect to it"
             ) from error
         raise MetastoreIncompatible(f"{path} can't be opened: {error}") from error
     connection.execute("PRAGMA disable_checkpoint_on_shutdown")

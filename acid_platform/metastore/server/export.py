@@ -1,7 +1,7 @@
-"""All rows of the metastore file at one moment, read in parts while the server goes on.
+"""All rows of the metastore file at one moment, read in parts while the server goes on working.
 
-A second cursor of the one connection holds a read transaction: DuckDB shows it the same rows until
-the end, whatever is journaled and folded meanwhile.
+A second cursor of the only connection holds a read transaction: DuckDB shows it the same rows until
+its end, whatever is journaled and folded in the meantime.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS = 50_000
-"""Rows of one message: few, so that other requests don't wait."""
+"""Rows per message: few enough that other requests don't wait."""
 
 
 class Export:
-    """A backup that is going on. `token` names it, so that no other backup is continued instead."""
+    """A running backup. `token` identifies it, so that no other backup is continued in
+    its place."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self.token = secrets.token_hex(8)
@@ -31,14 +32,14 @@ class Export:
         self._number = 0
         cursor.execute("BEGIN TRANSACTION READ ONLY")
         self.meta: dict[str, str] = dict(cursor.execute("SELECT key, value FROM meta").fetchall())
-        # Everything is folded: whoever opens the backup needs no log.
+        # Everything is folded, so whoever opens the backup needs no log.
         self.meta.pop(schema.LOG)
         self.rows = {name: self._count(name) for name in schema.EVERY}
 
     def part(self, table: str, number: int) -> str | None:
-        """Rows number x 50,000 and on, as Arrow IPC in base64; None after the last.
+        """The rows from number x 50,000 on, as Arrow IPC in base64; None after the last part.
 
-        Raises KeyError for a table that is none, ValueError for a part out of turn.
+        Raises KeyError for an unknown table, ValueError for a part that is out of order.
         """
         import pyarrow as pa
 
@@ -47,7 +48,7 @@ class Export:
             self._reader = self._cursor.sql(f'FROM "{table}"').to_arrow_reader(ROWS)
             self._table, self._number = table, 0
         if (table, number) != (self._table, self._number) or self._reader is None:
-            raise ValueError(f"part {number} of {table} comes out of turn")
+            raise ValueError(f"part {number} of {table} is out of order")
         self._number += 1
         try:
             batch = self._reader.read_next_batch()

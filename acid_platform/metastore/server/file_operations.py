@@ -1,4 +1,4 @@
-"""Operations about the file rather than the state: outcomes, queries, history, backups."""
+"""Operations on the file rather than the state: outcomes, queries, history, backups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def outcome(group: GroupCommit, operation: GetOutcome) -> SeenRequest:
 
 
 def query(group: GroupCommit, operation: Query) -> QueryResult:
-    """Brings the tables up to date first. Raises what `Store.query` raises."""
+    """Runs the query after a fold has updated the tables. Raises what `Store.query` raises."""
     group.fold()
     columns, rows = group.store.query(operation.sql)
     return QueryResult(columns, [[_plain(value) for value in row] for row in rows])
@@ -51,14 +51,14 @@ def history(group: GroupCommit, operation: GetHistory) -> list[Row]:
     ]
 
 
-def begin_backup(group: GroupCommit, operation: BeginBackup) -> BackupBegun:
+def begin_backup(group: GroupCommit, _operation: BeginBackup) -> BackupBegun:
     group.fold()
     export = group.store.export()
     return BackupBegun(export.token, export.meta, export.rows)
 
 
 def backup_part(group: GroupCommit, operation: GetBackupPart) -> str | None:
-    """Raises MetastoreUnavailable if the backup is not going on any more."""
+    """Raises MetastoreUnavailable if the backup is no longer running."""
     export = group.store.exported(operation.token)
     if export is None:
         raise MetastoreUnavailable(
@@ -68,7 +68,7 @@ def backup_part(group: GroupCommit, operation: GetBackupPart) -> str | None:
     return export.part(operation.table, operation.part)
 
 
-def end_backup(group: GroupCommit, operation: EndBackup) -> None:
+def end_backup(group: GroupCommit, _operation: EndBackup) -> None:
     group.store.end_exports()
 
 

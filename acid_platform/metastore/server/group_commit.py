@@ -1,7 +1,7 @@
-"""The state machine and its file: nothing is answered before it is durable (P3).
+"""The state machine and its file: no answer is sent before its effects are durable (P3).
 
 A round of requests is decided in memory, its events are made durable with one append to the log,
-and only then come the answers. If the append fails, memory is rebuilt from the files, and every
+and only then are the answers sent. If the append fails, memory is rebuilt from the files, and every
 client of the round is told to ask for the outcome.
 """
 
@@ -29,19 +29,19 @@ from acid_platform.metastore.server.store import Store
 _LOG = logging.getLogger("acid_platform.metastore")
 
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-"""What arguments of another type, or missing ones, lead to."""
+"""What missing arguments, or arguments of another type, cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asks; sent again it keeps its id."""
+    """A client's message; if it is sent again, it has the same id."""
 
     id: str
     operation: Operation[object]
 
 
 class BadRequest(Exception):
-    """A request that the rules can't even refuse: an argument is of another type."""
+    """A request that the rules can't even refuse, since an argument has another type."""
 
     def __init__(self, request: Request) -> None:
         super().__init__(request.operation.op)
@@ -70,9 +70,10 @@ class GroupCommit:
     # --- requests ---------------------------------------------------------------------------
 
     def answer_reads(self, requests: Sequence[Request]) -> tuple[list[Reply], list[Request]]:
-        """Answers what changes nothing that is kept, and leaves the rest for a round.
+        """Answers the requests that record nothing, and returns the rest for a round.
 
-        Between two rounds memory is durable: no such answer tells of what may yet be lost.
+        Between two rounds everything in memory is durable, so no such answer shows a change that
+        could still be lost.
         """
         now, replies, left = self._clock.moment(), list[Reply](), list[Request]()
         for request in requests:
@@ -89,8 +90,11 @@ class GroupCommit:
         return replies, left
 
     def round(self, requests: Sequence[Request], due: Container[str] | None) -> list[Reply]:
-        """One group commit, and the answers. `due`: what is due by itself is done too; these
-        requests, if they wait for a lock, have a client that is still connected."""
+        """Runs one group commit and returns the answers.
+
+        With `due`, whatever is due by itself is done too; `due` holds the requests that wait for a
+        lock and whose client is still connected.
+        """
         now = self._clock.moment()
         refused: list[Reply] = []
         while True:
@@ -115,7 +119,8 @@ class GroupCommit:
     def _decide(
         self, requests: Sequence[Request], now: Moment, due: Container[str] | None
     ) -> list[Reply]:
-        """The answers, once they are durable. Raises BadRequest, and whatever a write raises."""
+        """The answers, once their effects are durable. Raises BadRequest, and whatever a write
+        raises."""
         events: list[Recorded] = []
         replies: list[Reply] = []
         for request in requests:
@@ -139,17 +144,17 @@ class GroupCommit:
         return replies
 
     def bad(self, request_id: str, op: str, error: BaseException | None) -> Reply:
-        """The answer to a request whose arguments are wrong."""
+        """The answer to a request with wrong arguments."""
         self.counters.bad_requests += 1
-        _LOG.warning("a bad request: %s", op, exc_info=error)
+        _LOG.warning("bad request: %s", op, exc_info=error)
         refused = InvalidDefinition(
-            f"{op} is called in a way that this metastore does not know: {error!r}; nothing was"
+            f"{op} has arguments that this metastore does not understand: {error!r}; nothing was"
             " changed"
         )
         return Reply(request_id, error_reply(refused))
 
     def _keep_waiting_alive(self, now: int, connected: Container[str]) -> None:
-        """A client that waits for a lock is alive while its connection is (L12)."""
+        """A client that waits for a lock counts as alive while it is connected (L12)."""
         state = self.state
         for request_id, ext in state.waiting.items():
             if request_id in connected:
@@ -175,7 +180,7 @@ class GroupCommit:
         return machine
 
     def _notice_copy(self) -> None:
-        """If the files were copied, the original may still be in use (P31)."""
+        """Notices that the files were copied: the original may still be in use (P31)."""
         known, found = self.store.ground, self.store.ground_now
         if known is not None and not known.holds(found):
             events = self.machine.copied(self._clock.moment()).events
@@ -191,14 +196,14 @@ class GroupCommit:
             self.store.ground = found
 
     def _forget_round(self, now: Moment) -> None:
-        """Nothing was written: memory becomes what the file holds. Heartbeats are kept."""
+        """Rebuilds memory from the file, since nothing was written. Heartbeats are kept."""
         known = self.state
         state, events = self.store.load()
         fresh = Machine(state)
         fresh.replay(events)
         fresh.wake(now)
         for mine, theirs in ((state.heartbeats, known.heartbeats), (state.reads, known.reads)):
-            # The longest silent first; whoever ended in the lost round only counts as new.
+            # Oldest heartbeat first. A transaction that ended only in the lost round counts as new.
             new = ((txn_id, now.steady) for txn_id in mine if txn_id not in theirs)
             for txn, at in (*theirs.items(), *new):
                 if txn in mine:
@@ -206,7 +211,7 @@ class GroupCommit:
         self.machine.state = state
 
     def _fail(self, requests: Sequence[Request], error: Exception) -> list[Reply]:
-        """Memory may be ahead of the file, or behind it: only the file counts (P3)."""
+        """Memory may be ahead of the file or behind it, so it is rebuilt from the file (P3)."""
         self.counters.failed_writes += 1
         _LOG.error("a round of %d requests failed", len(requests), exc_info=error)
         self._ahead = True
@@ -240,7 +245,7 @@ class GroupCommit:
         return len(self.state.ended) >= limit
 
     def fold(self) -> None:
-        """Brings the tables of the file up to date. Raises Error; then the journal goes on."""
+        """Brings the tables of the file up to date. Raises Error; the journal then simply grows."""
         started = time.perf_counter()
         keep = self.state.settings.integer("acid.outcome.retention")
         self.store.fold(self.state, self._oldest_kept(keep))
@@ -251,8 +256,11 @@ class GroupCommit:
         self.counters.folding.add(time.perf_counter() - started)
 
     def _oldest_kept(self, keep: int) -> int:
-        """Before when what is over may be forgotten. A wall clock that was set forward since the
-        start does not count: a client may still ask what became of its request (P3, P29)."""
+        """The moment before which ended transactions and outcomes may be deleted.
+
+        A wall clock that was set forward since the start is ignored: a client may still ask for the
+        outcome of its request (P3, P29).
+        """
         now = self._clock.moment()
         return min(now.wall, self._started.wall + now.steady - self._started.steady) - keep
 

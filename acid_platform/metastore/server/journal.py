@@ -5,16 +5,17 @@ header with its identity, then a record for each batch:
 
     RS  checksum  number of the first event  of the last  JSON  newline
 
-JSON has neither a raw RS nor a raw newline, so that records are found again behind damage. Numbers
-go on without a gap and never restart. Once the tables have all events, the next record is written
-over the first: blocks that the file has already are durable sooner (0.17 ms instead of 0.32). What
-lies behind the last record are thus older ones, with lower numbers.
+JSON contains neither a raw RS nor a raw newline, so records can be found again after damage.
+Numbers have no gaps and never restart. Once the tables have all events, the next record overwrites
+the first: writing to blocks that the file already has is durable sooner (0.17 ms instead of 0.32).
+So older records, with lower numbers, may follow the last record.
 
-What is noticed: any changed bit of a record (CRC-32), a number that is missing, records of another
-log. If a later record follows, that is damage, and refused. If none does, it is the last write,
-which a power cut tore before it was acknowledged, and the log ends before it.
-What can't be noticed: that this last record was acknowledged, and damaged afterwards; nor that the
-log was cut, as what is left is whole.
+Detected: any changed bit of a record (CRC-32), a missing number, records of another log. If a later
+record follows, the log is damaged and is refused. If none follows, the broken record is the last
+write, torn by a power cut before it was acknowledged, and the log ends before it.
+
+Not detected: that this last record was acknowledged and damaged afterwards; and that the log was
+cut off after a whole record.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _RS, _NEWLINE = b"\x1e", b"\n"
 _HEADER = re.compile(rb"acid metastore log 1 ([0-9a-f]{32}) ([0-9a-f]{8})\n")
 _HEADER_SIZE = 63
 _KEPT_SIZE = 16 << 20
-"""A log that grew longer is given back to the disk once the tables have its events."""
+"""A log that has grown beyond this size is truncated once the tables have its events."""
 _NEXT_STEP = (
     "restore a backup (`acid metastore restore FILE --replace` puts these files aside);"
     " what came after it will be in doubt"
@@ -53,12 +54,12 @@ class Record:
 
 
 def beside(database: Path) -> Path:
-    """Where the log of a metastore file is."""
+    """The path of a metastore file's log."""
     return database.with_suffix(".log")
 
 
 def create(path: Path, records: Sequence[Record] = ()) -> str:
-    """Writes a log, in the place of any other, and returns its identity. Raises OSError."""
+    """Writes a log, replacing any other, and returns its identity. Raises OSError."""
     identity = secrets.token_hex(16)
     header = _header(identity)
     draft = path.with_name(path.name + ".new")
@@ -74,10 +75,9 @@ def create(path: Path, records: Sequence[Record] = ()) -> str:
 class Log:
     """An open log, for one thread.
 
-    `identity` is what `create` returned, `folded` the number of the last event that the tables
-    have. Every record that is found is durable from then on, also if its writer was killed before
-    it had synced it. Raises MetastoreDamaged if the log is missing, another one, or damaged,
-    OSError.
+    `identity` is what `create` returned, and `folded` the number of the last event in the tables.
+    Every record that is found is made durable, even if its writer was killed before it synced it.
+    Raises MetastoreDamaged if the log is missing, damaged or another one, and OSError.
     """
 
     def __init__(self, path: Path, identity: str, folded: int) -> None:
@@ -98,7 +98,7 @@ class Log:
             late = [record for record in run if record.first > folded]
             self._refuse_damage(data, late)
             if late:
-                # Even after a failed fdatasync the page cache may show it: so it is written again.
+                # After a failed fdatasync the page cache may still show it, so it is written again.
                 last = _encode(late[-1], self._seed)
                 _write(self._file, last, self._end - len(last))
                 sync_data(self._file)
@@ -115,14 +115,14 @@ class Log:
 
     @property
     def length(self) -> int:
-        """Events that the tables don't have."""
+        """The number of events that the tables lack."""
         return self._last - self._folded
 
     def append(self, count: int, text: str) -> None:
-        """Makes a batch of so many events durable: one write, one fdatasync.
+        """Makes a batch of `count` events durable: one write, one fdatasync.
 
-        Raises OSError, and the batch is not in the log. If it can't even be taken back, the log
-        is closed: whoever opens it again learns what it holds.
+        Raises OSError; then the batch is not in the log. If it can't be removed from the log
+        either, the log is closed: whoever opens it again learns what it holds.
         """
         record = Record(self._last + 1, self._last + count, text)
         data = _encode(record, self._seed)
@@ -136,7 +136,7 @@ class Log:
         self._last = record.last
 
     def records(self) -> list[Record]:
-        """What the tables don't have, in order. Raises MetastoreDamaged, OSError."""
+        """The records that the tables lack, in order. Raises MetastoreDamaged, OSError."""
         run, end = self._run(self._read()[: self._end])
         if end != self._end:
             raise MetastoreDamaged(
@@ -145,9 +145,9 @@ class Log:
         return [record for record in run if record.first > self._folded]
 
     def rewind(self) -> None:
-        """The tables have all events: the next record is written over the first."""
+        """Makes the next record overwrite the first; the tables must have all events."""
         if self._end > _KEPT_SIZE:
-            # Else they stay, skipped by their numbers.
+            # Otherwise the records stay, and their numbers tell readers to skip them.
             with suppress(OSError):
                 os.ftruncate(self._file, _HEADER_SIZE)
         self._end, self._folded = _HEADER_SIZE, self._last
@@ -174,7 +174,8 @@ class Log:
         return b"".join(parts)
 
     def _run(self, data: bytes) -> tuple[list[Record], int]:
-        """The records from the first one on as long as they follow each other, and their end."""
+        """The records from the first one on, as long as their numbers are consecutive, and their
+        end."""
         run: list[Record] = []
         at = _HEADER_SIZE
         while (found := _decode(data, at, self._seed)) is not None:
@@ -200,7 +201,7 @@ class Log:
         if late and late[0].first > self._folded + 1:
             raise MetastoreDamaged(
                 f"{self._path} begins with event {late[0].first}, but the tables beside it end with"
-                f" event {self._folded}: the two are not of one moment; {_NEXT_STEP}"
+                f" event {self._folded}: the two files are not of the same moment; {_NEXT_STEP}"
             )
         at = self._end
         while (at := data.find(_RS, at)) >= 0:
@@ -224,12 +225,12 @@ def _encode(record: Record, seed: int) -> bytes:
 
 
 def _decode(data: bytes, at: int, seed: int) -> tuple[Record, int] | None:
-    """The record at this byte, and its end; None if there is no whole one."""
+    """The record at this byte and its end; None if there is no complete record."""
     end = data.find(_NEWLINE, at)
     if end < 0 or data[at : at + 1] != _RS:
         return None
     checksum, body = data[at + 1 : at + 9], data[at + 10 : end]
-    # The checksum is compared as text: a hexadecimal digit may be upper or lower case.
+    # Compared as text: a changed bit may turn a hexadecimal digit into its other case.
     if data[at + 9 : at + 10] != b" " or checksum != b"%08x" % zlib.crc32(body, seed):
         return None
     first, last, text = body.split(b" ", 2)
@@ -237,7 +238,7 @@ def _decode(data: bytes, at: int, seed: int) -> tuple[Record, int] | None:
 
 
 def _write(file: int, data: bytes, at: int) -> None:
-    # On a full disk a write may take a part, and only the next one fail.
+    # On a full disk a write may succeed in part, and only the next write fails.
     while data:
         done = os.pwrite(file, data, at)
         data, at = data[done:], at + done

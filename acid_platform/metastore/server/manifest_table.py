@@ -1,6 +1,6 @@
-"""The table `manifests`: which files the directories of an entity have (P26).
+"""The table `manifests`: the files of each directory of an entity (P26).
 
-It may have millions of rows and has no index; recent answers stay in bounded memory.
+It may have millions of rows and has no index. Recent results stay in memory, up to a limit.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ Read = Callable[[str, schema.Columns, str, Sequence[Any]], list[dict[str, Any]]]
 """Reads rows of a table: its name, its columns, a WHERE clause and the clause's values."""
 
 MOST_CHARACTERS = 64 << 20
-"""Of all texts in memory: about as many bytes."""
+"""The most characters that stay in memory, which are about as many bytes."""
 _ENTRY = 200
-"""What a directory costs beside its text, about."""
+"""Approximate bytes of a directory besides its text."""
 _FEW = 100
-"""Partitions of one question: more, and the whole table is read at once."""
+"""The most partitions in one query; for more, the whole table is read at once."""
 
 
 class Manifests:
-    """Files of entities as the table has them; the least recently used are forgotten first."""
+    """The recorded files of entities; the least recently used entities are evicted first."""
 
     def __init__(self, read: Read, most: int = MOST_CHARACTERS) -> None:
         self._read, self._most = read, most
@@ -76,7 +76,7 @@ class Manifests:
         return found
 
     def forget(self, entities: Iterable[Entity]) -> None:
-        """The table has other files for these entities now."""
+        """Evicts these entities: the table has other files for them now."""
         for entity in entities:
             known = self._kept.pop(entity, None)
             if known is not None:

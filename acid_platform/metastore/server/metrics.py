@@ -1,4 +1,4 @@
-"""What the metastore counts about its own work, for `status` and for Prometheus."""
+"""Counters of the metastore's own work, for `status` and for Prometheus."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-"""Upper ends in seconds; one more bucket takes the rest."""
+"""Upper bounds in seconds; one more bucket counts everything above."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Histogram:
         return sum(self.counts)
 
     def quantile(self, share: float) -> float:
-        """The upper end of the bucket in which that share of all durations has ended."""
+        """The upper bound of the bucket in which that share of all durations has ended."""
         wanted, seen = share * self.count, 0
         for end, count in zip(BUCKETS, self.counts, strict=False):
             seen += count
@@ -36,7 +36,7 @@ class Histogram:
         return BUCKETS[-1]
 
     def cumulative(self) -> dict[str, int]:
-        """How many took at most so many seconds, as Prometheus counts."""
+        """The number of durations up to each bound, as Prometheus counts."""
         found, seen = {}, 0
         for end, count in zip((*map(str, BUCKETS), "+Inf"), self.counts, strict=True):
             seen += count
@@ -46,7 +46,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class Counters:
-    """Since the process started."""
+    """Counted since the process started."""
 
     requests: int = 0
     batches: int = 0
@@ -60,15 +60,15 @@ class Counters:
 
 
 _METRICS = (
-    # name in `status`, name for Prometheus, type, help
+    # name in `status`, name in Prometheus, type, help
     ("open", "open_transactions", "gauge", "Transactions that are open."),
     ("aborted", "aborted_transactions", "gauge", "Aborted transactions with data not yet cleaned."),
-    ("waiting", "waiting_locks", "gauge", "Lock requests that wait."),
+    ("waiting", "waiting_locks", "gauge", "Lock requests that are waiting."),
     ("clients", "clients", "gauge", "Connected clients."),
     ("tables", "tables", "gauge", "Tables."),
-    ("last_txn", "last_transaction_id", "counter", "Highest transaction id that was given."),
+    ("last_txn", "last_transaction_id", "counter", "Highest transaction id that was allocated."),
     ("doubtful", "doubtful_write_ids", "gauge", "Write ids that a restore left in doubt."),
-    ("epoch", "epoch", "counter", "Starts of this metastore."),
+    ("epoch", "epoch", "counter", "How often this metastore was started."),
     ("journal", "journal_events", "gauge", "Journaled events that are not folded yet."),
     ("requests", "requests_total", "counter", "Requests handled."),
     ("commits", "durable_writes_total", "counter", "Journal writes, each made durable once."),

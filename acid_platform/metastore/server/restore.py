@@ -30,8 +30,8 @@ from acid_platform.metastore.server.store import GROUND, Store
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What lies in one entity: the names of its directories, and the files of those that the backup
-    does not know (P26)."""
+    """What is in an entity: the names of its directories, and the files of directories that the
+    backup does not know (P26)."""
 
     partition: str | None
     names: tuple[str, ...]
@@ -39,12 +39,12 @@ class Present:
 
 
 Known = Callable[[str | None], Collection[str]]
-"""The names of an entity's directories that the backup has."""
+"""Returns the names of an entity's directories that the backup knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Highest:
-    """The highest ids that the directories of a table carry, and what lies there."""
+    """The highest ids in the directories of a table, and what is there."""
 
     write_id: int = 0
     txn_id: int = 0
@@ -53,36 +53,38 @@ class Highest:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did."""
+    """The result of a restore."""
 
     directory: str
     made: int
-    """The moment that the backup shows, milliseconds UTC."""
+    """The moment of the backup's data, in milliseconds UTC."""
     tables: int
     doubtful: dict[str, list[tuple[int, int]]]
-    """Ranges of write ids by table that no snapshot shows until they are resolved."""
+    """By table, the ranges of write ids that no snapshot shows until they are resolved."""
     open_txns: int
-    """Transactions that were open in the backup; they are gone."""
+    """Transactions that were open in the backup; they do not exist any more."""
     next_txn: int
     kept: str
-    """Where the file that was replaced is now; empty if there was none."""
+    """The path to which the replaced file was moved; empty if there was none."""
     identity: str
-    """Of the warehouse from now on."""
+    """The warehouse's identity from now on."""
     foreign: tuple[str, ...]
     """Tables outside of the warehouse: read only until they are taken over (P31)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The warehouse that a restore makes a metastore for (P31). `identity` is new; `roots`: where
-    the tables are that belong to it."""
+    """The warehouse that gets the restored metastore (P31).
+
+    `identity` is new; `roots` are the places of the tables that belong to it.
+    """
 
     identity: str
     roots: tuple[str, ...] = ()
-    accept: Callable[[str | None], object] = lambda identity: None
-    """Is told the backup's identity, and may raise; nothing was changed by then."""
+    accept: Callable[[str | None], object] = lambda _identity: None
+    """Called with the backup's identity before anything is changed; may raise."""
     settle: Callable[[], object] = lambda: None
-    """Gives the root the new identity; until it is done the restore counts as interrupted."""
+    """Gives the root the new identity; until it is done, the restore counts as interrupted."""
 
 
 def restore_metastore(
@@ -92,11 +94,12 @@ def restore_metastore(
     replace: bool = False,
     owner: Owner | None = None,
 ) -> Restored:
-    """Makes the directory's metastore from a backup; `highest` looks into the tables' directories.
+    """Creates the directory's metastore from a backup; `highest` looks into the tables'
+    directories.
 
-    What is made is another warehouse than that of the backup: it has an identity of its own, and
-    does not touch what lies outside of its root (P31). Raises MetastoreInUse while one runs there,
-    BackupRefused if there is one and `replace` is False or the file is no backup,
+    The result is another warehouse than the backup's: it has its own identity and does not touch
+    anything outside its root (P31). Raises MetastoreInUse while a metastore runs there,
+    BackupRefused if there is a metastore and `replace` is False, or if the file is no backup, and
     MetastoreIncompatible for a newer schema.
     """
     path = Path(file).absolute()
@@ -115,7 +118,7 @@ def restore_metastore(
             shutil.copyfile(path, draft)
             draft.chmod(0o600)
             opened, state = _advance(draft, highest, owner)
-            # Until it is gone no metastore starts here: half of a restore is none.
+            # While this file exists no metastore starts here: half a restore must not be used.
             home.unfinished.touch(0o600)
             kept = _put_aside(home)
             os.rename(draft, home.database)
@@ -124,9 +127,9 @@ def restore_metastore(
             home.unfinished.unlink()
             sync_path(home.path)
         finally:
-            for one in (draft, _wal(draft), journal.beside(draft), blocks.beside(draft)):
+            for leftover in (draft, _wal(draft), journal.beside(draft), blocks.beside(draft)):
                 with suppress(FileNotFoundError):
-                    one.unlink()
+                    leftover.unlink()
     return Restored(
         str(home.path),
         made,
@@ -141,9 +144,9 @@ def restore_metastore(
 
 
 def _made(path: Path) -> int:
-    """When the backup was made. Raises BackupRefused."""
+    """The moment at which the backup was made. Raises BackupRefused."""
     if not path.is_file():
-        raise BackupRefused(f"{path} is no file; name one that `acid metastore backup` wrote")
+        raise BackupRefused(f"{path} is not a file; name one that `acid metastore backup` wrote")
     try:
         with duckdb.connect(str(path), read_only=True) as source:
             rows = source.execute("SELECT value FROM meta WHERE key = $1", [MADE]).fetchall()
@@ -160,7 +163,7 @@ def _made(path: Path) -> int:
 def _advance(
     draft: Path, highest: Callable[[TableRecord, Known], Highest], owner: Owner
 ) -> tuple[int, State]:
-    """Counters above everything that the tables' directories carry (P24)."""
+    """Sets the counters above everything in the tables' directories (P24)."""
     store = Store(draft)
     try:
         state, recorded = store.load()
@@ -170,12 +173,12 @@ def _advance(
         make_relative(state, owner.roots)
         opened = sum(1 for _ in state.open_txns())
         found = {
-            table_id: highest(one.record, partial(_known, state, table_id))
-            for table_id, one in state.tables.items()
+            table_id: highest(table.record, partial(_known, state, table_id))
+            for table_id, table in state.tables.items()
         }
         now = time.time_ns() // 1_000_000
         event = events.Restored(
-            tuple((table_id, one.write_id) for table_id, one in found.items()),
+            tuple((table_id, listed.write_id) for table_id, listed in found.items()),
             max((found_in.txn_id for found_in in found.values()), default=0),
             owner.identity,
             owner.roots,
@@ -189,8 +192,8 @@ def _advance(
                         for report in entity.unknown
                     ),
                 )
-                for table_id, one in found.items()
-                for entity in one.present
+                for table_id, listed in found.items()
+                for entity in listed.present
             ),
         )
         machine.replay([events.Recorded(now, event)])
@@ -209,7 +212,7 @@ def _known(state: State, table_id: int, partition: str | None) -> Collection[str
 
 
 def _put_aside(home: Home) -> str:
-    """The old file and its logs move together: each is worthless without the others."""
+    """Moves the old file and its logs away together: each is useless without the others."""
     if not home.database.exists():
         return ""
     kept = home.path / f"replaced-{time.time_ns() // 1_000_000}.duckdb"

@@ -1,7 +1,8 @@
 """The metastore process: one thread that owns the state and the file (P1, P2, P7).
 
-Each round takes all requests that are there. What changes nothing is answered at once; what came
-meanwhile joins the others, which are decided and written together (group_commit.py).
+Each round takes all requests that have arrived. Requests that record nothing are answered at once.
+The others, with those that arrive in the meantime, are decided and written together
+(group_commit.py).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Server:
         clock: Clock | None = None,
         service: tuple[str, bytes] | None = None,
     ) -> None:
-        """`service` is a TCP address `host:port` to listen on too, and the key of its clients."""
+        """`service`: a TCP address `host:port` to listen on too, and the key of its clients."""
         refuse_network_file_system(home)
         if home.unfinished.exists():
             raise MetastoreIncompatible(
@@ -65,7 +66,7 @@ class Server:
         self._home = home
         self._place = _inodes(home)
         self.moved = False
-        """Whether `run` ended because the directory is not at its path any more (P31)."""
+        """Whether `run` ended because the directory is no longer at its path (P31)."""
         self.commits = GroupCommit(home.database, clock or SystemClock())
         self._waiting: dict[str, Connection] = {}
         self._stopping = False
@@ -93,12 +94,12 @@ class Server:
             self._close()
 
     def stop(self, *_: object) -> None:
-        """Ends `run` after the round that is going on; safe in a signal handler."""
+        """Ends `run` after the current round; safe in a signal handler."""
         self._connections.ring()
         self._stopping = True
 
     def _bind(self) -> socket.socket:
-        # The name appears only when the socket listens, and replaces that of a dead process.
+        # The name appears only once the socket listens, and replaces that of a dead process.
         draft = f"{self._address}.{os.getpid() % 1_000_000}"
         with suppress(FileNotFoundError):
             os.unlink(draft)
@@ -113,10 +114,10 @@ class Server:
     # --- one round ----------------------------------------------------------------------------
 
     def _round(self) -> bool:
-        """Handles what has come; True if it also did what is due by itself.
+        """Handles what has arrived; returns True if it also did what is due by itself.
 
-        Before anything is done it looks whether its directory is still there, so that nothing is
-        written at a path where another warehouse may be by now.
+        First it checks that its directory is still there, so that it writes nothing at a path where
+        another warehouse may be by now.
         """
         requests = self._receive(_TICK_SECONDS)
         self.moved = _inodes(self._home) != self._place
@@ -152,7 +153,9 @@ class Server:
             try:
                 request_id, op, args = _message(payload)
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                self._connections.drop(connection, f"a message that is no request: {error!r:.200}")
+                self._connections.drop(
+                    connection, f"a message that is not a request: {error!r:.200}"
+                )
                 continue
             self._waiting[request_id] = connection
             try:
@@ -174,11 +177,11 @@ class Server:
         answer = HANDLERS[kind](self, request.operation)
         return Reply(request.id, {"value": write_answer(kind, answer)})
 
-    def _stop_for(self, operation: Stop) -> int:
+    def _stop_for(self, _operation: Stop) -> int:
         self.stop()
         return os.getpid()
 
-    def _status_for(self, operation: GetStatus) -> Row:
+    def _status_for(self, _operation: GetStatus) -> Row:
         return self.status()
 
     def status(self) -> Row:
@@ -215,7 +218,8 @@ class Server:
     # --- its life -----------------------------------------------------------------------------
 
     def _idle(self) -> bool:
-        """Nobody is connected, nothing is open, and that for long enough. A service stays."""
+        """Whether no client is connected and nothing has been open for long enough. A service
+        stays."""
         busy = self._service or self._connections.any or next(self.commits.state.open_txns(), None)
         if busy:
             self._idle_since = time.monotonic()
@@ -236,21 +240,21 @@ class Server:
             if os.stat(self._address).st_ino == self._socket:
                 os.unlink(self._address)
         if self.moved:
-            # The log, which went with the directory, has every commit. DuckDB would write and
-            # remove its own log by its old path: so this is an end like a crash's.
+            # The log moved with the directory and has every commit. DuckDB would write and remove
+            # its own log at the old path, so the process ends as in a crash.
             self._connections.close()
             _LOG.warning("epoch %d ends: %s", self.commits.epoch, self._moved_away())
             return
         with suppress(FileNotFoundError):
             os.unlink(self._home.endpoint)
-        # Before the last fold: whoever waits for a handshake looks for another process.
+        # Before the last fold: clients in a handshake then look for another process.
         self._connections.close()
         self.commits.close()
         _LOG.info("epoch %d ends", self.commits.epoch)
 
 
 def _inodes(home: Home) -> list[tuple[int, int]] | None:
-    """What the directory's path and its lock name; None if there is nothing."""
+    """The inodes of the directory's path and of its lock; None if one is missing."""
     try:
         found = [os.stat(path) for path in (home.path, home.lock)]
     except OSError:
@@ -262,12 +266,14 @@ HANDLERS: dict[type[Operation[object]], Callable[..., object]] = {
     GetStatus: Server._status_for,
     Stop: Server._stop_for,
 }
-"""Operations about the process."""
+"""Operations on the process."""
 
 
 def _message(payload: bytes) -> tuple[str, str, JsonObject]:
-    """Id, operation and arguments of a request. Raises ValueError, KeyError, TypeError,
-    RecursionError if the bytes are none."""
+    """Id, operation and arguments of a request.
+
+    Raises ValueError, KeyError, TypeError or RecursionError if the bytes are not a request.
+    """
     message = json.loads(payload.decode())
     request_id, op, args = message["id"], message["op"], message["args"]
     if not (isinstance(request_id, str) and isinstance(op, str) and isinstance(args, dict)):
@@ -288,7 +294,7 @@ def _listen(address: str) -> socket.socket:
 
 
 def install_signals(server: Server) -> None:
-    """SIGTERM stops cleanly; the terminal's signals are for its clients."""
+    """SIGTERM stops the server cleanly; the terminal's signals are for its clients."""
     signal.signal(signal.SIGTERM, server.stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The state as rows of the LIVE tables, and back: what a fold writes and a start reads."""
+"""Converts the state to rows of the LIVE tables and back: what a fold writes and a start reads."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 
 _QUEUED = {
-    one.value
-    for one in (
+    setting.value
+    for setting in (
         CompactionState.INITIATED,
         CompactionState.WORKING,
         CompactionState.READY_FOR_CLEANING,
@@ -60,7 +60,7 @@ COUNTERS = (
     "next_moment",
     "longest_timeout",
 )
-"""Numbers of the whole state; those that are called next are never used twice."""
+"""Numbers that belong to the whole state; the `next_` numbers are never used twice."""
 
 
 def counters(state: State) -> dict[str, int]:
@@ -94,14 +94,16 @@ KEYS: dict[str, tuple[str, ...]] = {
     "cleaning": _ENTITY,
     "retries": _ENTITY,
 }
-"""What tells the rows of a live table apart."""
+"""The key columns of each live table."""
 
 Keyed = dict[str, dict[tuple[Any, ...], Any]]
 
 
 def keyed(state: State) -> Keyed:
-    """The rows of the live tables, or the records that they are made of. A record never changes:
-    another value is another record."""
+    """The rows of the live tables, or the records from which they are built.
+
+    A record is never changed in place: another value is another record.
+    """
     known = [(table.record.table_id, table) for table in state.known_tables()]
     past = (row for rows in state.past.values() for row in rows)
     return {
@@ -114,40 +116,40 @@ def keyed(state: State) -> Keyed:
             for key, table in state.dropped_tables.items()
         },
         "earlier_tables": {
-            (table_id, one.record.version): {**encode(one.record), "until": one.until}
+            (table_id, earlier.record.version): {**encode(earlier.record), "until": earlier.until}
             for table_id, table in known
-            for one in table.earlier
+            for earlier in table.earlier
         },
-        "views": {(name,): one for name, one in state.views.items()},
+        "views": {(name,): view for name, view in state.views.items()},
         "earlier_views": {
-            (one.view.name, one.view.version): {**encode(one.view), "until": one.until}
-            for one in state.earlier_views
+            (view.view.name, view.view.version): {**encode(view.view), "until": view.until}
+            for view in state.earlier_views
         },
         "locations": {(name,): {"floor": floor} for name, floor in state.locations.items()},
         "partitions": {
-            (table_id, name): one
+            (table_id, name): partition
             for table_id, table in known
-            for name, one in table.partitions.items()
+            for name, partition in table.partitions.items()
         },
         "dropped_partitions": {
-            (table_id, one.name, one.dropped): one
+            (table_id, partition.name, partition.dropped): partition
             for table_id, table in known
-            for one in table.dropped_partitions
+            for partition in table.dropped_partitions
         },
-        "open_txns": {(txn_id,): one for txn_id, one in state.txns.items()},
+        "open_txns": {(txn_id,): txn for txn_id, txn in state.txns.items()},
         "departed_txns": {(writer.txn_id,): writer for writer in state.departed},
         "txn_components": {
             (
-                one.txn_id,
-                one.table_id,
-                one.partition,
-                one.operation.value,
-                one.write_id,
-                one.dynamic,
-                one.cleaned,
-            ): one
+                written.txn_id,
+                written.table_id,
+                written.partition,
+                written.operation.value,
+                written.write_id,
+                written.dynamic,
+                written.cleaned,
+            ): written
             for rows in state.components.values()
-            for one in rows
+            for written in rows
         },
         "txn_to_write_id": {
             (table_id, row.write_id): row for table_id, table in known for row in table.writes
@@ -167,7 +169,11 @@ def keyed(state: State) -> Keyed:
 
 
 def _directories(known: dict[Entity, EntityDirectories]) -> dict[tuple[Any, ...], EntityDirectory]:
-    return {(*entity, name): one for entity, found in known.items() for name, one in found.items()}
+    return {
+        (*entity, name): directory
+        for entity, found in known.items()
+        for name, directory in found.items()
+    }
 
 
 def _table_row(one: Table) -> Row:
@@ -191,15 +197,15 @@ def keyed_row(table: str, key: tuple[Any, ...], one: Any) -> Row:
 
 
 def live_rows(state: State) -> Rows:
-    """Everything but counters, heartbeats and what is already over."""
+    """The whole state except counters, heartbeats and what has ended."""
     return {
-        name: [keyed_row(name, key, one) for key, one in records.items()]
+        name: [keyed_row(name, key, record) for key, record in records.items()]
         for name, records in keyed(state).items()
     }
 
 
 def ended_rows(state: State) -> Rows:
-    """What is over since the last fold, for the KEPT tables."""
+    """What has ended since the last fold, for the KEPT tables."""
     return {
         "txns": _encoded(state.ended.values()),
         "outcomes": _encoded(state.outcomes.values()),
@@ -208,7 +214,7 @@ def ended_rows(state: State) -> Rows:
 
 
 def recorded_rows(state: State) -> list[Row]:
-    """Files of directories that were recorded since the last fold and are still there (P26)."""
+    """The files of directories that were recorded since the last fold and still exist (P26)."""
     return [
         {"table_id": table_id, "partition": partition, "directory": name, "contents": contents}
         for (table_id, partition), known in state.contents.items()
@@ -218,7 +224,7 @@ def recorded_rows(state: State) -> list[Row]:
 
 
 def forget_ended(state: State) -> None:
-    """After a fold: the KEPT and RECORDED tables have it."""
+    """After a fold: removes from memory what the KEPT and RECORDED tables have."""
     state.ended, state.outcomes, state.written, state.contents = {}, {}, [], {}
 
 
@@ -227,7 +233,7 @@ def _encoded(records: Iterable[Any]) -> list[Row]:
 
 
 def restore(rows: Rows, numbers: dict[str, int]) -> State:
-    """The state whose `live_rows` and `counters` these are."""
+    """The state that has these `live_rows` and `counters`."""
     state = State(
         settings=Settings.of({row["name"]: row["value"] for row in rows["settings"]}),
         databases={row["name"]: row["created"] for row in rows["databases"]},
@@ -284,7 +290,7 @@ def _restore_txns(state: State, rows: Rows) -> None:
         txn = decode(Txn, row)
         state.txns[txn.txn_id] = txn
     departed = [decode(Departed, row) for row in rows["departed_txns"]]
-    state.departed = sorted(departed, key=lambda one: one.gone)
+    state.departed = sorted(departed, key=lambda txn: txn.gone)
     for row in rows["txn_components"]:
         component = decode(Component, row)
         state.components.setdefault(component.txn_id, []).append(component)

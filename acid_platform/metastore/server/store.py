@@ -1,9 +1,8 @@
-"""The files behind the state machine: a journal (journal.py), and the tables that it is
-folded into (database.py).
+"""The files behind the state machine: a journal (journal.py), and the tables into which it is
+folded (database.py).
 
-Used by one thread of one process. Nothing else may open the DuckDB file, not even to read it:
-closing a second handle would drop DuckDB's lock on it, as POSIX locks do. The log is there while
-the store is open, and after a crash.
+One thread of one process uses them. Nothing else may open the DuckDB file (see database.py). The
+log exists while the store is open, and after a crash.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         self._path, self._log_path = path, journal.beside(path)
         begun = path.with_name(f"{path.name}.begun")
-        if begun.exists():  # it was never finished, so nobody used it, and DuckDB may refuse it
+        if begun.exists():  # created in part, so nobody used it, and DuckDB may refuse it
             for left in (
                 path,
                 path.with_name(f"{path.name}.wal"),
@@ -68,7 +67,7 @@ class Store:
             sync_path(path.parent)
         self._open()
         if fresh:
-            # Once for all, whoever made the directories: those of the metastore and warehouse.
+            # Synced once, whoever created the directories of the metastore and the warehouse.
             sync_paths(
                 str(parent) for parent in path.absolute().parents[:3] if os.access(parent, os.R_OK)
             )
@@ -79,18 +78,18 @@ class Store:
         self._database = Database(self._path)
         self._manifests = Manifests(self._database.read)
         try:
-            self._database.sync_names()  # a write-ahead log that this has just removed
+            self._database.sync_names()  # a write-ahead log that opening has just removed
             self._migrate()
             meta = self._database.meta()
             folded = int(meta.get("log_seq", "0"))
             identity = meta.get(schema.LOG)
             if identity is None:
-                # The tables have everything; a log that is there was left by a crash before it
-                # counted, or after it did.
+                # The tables have everything. If there is a log, a crash left it: before the tables
+                # counted it, or after they stopped counting it.
                 identity = journal.create(self._log_path)
                 with self._database.transaction():
                     self._database.set_meta({schema.LOG: identity})
-                # Into the file: that there is a log must not depend on DuckDB's own.
+                # Checkpointed, since knowing of the log must not depend on DuckDB's own log.
                 self._database.checkpoint()
             self._log = journal.Log(self._log_path, identity, folded)
         except BaseException:
@@ -121,16 +120,16 @@ class Store:
             for kind, at, body in json.loads(batch.text)
         ]
         state = state_rows.restore(rows, counters)
-        # The first fold writes everything: the default database is in no table yet.
+        # The first fold writes everything: no table has the default database yet.
         self._folded = state_rows.keyed(state) if "next_txn" in meta else None
         return state, events
 
     def fold(self, state: State, forget_before: int) -> None:
         """Moves the journal into the tables, in one transaction; `checkpoint` should follow.
 
-        Of live tables what differs from the last fold is written. Ended transactions and outcomes
-        older than `forget_before` are deleted (P3). Raises Error; then the journal is as it was.
-        After a crash in between the tables say what they have.
+        Live tables get only what differs from the last fold. Ended transactions and outcomes older
+        than `forget_before` are deleted (P3). Raises Error; the journal is then unchanged. After a
+        crash in between, the tables say which events they have.
         """
         live = state_rows.keyed(state)
         with self._database.transaction():
@@ -141,33 +140,33 @@ class Store:
             self._write_recorded(state, live)
             self._database.execute("DELETE FROM txns WHERE ended < $1", [forget_before])
             self._database.execute('DELETE FROM outcomes WHERE "at" < $1', [forget_before])
-            counters = {key: str(one) for key, one in state_rows.counters(state).items()}
+            counters = {key: str(counter) for key, counter in state_rows.counters(state).items()}
             self._database.set_meta({**counters, "log_seq": str(self._log.last)})
         self._folded = live
-        with suppress(OSError):  # else the log stays as it is until the next fold
+        with suppress(OSError):  # otherwise the log stays as it is until the next fold
             self._database.sync_names()
             self._log.rewind()
 
     def _write_difference(self, name: str, records: dict[tuple[Any, ...], Any]) -> None:
-        """Equal records are mostly the same objects, so that to compare costs little."""
+        """Equal records are mostly the same objects, so comparing them costs little."""
         if self._folded is None:
             self._database.execute(f'DELETE FROM "{name}"')
         before = (self._folded or {}).get(name, {})
         new = [
-            (key, one)
-            for key, one in records.items()
-            if (old := before.get(key)) is not one and old != one
+            (key, record)
+            for key, record in records.items()
+            if (old := before.get(key)) is not record and old != record
         ]
         changed = {key for key, _ in new}
         gone = [key for key in before if key in changed or key not in records]
         columns = schema.LIVE[name]
         self._database.delete(name, {key: columns[key] for key in state_rows.KEYS[name]}, gone)
         self._database.write(
-            name, columns, [state_rows.keyed_row(name, key, one) for key, one in new]
+            name, columns, [state_rows.keyed_row(name, key, value) for key, value in new]
         )
 
     def _write_recorded(self, state: State, live: state_rows.Keyed) -> None:
-        """Files of new directories; those of directories that are gone are deleted."""
+        """Writes the files of new directories, and deletes those of directories that are gone."""
         columns = schema.RECORDED["manifests"]
         known, before = (
             {**each.get("directories", {}), **each.get("dropped_directories", {})}
@@ -201,24 +200,24 @@ class Store:
     def recorded(
         self, table_id: int, partitions: Sequence[str | None]
     ) -> Mapping[tuple[str | None, str], str]:
-        """Files of directories that are folded, by partition and directory (P26). Raises Error."""
+        """The folded files of directories, by partition and directory (P26). Raises Error."""
         return self._manifests.of(table_id, partitions)
 
     def past_outcome(self, request_id: str) -> Outcome | None:
-        """The reply to a request before the last fold (P3)."""
+        """The reply to a request from before the last fold (P3)."""
         where = "WHERE request_id = $1"
         rows = self._database.read("outcomes", schema.KEPT["outcomes"], where, [request_id])
         return decode(Outcome, rows[-1]) if rows else None
 
     def history(self, table_id: int) -> list[HistoryRow]:
-        """Folded writes of a table, oldest first."""
+        """The folded writes of a table, oldest first."""
         where = "WHERE table_id = $1 ORDER BY write_id, directory"
         rows = self._database.read("writes", schema.KEPT["writes"], where, [table_id])
         return [decode(HistoryRow, row) for row in rows]
 
     @property
     def journal_length(self) -> int:
-        """Events that are not folded yet."""
+        """The number of events that are not folded yet."""
         return self._log.length
 
     def next_epoch(self) -> int:
@@ -230,7 +229,7 @@ class Store:
         return epoch
 
     def export(self) -> Export:
-        """Begins a backup; an older one that was left is given up. Raises Error."""
+        """Begins a backup, and ends an older one that was abandoned. Raises Error."""
         self.end_exports()
         made = Export(self._database.connection.cursor())
         self._exports[made.token] = made
@@ -244,7 +243,7 @@ class Store:
 
     @property
     def ground(self) -> Ground | None:
-        """Where the file was at its last start; None of a new one and of an older version."""
+        """Where the file was at its last start; None for a new file or one of an older version."""
         known = self._database.meta().get(GROUND)
         return None if known is None else Ground.parse(known)
 
@@ -263,22 +262,23 @@ class Store:
         self._exports = {}
 
     def reopen(self) -> None:
-        """After a failed write: only what the files hold counts (P3). Raises as opening does."""
+        """After a failed write: only the content of the files counts (P3). Raises as
+        opening does."""
         self._let_go()
         self._open()
 
     def close(self) -> None:
-        """A log of which the tables have everything is removed: then one file is all there is."""
+        """Removes the log if the tables have everything, so that one file is all that is left."""
         if not self._log.length:
             with suppress(Error, OSError):
                 self.forget_meta(schema.LOG)
-                self._database.checkpoint()  # or the tables might ask for a log that is gone
+                self._database.checkpoint()  # otherwise the tables might ask for a log that is gone
                 self._log_path.unlink()
                 blocks.beside(self._path).unlink()
         self._let_go()
 
     def _let_go(self) -> None:
-        # All cursors: the file is let go with the last of them.
+        # All cursors: closing the last one releases the file.
         self.end_exports()
         self._log.close()
         self._database.close()
@@ -299,7 +299,7 @@ class Store:
             with self._database.transaction():
                 meta = {"schema_version": str(number + 1), **self._database.made_by()}
                 if number + 1 == schema.LOG_VERSION:
-                    # Before the table is dropped; after a crash it is done again.
+                    # Before the table is dropped; after a crash it is repeated.
                     meta[schema.LOG] = journal.create(self._log_path, self._journal())
                 for statement in schema.MIGRATIONS[number]:
                     self._database.execute(statement)

@@ -1,7 +1,7 @@
-"""Checking what is in the files of a snapshot: schema, row keys, key index, deletes, counts.
+"""Checks the content of a snapshot's files: schema, row keys, key index, deletes, counts.
 
-Files are read one at a time, and only their key columns. Memory holds the deleted keys, and for
-each file, write id and bucket only the lowest and highest rowId.
+Files are read one at a time, and only their key columns. Memory holds the deleted keys and, for
+each file, write id and bucket, the lowest and highest rowId.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class EntityContents:
             self.out.error(
                 Check.OPERATION,
                 path,
-                f"{len(wrong)} events of operation {int(wrong[0])} where all must be {expected}",
+                f"{len(wrong)} events have operation {int(wrong[0])}, but all must have {expected}",
                 _RESTORE,
             )
 
@@ -171,8 +171,8 @@ class EntityContents:
             self.out.error(
                 Check.ORDER,
                 path,
-                f"the key of row {at + 1}, {events.key(at + 1)}, does not lie"
-                f" above that of the row before, {events.key(at)} (P15): Hive misses deletes there",
+                f"the key of row {at + 1}, {events.key(at + 1)}, is not above that of row {at},"
+                f" {events.key(at)} (P15): Hive misses deletes there",
                 _REWRITE,
             )
 
@@ -192,15 +192,16 @@ class EntityContents:
                 f"the table has {self.buckets} buckets, 0 to {self.buckets - 1}",
                 _RESTORE,
             )
-        # Without CLUSTERED BY a delete file, and what a compaction by query made, may hold any.
+        # Without CLUSTERED BY, delete files and outputs of Hive's query-based compaction may hold
+        # rows of any bucket.
         strict = self.buckets or (source.number is not None and not deletes)
         others = sorted(numbers - {parsed.bucket})
         if strict and others:
             self.out.error(
                 Check.BUCKET,
                 path,
-                f"rows say bucket {', '.join(map(str, others))}, the name says"
-                f" {parsed.bucket}: deletes are looked for by that number",
+                f"rows say bucket {', '.join(map(str, others))}, but the name says"
+                f" {parsed.bucket}: readers look for deletes by the name",
                 _REWRITE,
             )
 
@@ -228,25 +229,25 @@ class EntityContents:
             return
         text, harmful = flaw
         if harmful and source.directory.startswith("delete_"):
-            # Trino names the last row of the file by its own write id and count of rows.
+            # Trino gives the file's last row the file's own write id and row count.
             self.out.warning(
                 Check.KEY_INDEX,
                 path,
-                f"{text}, as Trino writes it: readers look there in files of inserted rows alone",
+                f"{text}, as Trino writes it: readers use it only in files of inserted rows",
                 _REWRITE,
             )
         elif harmful:
             self.out.error(
                 Check.KEY_INDEX,
                 path,
-                f"{text}: Hive drops delete events outside of what it says",
+                f"{text}: Hive ignores delete events outside the ranges in it",
                 _REWRITE,
             )
         elif self._ours(source.directory):
             self.out.warning(
                 Check.KEY_INDEX,
                 path,
-                f"{text}: Hive 3 and older take the file for one without ACID columns",
+                f"{text}: Hive 3 and older treat the file as one without ACID columns",
                 _REWRITE,
             )
 
@@ -273,17 +274,16 @@ class EntityContents:
         """
         for group, spans in self._spans.items():
             spans.sort(key=lambda span: span[:2])
-            for one, other in _overlapping(spans):
-                twice = np.intersect1d(self._row_ids(group, one), self._row_ids(group, other))
+            for former, other in _overlapping(spans):
+                twice = np.intersect1d(self._row_ids(group, former), self._row_ids(group, other))
                 if len(twice):
                     key = (*group, int(twice[0]))
                     self.out.error(
                         Check.UNIQUENESS,
                         self._relative(other),
-                        f"{len(twice)} rows have the keys"
-                        f" of rows in {self._relative(one)}, such as {key}: a delete of one removes"
-                        " the other",
-                        "remove the copy if one of them is a copy; else restore the files",
+                        f"{len(twice)} rows have the keys of rows in {self._relative(former)},"
+                        f" such as {key}: a delete of one removes the other",
+                        "remove the file if it is a copy of the other; otherwise restore both",
                     )
 
     def _row_ids(self, group: Group, source: Source) -> np.ndarray:
@@ -308,7 +308,7 @@ class EntityContents:
             )
 
     def _counts(self, directory: str, sizes: list[int]) -> None:
-        """Compares what the writer reported with what is there (P8)."""
+        """Compares the writer's counts with the files (P8)."""
         if not self._ours(directory) or self._counted.get(directory, 0) < 0:
             return
         report = self.known[directory]
@@ -334,7 +334,8 @@ class EntityContents:
     # --- small things --------------------------------------------------------------------------
 
     def _ours(self, directory: str) -> bool:
-        """Whether a transaction of this metastore wrote it; else it was adopted with its table."""
+        """Whether a transaction of this metastore wrote it; otherwise it was adopted with its
+        table."""
         return directory in self.known and self.known[directory].txn > 0
 
     def _add(self, directory: str, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Comparing one entity (a partition or an unpartitioned table) with the metastore's records."""
+"""Compares one entity (a partition or an unpartitioned table) with the metastore's records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COPY = "restore it from a copy of the warehouse"
 class EntityLook:
     """Checks one entity.
 
-    `recorded`: its recorded directories with their files (P26); `given`: the highest write id of
+    `recorded`: its recorded directories with their files (P26); `last_write_id`: the highest of
     the table that was allocated; `rows`: whether to read row keys.
     """
 
@@ -43,7 +43,7 @@ class EntityLook:
     record: TableRecord
     lease: Transaction
     recorded: Sequence[RecordedDirectory]
-    given: int
+    last_write_id: int
     floors: tuple[int, ...]
     rows: bool
 
@@ -53,7 +53,7 @@ class EntityLook:
         return {entry.directory.name: entry.directory for entry in self.recorded}
 
     def look(self, listing: EntityListing, registered: bool) -> None:
-        """Reports all findings; of an unregistered partition only that it is there."""
+        """Reports all findings; of an unregistered partition, only that it exists."""
         insert_only = is_insert_only(self.record.properties)
         listing = readable_part(self.out, listing, insert_only)
         self.out.directories += len(listing.directories)
@@ -97,13 +97,12 @@ class EntityLook:
             name = acid_name(directory)
             if name is None:
                 continue
-            if span(name)[1] > self.given:
+            if span(name)[1] > self.last_write_id:
                 self.out.error(
                     Check.NEVER_GIVEN,
                     directory,
-                    f"no transaction got write id {span(name)[1]}"
-                    f" yet ({self.given} is the highest): its rows appear, or its writer fails,"
-                    " once one does",
+                    f"no transaction got write id {span(name)[1]} yet ({self.last_write_id} is the"
+                    " highest): once one gets it, these rows appear or its write fails",
                     "move it out of the table",
                 )
             elif name.visibility > self.lease.id:
@@ -114,8 +113,7 @@ class EntityLook:
                 self.out.error(
                     Check.NEVER_GIVEN,
                     directory,
-                    f"there was no transaction {txn} yet: it becomes"
-                    " visible once that number is given out",
+                    f"there is no transaction {txn} yet: once there is, the directory is visible",
                     "move it out of the table",
                 )
 
@@ -175,18 +173,22 @@ class EntityLook:
     def _missing(self, listing: EntityListing) -> Iterator[str]:
         """Yields directories that are needed but not there."""
         there = {*listing.directories, *({""} if self._has_originals(listing) else ())}
-        for name, one in sorted(self.known.items()):
+        for name, directory in sorted(self.known.items()):
             needed = (
-                not one.obsolete
-                and one.high > max(self.floors, default=0)
-                and not any(other.shadows(one) for other in self.known.values())
+                not directory.obsolete
+                and directory.high > max(self.floors, default=0)
+                and not any(other.shadows(directory) for other in self.known.values())
             )
-            if needed and name not in there and (name or one.files):
-                where = f"from transaction {one.txn}" if one.txn else "adopted with its table"
+            if needed and name not in there and (name or directory.files):
+                where = (
+                    f"from transaction {directory.txn}"
+                    if directory.txn
+                    else "adopted with its table"
+                )
                 self.out.error(
                     Check.MISSING,
                     name,
-                    f"committed ({one.rows} rows, {where}), and not there",
+                    f"was committed ({directory.rows} rows, {where}), but is missing",
                     _COPY,
                 )
                 yield name
@@ -261,7 +263,7 @@ class EntityLook:
                     self.out.error(
                         Check.MARKER,
                         f"{source.directory}/{VERSION_FILE}",
-                        f"holds {content.decode(errors='replace')!r} and not"
+                        f"holds {content.decode(errors='replace')!r} instead of"
                         f" {VERSION.decode()!r}: readers assume another ACID version",
                         _COPY,
                     )
@@ -280,7 +282,7 @@ class EntityLook:
 
 
 def without(seen: AcidDirectory, told: Collection[str]) -> AcidDirectory:
-    """The directory without files and directories that have a finding already."""
+    """The directory without the files and directories that have a finding already."""
 
     def left(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
         return tuple(file for file in files if file.path not in told)
@@ -309,7 +311,7 @@ def acid_name(directory: str) -> AcidName | None:
 
 
 def span(name: AcidName) -> tuple[int, int]:
-    """The lowest and highest write id in a directory's name; of a base twice its write id."""
+    """The lowest and highest write id in a directory's name; a base has only one write id."""
     if isinstance(name, BaseName):
         return name.write_id, name.write_id
     return name.low, name.high

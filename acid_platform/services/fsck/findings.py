@@ -104,7 +104,7 @@ class ResolveAborted:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FsckFinding:
     """Something that is not as it should be, why that matters, and what to do next."""
 
     severity: Severity
@@ -135,7 +135,7 @@ class Finding:
 class Report:
     """All findings, the worst first, and how much was checked."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[FsckFinding, ...]
     tables: int = 0
     directories: int = 0
     files: int = 0
@@ -192,7 +192,7 @@ class Findings:
     """Collects the findings of one entity; `place` begins the path of each."""
 
     place: str
-    found: list[Finding] = field(default_factory=list)
+    found: list[FsckFinding] = field(default_factory=list)
     directories: int = 0
     files: int = 0
     rows: int = 0
@@ -218,17 +218,17 @@ class Findings:
         repair: Repair | None,
     ) -> None:
         thing = f"{self.place}/{path}".rstrip("/")
-        self.found.append(Finding(severity, check, thing, text, next_step, repair))
+        self.found.append(FsckFinding(severity, check, thing, text, next_step, repair))
 
     def apply(self, metastore: Metastore) -> None:
         """Applies the repairs of the findings."""
-        for number, one in enumerate(self.found):
-            if one.repair is not None:
-                one.repair.apply(metastore)
-                self.found[number] = replace(one, repaired=True)
+        for number, finding in enumerate(self.found):
+            if finding.repair is not None:
+                finding.repair.apply(metastore)
+                self.found[number] = replace(finding, repaired=True)
 
 
-def sorted_findings(every: Iterable[Finding]) -> tuple[Finding, ...]:
+def sorted_findings(every: Iterable[FsckFinding]) -> tuple[FsckFinding, ...]:
     """The worst first, then by place."""
     rank = list(Severity)
     return tuple(sorted(every, key=lambda finding: (rank.index(finding.severity), finding.thing)))

@@ -1,4 +1,4 @@
-"""Checking names and places of files in one entity: what readers reject, and what they ignore."""
+"""Checks names and places of files in one entity: what readers reject, and what they ignore."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _fit(
             path,
             "an ACID directory inside another one: nobody reads its rows"
             " (a rename onto a directory that was there nests it)",
-            "compare it with the outer one, then move it out of the table",
+            "compare it with the outer directory, then move it out of the table",
         )
     return True
 

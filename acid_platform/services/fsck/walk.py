@@ -122,7 +122,7 @@ class _TableLook:
         self._temporaries(table, self._root)
         places = [*floors, *self._unregistered(table, floors)]
         listings = dict(self._listings(places))
-        given = self._given_out()
+        last_write_id = self._metastore.last_write_id(record.table_id)
         self._in_doubt(table, listings)
         for number, (place, listing) in enumerate(listings.items()):
             progress(f"{record.name}/{place}".rstrip("/"), number, len(listings))
@@ -145,7 +145,7 @@ class _TableLook:
                     record,
                     self._lease,
                     recorded.get(place, []),
-                    given,
+                    last_write_id,
                     floors.get(place, ()),
                     self._rows,
                 ).look(listing, registered=place in floors)
@@ -208,7 +208,7 @@ class _TableLook:
         if not unknown:
             return []
         # Asked after the listing: what the Cleaner has removed since then is no longer there.
-        dropping = _dropping(self._metastore)
+        dropping = _awaiting_removal(self._metastore)
         return [
             place
             for place in unknown
@@ -216,17 +216,12 @@ class _TableLook:
             and self._files.is_directory(f"{self._root}/{place}")
         ]
 
-    def _given_out(self) -> int:
-        """The highest write id of the table that was allocated to a transaction."""
-        _, [[next_write_id]] = self._metastore.query(
-            f"SELECT next_write_id FROM tables WHERE table_id = {int(self._record.table_id)}"
-        )
-        return int(next_write_id) - 1
-
     def _temporaries(self, out: Findings, location: str) -> None:
         """Who owns each `_tmp_` directory, and whether its transaction is still open (P19)."""
         owner_of = {name: temporary_owner(name) for name in self._files.temporaries(location)}
-        states = self._metastore.txn_states(sorted({one for one in owner_of.values() if one}))
+        states = self._metastore.txn_states(
+            sorted({txn_id for txn_id in owner_of.values() if txn_id})
+        )
         for name, owner in owner_of.items():
             path = f"{location}/{name}"
             match states.get(owner or 0):
@@ -298,7 +293,7 @@ class _TableLook:
             )
 
 
-def _dropping(metastore: Metastore) -> frozenset[tuple[str, str]]:
+def _awaiting_removal(metastore: Metastore) -> frozenset[tuple[str, str]]:
     """(table, partition or '') of dropped tables and partitions that wait for the Cleaner."""
     waiting = {
         (cleaning.table, cleaning.partition or "") for cleaning in metastore.cleaning_blocked()
@@ -316,7 +311,7 @@ def _strangers(metastore: Metastore, warehouse: str) -> Findings:
     out = Findings("")
     files, root = Files.of(warehouse)
     claimed = {Files.of(record.location)[1] for record in metastore.tables()}
-    dropping = _dropping(metastore)
+    dropping = _awaiting_removal(metastore)
     for database in metastore.databases():
         for info in files.children(f"{root}/{database}.db"):
             name = f"{database}.{info.base_name}"

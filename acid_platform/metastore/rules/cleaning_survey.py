@@ -1,0 +1,214 @@
+"""The cleanings that may run now, and what the others wait for (C37 to C41, C50 to C55,
+P21, P22)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from acid_platform.compaction.states import CompactionState
+from acid_platform.metastore.records import (
+    BlockedCleaning,
+    CleaningTask,
+    CompactionTask,
+    DropTask,
+    Holder,
+)
+from acid_platform.metastore.rules.compactions import entity_of
+from acid_platform.metastore.rules.foreign import why
+from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
+from acid_platform.metastore.rules.state import Component, Entity, State, Txn
+from acid_platform.metastore.rules.tables import being_cleaned
+from acid_platform.metastore.rules.timers import NEVER
+from acid_platform.metastore.rules.turn import Turn
+from acid_platform.transactions import ValidWriteIdList
+
+_R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING
+
+
+def survey(
+    turn: Turn, only: Entity | None = None
+) -> tuple[list[CleaningTask], list[BlockedCleaning]]:
+    """All cleanings, or those of one entity: what may run now, and what waits, with the reason."""
+    state = turn.state
+    ready: list[CleaningTask] = []
+    waiting: list[BlockedCleaning] = []
+    working = {entity_of(row) for row in state.queue.values() if row.state is _W}
+    dropped = [(drop.table_id, f"{drop.location}/") for drop in state.drops()]
+    for cleaning in (*_rows(turn, only), *_aborts(turn, only)):
+        blocked = cleaning
+        if isinstance(cleaning, CleaningTask):
+            entity = (cleaning.table_id, cleaning.partition)
+            reason = ""
+            table = state.tables.get(cleaning.table_id)
+            if table is not None and table.record.foreign:
+                reason = f"it is read only, {why(table)} (P31)"
+            elif entity in working:
+                reason = "a compaction of it is working (P21)"
+            elif being_cleaned(state, entity):
+                reason = "a Cleaner is at work on it"
+            elif _earlier_table(dropped, cleaning):
+                reason = f"a table dropped from {cleaning.location} is still to be removed (C41)"
+            if not reason:
+                ready.append(cleaning)
+                continue
+            blocked = BlockedCleaning(cleaning.id, cleaning.table, cleaning.partition, reason)
+        assert isinstance(blocked, BlockedCleaning)
+        waiting.append(blocked)
+    return ready[: state.settings.integer("hive.compactor.fetch.size")], waiting
+
+
+def _earlier_table(dropped: Sequence[tuple[int, str]], task: CleaningTask) -> bool:
+    """Whether snapshots may still need files there that belonged to an earlier table (P22)."""
+    mine = f"{task.location}/"
+    return any(
+        table_id < task.table_id and (mine.startswith(place) or place.startswith(mine))
+        for table_id, place in dropped
+    )
+
+
+def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
+    """Cleanings after compactions: for each entity the row with the lowest highest write id (C37 to
+    C40)."""
+    state, settings, timers = turn.state, turn.state.settings, turn.state.timers
+    delay = 0
+    if settings.flag("hive.compactor.delayed.cleanup.enabled"):
+        delay = settings.integer("hive.compactor.cleaner.retention.time.seconds")
+    first: dict[tuple[Entity, str], CompactionTask] = {}
+    for row in sorted(state.queue.values(), key=lambda queued: queued.id):
+        if row.state is not _R or only not in (None, entity_of(row)):
+            continue
+        until = max(
+            timers.row_since[row.id] + delay if delay else NEVER,
+            timers.retry_row.get(row.id, NEVER),
+        )
+        if turn.steady < until or (delay and turn.steady <= until):
+            why = f"retry after {row.error!r}" if row.cleaner_retry_at else "delayed cleanup"
+            yield BlockedCleaning(
+                row.id, row.table, row.partition, f"{why}, until {turn.wall(until)}"
+            )
+            continue
+        key = (entity_of(row), row.location if isinstance(row, DropTask) else "")
+        if key not in first or row.highest_write_id < first[key].highest_write_id:
+            first[key] = row
+    for row in first.values():
+        held = holders(state, row.table_id, row.next_txn_id)
+        if held:
+            yield BlockedCleaning(
+                row.id,
+                row.table,
+                row.partition,
+                f"transactions opened before its commit (next id {row.next_txn_id}) are open (C41)",
+                tuple(holder(txn) for txn in held),
+            )
+        else:
+            yield _row_task(state, row)
+
+
+def holder(txn: Txn) -> Holder:
+    return Holder(txn.txn_id, txn.user, txn.host, txn.run_id)
+
+
+def _row_task(state: State, row: CompactionTask) -> CleaningTask:
+    location = row.location if isinstance(row, DropTask) else None
+    table = state.tables.get(row.table_id)
+    if location is not None or table is None:
+        # A partition may be written again at any time, long before a commit registers it. And
+        # snapshots may read it long after its table was dropped.
+        again = row.partition is not None
+        names = {table.record.location for table in state.tables.values()} | {
+            drop.location for drop in state.drops() if drop.table_id > row.table_id
+        }
+        return CleaningTask(
+            row.id,
+            "drop",
+            row.table,
+            row.table_id,
+            row.partition,
+            location or "",
+            row.highest_write_id,
+            row.next_txn_id,
+            txn_list(state),
+            ValidWriteIdList.of(row.table, row.highest_write_id),
+            row.txn_id,
+            row.cleaner_attempts,
+            again or location in names,
+            row.properties,
+        )
+    # An open transaction may still ask for the table; P11 refuses only those below `next_txn_id`.
+    above = (txn.txn_id for txn in state.open_txns() if txn.txn_id >= row.next_txn_id)
+    watermark = min(above, default=state.next_txn)
+    txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id)
+    return CleaningTask(
+        row.id,
+        "compaction",
+        table.record.name,
+        row.table_id,
+        row.partition,
+        _location(table.record.location, row.partition),
+        row.highest_write_id,
+        row.next_txn_id,
+        txns,
+        listed,
+        row.txn_id,
+        row.cleaner_attempts,
+        False,
+        {**table.record.properties, **row.properties},
+    )
+
+
+def _location(table: str, partition: str | None) -> str:
+    return table if partition is None else f"{table}/{partition}"
+
+
+def aborted_rows(state: State) -> dict[Entity, list[Component]]:
+    """What aborted transactions touched and the Cleaner has not cleaned yet, by entity (C2)."""
+    found: dict[Entity, list[Component]] = {}
+    for txn in state.aborted_txns():
+        for component in state.components.get(txn.txn_id, ()):
+            if not component.cleaned:
+                found.setdefault((component.table_id, component.partition), []).append(component)
+    return found
+
+
+def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
+    """Cleanings of entities with too many or too old aborted transactions (C50 to C55).
+
+    Their lists stop below everything that an open snapshot of any table excludes, so no snapshot
+    needs what is obsolete there.
+    """
+    state = turn.state
+    if not state.settings.flag("hive.compactor.clean.aborts.using.cleaner"):
+        return
+    most = state.settings.integer("hive.compactor.abortedtxn.threshold")
+    age = state.settings.integer("hive.compactor.aborted.txn.time.threshold")
+    for (table_id, partition), rows in aborted_rows(state).items():
+        if only not in (None, (table_id, partition)):
+            continue
+        table = state.tables[table_id]
+        oldest = min(state.txns[row.txn_id].started for row in rows)
+        if len(rows) <= most and not (age >= 0 and oldest + age < turn.now):
+            continue
+        retry = state.retries.get((table_id, partition))
+        again = state.timers.retry_entity.get((table_id, partition), NEVER)
+        if retry and turn.steady < again:
+            yield BlockedCleaning(
+                0, table.record.name, partition, f"{retry.error}, again at {turn.wall(again)}"
+            )
+            continue
+        txns, listed = cleaner_lists(state, table, low_mark(state), table.last_write_id)
+        yield CleaningTask(
+            0,
+            "abort",
+            table.record.name,
+            table_id,
+            partition,
+            _location(table.record.location, partition),
+            listed.high_watermark,
+            0,
+            txns,
+            listed,
+            0,
+            retry.attempts if retry else 0,
+            False,
+            table.record.properties,
+        )

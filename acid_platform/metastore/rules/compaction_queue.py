@@ -1,0 +1,291 @@
+"""The queue of compactions: requests, takes, revocations, history (C24 to C27, C33, C58, C60)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.errors import (
+    AcidError,
+    AlreadyScheduled,
+    CompactionRefused,
+    InvalidDefinition,
+    NoSuchPartition,
+)
+from acid_platform.metastore.operations.compaction import (
+    AbortCompactions,
+    RecordNotInitiated,
+    RequestCompaction,
+    RequestCompactions,
+    RevokeWorkers,
+    TakeCompaction,
+    Wished,
+)
+from acid_platform.metastore.records import CompactionTask, DropTask, EndedCompaction
+from acid_platform.metastore.rules import events
+from acid_platform.metastore.rules.commits import end
+from acid_platform.metastore.rules.compactions import entity_of, to_history
+from acid_platform.metastore.rules.foreign import refuse_foreign
+from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
+from acid_platform.metastore.rules.state import Entity, State, Table
+from acid_platform.metastore.rules.tables import being_cleaned, normal_partition
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.transactions import ValidTxnList
+
+_I, _W, _R = (
+    CompactionState.INITIATED,
+    CompactionState.WORKING,
+    CompactionState.READY_FOR_CLEANING,
+)
+
+
+_STRONGEST_FIRST = (_W, _I, _R)
+"""Which state counts if an entity has several rows in the queue."""
+
+Queue = dict[Entity, list[CompactionTask]]
+
+
+# --- what is queued -----------------------------------------------------------------------------
+
+
+def queue_by_entity(state: State) -> Queue:
+    """The rows of the queue by their entity, without those of dropped tables and partitions."""
+    queue: Queue = {}
+    for row in state.queue.values():
+        if not isinstance(row, DropTask):
+            queue.setdefault(entity_of(row), []).append(row)
+    return queue
+
+
+def queue_states(state: State) -> dict[Entity, CompactionState]:
+    """The state of each queued entity; of several rows the strongest state counts (C6)."""
+    return {
+        entity: min((row.state for row in rows), key=_STRONGEST_FIRST.index)
+        for entity, rows in queue_by_entity(state).items()
+    }
+
+
+def history(state: State, entity: Entity) -> tuple[EndedCompaction, ...]:
+    """The ended compactions of an entity, newest first (C9)."""
+    rows = reversed(state.past.get(entity, []))
+    return tuple(EndedCompaction(row.state, row.enqueued) for row in rows)
+
+
+# --- request, take, revoke ----------------------------------------------------------------------
+
+
+def request(turn: Turn, operation: RequestCompaction) -> int:
+    """Queues a compaction and returns its id.
+
+    For a partitioned table without a partition it is a cleanup of what an aborted dynamic write
+    left in unknown partitions; that row is ready for cleaning at once (C33). Raises
+    AlreadyScheduled, which names the queued row, CompactionRefused, ForeignLocation, NoSuchTable,
+    NoSuchPartition.
+    """
+    return _enqueue(turn, operation, queue_by_entity(turn.state), txn_list(turn.state))
+
+
+def request_many(turn: Turn, operation: RequestCompactions) -> list[Wished]:
+    """Does `request` for each wish of an Initiator, all durable at once: an id or an error each."""
+    waiting, txns = queue_by_entity(turn.state), txn_list(turn.state)
+    answers = []
+    for wish in operation.wishes:
+        asked = RequestCompaction(
+            wish.table, wish.partition, wish.kind, initiator=operation.initiator
+        )
+        try:
+            answers.append(Wished(id=_enqueue(turn, asked, waiting, txns)))
+        except AcidError as error:
+            answers.append(Wished(error=(type(error).__name__, str(error))))
+    return answers
+
+
+def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queue, txns: ValidTxnList) -> int:
+    """Adds the row to the queue and to `waiting`, and returns its id."""
+    table = turn.state.table(operation.table)
+    refuse_foreign(table, "compaction")
+    partition = operation.partition
+    unknown = partition is None and _aborted_dynamic(turn.state, table)
+    if not unknown and (partition is not None or table.record.partitioned):
+        partition = normal_partition(table, partition or "")
+        if partition not in table.partitions:
+            raise NoSuchPartition(f"{table.record.name} has no partition {partition}")
+    entity = (table.record.table_id, partition)
+    name = f"{table.record.name} {partition or ''}".rstrip()
+    high = (
+        table.last_write_id if unknown else compactor_list(turn.state, table, txns).high_watermark
+    )
+    for row in waiting.get(entity, ()):
+        if row.state is not _R or row.highest_write_id == high:
+            nothing = " and nothing was written since" if row.state is _R else ""
+            raise AlreadyScheduled(
+                f"compaction {row.id} of {name} is {row.state.text}{nothing}; wait for it"
+            )
+    kinds = {kind.value: kind for kind in CompactionKind}
+    kind = kinds.get(operation.kind.lower())
+    if kind is None:
+        raise CompactionRefused(
+            f"{name}: {operation.kind!r} is not a kind of compaction here; use major or minor"
+        )
+    row = CompactionTask(
+        turn.state.next_compaction,
+        table.record.name,
+        table.record.table_id,
+        partition,
+        kind,
+        _I,
+        operation.properties,
+        operation.initiator,
+        turn.now,
+    )
+    if unknown:
+        row = replace(
+            row,
+            state=_R,
+            highest_write_id=high,
+            commit_time=turn.now,
+            next_txn_id=turn.state.next_txn,
+        )
+    turn.record(events.CompactionQueued(row))
+    waiting.setdefault(entity, []).append(row)
+    return row.id
+
+
+def _aborted_dynamic(state: State, table: Table) -> bool:
+    entity = (table.record.table_id, None)
+    return table.record.partitioned and any(
+        (component.table_id, component.partition) == entity and not component.cleaned
+        for txn in state.aborted_txns()
+        for component in state.components.get(txn.txn_id, ())
+    )
+
+
+def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
+    """Assigns the first initiated row whose entity is not being compacted or cleaned (C26, P21)."""
+    state = turn.state
+    busy = {entity_of(row) for row in state.queue.values() if row.state is _W}
+    for row in sorted(state.queue.values(), key=lambda queued: queued.id):
+        entity = entity_of(row)
+        table = state.tables.get(row.table_id)
+        if table is not None and table.record.foreign:
+            continue
+        free = entity not in busy and not being_cleaned(state, entity)
+        if row.state is _I and free and operation.table in (None, row.table):
+            turn.record(events.CompactionTaken(id=row.id, worker=operation.worker))
+            return state.queue[row.id]
+    return None
+
+
+def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
+    """ABORT COMPACTIONS: aborts only initiated rows; returns a message for each id (C60)."""
+    if not operation.ids:
+        raise InvalidDefinition("ABORT COMPACTIONS needs at least one id; see SHOW COMPACTIONS")
+    messages: dict[int, str] = {}
+    for compaction in operation.ids:
+        row = turn.state.queue.get(compaction)
+        if row is not None and row.state is _I:
+            turn.record(
+                events.CompactionEnded(
+                    id=compaction,
+                    state=CompactionState.ABORTED,
+                    error="aborted by ABORT COMPACTIONS",
+                )
+            )
+            messages[compaction] = "aborted"
+        else:
+            now = "unknown" if row is None else row.state.text
+            messages[compaction] = f"not aborted: it is {now}, not initiated"
+    return messages
+
+
+def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
+    """Returns to the queue the working rows of a host or worker, or those that timed out (C25)."""
+    host = operation.host
+    oldest = turn.steady - turn.state.settings.integer("hive.compactor.worker.timeout")
+    since = turn.state.timers.row_since
+    ids = [
+        row.id
+        for row in turn.state.queue.values()
+        if row.state is _W
+        and (
+            since[row.id] < oldest
+            if host is None
+            else row.worker == host or row.worker.startswith(f"{host}-")
+        )
+    ]
+    for compaction_id in ids:
+        row = turn.state.queue[compaction_id]
+        if row.txn_id in turn.state.txns and turn.state.txns[row.txn_id].is_open:
+            end(turn, row.txn_id, f"compaction {compaction_id} was taken from worker {row.worker}")
+        turn.record(events.CompactionRevoked(id=compaction_id))
+    return ids
+
+
+def not_initiated(turn: Turn, operation: RecordNotInitiated) -> int:
+    """Adds a `did not initiate` row to the history (C9, C23)."""
+    table = turn.state.table(operation.table)
+    row = CompactionTask(
+        turn.state.next_compaction,
+        table.record.name,
+        table.record.table_id,
+        operation.partition,
+        CompactionKind.MAJOR,
+        CompactionState.DID_NOT_INITIATE,
+        enqueued=turn.now,
+        ended=turn.now,
+        error=operation.reason,
+    )
+    turn.record(events.NotInitiated(row))
+    return row.id
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+def _queued(state: State, _at: int, event: events.CompactionQueued) -> None:
+    row = event.row
+    state.next_compaction = row.id + 1
+    state.queue[row.id] = row
+    state.timers.row_since[row.id] = state.timers.now
+
+
+def _taken(state: State, at: int, event: events.CompactionTaken) -> None:
+    row = state.queue[event.id]
+    state.queue[row.id] = replace(
+        row,
+        state=_W,
+        worker=event.worker,
+        attempt=row.attempt + 1,
+        started=at,
+        txn_id=0,
+        job=row.job_name(event.worker),
+    )
+    state.timers.row_since[row.id] = state.timers.now
+
+
+def _revoked(state: State, _at: int, event: events.CompactionRevoked) -> None:
+    row = state.queue[event.id]
+    state.queue[row.id] = replace(row, state=_I, worker="", started=0, txn_id=0)
+
+
+def _not_initiated(state: State, _at: int, event: events.NotInitiated) -> None:
+    row = event.row
+    state.next_compaction = row.id + 1
+    to_history(state, row)
+
+
+APPLY: Effects = {
+    events.CompactionQueued: _queued,
+    events.CompactionTaken: _taken,
+    events.CompactionRevoked: _revoked,
+    events.NotInitiated: _not_initiated,
+}
+
+HANDLERS: Handlers = {
+    RequestCompaction: request,
+    RequestCompactions: request_many,
+    TakeCompaction: take,
+    AbortCompactions: abort_many,
+    RevokeWorkers: revoke,
+    RecordNotInitiated: not_initiated,
+}

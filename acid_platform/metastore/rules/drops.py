@@ -1,0 +1,135 @@
+"""Drops of tables and partitions; the Cleaner removes their files later (P22)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.errors import NoSuchPartition, Terminal
+from acid_platform.metastore.operations.transactions import Drop
+from acid_platform.metastore.records import DropTask
+from acid_platform.metastore.rules import events, write_set
+from acid_platform.metastore.rules.foreign import refuse_foreign
+from acid_platform.metastore.rules.state import Component, State
+from acid_platform.metastore.rules.tables import normal_partition
+from acid_platform.metastore.rules.turn import Effects, Turn
+from acid_platform.transactions import Operation
+from acid_platform.transactions.conflicts import Committed
+from acid_platform.transactions.locks import LockType
+
+
+def drop(turn: Turn, operation: Drop) -> None:
+    """Drops a table or partition; the Cleaner removes the files under C41 (P22).
+
+    The files of a foreign table stay (P31). The drop of a partition allocates a write id: whoever
+    sees it sees nothing at or below it. The caller commits the transaction. Raises NoSuchTable,
+    NoSuchPartition, ForeignLocation, and Terminal without the lock.
+    """
+    state, txn_id = turn.state, operation.txn
+    table = state.table(operation.name)
+    partition = operation.partition
+    if partition is not None:
+        refuse_foreign(table, "DROP PARTITION")
+        partition = normal_partition(table, partition)
+        if partition not in table.partitions:
+            raise NoSuchPartition(f"{table.record.name} has no partition {partition}")
+    held = [
+        component
+        for ext in state.locks_by_txn.get(txn_id, [])
+        if state.locks[ext].acquired
+        for component in state.locks[ext].components
+    ]
+    if not any(
+        f"{component.db}.{component.table}" == table.record.name
+        and component.lock is LockType.EXCLUSIVE
+        and component.partition in (None, partition)
+        for component in held
+    ):
+        raise Terminal(f"transaction {txn_id} drops {table.record.name} without EXCLUSIVE lock")
+    if partition is not None:
+        turn.record(
+            events.WriteIdAllocated(txn_id, table.record.table_id, table.next_write_id, needs=())
+        )
+    location = table.record.location
+    row = DropTask(
+        id=state.next_compaction,
+        table=table.record.name,
+        table_id=table.record.table_id,
+        partition=partition,
+        kind=CompactionKind.MAJOR,
+        state=CompactionState.READY_FOR_CLEANING,
+        properties={"location": location if partition is None else f"{location}/{partition}"},
+        enqueued=turn.now,
+        txn_id=txn_id,
+        next_txn_id=state.next_txn,
+        highest_write_id=table.last_write_id,
+        commit_time=turn.now,
+    )
+    turn.record(events.Dropped(row, state.last_txn))
+
+
+def _dropped(state: State, _at: int, event: events.Dropped) -> None:
+    row = event.row
+    table, location = state.tables[row.table_id], row.location
+    if not table.record.foreign:
+        state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
+    if row.partition is None:
+        del state.tables[row.table_id], state.names[table.record.name]
+        state.dropped_tables[row.table_id] = table
+        table.dropped = state.moment()
+        write_set.forget_table(state, row.table_id)
+    else:
+        # If it is created again it sees nothing older; a writer with an older write id must
+        # conflict.
+        former = table.partitions.pop(row.partition)
+        table.dropped_partitions.append(replace(former, dropped=state.moment()))
+        table.floors[row.partition] = (*former.floors, row.highest_write_id)
+        write_set.put_drop(
+            state,
+            Committed(
+                row.table_id,
+                row.partition,
+                Operation.OVERWRITE,
+                row.txn_id,
+                event.commit_id,
+                row.highest_write_id,
+            ),
+        )
+
+    def gone(table_id: int, partition: str | None) -> bool:
+        return table_id == row.table_id and row.partition in (None, partition)
+
+    for entity in [entity for entity in state.directories if gone(*entity)]:
+        # Snapshots that are older than the drop need them until they end (P28).
+        kept = state.dropped_directories.setdefault(entity, {})
+        kept.update(state.directories.pop(entity))
+    state.past = {key: past for key, past in state.past.items() if not gone(*key)}
+    state.queue = {
+        key: task
+        for key, task in state.queue.items()
+        if isinstance(task, DropTask) or not gone(task.table_id, task.partition)
+    }
+    for txn_id, components in list(state.components.items()):
+        state.components[txn_id] = [
+            component for component in components if not _of(component, row)
+        ]
+    state.next_compaction = row.id + 1
+    if not table.record.foreign:  # otherwise its files stay, whoever owns them (P31)
+        state.queue[row.id] = row
+        since = {**state.timers.row_since, row.id: state.timers.now}
+        state.timers.row_since = {
+            key: moment for key, moment in since.items() if key in state.queue
+        }
+
+
+def _of(component: Component, row: DropTask) -> bool:
+    same = component.table_id == row.table_id
+    whole = row.partition is None
+    return (
+        same
+        and (whole or component.partition == row.partition)
+        and (component.operation is not Operation.COMPACT or whole)
+    )
+
+
+APPLY: Effects = {events.Dropped: _dropped}

@@ -1,0 +1,102 @@
+"""What a lock request asks for: the locks, and what the transaction will touch (T23 to
+T27, P11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from acid_platform.errors import InvalidDefinition, ReadOnlyTxn, SnapshotExpired
+from acid_platform.metastore.names import table_name
+from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.rules.declared import unchanged
+from acid_platform.metastore.rules.foreign import refuse_foreign
+from acid_platform.metastore.rules.state import Component, State, Table, Txn
+from acid_platform.metastore.rules.tables import normal_partition
+from acid_platform.transactions import Operation, TxnType
+from acid_platform.transactions.locks import LockComponent, LockType
+
+_STRICTEST = {
+    LockType.SHARED_READ: Operation.SELECT,
+    LockType.SHARED_WRITE: Operation.UPDATE,
+    LockType.EXCL_WRITE: Operation.UPDATE,
+    LockType.EXCLUSIVE: Operation.SELECT,
+}
+"""The operation of a request that names none (T27). EXCLUSIVE without an operation is for DDL."""
+
+
+def resolve(
+    state: State, txn: Txn, requests: Sequence[LockRequest]
+) -> tuple[tuple[LockComponent, ...], tuple[Component, ...]]:
+    """The locks of a request, and what the transaction will touch (T23 to T26)."""
+    if not requests:
+        raise InvalidDefinition(f"transaction {txn.txn_id} asks for no lock; name a table")
+    components: list[LockComponent] = []
+    touches: dict[tuple[int, str | None, Operation | None], Component] = {}
+    for request in requests:
+        operation = request.operation or _STRICTEST[request.lock]
+        if request.table.endswith(".*"):
+            db = request.table.removesuffix(".*").lower()
+            components.append(LockComponent(db, None, None, request.lock))
+            continue
+        table = unchanged(state, txn, request.table, operation.writes)
+        partition = request.partition
+        if partition is not None:
+            partition = normal_partition(table, partition)
+        if operation.writes and txn.kind is not TxnType.DEFAULT:
+            raise ReadOnlyTxn(
+                f"transaction {txn.txn_id} is {txn.kind.name}, but {operation.name} of"
+                f" {table.record.name} needs a transaction that writes"
+            )
+        if operation is not Operation.INSERT and request.lock is not LockType.EXCLUSIVE:
+            check_files(txn, table)
+        if operation.writes:
+            refuse_foreign(table, operation.name)
+        db, _, short = table.record.name.partition(".")
+        components.append(LockComponent(db, short, partition, request.lock, operation))
+        if operation.writes:
+            _touch(touches, txn, table, replace(request, partition=partition), operation)
+    return tuple(components), tuple(touches.values())
+
+
+def _touch(
+    touches: dict[tuple[int, str | None, Operation | None], Component],
+    txn: Txn,
+    table: Table,
+    request: LockRequest,
+    operation: Operation,
+) -> None:
+    table_id = table.record.table_id
+    dynamic = request.partition is None and (table.record.partitioned or request.dynamic)
+    one = Component(txn.txn_id, table_id, request.partition, operation, 0, dynamic)
+    if not dynamic:
+        touches[table_id, request.partition, operation] = one
+        return
+    # The whole table gets one row, with the strictest operation (T26).
+    known = touches.get((table_id, None, None))
+    asked = {operation, known.operation if known else operation}
+    if Operation.OVERWRITE in asked:
+        one = replace(one, operation=Operation.OVERWRITE)
+    elif any(other.changes for other in asked):
+        one = replace(one, operation=Operation.UPDATE)
+    touches[table_id, None, None] = one
+
+
+def tables_of(state: State, requests: Sequence[LockRequest]) -> dict[str, int]:
+    named = (request.table for request in requests if not request.table.endswith(".*"))
+    return {table_name(name): state.table(name).record.table_id for name in named}
+
+
+def may_read(txn: Txn, table: Table) -> bool:
+    """Whether the Cleaner has kept all files that the transaction's snapshot may need (P11)."""
+    asked = txn.all_tables or table.record.table_id in txn.needs.values()
+    return asked or txn.txn_id >= table.cleaned_upto
+
+
+def check_files(txn: Txn, table: Table) -> None:
+    """Raises SnapshotExpired if the transaction first asks for the table after a cleaning (P11)."""
+    if not may_read(txn, table):
+        raise SnapshotExpired(
+            f"transaction {txn.txn_id} first asks for {table.record.name} after the Cleaner removed"
+            " files that its snapshot may need; begin again"
+        )
