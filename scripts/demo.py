@@ -66,6 +66,8 @@ class Tour:
     runs: Counter[str] = field(default_factory=Counter)
     checks: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
+    engines: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often each engine wrote a table or merged a partition, by what it did."""
     changes: list[Change] = field(default_factory=list)
     """What deliveries did to flights of earlier deliveries."""
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -97,6 +99,8 @@ class Tour:
             self.checks[check.asset_key.to_user_string(), check.check_name, check.passed] += 1
         for event in result.get_asset_materialization_events():
             self.operations.update(row_counts(event.materialization))
+            for engine in engines_of(event.materialization):
+                self.engines["materializations", engine] += 1
         for step in result.get_asset_observation_events():
             self._observe(step.asset_observation_data.asset_observation)
         return result
@@ -105,6 +109,7 @@ class Tour:
         values: dict[str, Any] = {name: value.value for name, value in observed.metadata.items()}
         if "compaction" in values:
             self.compactions.append(values)
+            self.engines["compactions", values["engine"]] += 1
         self.removed += values.get("removed directories and files", 0)
 
     def watch_memory(self) -> None:
@@ -125,6 +130,12 @@ def row_counts(materialization: dg.AssetMaterialization) -> dict[str, int]:
         for name, value in materialization.metadata.items()
         if name.startswith("rows ")
     }
+
+
+def engines_of(materialization: dg.AssetMaterialization) -> set[str]:
+    """The engines that ran the statements of a materialization."""
+    text = str(materialization.metadata["engines"].value)
+    return {entry.partition(":")[0] for entry in text.split("; ") if entry}
 
 
 def _resident(process: psutil.Process) -> int:

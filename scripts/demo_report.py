@@ -42,6 +42,7 @@ def sections(warehouse: Warehouse, tour: Tour, verdicts: Sequence[Verdict]) -> l
         _compactions(tour),
         _on_disk(warehouse, tour),
         _checks(tour),
+        _engines(tour),
         _time(tour),
     ]
 
@@ -187,6 +188,19 @@ def _checks(tour: Tour) -> Section:
             )
             for asset, check in names
         ),
+    )
+
+
+def _engines(tour: Tour) -> Section:
+    rows = [
+        (what, *(f"{tour.engines[what, engine]:,}" for engine in ("local", "spark")))
+        for what in ("materializations", "compactions")
+    ]
+    return Section(
+        "Which engine worked",
+        ("what", "local #", "Spark #"),
+        tuple(rows),
+        "The local engine needs no JVM and runs what is small; Spark runs everything else.",
     )
 
 
