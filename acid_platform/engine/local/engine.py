@@ -46,13 +46,13 @@ class LocalEngine:
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
         statement = self._statements.of(target.txn_id)
-        return write_rows(rows, target, fixed, statement, self._limit())
+        return write_rows(rows, target, fixed, statement, self._limit)
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
     ) -> list[Written]:
         statement = self._statements.of(target.txn_id)
-        return write_rows(rows, target, fixed, statement, self._limit(), True, empty)
+        return write_rows(rows, target, fixed, statement, self._limit, True, empty)
 
     def update(
         self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where

@@ -172,7 +172,7 @@ class Merge:
                 raise NeedsSpark("rows in more buckets than the table declares")
             return buckets_of(fresh, self.target)
         needed = min(fresh.num_rows // ROWS_PER_FILE + 1, _MOST_FILES)
-        return source_rows % max(self.scan.highest_bucket + 1, needed)
+        return np.asarray(source_rows % max(self.scan.highest_bucket + 1, needed))
 
 
 @dataclass(frozen=True, slots=True)
