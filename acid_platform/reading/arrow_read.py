@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
+from acid_platform.layout.types import Column
 from acid_platform.reading.arrow_predicates import arrow_predicate
 from acid_platform.reading.file_pruning import pruned
 from acid_platform.reading.known_columns import require_columns
@@ -50,10 +51,7 @@ def arrow_scan(
             table.name,
             lambda candidates: pruned(candidates, where, table.columns),
         )
-        values = {
-            column.name: pa.scalar(partition_value(text, column.type), arrow_type(column.type))
-            for column, text in zip(table.partition_columns, table.values(name), strict=True)
-        }
+        values = partition_scalars(table.partition_columns, table.values(name))
         return EntityRead(sources, deletes, values)
 
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -69,3 +67,13 @@ def arrow_scan(
         row_id,
         table.format,
     )
+
+
+def partition_scalars(
+    columns: Sequence[Column], texts: Sequence[str | None]
+) -> dict[str, pa.Scalar]:
+    """The values of a partition by column; `texts` as its directory name spells them."""
+    return {
+        column.name: pa.scalar(partition_value(text, column.type), arrow_type(column.type))
+        for column, text in zip(columns, texts, strict=True)
+    }

@@ -101,16 +101,15 @@ def binary(node: type[exp.Expr], left: Typed, right: Typed) -> Typed:
     assert kind is not None
     match operator:
         case "+" | "-" | "*":
-            a, b = cast(left, kind).sql, cast(right, kind).sql
-            return Typed(f"({a} {operator} {b})", kind, fails or kind.kind in INTEGRAL)
+            done = f"({cast(left, kind).sql} {operator} {cast(right, kind).sql})"
+            return Typed(done, kind, fails or kind.kind in INTEGRAL)
         case "/":
             return _guarded("/", cast(left, DOUBLE), cast(right, DOUBLE), DOUBLE, "DIVIDE_BY_ZERO")
         case "DIV" if kind.kind in INTEGRAL:
-            a, b = cast(left, BIGINT), cast(right, BIGINT)
-            return _guarded("//", a, b, BIGINT, "DIVIDE_BY_ZERO")
+            whole = cast(left, BIGINT), cast(right, BIGINT)
+            return _guarded("//", *whole, BIGINT, "DIVIDE_BY_ZERO")
         case "%":
-            a, b = cast(left, kind), cast(right, kind)
-            return _guarded("%", a, b, kind, "REMAINDER_BY_ZERO")
+            return _guarded("%", cast(left, kind), cast(right, kind), kind, "REMAINDER_BY_ZERO")
     raise _unknown(operator, left, right)
 
 

@@ -163,10 +163,8 @@ def _truncated(double: str, wanted: HiveType) -> str:
 
 def _dated(value: Typed, wanted: HiveType) -> str:
     """Years beyond four digits look different in Spark."""
-    kind = duckdb_type(value.type)
-    first, last = f"{kind} '0001-01-01'", f"{kind} '9999-12-31'"
     return (
-        f"CASE WHEN {value.sql} < {first} OR {value.sql} > {last}"
+        f"CASE WHEN year({value.sql}) < 1 OR year({value.sql}) > 9999"
         f" THEN {needs_spark('the text of a date beyond the years 1 to 9999')}"
         f" ELSE {_plain(value, wanted)} END"
     )
