@@ -89,7 +89,9 @@ class Engines:
         from acid_platform.engine.local.engine import LocalEngine
 
         with self._guard:
-            self._local = self._local or LocalEngine(self._session)
+            self._local = self._local or LocalEngine(
+                self._session, lambda: self._settings().integer(LOCAL_BYTES)
+            )
             return self._local
 
     def cancel(self, txn: int) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
+
+from acid_platform.layout.types import Column
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.reading.selection import TableLayout, pruning, select_entities
 from acid_platform.snapshot.directory import AcidDirectory
@@ -51,10 +54,7 @@ def arrow_scan(
             table.name,
             pruning(where, table.columns),
         )
-        values = {
-            column.name: scalar_of(partition_value(text, column.type), arrow_type(column.type))
-            for column, text in zip(table.partition_columns, table.values(name), strict=True)
-        }
+        values = partition_scalars(table.partition_columns, table.values(name))
         return EntityRead(sources, deletes, values)
 
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -70,3 +70,13 @@ def arrow_scan(
         row_id,
         table.format,
     )
+
+
+def partition_scalars(
+    columns: Sequence[Column], texts: Sequence[str | None]
+) -> dict[str, pa.Scalar]:
+    """The values of a partition by column; `texts` as its directory name spells them."""
+    return {
+        column.name: scalar_of(partition_value(text, column.type), arrow_type(column.type))
+        for column, text in zip(columns, texts, strict=True)
+    }

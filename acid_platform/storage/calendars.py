@@ -22,6 +22,11 @@ _DAY = 86_400_000_000
 """In microseconds."""
 
 
+def has_ancient(array: pa.Array) -> bool:
+    """Whether a date or timestamp of the array is before 15 October 1582."""
+    return _ancient(array)
+
+
 def as_written(batch: pa.RecordBatch, file: orc.ORCFile) -> pa.RecordBatch:
     """The batch with its dates and timestamps shown as the file's writer meant them."""
     if not any(map(_ancient, batch.columns)) or _is_proleptic(file):

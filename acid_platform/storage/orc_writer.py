@@ -99,12 +99,12 @@ class _Blocks:
         return self.starts[block], skipped
 
 
-class AcidWriter:
-    """Writes one file of insert events or, with `deletes`, of delete events, whose `row` is NULL.
+class OrcWriter:
+    """Writes one ORC file whose columns are `columns`, as in an insert-only table.
 
-    `columns` are the fields of `row`. Batches must come in key order and have the schema
-    `acid_schema`. The file is complete once `close` has returned; without rows no file is written
-    unless `always` is True. Raises UnsupportedLayout for a codec that can't be written here.
+    Batches have the columns' types (`arrow_type`), in order. The file is complete once `close` has
+    returned; without rows no file is written unless `always` is True. Raises UnsupportedLayout for
+    a codec that can't be written here.
     """
 
     def __init__(
@@ -113,13 +113,14 @@ class AcidWriter:
         path: str,
         columns: Sequence[Column],
         compression: str,
-        deletes: bool = False,
         stripe_bytes: int = STRIPE_BYTES,
         always: bool = False,
     ) -> None:
         self.rows = 0
+        self.footer = b""
+        """The footer of the finished file, as ORC defines it, before compression."""
         self._always = always
-        self._open, self._path, self._deletes = open_stream, path, deletes
+        self._open, self._path = open_stream, path
         if compression not in _CODECS:
             raise UnsupportedLayout(
                 f"{path}: the codec {compression} can't be written; set the table's"
@@ -127,7 +128,8 @@ class AcidWriter:
             )
         self._codec, self._compress = _CODECS[compression]
         self._limit = stripe_bytes
-        self._type = _root(columns)
+        self._type = self._root(columns)
+        self._names = [name for name, _ in self._type.children]
         self._stream: pa.NativeFile | None = None
         self._at = 0
         self._waiting: list[pa.RecordBatch] = []
@@ -135,10 +137,14 @@ class AcidWriter:
         self._stripes: list[bytes] = []
         self._statistics: list[list[Statistics]] = []
         """Statistics by stripe, then by column."""
-        self._ends: list[RowKey] = []
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._at
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch. Raises CorruptFile if the keys do not ascend (F7)."""
+        """Append a batch."""
         if not batch.num_rows:
             return
         self._waiting.append(batch)
@@ -178,10 +184,10 @@ class AcidWriter:
                 self._write_stripe(batch)
 
     def _write_stripe(self, batch: pa.RecordBatch) -> None:
-        self._note_keys(batch)
+        self._checked(batch)
         rows = batch.num_rows
         bounds = np.append(np.arange(0, rows, _GROUP), rows)
-        root = pa.StructArray.from_arrays(batch.columns, names=list(schema.ACID_COLUMNS))
+        root = pa.StructArray.from_arrays(batch.columns, names=self._names)
         indexes, bodies = list[bytes](), list[bytes]()
         of_indexes, of_bodies, encodings = list[bytes](), list[bytes](), list[bytes]()
         statistics: list[Statistics] = []
@@ -208,15 +214,14 @@ class AcidWriter:
         self._statistics.append(statistics)
         self.rows += rows
 
-    def _note_keys(self, batch: pa.RecordBatch) -> None:
-        keys = [
-            batch.column(place).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-            for place in (1, 2, 3)
-        ]
-        first, last = ((int(keys[0][at]), int(keys[1][at]), int(keys[2][at])) for at in (0, -1))
-        if not ascend(*keys) or (self._ends and first <= self._ends[-1]):
-            raise CorruptFile(f"{self._path}: row keys do not ascend; run the statement again")
-        self._ends.append(last)
+    def _checked(self, batch: pa.RecordBatch) -> None:
+        """Called with the rows of each stripe before it is written."""
+
+    def _root(self, columns: Sequence[Column]) -> HiveType:
+        return HiveType("struct", (), tuple((column.name, column.type) for column in columns))
+
+    def _user_metadata(self) -> dict[str, bytes]:
+        return {}
 
     def _blocks(self, content: bytes) -> _Blocks:
         if self._compress is None:
@@ -250,25 +255,23 @@ class AcidWriter:
                 for stripe in self._statistics
             )
         ).content
-        counts = (0, self.rows) if self._deletes else (self.rows, 0)
-        footer = self._blocks(
-            b"".join(
-                (
-                    number(1, len(_MAGIC)),
-                    number(2, self._at),
-                    *(delimited(3, stripe) for stripe in self._stripes),
-                    *_types(self._type),
-                    number(6, self.rows),
-                    *(
-                        delimited(7, message(statistics, kind))
-                        for statistics, kind in zip(whole, kinds, strict=True)
-                    ),
-                    number(8, _GROUP),
-                    number(9, _WRITER),
-                    user_metadata_fields(schema.user_metadata(self._ends, *counts)),
-                )
+        self.footer = b"".join(
+            (
+                number(1, len(_MAGIC)),
+                number(2, self._at),
+                *(delimited(3, stripe) for stripe in self._stripes),
+                *_types(self._type),
+                number(6, self.rows),
+                *(
+                    delimited(7, message(statistics, kind))
+                    for statistics, kind in zip(whole, kinds, strict=True)
+                ),
+                number(8, _GROUP),
+                number(9, _WRITER),
+                user_metadata_fields(self._user_metadata()),
             )
-        ).content
+        )
+        footer = self._blocks(self.footer).content
         postscript = b"".join(
             (
                 number(1, len(footer)),
@@ -281,6 +284,47 @@ class AcidWriter:
             )
         )
         return metadata + footer + postscript + bytes([len(postscript)])
+
+
+class AcidWriter(OrcWriter):
+    """Writes one file of insert events or, with `deletes`, of delete events, whose `row` is NULL.
+
+    `columns` are the fields of `row`. Batches must come in key order and have the schema
+    `acid_schema`; `write` and `close` raise CorruptFile if the keys do not ascend (F7).
+    """
+
+    def __init__(
+        self,
+        open_stream: Callable[[], pa.NativeFile],
+        path: str,
+        columns: Sequence[Column],
+        compression: str,
+        deletes: bool = False,
+        stripe_bytes: int = STRIPE_BYTES,
+        always: bool = False,
+    ) -> None:
+        self._deletes = deletes
+        self._ends: list[RowKey] = []
+        super().__init__(open_stream, path, columns, compression, stripe_bytes, always)
+
+    def _root(self, columns: Sequence[Column]) -> HiveType:
+        kinds = [HiveType(kind) for kind in ("int", "bigint", "int", "bigint", "bigint")]
+        row = super()._root(columns)
+        return HiveType("struct", (), tuple(zip(schema.ACID_COLUMNS, (*kinds, row), strict=True)))
+
+    def _user_metadata(self) -> dict[str, bytes]:
+        counts = (0, self.rows) if self._deletes else (self.rows, 0)
+        return schema.user_metadata(self._ends, *counts)
+
+    def _checked(self, batch: pa.RecordBatch) -> None:
+        keys = [
+            batch.column(place).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+            for place in (1, 2, 3)
+        ]
+        first, last = ((int(keys[0][at]), int(keys[1][at]), int(keys[2][at])) for at in (0, -1))
+        if not ascend(*keys) or (self._ends and first <= self._ends[-1]):
+            raise CorruptFile(f"{self._path}: row keys do not ascend; run the statement again")
+        self._ends.append(last)
 
 
 def acid_schema(
@@ -298,12 +342,6 @@ def acid_schema(
     )
     kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64(), row)
     return pa.schema(list(zip(schema.ACID_COLUMNS, kinds, strict=True)))
-
-
-def _root(columns: Sequence[Column]) -> HiveType:
-    kinds = [HiveType(kind) for kind in ("int", "bigint", "int", "bigint", "bigint")]
-    row = HiveType("struct", (), tuple((column.name, column.type) for column in columns))
-    return HiveType("struct", (), tuple(zip(schema.ACID_COLUMNS, (*kinds, row), strict=True)))
 
 
 def _types(root: HiveType) -> Iterator[bytes]:

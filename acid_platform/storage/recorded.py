@@ -15,6 +15,7 @@ from acid_platform.snapshot.listing import FileEntry, Footer
 from acid_platform.snapshot.sources import Source
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, reading
+from acid_platform.storage.orc_writer import AcidWriter, OrcWriter
 from acid_platform.storage.plain import count_rows
 from acid_platform.storage.sources import is_acid, is_positional
 
@@ -53,6 +54,16 @@ def recorded_file(
         )
         footer = Footer(int(file.nrows), acid, is_positional(names))
     return FileEntry(name, size, footer, length, ranges)
+
+
+def record_as_written(writer: OrcWriter, name: str, deletes: bool = False) -> FileEntry:
+    """The record of the file that `writer` has closed, equal to that of `recorded_file`.
+
+    Nothing is read: the writer has counted the rows and knows its footer.
+    """
+    acid = isinstance(writer, AcidWriter)
+    ranges = {} if deletes else column_ranges(writer.footer, acid)
+    return FileEntry(name, writer.size, Footer(writer.rows, acid), None, ranges)
 
 
 def require_recorded(files: Files, sources: Iterable[Source], what: str) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from acid_platform.engine.interface import Fixed
+from acid_platform.engine.local.dml import delete_rows, update_rows
+from acid_platform.engine.local.merge import merge_rows
+from acid_platform.engine.local.running import Statements
+from acid_platform.engine.local.write import write_rows
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Sources, Where
@@ -21,37 +25,43 @@ if TYPE_CHECKING:
 
 class LocalEngine:
     """Runs statements in this process. `session` starts Spark for results that are asked for as a
-    Spark DataFrame."""
+    Spark DataFrame; `limit` is the most bytes of rows that a write may hold."""
 
     name: EngineName = "local"
 
-    def __init__(self, session: Callable[[], SparkSession]) -> None:
-        self._session = session
+    def __init__(
+        self, session: Callable[[], SparkSession], limit: Callable[[], int] = lambda: 1 << 28
+    ) -> None:
+        self._session, self._limit = session, limit
+        self._statements = Statements()
 
     def statement(self, txn: int) -> AbstractContextManager[object]:
-        return nullcontext()
+        return self._statements.running(txn)
 
     def cancel(self, txn: int) -> None:
-        """Nothing to do yet."""
+        self._statements.cancel(txn)
 
     def query(self, text: str, sources: Sources, reason: str) -> Result:
         raise NeedsSpark("queries")
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
-        raise NeedsSpark("INSERT")
+        statement = self._statements.of(target.txn_id)
+        return write_rows(rows, target, fixed, statement, self._limit)
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
     ) -> list[Written]:
-        raise NeedsSpark("INSERT OVERWRITE")
+        statement = self._statements.of(target.txn_id)
+        return write_rows(rows, target, fixed, statement, self._limit, True, empty)
 
     def update(
         self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where
     ) -> list[Written]:
-        raise NeedsSpark("UPDATE")
+        statement = self._statements.of(target.txn_id)
+        return update_rows(scan, target, assignments, where, statement)
 
     def delete(self, scan: TableScan, target: WriteTarget, where: Where) -> list[Written]:
-        raise NeedsSpark("DELETE")
+        return delete_rows(scan, target, where, self._statements.of(target.txn_id))
 
     def merge(
         self,
@@ -62,4 +72,6 @@ class LocalEngine:
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
     ) -> tuple[list[Written], MergeCounts]:
-        raise NeedsSpark("MERGE")
+        statement = self._statements.of(target.txn_id)
+        limit = self._limit()
+        return merge_rows(scan, target, source, on, clauses, aliases, statement, limit)

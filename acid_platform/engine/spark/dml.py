@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acid_platform.engine.assignments import wanted_assignments
 from acid_platform.engine.queries import Condition, Where
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import place_by_hash
@@ -26,16 +27,10 @@ from acid_platform.engine.spark.write import (
     numbered,
     stored_row,
 )
-from acid_platform.errors import (
-    BucketColumnUpdate,
-    InvalidExpression,
-    PartitionColumnUpdate,
-    WrongType,
-)
+from acid_platform.errors import WrongType
 from acid_platform.layout import schema
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.reading.known_columns import unknown_column
 
 NEW = "__new"
 """The column with the new values of an updated or inserted row, as a struct."""
@@ -142,24 +137,7 @@ def assigned(
 
     Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression.
     """
-    columns = {column.name: column for column in scan.columns}
-    partition = {column.name for column in scan.partition_columns}
-    wanted = {name.lower(): text for name, text in assignments.items()}
-    if not wanted:
-        raise InvalidExpression(f"UPDATE of {table} assigns nothing; give {{'column': 'SQL'}}")
-    for name in wanted:
-        if name in partition:
-            raise PartitionColumnUpdate(
-                f"{name!r} is a partition column of {table}: UPDATE can't move a row to another"
-                " partition; delete the row and insert it again in one transaction"
-            )
-        if target.buckets and name in target.buckets.columns:
-            raise BucketColumnUpdate(
-                f"{name!r} decides the bucket of a row of {table}: UPDATE can't move a row to"
-                " another bucket; delete the row and insert it again in one transaction"
-            )
-        if name not in columns:
-            raise unknown_column(name, table, scan.columns)
+    wanted = wanted_assignments(assignments, scan, target.buckets, table)
     return [
         own[column.name].alias(column.name)
         if column.name not in wanted

@@ -14,6 +14,11 @@ from pyspark.errors.exceptions import captured
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform import errors
+from acid_platform.engine.refusals import (
+    refuse_other_partition,
+    refuse_timestamp,
+    refuse_too_long,
+)
 from acid_platform.errors import (
     AcidError,
     CorruptFile,
@@ -99,14 +104,11 @@ def translated(error: BaseException) -> AcidError | None:
     if lost := _TEXT_LOST.search(text):
         return WrongType(f"{lost[1]}; store the table as json, orc or parquet")
     if other := _OTHER_PARTITION.search(text):
-        return WrongType(f"{other[1]}; leave the column out, or write without partition=")
+        return refuse_other_partition(other[1])
     if long := _TOO_LONG.search(text):
-        return WrongType(f"{long[1]}; cut it with left(value, length), or use a string column")
+        return refuse_too_long(long[1])
     if lost := _NOT_IN_ORC.search(text):
-        return WrongType(
-            f"{lost[1]}, which ORC files can't store (they would say 1970): round it to"
-            " the second, or store it in an insert-only table of another format"
-        )
+        return refuse_timestamp(lost[1])
     if value := _VALUE_ERROR.search(text):
         return WrongType(
             f"a value does not fit its column: {_without_advice(value[0])}; cast it to"

@@ -13,7 +13,9 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acid_platform.engine.assignments import inserted_values
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
+from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import bucket_of_row
 from acid_platform.engine.spark.char_varchar import struct_to_be_stored, to_be_stored
@@ -30,9 +32,8 @@ from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ScanBuilder
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
 from acid_platform.engine.spark.write import DELETES, INSERTS, SparkTarget
-from acid_platform.errors import InvalidExpression, SourceRowsAmbiguous
+from acid_platform.errors import InvalidExpression
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.reading.known_columns import unknown_column
 from acid_platform.reading.predicates import columns_of
 
 ROWS_PER_WRITER = 1_000_000
@@ -154,10 +155,9 @@ class Merge:
         twice = changed.groupBy(*self._partition(), *KEYS).count().filter("count > 1")
         ambiguous = twice.head()
         if ambiguous is not None:
-            raise SourceRowsAmbiguous(
-                f"MERGE into {self.table}: {ambiguous['count']} source rows match one row of it"
-                f" (row__id {tuple(ambiguous[key] for key in KEYS)}); make the source unique in the"
-                f" columns of {self.on!r}"
+            write_id, bucket, row_id = (ambiguous[key] for key in KEYS)
+            raise source_rows_ambiguous(
+                self.table, ambiguous["count"], (write_id, bucket, row_id), self.on
             )
 
     def _inserted(
@@ -181,15 +181,8 @@ class Merge:
     def _values(
         self, unmatched: DataFrame, clause: MergeClause, known: Sequence[TableColumn]
     ) -> list[Column]:
-        by_name = {name.lower(): f"`{name}`" for name in unmatched.columns if name != _SOURCE_ROW}
-        given = (
-            by_name
-            if clause.values is None
-            else {name.lower(): text for name, text in clause.values.items()}
-        )
-        for name in given:
-            if name not in {column.name for column in known}:
-                raise unknown_column(name, self.table, known)
+        source = (name for name in unmatched.columns if name != _SOURCE_ROW)
+        given = inserted_values(clause.values, source, known, self.table)
         return [
             computed(unmatched, given[column.name], column, self.table)
             if column.name in given

@@ -1,0 +1,287 @@
+"""The files of a statement: rows and delete events become finished directories (P19).
+
+Rows of a bucket are numbered in the order of their partitions' texts, then in the given order, as
+Spark's tasks number them (P15). Nothing here reads a file again: the writers check the order of the
+keys, count the rows and know the statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from acid_platform.engine.local.partition_texts import Places
+from acid_platform.engine.publishing import (
+    WriteTarget,
+    Written,
+    mark_version,
+    publish_staged,
+    ready_path,
+    staging_directory,
+    write_empty_base,
+)
+from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
+from acid_platform.layout import schema
+from acid_platform.layout.formats import ORC
+from acid_platform.layout.names import BucketFile
+from acid_platform.layout.rowids import MAX_BUCKET, Bucket
+from acid_platform.snapshot.listing import FileEntry
+from acid_platform.snapshot.recorded import Contents
+from acid_platform.storage.orc_writer import WRITTEN_CODECS, AcidWriter, OrcWriter, acid_schema
+from acid_platform.storage.parquet_writer import ParquetWriter
+from acid_platform.storage.recorded import record_as_written, recorded_file
+
+_PIECE = 1 << 17
+"""Rows to hand to a writer at a time; between pieces the statement may be stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Row keys (write id, bucket property, rowId) and the place of each, as arrays (n,)."""
+
+    write_ids: np.ndarray
+    buckets: np.ndarray
+    row_ids: np.ndarray
+    places: Places
+
+    def __len__(self) -> int:
+        return len(self.write_ids)
+
+    def take(self, chosen: np.ndarray) -> Keys:
+        """Some of the keys."""
+        return Keys(
+            self.write_ids[chosen],
+            self.buckets[chosen],
+            self.row_ids[chosen],
+            self.places.take(chosen),
+        )
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The bucket number of each row, decoded from either codec version (F10), int64 (n,)."""
+        coded = ((self.buckets >> 29) & 7) == 1
+        return np.where(coded, (self.buckets >> 16) & 0xFFF, self.buckets).astype(np.int64)
+
+
+def require_writable(target: WriteTarget) -> None:
+    """Raises NeedsSpark for files that only Spark can write."""
+    plain = target.plain.name if target.plain else "acid"
+    if plain not in ("acid", "orc", "parquet"):
+        raise NeedsSpark(f"files of the format {plain}")
+    if plain != "parquet" and target.compression not in WRITTEN_CODECS:
+        raise NeedsSpark(f"the codec {target.compression}")
+    if plain == "parquet":
+        for column in target.columns:
+            if any(kind.kind == "timestamp" for kind in column.type.walk()):
+                raise NeedsSpark(f"{column} in a Parquet file")
+
+
+class EventFiles:
+    """Writes the files of one statement below its staging directory."""
+
+    def __init__(
+        self, target: WriteTarget, staging: str, check: Callable[[], None], overwrite: bool
+    ) -> None:
+        self._target, self._staging, self._check = target, staging, check
+        self._overwrite = overwrite
+        self._entries: dict[tuple[bool, str], list[FileEntry]] = {}
+        """The files of each directory, by whether they hold delete events, and partition."""
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def insert(self, rows: pa.Table, places: Places, buckets: np.ndarray) -> None:
+        """Writes rows of the table's columns; `buckets` are their bucket numbers, int64 (n,)."""
+        order = np.lexsort((places.index, buckets))
+        ordered = bool((np.diff(order) == 1).all())
+        place, bucket = places.index[order], buckets[order]
+        ends = np.append(
+            np.flatnonzero((np.diff(place) != 0) | (np.diff(bucket) != 0)) + 1, len(order)
+        )
+        start, number, next_id = 0, -1, 0
+        whole = rows.combine_chunks() if not ordered else rows
+        for end in ends.tolist() if len(order) else ():
+            if bucket[start] != number:
+                number, next_id = int(bucket[start]), 0
+            run = (
+                whole.slice(start, end - start)
+                if ordered
+                else whole.take(pa.array(order[start:end]))
+            )
+            self.insert_run(run.to_batches(_PIECE), places.names[place[start]], number, next_id)
+            next_id += end - start
+            start = end
+
+    def insert_run(
+        self, batches: Iterable[pa.RecordBatch], partition: str, bucket: int, first: int = 0
+    ) -> int:
+        """Writes one file: rows of one partition and bucket, numbered from `first`.
+
+        Returns their number.
+        """
+        with self._file(partition, bucket, deletes=False) as writer:
+            next_id = first
+            for batch in batches:
+                self._check()
+                if isinstance(writer, AcidWriter):
+                    writer.write(self._events(batch, bucket, next_id))
+                else:
+                    writer.write(batch)
+                next_id += batch.num_rows
+        self._require_count(writer, next_id - first, partition)
+        return next_id - first
+
+    def _events(self, batch: pa.RecordBatch, bucket: int, first: int) -> pa.RecordBatch:
+        rows, target = batch.num_rows, self._target
+        kind = acid_schema(target.columns, "us")
+        values = pa.StructArray.from_arrays(batch.columns, fields=list(kind.field(schema.ROW).type))
+        write_id = np.full(rows, target.write_id)
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(np.full(rows, schema.INSERT_EVENT, np.int32)),
+                pa.array(write_id),
+                pa.array(np.full(rows, Bucket(bucket, target.statement).property, np.int32)),
+                pa.array(np.arange(first, first + rows)),
+                pa.array(write_id),
+                values,
+            ],
+            schema=kind,
+        )
+
+    # --- delete events -------------------------------------------------------------------------
+
+    def delete(self, keys: Keys) -> None:
+        """Writes a delete event for each key, sorted, into the file of its bucket."""
+        numbers, place = keys.numbers, keys.places.index
+        order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids, numbers, place))
+        place, numbers = place[order], numbers[order]
+        ends = np.append(
+            np.flatnonzero((np.diff(place) != 0) | (np.diff(numbers) != 0)) + 1, len(order)
+        )
+        start = 0
+        for end in ends.tolist() if len(order) else ():
+            chosen = order[start:end]
+            partition = keys.places.names[place[start]]
+            with self._file(partition, int(numbers[start]), deletes=True) as writer:
+                for at in range(0, len(chosen), _PIECE):
+                    self._check()
+                    writer.write(self._delete_events(keys, chosen[at : at + _PIECE]))
+            self._require_count(writer, end - start, partition)
+            start = end
+
+    def _delete_events(self, keys: Keys, chosen: np.ndarray) -> pa.RecordBatch:
+        rows = len(chosen)
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(np.full(rows, schema.DELETE_EVENT, np.int32)),
+                pa.array(keys.write_ids[chosen]),
+                pa.array(keys.buckets[chosen].astype(np.int32)),
+                pa.array(keys.row_ids[chosen]),
+                pa.array(np.full(rows, self._target.write_id)),
+                pa.nulls(rows),
+            ],
+            schema=acid_schema(self._target.columns, deletes=True),
+        )
+
+    # --- files and directories -----------------------------------------------------------------
+
+    @contextmanager
+    def _file(
+        self, partition: str, bucket: int, deletes: bool
+    ) -> Iterator[OrcWriter | ParquetWriter]:
+        """A new file, which is finished and recorded after the block."""
+        target, plain = self._target, self._target.plain
+        if bucket > MAX_BUCKET:
+            raise InvalidDefinition(
+                f"{target.table} would need more than {MAX_BUCKET + 1} files; write fewer rows"
+            )
+        ready = self._ready(partition, deletes)
+        if (deletes, partition) not in self._entries:
+            target.files.system.create_dir(ready, recursive=True)
+            self._entries[deletes, partition] = []
+        name = str(BucketFile(bucket)) if plain is None else f"{bucket:06d}_0"
+        path = f"{ready}/{name}"
+        opened = partial(target.files.system.open_output_stream, path)
+        writer: OrcWriter | ParquetWriter
+        if plain is None:
+            writer = AcidWriter(opened, path, target.columns, target.compression, deletes)
+        elif plain.name == "orc":
+            writer = OrcWriter(opened, path, target.columns, target.compression)
+        else:
+            writer = ParquetWriter(opened, target.columns)
+        try:
+            yield writer
+            if not writer.close():
+                return
+        except BaseException:
+            writer.give_up()
+            raise
+        entry = (
+            recorded_file(target.files, path, name, plain or ORC)
+            if isinstance(writer, ParquetWriter)
+            else record_as_written(writer, name, deletes)
+        )
+        self._entries[deletes, partition].append(entry)
+
+    def _require_count(self, writer: OrcWriter | ParquetWriter, rows: int, partition: str) -> None:
+        if writer.rows != rows:
+            raise PublicationFailed(
+                f"{self._target.location}/{partition}: {rows} events were given, its file holds"
+                f" {writer.rows}; nothing was published, run the statement again"
+            )
+
+    def _directory(self, deletes: bool) -> str:
+        inserts_into_base = self._overwrite and not deletes
+        return self._target.base() if inserts_into_base else self._target.delta(deletes)
+
+    def _ready(self, partition: str, deletes: bool) -> str:
+        return ready_path(self._staging, partition, self._directory(deletes))
+
+    def finished(self, empty: Sequence[str] = ()) -> list[Written]:
+        """The directories that wait to be published; `empty` get a base even without rows (P32)."""
+        built = []
+        for (deletes, partition), entries in sorted(
+            self._entries.items(), key=lambda item: (not item[0][0], item[0][1])
+        ):
+            ready = self._ready(partition, deletes)
+            if not entries:
+                self._target.files.delete_directory(ready)
+                continue
+            if self._target.plain is None:
+                mark_version(self._target, ready)
+            contents = Contents(tuple(entries))
+            built.append(Written(partition, self._directory(deletes), deletes, contents))
+        if self._overwrite:
+            there = {written.partition for written in built}
+            built += [
+                write_empty_base(self._target, self._staging, partition)
+                for partition in empty
+                if partition not in there
+            ]
+        return built
+
+
+def publish_events(
+    target: WriteTarget,
+    check: Callable[[], None],
+    write: Callable[[EventFiles], None],
+    overwrite: bool = False,
+    empty: Sequence[str] = (),
+) -> list[Written]:
+    """Runs `write` in a new staging directory and publishes what it has written.
+
+    Raises PublicationFailed, CorruptFile, TxnAborted, and what `write` raises; then nothing was
+    published.
+    """
+    with staging_directory(target) as staging:
+        files = EventFiles(target, staging, check, overwrite)
+        write(files)
+        built = files.finished(empty)
+        check()
+        target.still_open()
+        publish_staged(target, staging, built)
+        return built

@@ -1,0 +1,331 @@
+"""What runs locally: every operator and function that was shown to mean the same in both engines.
+
+Whatever is not in these tables needs Spark. The differential test computes each entry in both
+engines, over values of all its types, and docs/engines.md prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import sqlglot
+from sqlglot import exp
+
+from acid_platform.engine.local.failures import needs_spark
+from acid_platform.engine.local.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    decimal,
+)
+from acid_platform.layout.types import HiveType
+
+Takes = Literal[
+    "string",  # text
+    "int",  # a whole number up to int
+    "count",  # a literal whole number, 0 or more
+    "pad",  # a literal text, not empty
+    "integral",  # a whole number
+    "decimal",
+    "number",
+    "double",  # float or double
+    "date",  # a date, or a timestamp as its date
+    "timestamp",  # a timestamp, or a date as its midnight
+    "condition",
+    "ordered",  # any type that has an order
+    "any",
+]
+Gives = HiveType | Callable[[Sequence[HiveType]], HiveType]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function: Spark's call with the arguments a, b, c, and the same in DuckDB's SQL."""
+
+    call: str
+    takes: tuple[Takes, ...]
+    sql: str
+    gives: Gives
+    fails: bool = False
+    """Whether it has no value for some arguments, which is an error."""
+
+    @property
+    def name(self) -> str:
+        return self.call.partition("(")[0]
+
+
+def _same(types: Sequence[HiveType]) -> HiveType:
+    return types[0]
+
+
+def _sum(types: Sequence[HiveType]) -> HiveType:
+    (kind,) = types
+    return decimal(kind.sizes[0] + 10, kind.sizes[1]) if kind.kind == "decimal" else BIGINT
+
+
+def _rounded_up(types: Sequence[HiveType]) -> HiveType:
+    (kind,) = types
+    precision, scale = kind.sizes
+    return decimal(min(38, precision - scale + 1), 0)
+
+
+def _cased(function: str) -> str:
+    failure = needs_spark(f"{function} of letters whose case DuckDB changes differently")
+    unsafe = f"regexp_matches({{a}}, '[^{_letters()}]')"
+    return f"CASE WHEN {unsafe} THEN {failure} ELSE {function}({{a}}) END"
+
+
+def _letters() -> str:
+    """A character class of RE2 with the letters whose case both engines change alike."""
+    ranges = (
+        *((0x00, 0x7F), (0xA0, 0xB4), (0xB6, 0xDE), (0xE0, 0xFE), (0x100, 0x12F), (0x132, 0x137)),
+        *((0x139, 0x148), (0x14A, 0x177), (0x179, 0x17E)),  # Latin
+        *((0x391, 0x3A1), (0x3A4, 0x3A9), (0x3B1, 0x3C1), (0x3C4, 0x3C9)),  # Greek but sigma
+        *((0x400, 0x45F), (0x2010, 0x2027), (0x20AC, 0x20AC)),  # Cyrillic; dashes, quotes, euro
+        *((0x3040, 0x30FF), (0x4E00, 0x9FFF)),  # letters without case
+    )
+    return "".join(f"\\x{{{{{first:X}}}}}-\\x{{{{{last:X}}}}}" for first, last in ranges)
+
+
+_FEW_DAYS = 3_000_000
+"""Beyond it Spark's dates overflow silently."""
+
+
+def _shifted(done: str, unit: str) -> str:
+    failure = needs_spark(f"a date that is moved by more than {_FEW_DAYS} {unit}")
+    return f"CASE WHEN {{b}} > {_FEW_DAYS} OR {{b}} < -{_FEW_DAYS} THEN {failure} ELSE {done} END"
+
+
+def _part(name: str, sql: str, takes: Takes = "date") -> Function:
+    return Function(f"{name}(a)", (takes,), f"CAST({sql} AS INTEGER)", INT)
+
+
+def _whole_of_double(function: str) -> str:
+    """NaN becomes 0, and what is too large the nearest bigint, as in Java."""
+    return (
+        "CASE WHEN isnan({a}) THEN 0"
+        " WHEN {a} >= 9223372036854775808.0::DOUBLE THEN 9223372036854775807"
+        " WHEN {a} <= -9223372036854775808.0::DOUBLE THEN (-9223372036854775808)::BIGINT"
+        f" ELSE CAST({function}({{a}}) AS BIGINT) END"
+    )
+
+
+TEXT = (
+    Function("length(a)", ("string",), "CAST(length({a}) AS INTEGER)", INT),
+    Function("upper(a)", ("string",), _cased("upper"), STRING),
+    Function("lower(a)", ("string",), _cased("lower"), STRING),
+    Function("trim(a)", ("string",), "trim({a}, ' ')", STRING),
+    Function("ltrim(a)", ("string",), "ltrim({a}, ' ')", STRING),
+    Function("rtrim(a)", ("string",), "rtrim({a}, ' ')", STRING),
+    Function("substring(a, b)", ("string", "count"), "substring({a}, greatest({b}, 1))", STRING),
+    Function(
+        "substring(a, b, c)",
+        ("string", "count", "count"),
+        "substring({a}, greatest({b}, 1), {c})",
+        STRING,
+    ),
+    Function("left(a, b)", ("string", "count"), "left({a}, {b})", STRING),
+    Function("right(a, b)", ("string", "count"), "right({a}, {b})", STRING),
+    Function("replace(a, b, c)", ("string", "string", "string"), "replace({a}, {b}, {c})", STRING),
+    Function("locate(b, a)", ("string", "string"), "CAST(instr({a}, {b}) AS INTEGER)", INT),
+    Function("startswith(a, b)", ("string", "string"), "starts_with({a}, {b})", BOOLEAN),
+    Function("endswith(a, b)", ("string", "string"), "ends_with({a}, {b})", BOOLEAN),
+    Function("contains(a, b)", ("string", "string"), "contains({a}, {b})", BOOLEAN),
+    Function("lpad(a, b, c)", ("string", "count", "pad"), "lpad({a}, {b}, {c})", STRING),
+    Function("rpad(a, b, c)", ("string", "count", "pad"), "rpad({a}, {b}, {c})", STRING),
+    Function("repeat(a, b)", ("string", "count"), "repeat({a}, {b})", STRING),
+    Function("md5(a)", ("string",), "md5({a})", STRING),
+)
+
+DATES = (
+    _part("year", "year({a})"),
+    _part("quarter", "quarter({a})"),
+    _part("month", "month({a})"),
+    _part("weekofyear", "week({a})"),
+    _part("day", "day({a})"),
+    _part("dayofmonth", "day({a})"),
+    _part("dayofweek", "dayofweek({a}) + 1"),
+    _part("dayofyear", "dayofyear({a})"),
+    _part("hour", "hour({a})", "timestamp"),
+    _part("minute", "minute({a})", "timestamp"),
+    _part("second", "second({a})", "timestamp"),
+    Function("to_date(a)", ("date",), "{a}", DATE),
+    Function("last_day(a)", ("date",), "last_day({a})", DATE),
+    Function("date_add(a, b)", ("date", "int"), _shifted("{a} + {b}", "days"), DATE, True),
+    Function("datediff(a, b)", ("date", "date"), "CAST({a} - {b} AS INTEGER)", INT),
+    Function(
+        "add_months(a, b)",
+        ("date", "int"),
+        _shifted("CAST({a} + to_months({b}) AS DATE)", "months"),
+        DATE,
+        True,
+    ),
+    *(
+        Function(
+            f"date_trunc('{unit}', a)",
+            ("timestamp",),
+            f"CAST(date_trunc('{unit}', {{a}}) AS TIMESTAMP)",
+            TIMESTAMP,
+        )
+        for unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
+    ),
+    *(
+        Function(
+            f"trunc(a, '{unit}')", ("date",), f"CAST(date_trunc('{unit}', {{a}}) AS DATE)", DATE
+        )
+        for unit in ("YEAR", "QUARTER", "MONTH", "WEEK")
+    ),
+)
+
+NUMBERS = (
+    Function("abs(a)", ("number",), "abs({a})", _same, True),
+    Function("sqrt(a)", ("double",), "sqrt({a})", DOUBLE),
+    Function("isnan(a)", ("double",), "coalesce(isnan({a}), false)", BOOLEAN),
+    Function("floor(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT),
+    Function("ceil(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT),
+    Function("floor(a)", ("decimal",), "floor({a})", _rounded_up),
+    Function("ceil(a)", ("decimal",), "ceil({a})", _rounded_up),
+    Function("floor(a)", ("double",), _whole_of_double("floor"), BIGINT),
+    Function("ceil(a)", ("double",), _whole_of_double("ceil"), BIGINT),
+)
+
+_BOUND = "CAST(greatest(abs(CAST(max({a}) AS HUGEINT)), abs(CAST(min({a}) AS HUGEINT))) AS HUGEINT)"
+
+
+def _sum_of_bigint() -> str:
+    """Spark fails as soon as a partial sum overflows, in an order of its own."""
+    total = "sum({a})"
+    unsure = needs_spark("a sum of bigint that some orders of adding overflow")
+    return (
+        f"CASE WHEN {_BOUND} * count({{a}}) < 9223372036854775807::HUGEINT"
+        f" OR abs({total}) > 9223372036854775808::HUGEINT OR count({{a}}) = 0"
+        f" THEN CAST({total} AS BIGINT) ELSE {unsure} END"
+    )
+
+
+def _mean_of_whole() -> str:
+    """Spark adds doubles, which is exact up to 2^53."""
+    unsure = needs_spark("an average of numbers whose sum no double holds")
+    return (
+        f"CASE WHEN count({{a}}) = 0 THEN NULL"
+        f" WHEN {_BOUND} * count({{a}}) < 9007199254740992::HUGEINT"
+        f" THEN CAST(sum({{a}}) AS DOUBLE) / count({{a}}) ELSE {unsure} END"
+    )
+
+
+AGGREGATES = (
+    Function("count(*)", (), "count(*)", BIGINT),
+    Function("count(a)", ("any",), "count({a})", BIGINT),
+    Function("count(DISTINCT a)", ("ordered",), "count(DISTINCT {a})", BIGINT),
+    Function("count_if(a)", ("condition",), "CAST(count_if({a}) AS BIGINT)", BIGINT),
+    Function("sum(a)", ("int",), "CAST(sum({a}) AS BIGINT)", BIGINT),
+    Function("sum(a)", ("integral",), _sum_of_bigint(), BIGINT, True),
+    Function("sum(a)", ("decimal",), "sum({a})", _sum),
+    Function("avg(a)", ("integral",), _mean_of_whole(), DOUBLE),
+    Function("min(a)", ("ordered",), "min({a})", _same),
+    Function("max(a)", ("ordered",), "max({a})", _same),
+    Function("bool_and(a)", ("condition",), "bool_and({a})", BOOLEAN),
+    Function("bool_or(a)", ("condition",), "bool_or({a})", BOOLEAN),
+)
+
+FUNCTIONS = (*TEXT, *DATES, *NUMBERS, *AGGREGATES)
+
+
+@dataclass(frozen=True, slots=True)
+class Construct:
+    """An operator or form of SQL; `expressions.py` translates it, by the class of its node."""
+
+    shown: str
+    types: str
+
+
+CONSTRUCTS: dict[type[exp.Expr], Construct] = {
+    exp.Literal: Construct("1, 1.5, 1e3, 'text'", "numbers and text"),
+    exp.Boolean: Construct("true, false", "boolean"),
+    exp.Null: Construct("NULL", "all"),
+    exp.Column: Construct("a, t.a, a.field", "all"),
+    exp.Dot: Construct("t.a.field", "structs"),
+    exp.Paren: Construct("(a)", "all"),
+    exp.And: Construct("a AND b", "conditions"),
+    exp.Or: Construct("a OR b", "conditions"),
+    exp.Not: Construct("NOT a", "conditions"),
+    exp.EQ: Construct("a = b", "types that have an order"),
+    exp.NEQ: Construct("a <> b", "types that have an order"),
+    exp.LT: Construct("a < b", "types that have an order"),
+    exp.LTE: Construct("a <= b", "types that have an order"),
+    exp.GT: Construct("a > b", "types that have an order"),
+    exp.GTE: Construct("a >= b", "types that have an order"),
+    exp.NullSafeEQ: Construct("a <=> b", "types that have an order"),
+    exp.NullSafeNEQ: Construct("a IS DISTINCT FROM b", "types that have an order"),
+    exp.Is: Construct("a IS NULL, a IS TRUE, a IS FALSE", "all"),
+    exp.Between: Construct("a BETWEEN b AND c", "types that have an order"),
+    exp.In: Construct("a IN (b, c)", "types that have an order"),
+    exp.Like: Construct("a LIKE 'pattern'", "text; a literal pattern without \\"),
+    exp.Add: Construct("a + b", "numbers"),
+    exp.Sub: Construct("a - b", "numbers"),
+    exp.Mul: Construct("a * b", "numbers"),
+    exp.Div: Construct("a / b", "numbers but decimal"),
+    exp.IntDiv: Construct("a DIV b", "whole numbers"),
+    exp.Mod: Construct("a % b", "numbers but decimal"),
+    exp.Neg: Construct("-a", "numbers"),
+    exp.BitwiseAnd: Construct("a & b", "whole numbers"),
+    exp.BitwiseOr: Construct("a | b", "whole numbers"),
+    exp.BitwiseXor: Construct("a ^ b", "whole numbers"),
+    exp.BitwiseNot: Construct("~a", "whole numbers"),
+    exp.DPipe: Construct("a || b", "text"),
+    exp.Concat: Construct("concat(a, b)", "text"),
+    exp.Case: Construct("CASE WHEN a THEN b ELSE c END, CASE a WHEN b THEN c END", "all"),
+    exp.If: Construct("if(a, b, c)", "all"),
+    exp.Coalesce: Construct("coalesce(a, b), nvl(a, b), ifnull(a, b)", "all"),
+    exp.Nullif: Construct("nullif(a, b)", "types that have an order"),
+    exp.Nvl2: Construct("nvl2(a, b, c)", "all"),
+    exp.Greatest: Construct("greatest(a, b)", "types that have an order"),
+    exp.Least: Construct("least(a, b)", "types that have an order"),
+    exp.Round: Construct("round(a, digits)", "decimal; digits a literal, 0 or more"),
+    exp.Cast: Construct("CAST(a AS type)", "but float and double to text or decimal"),
+}
+
+
+# --- finding the function of a node ---------------------------------------------------------------
+
+
+def calls_of(node: exp.Expr) -> Iterator[tuple[Function, dict[str, exp.Expr]]]:
+    """The functions whose call the node is, with the arguments by their letter."""
+    for pattern, function in _patterns().get(type(node), ()):
+        found: dict[str, exp.Expr] = {}
+        if _matches(pattern, node, found):
+            yield function, found
+
+
+@cache
+def _patterns() -> dict[type[exp.Expr], list[tuple[exp.Expr, Function]]]:
+    """The calls as sqlglot parses them, as they are written here and as it writes them itself."""
+    found: dict[type[exp.Expr], list[tuple[exp.Expr, Function]]] = {}
+    for function in FUNCTIONS:
+        written = sqlglot.parse_one(function.call, dialect="spark")
+        again = sqlglot.parse_one(written.sql("spark"), dialect="spark")
+        for pattern in (written,) if written == again else (written, again):
+            found.setdefault(type(pattern), []).append((pattern, function))
+    return found
+
+
+def _matches(pattern: object, node: object, found: dict[str, exp.Expr]) -> bool:
+    if isinstance(pattern, exp.Column) and isinstance(node, exp.Expr):
+        found[pattern.name] = node
+        return True
+    if isinstance(pattern, list) and isinstance(node, list):
+        return len(pattern) == len(node) and all(
+            _matches(a, b, found) for a, b in zip(pattern, node, strict=True)
+        )
+    if isinstance(pattern, exp.Expr) and type(pattern) is type(node):
+        assert isinstance(node, exp.Expr)
+        names = {name for name, value in (*pattern.args.items(), *node.args.items()) if value}
+        return all(_matches(pattern.args.get(n), node.args.get(n), found) for n in names)
+    return pattern == node

@@ -1,0 +1,334 @@
+"""MERGE: source rows are matched with the table once, then the events are written (P20)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acid_platform.engine.assignments import inserted_values, wanted_assignments
+from acid_platform.engine.local.computation import (
+    POSITION,
+    Computation,
+    condition_sql,
+    in_declared_type,
+    join_sql,
+    numbered,
+    value_sql,
+)
+from acid_platform.engine.local.dml import ENTITY, as_arrow_scan, keys_of, scanned
+from acid_platform.engine.local.event_files import (
+    EventFiles,
+    Keys,
+    publish_events,
+    require_writable,
+)
+from acid_platform.engine.local.partition_texts import places_of
+from acid_platform.engine.local.running import Statement
+from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.local.stored_values import conform
+from acid_platform.engine.local.types import identifier
+from acid_platform.engine.local.write import ROWS_PER_FILE, buckets_of, counted
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
+from acid_platform.engine.publishing import WriteTarget, Written
+from acid_platform.engine.refusals import source_rows_ambiguous
+from acid_platform.engine.results import Result
+from acid_platform.engine.rows import Rows, column_names, local_table
+from acid_platform.engine.scans import TableScan
+from acid_platform.errors import InvalidDefinition, InvalidExpression, NeedsSpark
+from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.types import Column
+from acid_platform.storage.arrow_types import arrow_type, declared_columns
+
+_CLAUSE = "__clause"
+_MOST_FILES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A MERGE into one scan. Expressions call the two sides `alias` and `source_alias`.
+
+    `limit` is the most bytes of rows to hold of each side.
+    """
+
+    scan: TableScan
+    target: WriteTarget
+    on: str
+    clauses: Sequence[MergeClause]
+    alias: str
+    source_alias: str
+    statement: Statement
+    limit: int
+
+    def run(self, rows: Rows) -> tuple[list[Written], MergeCounts]:
+        """Writes and publishes the events; returns the counts of changed rows.
+
+        Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
+        WrongType, InvalidExpression, PublicationFailed, CorruptFile, TxnAborted, NeedsSpark.
+        """
+        if not self.clauses:
+            raise InvalidExpression(f"MERGE into {self.target.table} has no WHEN clause")
+        if self.alias.lower() == self.source_alias.lower():
+            raise NeedsSpark("MERGE with one name for both sides")
+        require_writable(self.target)
+        source, source_columns = self._source(rows)
+        table = self._table()
+        matched = [c for c in self.clauses if c.action is not MergeAction.INSERT]
+        inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
+        with Computation(self.statement) as computation:
+            work = _Work(self, computation, table, source, source_columns)
+            pairs = work.pairs(matched)
+            changed = pairs.filter(pc.is_valid(pairs.column(_CLAUSE)))
+            if matched:
+                self._require_one_source_row(changed, table)
+            counts = dict.fromkeys(MergeAction, 0)
+            for number, clause in enumerate(matched):
+                chosen = pc.sum(pc.equal(changed.column(_CLAUSE), number)).as_py()
+                counts[clause.action] += chosen or 0
+            updated = work.updated(changed, matched)
+            inserted = work.inserted(pairs, inserts)
+        counts[MergeAction.INSERT] = inserted[0].num_rows
+        written = self._publish(changed, table, updated, inserted)
+        return written, MergeCounts(*(counts[action] for action in MergeAction))
+
+    # --- the two sides -------------------------------------------------------------------------
+
+    def _source(self, rows: Rows) -> tuple[pa.Table, tuple[Column, ...]]:
+        """The source, evaluated once, and its columns."""
+        if isinstance(rows, Result):
+            column_names(rows)
+            try:
+                columns = rows.declared()
+            except InvalidDefinition as error:
+                raise NeedsSpark(str(error)) from error
+            reader = rows.batches()
+            batches = list(counted(reader, self.statement, self.limit))
+            given = pa.Table.from_batches(batches, reader.schema)
+            for place, column in enumerate(columns):
+                values = given.column(place).cast(arrow_type(column.type))
+                given = given.set_column(place, column.name, values)
+            return given, columns
+        given = local_table(rows, self.target.all_columns, self.target.table)
+        return given, declared_columns(given.schema)
+
+    def _table(self) -> pa.Table:
+        """All live rows, with their row ids and ENTITY."""
+        names = [column.name for column in (*self.scan.columns, *self.scan.partition_columns)]
+        scan = as_arrow_scan(self.scan, (*names, ENTITY.name))
+        # What a MERGE reads is held in memory; compressed files are much smaller than their rows.
+        batches = list(counted(scanned(scan, self.statement), self.statement, 4 * self.limit))
+        return pa.Table.from_batches(batches, scan.schema)
+
+    def _require_one_source_row(self, changed: pa.Table, table: pa.Table) -> None:
+        places, times = np.unique(changed.column(POSITION).to_numpy(), return_counts=True)
+        twice = np.flatnonzero(times > 1)
+        if len(twice):
+            first = twice[0]
+            key = table.column(ROW_ID_COLUMN)[int(places[first])].as_py()
+            raise source_rows_ambiguous(
+                self.target.table, int(times[first]), tuple(key.values()), self.on
+            )
+
+    # --- the events ----------------------------------------------------------------------------
+
+    def _publish(
+        self,
+        changed: pa.Table,
+        table: pa.Table,
+        updated: tuple[pa.Table, np.ndarray],
+        inserted: tuple[pa.Table, np.ndarray],
+    ) -> list[Written]:
+        keys = keys_of(table.select([ROW_ID_COLUMN, ENTITY.name]), self.scan)
+        deletes = keys.take(changed.column(POSITION).to_numpy())
+        values, positions = updated
+        old = keys.take(positions)
+        order = np.lexsort((old.row_ids, old.buckets, old.write_ids))
+        old, values = old.take(order), values.take(pa.array(order))
+        fresh, source_rows = inserted
+        fresh_places = places_of(fresh, self.target.partition_columns)
+        names = [column.name for column in self.scan.columns]
+        fresh = fresh.select(names)
+        # Spark sorts the rows of a task by their old keys, with NULL first.
+        rows = pa.concat_tables([fresh, values])
+        places = fresh_places.followed_by(old.places)
+        buckets = np.concatenate([self._writers_of(fresh, source_rows, deletes), old.numbers])
+
+        def write(files: EventFiles) -> None:
+            files.delete(deletes)
+            files.insert(rows, places, buckets)
+
+        return publish_events(self.target, self.statement.check, write)
+
+    def _writers_of(self, fresh: pa.Table, source_rows: np.ndarray, deletes: Keys) -> np.ndarray:
+        """The bucket number of each inserted row: Hive's hash, or its turn."""
+        if self.target.buckets:
+            most = self.target.buckets.count
+            if any(clause.action is MergeAction.INSERT for clause in self.clauses) and (
+                (deletes.numbers >= most).any()
+            ):
+                raise NeedsSpark("rows in more buckets than the table declares")
+            return buckets_of(fresh, self.target)
+        needed = min(fresh.num_rows // ROWS_PER_FILE + 1, _MOST_FILES)
+        return np.asarray(source_rows % max(self.scan.highest_bucket + 1, needed))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The tables of a MERGE, and the queries over them."""
+
+    merge: Merge
+    computation: Computation
+    table: pa.Table
+    source: pa.Table
+    source_columns: tuple[Column, ...]
+
+    @property
+    def _own(self) -> tuple[Column, ...]:
+        return (*self.merge.scan.columns, *self.merge.scan.partition_columns)
+
+    @property
+    def _both(self) -> Scope:
+        return Scope.of({self.merge.alias: self._own, self.merge.source_alias: self.source_columns})
+
+    def pairs(self, clauses: Sequence[MergeClause]) -> pa.Table:
+        """POSITION of the table's row, `s` (of the source's row), and the number of the first
+        clause that applies, or NULL, for each pair that ON joins."""
+        alias, source = identifier(self.merge.alias), identifier(self.merge.source_alias)
+        number = _first_of(clauses, self._both)
+        sql = (
+            f"SELECT {alias}.{POSITION} AS {POSITION}, {source}.{POSITION} AS s,"
+            f" {number} AS {_CLAUSE} FROM {alias} JOIN {source}"
+            f" ON {join_sql(self.merge.on, self._both)}"
+        )
+        tables = {
+            self.merge.alias: numbered(self.table.drop_columns([ROW_ID_COLUMN, ENTITY.name])),
+            self.merge.source_alias: numbered(self.source),
+        }
+        return self.computation.run(sql, tables)
+
+    def updated(
+        self, changed: pa.Table, clauses: Sequence[MergeClause]
+    ) -> tuple[pa.Table, np.ndarray]:
+        """The new values of updated rows, and the place of each in the table."""
+        merge = self.merge
+        names = [column.name for column in merge.scan.columns]
+        parts, positions = [self.table.select(names).slice(0, 0)], [np.zeros(0, np.int64)]
+        for number, clause in enumerate(clauses):
+            if clause.action is not MergeAction.UPDATE:
+                continue
+            wanted = wanted_assignments(
+                clause.values or {}, merge.scan, merge.target.buckets, merge.target.table
+            )
+            mine = changed.filter(pc.equal(changed.column(_CLAUSE), number))
+            old = self.table.take(mine.column(POSITION)).select(
+                [column.name for column in self._own]
+            )
+            given = self.source.take(mine.column("s"))
+            computed = self._computed(wanted, {merge.alias: old, merge.source_alias: given})
+            parts.append(_replaced(old.select(names), computed, merge.scan.columns))
+            positions.append(mine.column(POSITION).to_numpy())
+        rows = conform(
+            pa.concat_tables(parts),
+            merge.scan.columns,
+            merge.target.table,
+            orc=merge.scan.columns,
+        )
+        return rows, np.concatenate(positions)
+
+    def inserted(
+        self, pairs: pa.Table, clauses: Sequence[MergeClause]
+    ) -> tuple[pa.Table, np.ndarray]:
+        """The rows of source rows without a match, with all columns, and their places there."""
+        merge = self.merge
+        fields = [(column.name, arrow_type(column.type)) for column in self._own]
+        parts, positions = [pa.schema(fields).empty_table()], [np.zeros(0, np.int64)]
+        if clauses:
+            alone = np.ones(self.source.num_rows, bool)
+            alone[pairs.column("s").to_numpy()] = False
+            rest = np.flatnonzero(alone)
+            unmatched = self.source.take(pa.array(rest))
+            number = _first_of(clauses, Scope.of({merge.source_alias: self.source_columns}))
+            name = identifier(merge.source_alias)
+            numbers = self.computation.run(
+                f"SELECT {POSITION}, {number} AS {_CLAUSE} FROM {name} ORDER BY {POSITION}",
+                {merge.source_alias: numbered(unmatched)},
+            ).column(_CLAUSE)
+            for place, clause in enumerate(clauses):
+                mine = np.flatnonzero(
+                    pc.fill_null(pc.equal(numbers, place), False).to_numpy(zero_copy_only=False)
+                )
+                values = inserted_values(
+                    clause.values, self.source.column_names, self._own, merge.target.table
+                )
+                given = unmatched.take(pa.array(mine))
+                computed = self._computed(values, {merge.source_alias: given})
+                nothing = pa.table({field: pa.nulls(len(mine), kind) for field, kind in fields})
+                parts.append(_replaced(nothing, computed, self._own))
+                positions.append(rest[mine])
+        rows = conform(
+            pa.concat_tables(parts), self._own, merge.target.table, orc=merge.scan.columns
+        )
+        source_rows = np.concatenate(positions)
+        order = np.argsort(source_rows, kind="stable")
+        return rows.take(pa.array(order)), source_rows[order]
+
+    def _computed(
+        self, texts: Mapping[str, str], sides: Mapping[str, pa.Table]
+    ) -> dict[str, pa.ChunkedArray]:
+        """Columns of the table as expressions over rows of the sides, which stand side by side."""
+        columns = {
+            self.merge.alias: self._own,
+            self.merge.source_alias: self.source_columns,
+        }
+        scope = Scope.of({name: columns[name] for name in sides})
+        chosen = [column for column in self._own if column.name in texts]
+        values = [
+            value_sql(texts[column.name], column, scope, self.merge.target.table)
+            for column in chosen
+        ]
+        if not values:
+            return {}
+        rows = {name: numbered(table) for name, table in sides.items()}
+        first, *others = (identifier(name) for name in rows)
+        joined = first + "".join(f" JOIN {other} USING ({POSITION})" for other in others)
+        found = self.computation.run(
+            f"SELECT {', '.join(values)} FROM {joined} ORDER BY {POSITION}", rows
+        )
+        return {
+            column.name: in_declared_type(found.column(column.name), column) for column in chosen
+        }
+
+
+def _first_of(clauses: Sequence[MergeClause], scope: Scope) -> str:
+    """SQL of the number of the first clause whose condition is true; NULL if there is none."""
+    cases = "".join(
+        f" WHEN {'true' if c.condition is None else condition_sql(c.condition, scope)} THEN {i}"
+        for i, c in enumerate(clauses)
+    )
+    return f"CAST(CASE{cases} END AS INTEGER)" if cases else "CAST(NULL AS INTEGER)"
+
+
+def _replaced(
+    rows: pa.Table, computed: Mapping[str, pa.ChunkedArray], columns: Sequence[Column]
+) -> pa.Table:
+    """The rows with the computed values in place of theirs."""
+    return pa.table(
+        {column.name: computed.get(column.name, rows.column(column.name)) for column in columns}
+    )
+
+
+def merge_rows(
+    scan: TableScan,
+    target: WriteTarget,
+    source: Rows,
+    on: str,
+    clauses: Sequence[MergeClause],
+    aliases: tuple[str, str],
+    statement: Statement,
+    limit: int,
+) -> tuple[list[Written], MergeCounts]:
+    """Runs a MERGE. Raises what `Merge.run` raises."""
+    return Merge(scan, target, on, clauses, *aliases, statement, limit).run(source)

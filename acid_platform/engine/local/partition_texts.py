@@ -1,0 +1,150 @@
+"""Partition values as Spark's `CAST(… AS string)` spells them in the names of directories."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from acid_platform.errors import NeedsSpark
+from acid_platform.layout.partitions import DEFAULT_PARTITION, partition_name, partition_segment
+from acid_platform.layout.types import INTEGRAL, Column, HiveType
+from acid_platform.storage.arrow_types import arrow_type, partition_value
+
+MOST_PARTITIONS = 4096
+"""Rows of more partitions go to Spark, whose tasks write them in parallel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The partition of each row is `names[index[i]]`; the names are in the order of their texts."""
+
+    names: tuple[str, ...]
+    index: np.ndarray
+    """int64 (n,)"""
+
+    @classmethod
+    def ranked(cls, names: Sequence[str], index: np.ndarray) -> Places:
+        """The same partitions, with their names in order."""
+        order = sorted(range(len(names)), key=lambda i: _texts_in(names[i]))
+        rank = np.empty(len(names), np.int64)
+        rank[order] = np.arange(len(names))
+        return cls(tuple(names[i] for i in order), rank[index])
+
+    def followed_by(self, others: Places) -> Places:
+        """The partitions of these rows, then those of the other rows."""
+        names = list(dict.fromkeys((*self.names, *others.names)))
+        known = {name: place for place, name in enumerate(names)}
+        parts = [
+            np.array([known[name] for name in places.names], np.int64)[places.index]
+            for places in (self, others)
+        ]
+        return Places.ranked(names, np.concatenate(parts))
+
+    def take(self, chosen: np.ndarray) -> Places:
+        """The partitions of some of the rows."""
+        return Places(self.names, self.index[chosen])
+
+
+def places_of(rows: pa.Table, columns: Sequence[Column]) -> Places:
+    """The partitions of the rows; `columns` are the partition columns, some of the table's.
+
+    Raises NeedsSpark for values whose text only Spark knows, and for too many partitions.
+    """
+    if not rows.num_rows:
+        return Places((), np.zeros(0, np.int64))
+    if not columns:
+        return Places(("",), np.zeros(rows.num_rows, np.int64))
+    found: list[tuple[str, ...]] = [()]
+    index = np.zeros(rows.num_rows, np.int64)
+    for column in columns:
+        texts, codes = _texts(rows.column(column.name), column.type)
+        pairs, index = np.unique(index * len(texts) + codes, return_inverse=True)
+        found = [(*found[pair // len(texts)], texts[pair % len(texts)]) for pair in pairs.tolist()]
+        if len(found) > MOST_PARTITIONS:
+            raise NeedsSpark(f"rows of more than {MOST_PARTITIONS} partitions")
+    keys = [column.name for column in columns]
+    return Places.ranked([_name(keys, texts) for texts in found], index)
+
+
+def _name(keys: Sequence[str], texts: Sequence[str]) -> str:
+    return partition_name(
+        {
+            key: None if text == DEFAULT_PARTITION else text
+            for key, text in zip(keys, texts, strict=True)
+        }
+    )
+
+
+def _texts_in(name: str) -> list[bytes]:
+    """The texts in a partition's name. Spark sorts rows by their bytes before it numbers them."""
+    segments = [partition_segment(segment) for segment in name.split("/")]
+    return [(segment[1] or DEFAULT_PARTITION).encode() for segment in segments if segment]
+
+
+def _texts(values: pa.ChunkedArray, kind: HiveType) -> tuple[list[str], np.ndarray]:
+    """The distinct texts of the values, at least one, and the index of each value's text."""
+    if kind.kind not in _SPELLED:
+        raise NeedsSpark(f"the text of a partition column of type {kind}")
+    if kind.kind in ("float", "double"):  # a dictionary might merge 0.0 and -0.0
+        given = values.to_pylist()
+        words, codes = given, np.arange(len(given))
+    else:
+        encoded = values.combine_chunks().dictionary_encode()
+        words = [*encoded.dictionary.to_pylist(), None]
+        codes = encoded.indices.fill_null(len(words) - 1).to_numpy().astype(np.int64)
+    texts: dict[str, int] = {}
+    ranks = [
+        texts.setdefault(text_of(word, kind) or DEFAULT_PARTITION, len(texts)) for word in words
+    ]
+    if not texts:
+        return [DEFAULT_PARTITION], codes.astype(np.int64)
+    return list(texts), np.array(ranks, np.int64)[codes]
+
+
+def text_of(value: Any, kind: HiveType) -> str | None:
+    """A value as Spark casts it to string. Raises NeedsSpark if only Spark knows the text."""
+    if value is None:
+        return None
+    try:
+        text = _SPELLED[kind.kind](value)
+    except (KeyError, ValueError) as error:
+        raise NeedsSpark(f"the text of {value!r} as {kind}") from error
+    if "\0" in text:
+        raise NeedsSpark("a partition value with a zero byte")
+    return text
+
+
+def fixed_value(text: str | None, column: Column) -> pa.Scalar:
+    """The value that a fixed text of a partition column stands for. Raises NeedsSpark."""
+    value = partition_value(text, column.type)
+    if text is not None and (value is None or text_of(value, column.type) != text):
+        raise NeedsSpark(f"the value of {column.name}={text}")
+    return pa.scalar(value, arrow_type(column.type))
+
+
+def _timestamp(value: datetime.datetime) -> str:
+    whole = value.replace(microsecond=0).isoformat(" ")
+    return f"{whole}.{value.microsecond:06d}".rstrip("0") if value.microsecond else whole
+
+
+def _floating(value: float) -> str:
+    """Java and Python print small whole numbers alike; ValueError for others."""
+    if (value.is_integer() and 1 <= abs(value) < 1e7) or str(value) == "0.0":
+        return repr(value)
+    raise ValueError(value)
+
+
+_SPELLED: dict[str, Callable[[Any], str]] = {
+    **dict.fromkeys(INTEGRAL, str),
+    **dict.fromkeys(("string", "varchar"), str),
+    **dict.fromkeys(("float", "double"), _floating),
+    "boolean": lambda value: str(value).lower(),
+    "date": lambda value: str(value.isoformat()),
+    "timestamp": _timestamp,
+    "decimal": lambda value: f"{value:f}",
+}

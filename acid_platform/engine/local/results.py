@@ -1,0 +1,117 @@
+"""A query's rows as DuckDB computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from acid_platform.engine.local.connection import reading
+from acid_platform.engine.local.sources import Source
+from acid_platform.engine.local.types import VOID, of_value
+from acid_platform.engine.results import EngineName, Result
+from acid_platform.errors import InvalidDefinition
+from acid_platform.layout.types import CHAR_TYPES, TIMESTAMPS, Column, HiveType
+from acid_platform.storage.arrow_types import HIVE_TYPE, arrow_type, declared_columns
+
+if TYPE_CHECKING:
+    import duckdb
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS_OF_A_BATCH = 65_536
+
+
+@dataclass(frozen=True, repr=False)
+class LocalResult(Result):
+    """The rows of a query that DuckDB computes over scans of one snapshot."""
+
+    sql: str
+    """DuckDB's SQL, whose columns have the names c0, c1 and so on."""
+    named: tuple[tuple[str, HiveType], ...]
+    """The columns as Spark names and types them."""
+    sources: Mapping[str, Callable[[], Source]]
+    """Opens what the query reads, by the name of its table."""
+    session: Callable[[], SparkSession]
+    """Starts Spark, for `to_spark`."""
+    reason: str
+    engine: EngineName = "local"
+
+    @property
+    def columns(self) -> list[str]:
+        return [name for name, _ in self.named]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """As Spark returns the rows; CHAR and VARCHAR stand in the metadata."""
+        return pa.schema([_field(name, kind) for name, kind in self.named])
+
+    def declared(self) -> tuple[Column, ...]:
+        if any(kind == VOID for _, kind in self.named):
+            raise InvalidDefinition("Spark's void has no Hive type; cast the column")
+        return declared_columns(self.schema)
+
+    def to_arrow(self, limit: int | None = None) -> pa.Table:
+        return pa.Table.from_batches(self._computed(limit), self.schema)
+
+    def batches(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self.schema, self._computed())
+
+    def to_spark(self) -> DataFrame:
+        return self.session().createDataFrame(self.to_arrow())
+
+    def to_duckdb(self) -> duckdb.DuckDBPyRelation:
+        """The rows as a relation of DuckDB, in a connection of its own that has them in memory."""
+        import duckdb
+
+        connection = duckdb.connect()
+        connection.register("result", self.to_arrow())
+        return connection.table("result")
+
+    def renamed(self, names: Sequence[str]) -> LocalResult:
+        kinds = (kind for _, kind in self.named)
+        return replace(self, named=tuple(zip(names, kinds, strict=True)))
+
+    def plan(self) -> str:
+        with reading(self.sources) as connection:
+            (row,) = connection.execute(f"EXPLAIN {self.sql}").fetchall()
+            return str(row[1]).strip()
+
+    def count(self) -> int:
+        with reading(self.sources) as connection:
+            found = connection.execute(f"SELECT count(*) FROM ({self.sql})").fetchone()
+            assert found is not None
+            return int(found[0])
+
+    def _computed(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        sql = self.sql if limit is None else f"SELECT * FROM ({self.sql}) LIMIT {limit}"
+        schema = self.schema
+        with reading(self.sources) as connection:
+            for batch in connection.sql(sql).to_arrow_reader(ROWS_OF_A_BATCH):
+                arrays = [
+                    array.cast(field.type)
+                    for array, field in zip(batch.columns, schema, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _field(name: str, kind: HiveType) -> pa.Field:
+    metadata = {HIVE_TYPE: str(kind).encode()} if kind.kind in CHAR_TYPES else None
+    return pa.field(name, _arrow(of_value(kind)), metadata=metadata)
+
+
+def _arrow(kind: HiveType) -> pa.DataType:
+    """Spark's timestamps are moments in UTC."""
+    if kind == VOID:
+        return pa.null()
+    if kind.kind in TIMESTAMPS:
+        return pa.timestamp("us", "UTC")
+    match kind.kind:
+        case "array":
+            return pa.list_(_arrow(kind.children[0][1]))
+        case "map":
+            return pa.map_(*(_arrow(child) for _, child in kind.children))
+        case "struct":
+            return pa.struct([(name, _arrow(child)) for name, child in kind.children])
+    return arrow_type(kind)

@@ -1,0 +1,84 @@
+"""The statements that run in this process, so that a lost transaction stops them (P4)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from acid_platform.errors import TxnAborted
+
+
+class Interruptible(Protocol):
+    """A DuckDB connection, as far as it is needed here."""
+
+    def interrupt(self) -> None: ...
+
+
+class Statement:
+    """A running statement. `check` is called between batches, and raises once it was stopped."""
+
+    def __init__(self, txn: int) -> None:
+        self._txn = txn
+        self._guard = threading.Lock()
+        self._stopped = False
+        self._computing: list[Interruptible] = []
+
+    def check(self) -> None:
+        """Raises TxnAborted if the statement was stopped."""
+        if self._stopped:
+            raise TxnAborted(f"transaction {self._txn} has ended while its statement ran")
+
+    def stop(self) -> None:
+        """Makes `check` raise, and interrupts what DuckDB computes."""
+        with self._guard:
+            self._stopped = True
+            for connection in self._computing:
+                connection.interrupt()
+
+    @contextmanager
+    def computing(self, connection: Interruptible) -> Iterator[None]:
+        """A block in which `stop` interrupts the connection; then it raises TxnAborted."""
+        with self._guard:
+            self._computing.append(connection)
+        try:
+            self.check()
+            yield
+        except Exception:
+            self.check()  # the interruption is only how it was stopped
+            raise
+        finally:
+            with self._guard:
+                self._computing.remove(connection)
+
+
+class Statements:
+    """The running statements by transaction. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._running: dict[int, Statement] = {}
+
+    @contextmanager
+    def running(self, txn: int) -> Iterator[Statement]:
+        """A block that runs a statement of the transaction, and that `cancel` stops."""
+        statement = Statement(txn)
+        with self._guard:
+            self._running[txn] = statement
+        try:
+            yield statement
+        finally:
+            with self._guard:
+                self._running.pop(txn, None)
+
+    def of(self, txn: int) -> Statement:
+        """The transaction's running statement, or one that nobody can stop."""
+        return self._running.get(txn) or Statement(txn)
+
+    def cancel(self, txn: int) -> None:
+        """Stops the transaction's statement, if one is running."""
+        with self._guard:
+            statement = self._running.get(txn)
+        if statement is not None:
+            statement.stop()

@@ -1,0 +1,103 @@
+"""The columns that an expression may name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from acid_platform.engine.local.casts import Typed
+from acid_platform.engine.local.types import TIMESTAMP, identifier, of_value, text
+from acid_platform.errors import InvalidExpression, NeedsSpark
+from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType
+from acid_platform.reading.known_columns import unresolved_column
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeColumn:
+    """A column that expressions may name: its name in Spark, its type, and its SQL in DuckDB."""
+
+    name: str
+    type: HiveType
+    sql: str
+
+    @property
+    def value(self) -> Typed:
+        declared = self.type if self.type.kind in CHAR_TYPES else None
+        return Typed(self.sql, of_value(self.type), declared=declared)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The members of a FROM clause: each has a name and columns. Names ignore letter case."""
+
+    members: tuple[tuple[str, tuple[ScopeColumn, ...]], ...]
+    merged: tuple[ScopeColumn, ...] = ()
+    """The columns of USING, which an unqualified name means."""
+
+    @classmethod
+    def of(cls, tables: Mapping[str, Sequence[Column]]) -> Scope:
+        """Tables by the name that qualifies their columns, both in Spark's SQL and in DuckDB's."""
+        return cls(
+            tuple(
+                (
+                    name,
+                    tuple(
+                        ScopeColumn(
+                            column.name,
+                            TIMESTAMP if column.type.kind == LOCAL_ZONE else column.type,
+                            f"{identifier(name)}.{identifier(column.name)}",
+                        )
+                        for column in columns
+                    ),
+                )
+                for name, columns in tables.items()
+            )
+        )
+
+    def find(self, parts: Sequence[str]) -> Typed | None:
+        """The value of `column`, `member.column` or a field of one of them; None if unknown.
+
+        Raises InvalidExpression if the name is ambiguous.
+        """
+        head, *rest = parts
+        if rest:
+            for name, columns in self.members:
+                if name.lower() == head.lower() and (
+                    found := self._one([c for c in columns if _same(c, rest[0])], parts)
+                ):
+                    return _field(found, rest[1:])
+        merged = [column for column in self.merged if _same(column, head)]
+        every = [column for _, columns in self.members for column in columns]
+        found = self._one(merged or [column for column in every if _same(column, head)], parts)
+        return None if found is None else _field(found, rest)
+
+    def resolve(self, parts: Sequence[str]) -> Typed:
+        """As `find`, but raises UnknownColumn for an unknown name."""
+        found = self.find(parts)
+        if found is None:
+            known = [column.name for _, columns in self.members for column in columns]
+            raise unresolved_column(".".join(parts), known)
+        return found
+
+    @staticmethod
+    def _one(found: list[ScopeColumn], parts: Sequence[str]) -> Typed | None:
+        if len(found) > 1:
+            raise InvalidExpression(
+                f"the column {'.'.join(parts)} is ambiguous; say of which table it is"
+            )
+        return found[0].value if found else None
+
+
+def _same(column: ScopeColumn, name: str) -> bool:
+    return column.name.lower() == name.lower()
+
+
+def _field(value: Typed, path: Sequence[str]) -> Typed:
+    for name in path:
+        if value.type.kind != "struct":
+            raise NeedsSpark(f"the field {name!r} of a {value.type}")
+        children = dict(value.type.children)
+        if name.lower() not in children:
+            raise NeedsSpark(f"the field {name!r}, which the struct lacks")
+        value = Typed(f"struct_extract({value.sql}, {text(name.lower())})", children[name.lower()])
+    return value

@@ -1,0 +1,136 @@
+"""A scan as a stream of Arrow batches that DuckDB reads, in bounded memory and as often as it needs.
+
+DuckDB pushes no conditions into such a stream. Those that Arrow evaluates exactly as Spark does are
+applied while the files are read; the query still has all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pyarrow as pa
+
+from acid_platform.engine.queries import SourceRead
+from acid_platform.engine.scans import TableScan
+from acid_platform.errors import (
+    AcidError,
+    CorruptFile,
+    InvalidExpression,
+    NeedsSpark,
+    SnapshotExpired,
+    UnknownColumn,
+    UnsupportedStatement,
+)
+from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.types import Column, HiveType
+from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate
+from acid_platform.reading.arrow_read import partition_scalars
+from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+
+ROW_ID = HiveType(
+    "struct",
+    (),
+    (
+        ("writeid", HiveType("bigint")),
+        ("bucketid", HiveType("int")),
+        ("rowid", HiveType("bigint")),
+    ),
+)
+
+
+class Source:
+    """What a query reads of a table. DuckDB opens it through Arrow's C stream interface."""
+
+    def __init__(self, read: SourceRead, filtered: bool) -> None:
+        if read.file_name:
+            raise NeedsSpark("the name of a row's file")
+        self.columns = columns_of(read)
+        self.scan = arrow_scan_of(read, filtered)
+        self.failure: BaseException | None = None
+        """What went wrong while DuckDB read the stream, which it only reports as text."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema(
+            [
+                pa.field(field.name, pa.timestamp("us")) if _in_zone(field.type) else field
+                for field in self.scan.schema
+            ]
+        )
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        wanted = self.schema
+        try:
+            for batch in self.scan.batches():
+                yield batch if batch.schema.equals(wanted) else batch.cast(wanted)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def raise_failure(self) -> None:
+        """Raises what went wrong while the stream was read, if anything."""
+        failure, self.failure = self.failure, None
+        if isinstance(failure, CorruptFile) and isinstance(failure.__cause__, FileNotFoundError):
+            path = failure.__cause__.filename or str(failure).partition(" was ")[0]
+            raise SnapshotExpired(
+                f"{path} is gone: the read lease of this result has ended and the Cleaner removed"
+                " files that newer snapshots don't need; run the query again"
+            ) from failure
+        if isinstance(failure, AcidError):
+            raise failure
+
+
+def columns_of(read: SourceRead) -> tuple[Column, ...]:
+    """The columns of a source, as DuckDB gets them."""
+    scan = read.scan
+    every = {column.name: column for column in (*scan.columns, *scan.partition_columns)}
+    names = every if read.columns is None else (name.lower() for name in read.columns)
+    chosen = tuple(every[name] for name in names)
+    return (*chosen, Column(ROW_ID_COLUMN, ROW_ID)) if read.row_id else chosen
+
+
+def arrow_scan_of(read: SourceRead, filtered: bool) -> ArrowScan:
+    """The scan of a source without a JVM.
+
+    With `filtered` its condition is applied, as far as Arrow evaluates it exactly as Spark does.
+    """
+    scan = read.scan
+    wanted = tuple(column.name for column in columns_of(read) if column.name != ROW_ID_COLUMN)
+    entities = tuple(
+        EntityRead(
+            entity.sources,
+            entity.deletes,
+            partition_scalars(scan.partition_columns, entity.values),
+        )
+        for entity in scan.entities
+    )
+    return ArrowScan(
+        scan.files,
+        scan.columns,
+        scan.partition_columns,
+        entities,
+        scan.write_ids,
+        wanted,
+        _predicate(scan, read.where) if filtered else None,
+        read.row_id,
+        scan.format,
+    )
+
+
+def _predicate(scan: TableScan, where: str | None) -> ArrowPredicate | None:
+    if where is not None:
+        with suppress(UnsupportedStatement, InvalidExpression, UnknownColumn):
+            return arrow_predicate(where, (*scan.columns, *scan.partition_columns), scan.location)
+    return None
+
+
+def _in_zone(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None

@@ -1,0 +1,223 @@
+"""Rows as the files of a table hold them: exactly its columns, and the values that Spark stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acid_platform.engine.local.partition_texts import fixed_value, text_of
+from acid_platform.engine.refusals import (
+    other_partition,
+    refuse_other_partition,
+    refuse_timestamp,
+    refuse_too_long,
+)
+from acid_platform.errors import NeedsSpark, UnknownColumn
+from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, Column, HiveType
+from acid_platform.reading.known_columns import unknown_column
+from acid_platform.storage import arrow_types
+from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.calendars import has_ancient
+
+_FIRST_LOST, _EPOCH = -999_000, 0
+"""ORC can't store timestamps from here up to 1970, in microseconds: 1969-12-31 23:59:59.001."""
+_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
+_FIFTEEN_DIGITS = 15
+"""A double holds any number of so many decimal digits exactly."""
+
+
+def conform(
+    rows: pa.Table,
+    columns: Sequence[Column],
+    table: str,
+    fixed: Mapping[str, str | None] | None = None,
+    orc: Sequence[Column] = (),
+) -> pa.Table:
+    """`rows` with exactly the table's columns, with the values that its files store.
+
+    `columns` are the table's columns and partition columns; missing ones become NULL. `fixed` gives
+    values of partition columns; rows may leave them out. `orc`: columns that go into ORC files.
+    Raises UnknownColumn, WrongType (another partition, a text that is too long, a timestamp that
+    ORC can't store), and NeedsSpark for a conversion that is not known to be as in Spark.
+    """
+    fixed = fixed or {}
+    given = _by_name(rows, columns, table)
+    arrays = []
+    for column in columns:
+        name = column.name
+        if name in given:
+            values = assigned(rows.column(given[name]), column)
+            if name in fixed:
+                values = _agreeing(values, fixed_value(fixed[name], column), column, table)
+        else:
+            wanted = fixed_value(fixed.get(name), column)
+            values = pa.chunked_array([pa.repeat(wanted, rows.num_rows)])
+        arrays.append(to_be_stored(values, column, table))
+    made = pa.table(arrays, [column.name for column in columns])
+    for column in orc:
+        require_storable(made.column(column.name), column)
+    return made
+
+
+def _by_name(rows: pa.Table, columns: Sequence[Column], table: str) -> dict[str, int]:
+    """The place of each of the table's columns in the rows."""
+    known = {column.name for column in columns}
+    given: dict[str, int] = {}
+    for place, spelled in enumerate(rows.column_names):
+        name = spelled.lower()
+        if name not in known:
+            raise unknown_column(spelled, table, columns)
+        if name in given:
+            raise UnknownColumn(f"column {name!r} of {table} is given twice")
+        given[name] = place
+    return given
+
+
+def _agreeing(
+    values: pa.ChunkedArray, wanted: pa.Scalar, column: Column, table: str
+) -> pa.ChunkedArray:
+    """The wanted value for each row. Raises WrongType for a row with a different value."""
+    if wanted.is_valid:
+        other = pc.fill_null(pc.not_equal(values, wanted), True)
+    else:
+        other = pc.is_valid(values)
+    if pc.any(other).as_py():
+        first = values.filter(other)[0].as_py()
+        own, right = (
+            "NULL" if value is None else text_of(value, column.type) or ""
+            for value in (first, wanted.as_py())
+        )
+        raise refuse_other_partition(other_partition(table, column.name, own, right))
+    return pa.chunked_array([pa.repeat(wanted, len(values))])
+
+
+# --- conversion ----------------------------------------------------------------------------------
+
+
+def assigned(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    """The values in the column's type, for the conversions that are exact or as in Spark.
+
+    Raises NeedsSpark for all others: Spark converts the value, or says why it can't.
+    """
+    source, target = values.type, arrow_type(column.type)
+    if source == target:
+        return values
+    if pa.types.is_null(source):
+        return pa.chunked_array([pa.nulls(len(values), target)])
+    convert = _conversion(source, target, column.type)
+    if convert is None:
+        raise NeedsSpark(f"{source} as {column}")
+    try:
+        return convert(values)
+    except pa.ArrowInvalid as error:
+        raise NeedsSpark(f"{source} as {column}: {error}") from error
+
+
+def _conversion(
+    source: pa.DataType, target: pa.DataType, kind: HiveType
+) -> Callable[[pa.ChunkedArray], pa.ChunkedArray] | None:
+    def cast(values: pa.ChunkedArray) -> pa.ChunkedArray:
+        return values.cast(target)
+
+    if pa.types.is_large_string(source) or pa.types.is_string_view(source):
+        return cast if pa.types.is_string(target) else None
+    if pa.types.is_integer(source) and str(source) in _DIGITS:
+        if kind.kind in INTEGRAL or (pa.types.is_string(target) and kind.kind == "string"):
+            return cast
+        if kind.kind in ("float", "double"):
+            return lambda values: values.cast(target, safe=False)
+        if kind.kind == "decimal":
+            whole = kind.sizes[0] - kind.sizes[1]
+            return cast if _DIGITS[str(source)] <= whole else None
+    if pa.types.is_float32(source) and kind.kind == "double":
+        return cast
+    if pa.types.is_date32(source) and kind.kind == "timestamp":
+        return cast
+    if pa.types.is_decimal(source) and kind.kind == "decimal":
+        whole = source.precision - source.scale <= kind.sizes[0] - kind.sizes[1]
+        return cast if whole and source.scale <= kind.sizes[1] else None
+    if pa.types.is_decimal(source) and kind.kind == "double":
+        return _as_double if source.precision <= _FIFTEEN_DIGITS else None
+    return None
+
+
+def _as_double(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Decimals of at most fifteen digits as doubles, rounded once as in Java."""
+    scale = values.type.scale
+    power = pa.scalar(Decimal(10**scale), pa.decimal128(scale + 1, 0))
+    unscaled = pc.multiply(values.cast(pa.decimal128(_FIFTEEN_DIGITS, scale)), power)
+    return pc.divide(unscaled.cast(pa.int64()).cast(pa.float64()), float(10**scale))
+
+
+# --- what files hold -----------------------------------------------------------------------------
+
+
+def to_be_stored(values: pa.ChunkedArray, column: Column, table: str) -> pa.ChunkedArray:
+    """The values with CHAR padded and VARCHAR cut to its length.
+
+    Trailing blanks beyond the length are cut, as in Hive. Raises WrongType for a longer text.
+    """
+    kinds = list(column.type.walk())
+    if not any(kind.kind in CHAR_TYPES for kind in kinds):
+        return values
+    if any(kind.kind == "map" for kind in kinds):
+        raise NeedsSpark(f"{column}: the keys of a map that are cut may become equal")
+    try:
+        for chunk in values.chunks:
+            _require_short(chunk, column.type, column, table)
+        stored = [arrow_types.conform(chunk, column.type, table) for chunk in values.chunks]
+    except pa.ArrowInvalid as error:
+        raise NeedsSpark(f"{column} has text that is not UTF-8: {error}") from error
+    return pa.chunked_array(stored, arrow_type(column.type))
+
+
+def _require_short(array: pa.Array, kind: HiveType, column: Column, table: str) -> None:
+    if kind.kind in CHAR_TYPES:
+        lengths = pc.utf8_length(pc.utf8_rtrim(array, " "))
+        long = pc.greater(lengths, kind.sizes[0])
+        if pc.any(long).as_py():
+            length = lengths.filter(long)[0].as_py()
+            raise refuse_too_long(
+                f"column {column.name} of {table} takes {kind}, a value has {length} characters"
+            )
+    for part, child in _parts(array, kind):
+        _require_short(part, child, column, table)
+
+
+def _parts(array: pa.Array, kind: HiveType) -> list[tuple[pa.Array, HiveType]]:
+    """The values inside of a nested array that is no map, without those below a NULL."""
+    if kind.kind == "array":
+        return [(pc.list_flatten(array), kind.children[0][1])]
+    return [
+        (pc.struct_field(array, [place]), child) for place, (_, child) in enumerate(kind.children)
+    ]
+
+
+def require_storable(values: pa.ChunkedArray, column: Column) -> None:
+    """Raises WrongType for a timestamp that ORC can't store, and NeedsSpark for days before
+    15 October 1582, which Spark's writer counts in another calendar."""
+    kinds = {kind.kind for kind in column.type.walk()}
+    if not kinds & {*TIMESTAMPS, "date"}:
+        return
+    if any(has_ancient(chunk) for chunk in values.chunks):
+        raise NeedsSpark(f"{column}: days before 15 October 1582")
+    if kinds & {*TIMESTAMPS}:
+        if "map" in kinds:
+            raise NeedsSpark(f"{column}: timestamps in a map")
+        for chunk in values.chunks:
+            _require_timestamps(chunk, column.type, column)
+
+
+def _require_timestamps(array: pa.Array, kind: HiveType, column: Column) -> None:
+    if kind.kind in TIMESTAMPS:
+        moments = array.cast(pa.int64())
+        lost = pc.and_(pc.greater_equal(moments, _FIRST_LOST), pc.less(moments, _EPOCH))
+        if pc.any(lost).as_py():
+            first = array.filter(lost)[0].as_py().replace(tzinfo=None)
+            text = text_of(first, HiveType("timestamp"))
+            raise refuse_timestamp(f"column {column.name} has {text}")
+    for part, child in _parts(array, kind):
+        _require_timestamps(part, child, column)

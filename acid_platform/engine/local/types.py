@@ -1,0 +1,132 @@
+"""The types of Spark's SQL in the local engine: their names, and which type two of them share.
+
+A type is a `HiveType`; VOID stands for Spark's type of NULL. A timestamp is in UTC (P17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, HiveType
+
+VOID = HiveType("void")
+BOOLEAN = HiveType("boolean")
+TINYINT = HiveType("tinyint")
+SMALLINT = HiveType("smallint")
+INT = HiveType("int")
+BIGINT = HiveType("bigint")
+FLOAT = HiveType("float")
+DOUBLE = HiveType("double")
+STRING = HiveType("string")
+BINARY = HiveType("binary")
+DATE = HiveType("date")
+TIMESTAMP = HiveType("timestamp")
+
+MOST_DIGITS = 38
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+FLOATING = ("float", "double")
+NUMERIC = (*INTEGRAL, *FLOATING, "decimal")
+_DUCKDB = {
+    "void": "INTEGER",
+    "boolean": "BOOLEAN",
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INTEGER",
+    "bigint": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "char": "VARCHAR",
+    "varchar": "VARCHAR",
+    "binary": "BLOB",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+}
+
+
+def decimal(precision: int, scale: int) -> HiveType:
+    return HiveType("decimal", (precision, scale))
+
+
+def of_value(hive: HiveType) -> HiveType:
+    """The type that a column's values have in expressions: Spark has no CHAR and no VARCHAR."""
+    if hive.kind in CHAR_TYPES:
+        return STRING
+    if hive.kind == LOCAL_ZONE:
+        return TIMESTAMP
+    return HiveType(
+        hive.kind, hive.sizes, tuple((name, of_value(child)) for name, child in hive.children)
+    )
+
+
+def spark_name(hive: HiveType) -> str:
+    """The type as Spark's messages print it."""
+    return str(of_value(hive))
+
+
+def duckdb_type(hive: HiveType) -> str:
+    """The type in DuckDB's SQL."""
+    match hive.kind:
+        case "decimal":
+            return f"DECIMAL({hive.sizes[0]},{hive.sizes[1]})"
+        case "array":
+            return f"{duckdb_type(hive.children[0][1])}[]"
+        case "map":
+            return f"MAP({', '.join(duckdb_type(child) for _, child in hive.children)})"
+        case "struct":
+            fields = (f"{identifier(name)} {duckdb_type(child)}" for name, child in hive.children)
+            return f"STRUCT({', '.join(fields)})"
+    return _DUCKDB[of_value(hive).kind]
+
+
+def identifier(name: str) -> str:
+    """A name in DuckDB's SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """A string literal in DuckDB's SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def as_decimal(hive: HiveType) -> HiveType | None:
+    """The decimal type that holds all values of a decimal or whole type; None for others."""
+    if hive.kind == "decimal":
+        return hive
+    digits = _DIGITS.get(hive.kind)
+    return None if digits is None else decimal(digits, 0)
+
+
+def wider(left: HiveType, right: HiveType) -> HiveType | None:
+    """The type to which Spark casts both sides (ANSI); None if there is none, or if it may round.
+
+    Strings are left out: with another type, Spark casts the string.
+    """
+    if left == right or right == VOID:
+        return left
+    if left == VOID:
+        return right
+    kinds = {left.kind, right.kind}
+    if kinds <= set(INTEGRAL):
+        return max(left, right, key=lambda one: INTEGRAL.index(one.kind))
+    if kinds <= set(NUMERIC):
+        return DOUBLE if kinds & set(FLOATING) else _wider_decimal(left, right)
+    if kinds == {"date", "timestamp"}:
+        return TIMESTAMP
+    return None
+
+
+def widest(kinds: Iterable[HiveType]) -> HiveType | None:
+    """The common type of all of them, as for CASE and COALESCE."""
+    found: HiveType | None = VOID
+    for kind in kinds:
+        found = None if found is None else wider(found, kind)
+    return found
+
+
+def _wider_decimal(left: HiveType, right: HiveType) -> HiveType | None:
+    a, b = as_decimal(left), as_decimal(right)
+    assert a is not None and b is not None
+    scale = max(a.sizes[1], b.sizes[1])
+    whole = max(a.sizes[0] - a.sizes[1], b.sizes[0] - b.sizes[1])
+    return decimal(whole + scale, scale) if whole + scale <= MOST_DIGITS else None

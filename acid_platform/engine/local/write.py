@@ -1,0 +1,102 @@
+"""INSERT and INSERT OVERWRITE of rows in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from acid_platform.engine.interface import Fixed
+from acid_platform.engine.local.event_files import EventFiles, publish_events, require_writable
+from acid_platform.engine.local.partition_texts import places_of
+from acid_platform.engine.local.running import Statement
+from acid_platform.engine.local.stored_values import conform
+from acid_platform.engine.publishing import WriteTarget, Written
+from acid_platform.engine.results import Result
+from acid_platform.engine.rows import Rows, column_names, local_table
+from acid_platform.errors import NeedsSpark
+from acid_platform.layout.bucketing import bucket_ids
+
+ROWS_PER_FILE = 1_000_000
+"""Rows of an unbucketed table to put into one file, as Spark's tasks do."""
+_MOST_FILES = 64
+
+
+def write_rows(
+    rows: Rows,
+    target: WriteTarget,
+    fixed: Fixed,
+    statement: Statement,
+    limit: Callable[[], int],
+    overwrite: bool = False,
+    empty: Sequence[str] = (),
+) -> list[Written]:
+    """Writes and publishes the rows; `overwrite` writes bases, and one for each of `empty` (P32).
+
+    `statement` may be stopped; `limit` gives the most bytes of a Result to hold.
+    Raises UnknownColumn, WrongType, PublicationFailed, TxnAborted, NeedsSpark.
+    """
+    require_writable(target)
+
+    def conformed(part: pa.Table) -> pa.Table:
+        orc = target.columns if target.plain is None or target.plain.name == "orc" else ()
+        return conform(part, target.all_columns, target.table, fixed, orc)
+
+    if isinstance(rows, Result):
+        column_names(rows)
+        reader = rows.batches()
+        batches = counted(reader, statement, limit())
+        if not target.partition_columns and not target.buckets:
+
+            def stream(files: EventFiles) -> None:
+                parts = (conformed(pa.Table.from_batches([batch])) for batch in batches)
+                files.insert_run((one for part in parts for one in part.to_batches()), "", 0)
+
+            return publish_events(target, statement.check, stream, overwrite, empty)
+        given = pa.Table.from_batches(list(batches), schema=reader.schema)
+    else:
+        given = local_table(rows, target.all_columns, target.table)
+    stored = conformed(given)
+    places = places_of(stored, target.partition_columns)
+    values = stored.select([column.name for column in target.columns])
+    buckets = buckets_of(values, target)
+    return publish_events(
+        target,
+        statement.check,
+        lambda files: files.insert(values, places, buckets),
+        overwrite,
+        empty,
+    )
+
+
+def counted(
+    batches: Iterator[pa.RecordBatch], statement: Statement, limit: int
+) -> Iterator[pa.RecordBatch]:
+    """The batches, until they are larger than the limit. Raises NeedsSpark then."""
+    total = 0
+    for batch in batches:
+        statement.check()
+        total += batch.nbytes
+        if total > limit:
+            raise NeedsSpark(f"a result of more than {limit:,} bytes (acid.local.max.bytes)")
+        yield batch
+
+
+def buckets_of(values: pa.Table, target: WriteTarget) -> np.ndarray:
+    """The bucket number of each row, int64 (n,): Hive's hash, or its file if it has no buckets.
+
+    Raises InvalidDefinition for a bucket column that can't be hashed.
+    """
+    rows = values.num_rows
+    if target.buckets is None:
+        files = max(1, min(_MOST_FILES, rows // ROWS_PER_FILE + 1))
+        return np.asarray(np.arange(rows) * files // max(rows, 1))
+    kinds = {column.name: column.type for column in target.columns}
+    names = target.buckets.columns
+    return bucket_ids(
+        [values.column(name).combine_chunks() for name in names],
+        [kinds[name] for name in names],
+        target.buckets.count,
+        target.buckets.version,
+    ).astype(np.int64)

@@ -1,0 +1,137 @@
+"""Computes expressions in both engines and tells where they differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from acid_platform.engine.local.casts import Typed
+from acid_platform.engine.local.expressions import translate_value
+from acid_platform.engine.local.failures import translated
+from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.spark import failures as spark_failures
+from acid_platform.engine.spark.char_varchar import marked
+from acid_platform.errors import NeedsSpark
+from tests.engine.local import values
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCOPE = Scope.of({"t": values.COLUMNS})
+
+
+@dataclass(frozen=True)
+class Local:
+    """What the local engine gives: a value or an error by row id."""
+
+    expression: str
+    typed: Typed
+    rows: dict[int, object]
+    errors: dict[int, type[BaseException]]
+
+
+class LocalTable:
+    def __init__(self) -> None:
+        self.connection = duckdb.connect()
+        source = values.table()
+        self.connection.register("source", source)
+        self.connection.execute("CREATE TABLE t AS SELECT * FROM source")
+
+    def compute(self, expression: str) -> Local:
+        """Raises NeedsSpark."""
+        typed = translate_value(expression, SCOPE)
+        try:
+            return Local(expression, typed, self._rows(typed.sql), {})
+        except duckdb.Error as error:
+            if translated(error) is None:
+                raise
+        rows: dict[int, object] = {}
+        errors: dict[int, type[BaseException]] = {}
+        for row in range(0, values.ROWS, 3):
+            try:
+                rows |= self._rows(typed.sql, f"WHERE id = {row}")
+            except duckdb.Error as error:
+                ours = translated(error)
+                assert ours is not None, (expression, error)
+                errors[row] = type(ours)
+        return Local(expression, typed, rows, errors)
+
+    def _rows(self, sql: str, where: str = "") -> dict[int, object]:
+        return dict(self.connection.sql(f"SELECT id, {sql} FROM t {where}").fetchall())
+
+
+def spark_table(spark: SparkSession) -> DataFrame:
+    table = values.table()
+    fields = [
+        pa.field(field.name, pa.timestamp("us", "UTC"))
+        if pa.types.is_timestamp(field.type)
+        else field
+        for field in table.schema
+    ]
+    frame = spark.createDataFrame(table.cast(pa.schema(fields)))
+    return marked(frame.repartition(1), values.COLUMNS).cache()
+
+
+def differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str]:
+    """One line for each expression that the engines compute differently."""
+    if not wanted:
+        return
+    columns = []
+    for number, local in enumerate(wanted):
+        text = local.expression
+        if local.errors or len(local.rows) < values.ROWS:
+            ids = ", ".join(map(str, local.rows)) or "-1"
+            text = f"CASE WHEN t.id IN ({ids}) THEN {text} END"
+        columns.append(f"{text} AS v{number}")
+    try:
+        frame = table.alias("t").selectExpr("id", *columns)
+        answer = frame.toArrow()
+    except PySparkException as error:
+        if len(wanted) == 1:
+            yield f"{wanted[0].expression}: Spark fails with {str(error)[:300]}"
+            return
+        half = len(wanted) // 2
+        yield from differences(table, wanted[:half])
+        yield from differences(table, wanted[half:])
+        return
+    ids = answer.column("id").to_pylist()
+    for number, local in enumerate(wanted):
+        field = frame.schema.fields[number + 1]
+        kind = field.dataType.simpleString()
+        if kind != str(local.typed.type):
+            yield f"{local.expression}: Spark's type is {kind}, not {local.typed.type}"
+        found = dict(zip(ids, answer.column(number + 1).to_pylist(), strict=True))
+        for row, value in local.rows.items():
+            if not equal(found[row], value):
+                yield f"{local.expression}: row {row} is {found[row]!r} in Spark, not {value!r}"
+                break
+
+
+def error_differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str]:
+    """As `differences`, for rows without a value: one of each kind of error."""
+    for local in wanted:
+        for kind in set(local.errors.values()) - {NeedsSpark}:
+            row = next(row for row, error in local.errors.items() if error is kind)
+            one = table.alias("t").where(F.col("id") == row)
+            try:
+                value = one.selectExpr(f"{local.expression} AS v").toArrow().column(0).to_pylist()
+                yield f"{local.expression}: row {row} is {value} in Spark, not {kind.__name__}"
+            except PySparkException as error:
+                ours = spark_failures.translated(error)
+                if type(ours) is not kind:
+                    yield f"{local.expression}: row {row} is {ours!r}, not {kind.__name__}"
+
+
+def equal(spark: Any, local: Any) -> bool:
+    if isinstance(spark, float) and isinstance(local, float) and math.isnan(spark):
+        return math.isnan(local)
+    if hasattr(spark, "tzinfo") and spark.tzinfo is not None:
+        spark = spark.replace(tzinfo=None)
+    return type(spark) is type(local) and spark == local
