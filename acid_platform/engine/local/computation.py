@@ -19,6 +19,7 @@ from acid_platform.engine.local.types import identifier
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
+from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type
 
 POSITION = "__n"
@@ -91,7 +92,7 @@ def without_zones(table: pa.Table) -> pa.Table:
 
 def numbered(table: pa.Table) -> pa.Table:
     """The table with POSITION as its last column."""
-    return table.append_column(POSITION, pa.array(np.arange(table.num_rows)))
+    return table.append_column(POSITION, from_numpy(np.arange(table.num_rows)))
 
 
 def condition_sql(text: str, scope: Scope) -> str:

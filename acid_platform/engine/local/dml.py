@@ -42,6 +42,7 @@ from acid_platform.errors import (
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate
+from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
 from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 
@@ -160,7 +161,7 @@ def _in_key_order(parts: list[pa.Table], wanted: Sequence[str], scan: TableScan)
     order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids))
     values = table.select(list(wanted))
     if wanted:
-        values = values.take(pa.array(order))
+        values = values.take(from_numpy(order))
     return Found(values, keys.take(order))
 
 
@@ -168,9 +169,9 @@ def keys_of(table: pa.Table, scan: TableScan) -> Keys:
     """The keys of rows with ROW_ID_COLUMN and ENTITY."""
     ids = table.column(ROW_ID_COLUMN)
     w, b, r = (
-        pc.struct_field(ids, [place]).to_numpy().astype(np.int64, copy=False) for place in range(3)
+        values_of(pc.struct_field(ids, [place])).astype(np.int64, copy=False) for place in range(3)
     )
-    index = table.column(ENTITY.name).to_numpy().astype(np.int64, copy=False)
+    index = values_of(table.column(ENTITY.name)).astype(np.int64, copy=False)
     return Keys(w, b, r, Places.ranked([entity.partition for entity in scan.entities], index))
 
 
@@ -186,9 +187,9 @@ def as_arrow_scan(
             entity.sources,
             entity.deletes,
             {
-                ENTITY.name: pa.scalar(place, pa.int32()),
+                ENTITY.name: scalar_of(place, pa.int32()),
                 **{
-                    column.name: pa.scalar(
+                    column.name: scalar_of(
                         partition_value(text, column.type), arrow_type(column.type)
                     )
                     for column, text in zip(scan.partition_columns, entity.values, strict=True)

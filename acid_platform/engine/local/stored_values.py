@@ -19,10 +19,11 @@ from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, Column, HiveType
 from acid_platform.reading.known_columns import unknown_column
 from acid_platform.storage import arrow_types
+from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.calendars import has_ancient
 
-_FIRST_LOST, _EPOCH = -999_000, 0
+_FIRST_LOST, _EPOCH = (scalar_of(micros, pa.int64()) for micros in (-999_000, 0))
 """ORC can't store timestamps from here up to 1970, in microseconds: 1969-12-31 23:59:59.001."""
 _DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
 _FIFTEEN_DIGITS = 15
@@ -81,7 +82,7 @@ def _agreeing(
 ) -> pa.ChunkedArray:
     """The wanted value for each row. Raises WrongType for a row with a different value."""
     if wanted.is_valid:
-        other = pc.fill_null(pc.not_equal(values, wanted), True)
+        other = pc.fill_null(pc.not_equal(values, wanted), scalar_of(True, pa.bool_()))
     else:
         other = pc.is_valid(values)
     if pc.any(other).as_py():
