@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from acid_platform.engine.assignments import wanted_assignments
 from acid_platform.engine.local.computation import (
     POSITION,
-    ROW_ID,
     Computation,
     condition_sql,
     in_declared_type,
@@ -28,6 +27,7 @@ from acid_platform.engine.local.event_files import (
 from acid_platform.engine.local.partition_texts import Places
 from acid_platform.engine.local.running import Statement
 from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.local.sources import ROW_ID
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Where
@@ -42,8 +42,9 @@ from acid_platform.errors import (
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate
+from acid_platform.reading.arrow_read import partition_scalars
 from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
-from acid_platform.storage.arrow_types import arrow_type, partition_value
+from acid_platform.storage.arrow_types import arrow_type
 
 ENTITY = Column("__entity", HiveType("int"))
 """The place of a row's partition among the entities of its scan."""
@@ -114,7 +115,9 @@ def _found(
     filtered = where is not None and predicate is None
     if filtered:
         assert isinstance(where, str)
-        condition = condition_sql(where, Scope.of({_ROWS: (*columns, ROW_ID)}))
+        condition = condition_sql(
+            where, Scope.of({_ROWS: (*columns, Column(ROW_ID_COLUMN, ROW_ID))})
+        )
         sql += f" WHERE {condition}"
         read = [column.name for column in columns]
     arrow = as_arrow_scan(scan, (*read, ENTITY.name), predicate)
@@ -187,12 +190,7 @@ def as_arrow_scan(
             entity.deletes,
             {
                 ENTITY.name: pa.scalar(place, pa.int32()),
-                **{
-                    column.name: pa.scalar(
-                        partition_value(text, column.type), arrow_type(column.type)
-                    )
-                    for column, text in zip(scan.partition_columns, entity.values, strict=True)
-                },
+                **partition_scalars(scan.partition_columns, entity.values),
             },
         )
         for place, entity in enumerate(scan.entities)

@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.engine.local.partition_texts import fixed_value, text_of
+from acid_platform.engine.local.types import of_value
 from acid_platform.engine.refusals import (
     other_partition,
     refuse_other_partition,
     refuse_timestamp,
     refuse_too_long,
 )
-from acid_platform.errors import NeedsSpark, UnknownColumn
+from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, Column, HiveType
 from acid_platform.reading.known_columns import unknown_column
 from acid_platform.storage import arrow_types
@@ -112,7 +113,7 @@ def assigned(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
         raise NeedsSpark(f"{source} as {column}")
     try:
         return convert(values)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise NeedsSpark(f"{source} as {column}: {error}") from error
 
 
@@ -122,8 +123,8 @@ def _conversion(
     def cast(values: pa.ChunkedArray) -> pa.ChunkedArray:
         return values.cast(target)
 
-    if pa.types.is_large_string(source) or pa.types.is_string_view(source):
-        return cast if pa.types.is_string(target) else None
+    if _hive_type(source) == of_value(kind):
+        return cast
     if pa.types.is_integer(source) and str(source) in _DIGITS:
         if kind.kind in INTEGRAL or (pa.types.is_string(target) and kind.kind == "string"):
             return cast
@@ -142,6 +143,13 @@ def _conversion(
     if pa.types.is_decimal(source) and kind.kind == "double":
         return _as_double if source.precision <= _FIFTEEN_DIGITS else None
     return None
+
+
+def _hive_type(arrow: pa.DataType) -> HiveType | None:
+    try:
+        return arrow_types.hive_type(arrow)
+    except InvalidDefinition:
+        return None
 
 
 def _as_double(values: pa.ChunkedArray) -> pa.ChunkedArray:
