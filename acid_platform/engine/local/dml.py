@@ -87,7 +87,7 @@ def update_rows(
     require_writable(target)
     names = [column.name for column in scan.columns]
     found = _found(scan, where, names, wanted, target.table, statement)
-    values = conform(found.values, scan.columns, target.table, orc=scan.columns)
+    values = conform(found.values, scan.columns, target.table, in_files=scan.columns)
 
     def write(files: EventFiles) -> None:
         files.delete(found.keys)

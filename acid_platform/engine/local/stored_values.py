@@ -35,12 +35,13 @@ def conform(
     columns: Sequence[Column],
     table: str,
     fixed: Mapping[str, str | None] | None = None,
-    orc: Sequence[Column] = (),
+    in_files: Sequence[Column] = (),
 ) -> pa.Table:
     """`rows` with exactly the table's columns, with the values that its files store.
 
     `columns` are the table's columns and partition columns; missing ones become NULL. `fixed` gives
-    values of partition columns; rows may leave them out. `orc`: columns that go into ORC files.
+    values of partition columns; rows may leave them out. `in_files`: the columns that are not
+    partition columns.
     Raises UnknownColumn, WrongType (another partition, a text that is too long, a timestamp that
     ORC can't store), and NeedsSpark for a conversion that is not known to be as in Spark.
     """
@@ -58,7 +59,7 @@ def conform(
             values = pa.chunked_array([pa.repeat(wanted, rows.num_rows)])
         arrays.append(to_be_stored(values, column, table))
     made = pa.table(arrays, [column.name for column in columns])
-    for column in orc:
+    for column in in_files:
         require_storable(made.column(column.name), column)
     return made
 
