@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,25 +123,14 @@ def _found(
         read = [column.name for column in columns]
     arrow = as_arrow_scan(scan, (*read, ENTITY.name), predicate)
     parts: list[pa.Table] = []
-    with _computing(filtered or bool(chosen), statement) as computation:
+    computing = Computation(statement) if filtered or chosen else nullcontext()
+    with computing as computation:
         for batch in scanned(arrow, statement):
             rows = pa.Table.from_batches([batch])
             if computation is not None and rows.num_rows:
                 rows = _changed(rows, computation.run(sql, {_ROWS: numbered(rows)}), changed)
             parts.append(rows.select([*wanted, ENTITY.name, ROW_ID_COLUMN]))
     return _in_key_order(parts, wanted, scan)
-
-
-def _computing(needed: bool, statement: Statement) -> Computation | _Nothing:
-    return Computation(statement) if needed else _Nothing()
-
-
-class _Nothing:
-    """In place of a Computation that nobody needs."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def _changed(rows: pa.Table, computed: pa.Table, changed: Sequence[Column]) -> pa.Table:
