@@ -44,6 +44,7 @@ from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate
 from acid_platform.reading.arrow_read import partition_scalars
+from acid_platform.reading.predicates import columns_of
 from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
 from acid_platform.storage.arrow_types import arrow_type
 
@@ -112,18 +113,15 @@ def _found(
     changed = [column for column in scan.columns if column.name in assignments]
     chosen = [value_sql(assignments[column.name], column, scope, table) for column in changed]
     sql = f"SELECT {', '.join((POSITION, *chosen))} FROM {_ROWS}"
-    read: Sequence[str] = [column.name for column in columns] if chosen else wanted
-    filtered = where is not None and predicate is None
-    if filtered:
-        assert isinstance(where, str)
-        condition = condition_sql(
-            where, Scope.of({_ROWS: (*columns, Column(ROW_ID_COLUMN, ROW_ID))})
-        )
-        sql += f" WHERE {condition}"
-        read = [column.name for column in columns]
+    texts = [assignments[column.name] for column in changed]
+    if predicate is None and isinstance(where, str):
+        texts.append(where)
+        seen = (*columns, Column(ROW_ID_COLUMN, ROW_ID))
+        sql += f" WHERE {condition_sql(where, Scope.of({_ROWS: seen}))}"
+    read = [column.name for column in columns if column.name in {*wanted, *_named(texts, columns)}]
     arrow = as_arrow_scan(scan, (*read, ENTITY.name), predicate)
     parts: list[pa.Table] = []
-    computing = Computation(statement) if filtered or chosen else nullcontext()
+    computing = Computation(statement) if texts else nullcontext()
     with computing as computation:
         for batch in scanned(arrow, statement):
             rows = pa.Table.from_batches([batch])
@@ -131,6 +129,12 @@ def _found(
                 rows = _changed(rows, computation.run(sql, {_ROWS: numbered(rows)}), changed)
             parts.append(rows.select([*wanted, ENTITY.name, ROW_ID_COLUMN]))
     return _in_key_order(parts, wanted, scan)
+
+
+def _named(texts: Sequence[str], columns: Sequence[Column]) -> set[str]:
+    """The columns that the expressions may read."""
+    every = {column.name for column in columns}
+    return set().union(*(every if (read := columns_of(text)) is None else read for text in texts))
 
 
 def _changed(rows: pa.Table, computed: pa.Table, changed: Sequence[Column]) -> pa.Table:

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from acid_platform.errors import TxnAborted
 
-
 _AGAIN = 0.05
 """Seconds between two interruptions of DuckDB, until it has stopped."""
 
