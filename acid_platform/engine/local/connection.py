@@ -28,7 +28,6 @@ def connect() -> duckdb.DuckDBPyConnection:
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "python_enable_replacements": False,
-            "TimeZone": "UTC",
         }
     )
     connection.execute("SET enable_external_access = false")
