@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from acid_platform.engine.interface import Fixed
 from acid_platform.engine.local.dml import delete_rows, update_rows
 from acid_platform.engine.local.merge import merge_rows
+from acid_platform.engine.local.run import query
 from acid_platform.engine.local.running import Statements
 from acid_platform.engine.local.write import write_rows
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
@@ -17,7 +18,6 @@ from acid_platform.engine.queries import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
 from acid_platform.engine.scans import TableScan
-from acid_platform.errors import NeedsSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ class LocalEngine:
         self._statements.cancel(txn)
 
     def query(self, text: str, sources: Sources, reason: str) -> Result:
-        raise NeedsSpark("queries")
+        return query(text, sources, self._session, reason)
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
         statement = self._statements.of(target.txn_id)
