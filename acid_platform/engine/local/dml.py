@@ -19,6 +19,7 @@ from acid_platform.engine.local.computation import (
     numbered,
     value_sql,
 )
+from acid_platform.engine.local.conditions import accepted_keys
 from acid_platform.engine.local.event_files import (
     EventFiles,
     Keys,
@@ -31,7 +32,7 @@ from acid_platform.engine.local.scope import Scope
 from acid_platform.engine.local.sources import ROW_ID
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.publishing import WriteTarget, Written
-from acid_platform.engine.queries import Where
+from acid_platform.engine.queries import Condition, Where
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import (
     InvalidExpression,
@@ -52,6 +53,13 @@ ENTITY = Column("__entity", HiveType("int"))
 """The place of a row's partition among the entities of its scan."""
 _ROWS = "acid_rows"
 """The name of the table's rows in DuckDB."""
+_KEYS = "acid_keys"
+"""The name of the keys that a condition with subqueries accepts."""
+_ACCEPTED = (
+    f" WHERE EXISTS (SELECT 1 FROM {_KEYS} k WHERE k.{ENTITY.name} = {_ROWS}.{ENTITY.name}"
+    f" AND k.w = {_ROWS}.{ROW_ID_COLUMN}.writeid AND k.b = {_ROWS}.{ROW_ID_COLUMN}.bucketid"
+    f" AND k.r = {_ROWS}.{ROW_ID_COLUMN}.rowid)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +122,24 @@ def _found(
     chosen = [value_sql(assignments[column.name], column, scope, table) for column in changed]
     sql = f"SELECT {', '.join((POSITION, *chosen))} FROM {_ROWS}"
     texts = [assignments[column.name] for column in changed]
-    if predicate is None and isinstance(where, str):
+    others: dict[str, pa.Table] = {}
+    if isinstance(where, Condition):
+        others[_KEYS] = accepted_keys(scan, where, ENTITY.name)
+        sql += _ACCEPTED
+    elif predicate is None and where is not None:
         texts.append(where)
         seen = (*columns, Column(ROW_ID_COLUMN, ROW_ID))
         sql += f" WHERE {condition_sql(where, Scope.of({_ROWS: seen}))}"
     read = [column.name for column in columns if column.name in {*wanted, *_named(texts, columns)}]
     arrow = as_arrow_scan(scan, (*read, ENTITY.name), predicate)
     parts: list[pa.Table] = []
-    computing = Computation(statement) if texts else nullcontext()
+    computing = Computation(statement) if texts or others else nullcontext()
     with computing as computation:
         for batch in scanned(arrow, statement):
             rows = pa.Table.from_batches([batch])
             if computation is not None and rows.num_rows:
-                rows = _changed(rows, computation.run(sql, {_ROWS: numbered(rows)}), changed)
+                computed = computation.run(sql, {_ROWS: numbered(rows), **others})
+                rows = _changed(rows, computed, changed)
             parts.append(rows.select([*wanted, ENTITY.name, ROW_ID_COLUMN]))
     return _in_key_order(parts, wanted, scan)
 
@@ -214,10 +227,8 @@ def scanned(scan: ArrowScan, statement: Statement) -> Iterator[pa.RecordBatch]:
 
 def _predicate(scan: TableScan, where: Where) -> ArrowPredicate | None:
     """The condition for the Arrow reader; None if only DuckDB can evaluate it."""
-    if where is None:
-        return None
     if not isinstance(where, str):
-        raise NeedsSpark("a condition with a subquery")
+        return None
     try:
         return arrow_predicate(where, (*scan.columns, *scan.partition_columns), "the table")
     except (UnsupportedStatement, InvalidExpression, UnknownColumn):
