@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from acid_platform.engine.spark.input_rows import _array
+from acid_platform.engine.rows import _array
 from acid_platform.errors import WrongType
 from acid_platform.layout.types import parse_columns
 

@@ -35,7 +35,7 @@ ODD = ["a b", "x:y%", "é", "100%", "p=q/r", None, "'quote\"", "a+b&c"]
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("scan"), spark) as opened:
+    with temporary_warehouse(tmp_path_factory.mktemp("scan"), spark, "spark") as opened:
         yield opened
 
 
@@ -208,7 +208,7 @@ def test_P19_a_count_that_differs_publishes_nothing(
 
 def test_P19_two_files_for_one_bucket_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     files, root = Files.of(str(tmp_path))
-    target = write.WriteTarget(files, root, (), (), 1, 1, 0, "zlib", lambda: None)
+    target = write.SparkTarget("db.t", files, root, (), (), 1, 1, 0, "zlib", lambda: None)
     nothing = write.Written("", target.delta(deletes=False), False)
     for token in ("a", "b"):
         (tmp_path / f"part-00003-{token}.orc").write_bytes(b"")

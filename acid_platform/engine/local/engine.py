@@ -14,7 +14,6 @@ from acid_platform.engine.queries import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
 from acid_platform.engine.scans import TableScan
-from acid_platform.errors import NeedsSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +41,9 @@ class LocalEngine:
         self._statements.cancel(txn)
 
     def query(self, text: str, sources: Sources, reason: str) -> Result:
-        raise NeedsSpark("queries")
+        from acid_platform.engine.local.run import query
+
+        return query(text, sources, self._session, reason)
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
         from acid_platform.engine.local.write import write_rows

@@ -235,7 +235,7 @@ class _Work:
             pa.concat_tables(parts),
             merge.scan.columns,
             merge.target.table,
-            orc=merge.scan.columns,
+            in_files=merge.scan.columns,
         )
         return rows, np.concatenate(positions)
 
@@ -268,7 +268,7 @@ class _Work:
                 parts.append(_replaced(nothing, computed, self._own))
                 positions.append(rest[mine])
         rows = conform(
-            pa.concat_tables(parts), self._own, merge.target.table, orc=merge.scan.columns
+            pa.concat_tables(parts), self._own, merge.target.table, in_files=merge.scan.columns
         )
         source_rows = np.concatenate(positions)
         order = np.argsort(source_rows, kind="stable")

@@ -40,8 +40,7 @@ def write_rows(
     require_writable(target)
 
     def conformed(part: pa.Table) -> pa.Table:
-        orc = target.columns if target.plain is None or target.plain.name == "orc" else ()
-        return conform(part, target.all_columns, target.table, fixed, orc)
+        return conform(part, target.all_columns, target.table, fixed, target.columns)
 
     if isinstance(rows, Result):
         column_names(rows)

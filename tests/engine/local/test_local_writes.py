@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -22,14 +23,16 @@ from acid_platform.engine.local.partition_texts import Places, fixed_value, plac
 from acid_platform.engine.local.running import Statement
 from acid_platform.engine.publishing import WriteTarget
 from acid_platform.engine.results import ArrowResult
-from acid_platform.errors import NeedsSpark, TxnAborted, WrongType
+from acid_platform.errors import NeedsSpark, PublicationFailed, TxnAborted, WrongType
 from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import parse_columns, parse_type
 from acid_platform.services.fsck import examine
+from acid_platform.storage import durability
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, stripe_ends
 from acid_platform.storage.orc_inspect import metadata
+from acid_platform.storage.orc_writer import AcidWriter
 from acid_platform.storage.recorded import recorded_file
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
@@ -351,6 +354,67 @@ def test_a_value_that_can_not_be_stored_is_refused(
     with pytest.raises(WrongType, match=message):
         write(warehouse.table(name))
     assert warehouse.table(name).to_arrow().to_pylist() == [{"c": "abc", "n": None, "p": 1}]
+
+
+def test_P17_the_zone_of_the_machine_moves_no_timestamp(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noon = datetime.datetime(2013, 7, 1, 12, 0)
+    table = warehouse.create_table("db.zone", "id int, at timestamp")
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert noon.astimezone().utcoffset() == datetime.timedelta(hours=-4)
+        table.insert([{"id": 1, "at": noon}])
+        table.insert(pd.DataFrame({"id": [2], "at": [pd.Timestamp(noon)]}))
+        table.insert(pa.table({"id": pa.array([3], pa.int32()), "at": [noon]}))
+        table.update({"at": "at"}, "at = TIMESTAMP '2013-07-01 12:00:00' AND id < 3")
+        table.update({"at": "TIMESTAMP '2013-07-01 12:00:00'"}, "length('') = id - 3")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert table.to_arrow(["at"]).column(0).to_pylist() == [noon] * 3
+
+
+def test_P19_a_failed_rename_takes_back_the_others(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = warehouse.create_table("db.renamed", "id int", partitioned_by=["m int"])
+    rename, calls = durability._rename, []
+
+    def failing(files: Files, staged: str, final: str) -> None:
+        calls.append(final)
+        if len(calls) == 2:
+            raise OSError("disk gone")
+        rename(files, staged, final)
+
+    monkeypatch.setattr(durability, "_rename", failing)
+    with warehouse.transaction() as txn:
+        with pytest.raises(PublicationFailed, match="disk gone"):
+            txn.table("db.renamed").insert([{"id": 1, "m": 1}, {"id": 2, "m": 2}])
+        monkeypatch.undo()
+        txn.table("db.renamed").insert([{"id": 3, "m": 1}])
+    assert table.to_arrow().to_pylist() == [{"id": 3, "m": 1}]
+    assert [path.name for path in Path(table.location).iterdir() if path.name[0] == "_"] == []
+
+
+def test_P19_a_count_that_differs_publishes_nothing(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = warehouse.create_table("db.counted", "id int")
+    close = AcidWriter.close
+
+    def forgetful(writer: AcidWriter) -> int:
+        rows = close(writer)
+        writer.rows -= 1
+        return rows
+
+    monkeypatch.setattr(AcidWriter, "close", forgetful)
+    with pytest.raises(PublicationFailed, match="nothing was published"):
+        table.insert([{"id": 2}, {"id": 3}])
+    monkeypatch.undo()
+    assert list(Path(table.location).iterdir()) == []
+    assert table.history() == []
 
 
 def test_text_of_says_no_for_what_java_spells_in_its_own_way() -> None:
