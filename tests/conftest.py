@@ -35,11 +35,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 @contextmanager
-def temporary_warehouse(path: Path, spark: SparkSession | None = None) -> Iterator[Warehouse]:
+def temporary_warehouse(
+    path: Path, spark: SparkSession | None = None, engine: str | None = None
+) -> Iterator[Warehouse]:
     """A warehouse whose metastore ends with the block."""
     from acid_platform.warehouse import Warehouse
 
-    opened = Warehouse.open(path, spark=spark)
+    opened = Warehouse.open(path, spark=spark, engine=engine)
     try:
         yield opened
     finally:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from acid_platform.layout.orc_runs import Runs, bits, integers, octets, seek_bit, varints
 from acid_platform.layout.orc_statistics import Statistics, float_bounds
 from acid_platform.layout.types import HiveType
+from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, offsets_of
 
 _EPOCH = 1_420_070_400
@@ -98,7 +99,7 @@ def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[Enco
     streams: list[Stream] = []
     inner = bounds
     if array.null_count:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = values_of(array.is_valid())
         present = bits(valid)
         streams.append(
             Stream(
@@ -109,9 +110,9 @@ def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[Enco
         )
         inner = np.concatenate(([0], np.cumsum(valid, dtype=np.int64)))[bounds]
         array = (
-            array.filter(pa.array(valid))
+            array.filter(from_numpy(valid))
             if array.null_count < len(array)
-            else pa.array([], arrow_type(kind))
+            else pa.nulls(0, arrow_type(kind))
         )
     values = _ENCODERS[kind.kind](array, kind, inner)
     yield EncodedColumn(
@@ -168,7 +169,7 @@ def _sums(values: np.ndarray, inner: np.ndarray, low: list[int], high: list[int]
 
 
 def _int64(array: pa.Array) -> np.ndarray:
-    integers: np.ndarray = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    integers: np.ndarray = values_of(array).astype(np.int64, copy=False)
     return integers
 
 
@@ -196,7 +197,7 @@ def _date(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
 
 
 def _boolean(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
-    values = array.to_numpy(zero_copy_only=False).astype(bool)
+    values = values_of(array)
     runs = bits(values)
     seeks = tuple(seek_bit(runs, at) for at in inner[:-1].tolist())
     trues = _sums(values.astype(np.int64), inner, [0], [1])
@@ -204,7 +205,7 @@ def _boolean(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
 
 
 def _floating(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
-    values = array.to_numpy(zero_copy_only=False)
+    values = values_of(array)
     starts = _starts(inner)
     low: list[float] = []
     high: list[float] = []
@@ -352,11 +353,11 @@ def _dictionary(array: pa.Array, inner: np.ndarray) -> _Values | None:
     words = encoded.dictionary
     if len(words) > _REPEATED * len(array):
         return None
-    order = pc.sort_indices(words).to_numpy()
+    order = values_of(pc.sort_indices(words))
     ranks = np.empty(len(words), np.int64)
     ranks[order] = np.arange(len(words))
-    indexes = ranks[encoded.indices.to_numpy()]
-    words = words.take(pa.array(order))
+    indexes = ranks[values_of(encoded.indices)]
+    words = words.take(from_numpy(order))
     content, lengths, _ = _content(words)
     data, sizes = integers(indexes, signed=False), integers(lengths, signed=False)
     low, high = _extremes(indexes, inner)

@@ -22,6 +22,7 @@ from acid_platform.layout.orc_tail import user_metadata_fields
 from acid_platform.layout.protobuf import delimited, number, packed
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column, HiveType
+from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.orc import ascend
 from acid_platform.storage.orc_columns import EncodedColumn, Kind, encode
@@ -317,10 +318,7 @@ class AcidWriter(OrcWriter):
         return schema.user_metadata(self._ends, *counts)
 
     def _checked(self, batch: pa.RecordBatch) -> None:
-        keys = [
-            batch.column(place).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-            for place in (1, 2, 3)
-        ]
+        keys = [values_of(batch.column(place)).astype(np.int64, copy=False) for place in (1, 2, 3)]
         first, last = ((int(keys[0][at]), int(keys[1][at]), int(keys[2][at])) for at in (0, -1))
         if not ascend(*keys) or (self._ends and first <= self._ends[-1]):
             raise CorruptFile(f"{self._path}: row keys do not ascend; run the statement again")

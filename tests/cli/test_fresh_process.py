@@ -91,3 +91,32 @@ def test_a_count_by_acid_sql_starts_no_engine(small: Small) -> None:
     )
     assert printed == '[{"n": 2}]\n'
     assert not loaded & {*NEVER, "duckdb", "acid_platform.engine.local.engine"}
+
+
+def test_an_insert_loads_neither_pandas_nor_duckdb(small: Small) -> None:
+    printed, loaded = process(f"""
+import pyarrow as pa
+
+rows = pa.Table.from_arrays([pa.nulls(3, pa.int32()), pa.nulls(3, pa.string())], ["id", "v"])
+from acid_platform import Warehouse
+
+with Warehouse.open({str(small.path)!r}, engine="local") as warehouse:
+    print(warehouse.table("db.t").insert(rows), warehouse.table("db.t").count())
+    made = warehouse.create_table("db.p", "id int, d date, t timestamp", ["v string"])
+    print(made.insert(rows), made.partitions())
+""")
+    assert printed == "3 5\n3 ['v=__HIVE_DEFAULT_PARTITION__']\n"
+    assert not loaded & {*NEVER, "duckdb", "sqlglot", "pyarrow.dataset"}
+
+
+def test_changes_load_no_pandas(small: Small) -> None:
+    printed, loaded = process(f"""
+from acid_platform import Warehouse
+
+with Warehouse.open({str(small.path)!r}, engine="local") as warehouse:
+    table = warehouse.table("db.t")
+    print(table.delete("id = 1"), table.update({{"v": "concat(v, 'x')"}}, "id = 2"))
+    print(table.to_arrow().to_pylist())
+""")
+    assert printed == "1 1\n[{'id': 2, 'v': 'Bx'}]\n"
+    assert not loaded & {*NEVER, "pyarrow.dataset"}

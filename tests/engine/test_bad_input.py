@@ -34,9 +34,11 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = [(1, "a", 1), (2, "b", 2)]
 
 
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("bad") / "wh", spark) as opened:
+@pytest.fixture(scope="module", params=["spark", "auto"])
+def warehouse(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, request: pytest.FixtureRequest
+) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("bad") / "wh", spark, request.param) as opened:
         made = opened.create_table("db.t", "id int, v string", partitioned_by=["month int"])
         made.insert([{"id": one, "v": v, "month": month} for one, v, month in ROWS])
         yield opened
@@ -213,7 +215,7 @@ def test_without_java_the_error_says_how_to_get_one(tmp_path: Path) -> None:
     code = f"""
 from acid_platform import Warehouse
 from acid_platform.errors import JavaMissing
-with Warehouse.open({str(tmp_path / "wh")!r}) as wh:
+with Warehouse.open({str(tmp_path / "wh")!r}, engine="spark") as wh:
     table = wh.create_table("db.t", "id int")
     try:
         table.insert([{{"id": 1}}])

@@ -8,8 +8,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from acid_platform.engine.rows import Rows
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
@@ -18,10 +19,17 @@ from tests.hive import hive_rows, link_farm
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path / "wh", spark) as opened:
+@pytest.fixture(params=["spark", "local"])
+def warehouse(
+    tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest
+) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path / "wh", spark, request.param) as opened:
         yield opened
+
+
+def _for_engine(warehouse: Warehouse, frame: DataFrame) -> Rows:
+    """The rows of a frame, in this process for the local engine."""
+    return frame.toArrow() if warehouse.engines.wanted == "local" else frame
 
 
 def _as_hive_prints(value: object) -> str:
@@ -65,14 +73,14 @@ def test_P23_hive_reads_every_state_of_a_partitioned_table(
         "date_add(DATE '2013-01-01', int(id)) day",
         "int(id % 3) AS month",
     )
-    table.insert(source)
+    table.insert(_for_engine(warehouse, source))
     assert _agree(spark, table, tmp_path / "1") == 900
     table.update({"name": "upper(name)", "price": "price + 1"}, "id % 10 = 3")
     table.delete("id % 9 = 0 and month < 2")
     with warehouse.transaction() as txn:
         one = txn.table("db.t")
         one.delete("id between 100 and 110")
-        one.insert(source.filter("id between 100 and 105"))
+        one.insert(_for_engine(warehouse, source.filter("id between 100 and 105")))
     left = _agree(spark, table, tmp_path / "2")
     table.compact("minor", partition="month=0")
     table.compact("major", partition="month=1")
@@ -103,7 +111,8 @@ def test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names(
     rows = [{"id": i, "v": f"v{i}", "m": i % 2} for i in range(6)]
     table.insert(rows)
     table.truncate("m=0")
-    table.overwrite(spark.createDataFrame([], "id int, v string, m int"), "m=1")
+    nothing = spark.createDataFrame([], "id int, v string, m int")
+    table.overwrite(_for_engine(warehouse, nothing), "m=1")
     assert _agree(spark, table, tmp_path / "1") == 0
     reports = [committed for committed in table.history() if committed["operation"] == "update"]
     assert [(report["rows"], report["files"]) for report in reports] == [(0, 1), (0, 1)]

@@ -26,9 +26,12 @@ from tests.conftest import temporary_warehouse
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("merge"), spark) as opened:
+@pytest.fixture(scope="module", params=["spark", "local"])
+def warehouse(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, request: pytest.FixtureRequest
+) -> Iterator[Warehouse]:
+    where = tmp_path_factory.mktemp("merge")
+    with temporary_warehouse(where, spark, request.param) as opened:
         yield opened
 
 
@@ -104,6 +107,7 @@ def test_several_source_rows_for_one_row_are_refused_and_nothing_is_written(tabl
     assert counts == MergeCounts(deleted=1)
 
 
+@pytest.mark.parametrize("warehouse", ["auto"], indirect=True)
 def test_a_volatile_source_decides_once(table: Table, spark: SparkSession) -> None:
     frame = spark.range(0, 2000, 1, 4).select(
         F.col("id").cast("int"), F.uuid().alias("v"), (F.rand() * 2).cast("int").alias("m")

@@ -36,7 +36,7 @@ ODD = ["a b", "x:y%", "é", "100%", "p=q/r", None, "'quote\"", "a+b&c"]
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("scan"), spark) as opened:
+    with temporary_warehouse(tmp_path_factory.mktemp("scan"), spark, "spark") as opened:
         yield opened
 
 

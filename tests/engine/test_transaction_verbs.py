@@ -17,9 +17,11 @@ pytestmark = pytest.mark.spark
 ROWS = [{"id": 1, "p": 1}, {"id": 2, "p": 2}]
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path / "wh", spark) as opened:
+@pytest.fixture(params=["spark", "local"])
+def warehouse(
+    tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest
+) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path / "wh", spark, request.param) as opened:
         opened.create_table("db.t", "id int", partitioned_by=["p int"]).insert(ROWS)
         yield opened
 

@@ -20,9 +20,11 @@ from tests.conftest import temporary_warehouse
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
-    with temporary_warehouse(tmp_path_factory.mktemp("values"), spark) as opened:
+@pytest.fixture(scope="module", params=["spark", "auto"])
+def warehouse(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, request: pytest.FixtureRequest
+) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("values"), spark, request.param) as opened:
         yield opened
 
 

@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.engine.local.connection import connect
 from acid_platform.engine.local.expressions import as_condition, translate_value
 from acid_platform.engine.local.failures import translated
 from acid_platform.engine.local.running import Statement
@@ -17,24 +18,12 @@ from acid_platform.engine.local.scope import Scope
 from acid_platform.engine.local.storing import stored
 from acid_platform.engine.local.types import identifier
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.schema import ROW_ID_COLUMN
-from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
+from acid_platform.layout.types import LOCAL_ZONE, Column
+from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type
 
 POSITION = "__n"
 """The column with the number of a row in its table."""
-ROW_ID = Column(
-    ROW_ID_COLUMN,
-    HiveType(
-        "struct",
-        (),
-        (
-            ("writeid", HiveType("bigint")),
-            ("bucketid", HiveType("int")),
-            ("rowid", HiveType("bigint")),
-        ),
-    ),
-)
 
 
 @dataclass(slots=True)
@@ -42,12 +31,9 @@ class Computation:
     """A DuckDB connection of one statement; use as a context manager. `statement` may stop it."""
 
     statement: Statement
-    _connection: duckdb.DuckDBPyConnection = field(
-        default_factory=lambda: duckdb.connect(config={"threads": 2})
-    )
+    _connection: duckdb.DuckDBPyConnection = field(default_factory=connect)
 
     def __enter__(self) -> Computation:
-        self._connection.execute("SET TimeZone = 'UTC'")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -91,7 +77,7 @@ def without_zones(table: pa.Table) -> pa.Table:
 
 def numbered(table: pa.Table) -> pa.Table:
     """The table with POSITION as its last column."""
-    return table.append_column(POSITION, pa.array(np.arange(table.num_rows)))
+    return table.append_column(POSITION, from_numpy(np.arange(table.num_rows)))
 
 
 def condition_sql(text: str, scope: Scope) -> str:

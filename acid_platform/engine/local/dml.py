@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +13,13 @@ import pyarrow.compute as pc
 from acid_platform.engine.assignments import wanted_assignments
 from acid_platform.engine.local.computation import (
     POSITION,
-    ROW_ID,
     Computation,
     condition_sql,
     in_declared_type,
     numbered,
     value_sql,
 )
+from acid_platform.engine.local.conditions import accepted_keys
 from acid_platform.engine.local.event_files import (
     EventFiles,
     Keys,
@@ -28,9 +29,10 @@ from acid_platform.engine.local.event_files import (
 from acid_platform.engine.local.partition_texts import Places
 from acid_platform.engine.local.running import Statement
 from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.local.sources import ROW_ID
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.publishing import WriteTarget, Written
-from acid_platform.engine.queries import Where
+from acid_platform.engine.queries import Condition, Where
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import (
     InvalidExpression,
@@ -42,13 +44,23 @@ from acid_platform.errors import (
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate
+from acid_platform.reading.arrow_read import partition_scalars
+from acid_platform.reading.predicates import columns_of
+from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
 from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
-from acid_platform.storage.arrow_types import arrow_type, partition_value
+from acid_platform.storage.arrow_types import arrow_type
 
 ENTITY = Column("__entity", HiveType("int"))
 """The place of a row's partition among the entities of its scan."""
 _ROWS = "acid_rows"
 """The name of the table's rows in DuckDB."""
+_KEYS = "acid_keys"
+"""The name of the keys that a condition with subqueries accepts."""
+_ACCEPTED = (
+    f" WHERE EXISTS (SELECT 1 FROM {_KEYS} k WHERE k.{ENTITY.name} = {_ROWS}.{ENTITY.name}"
+    f" AND k.w = {_ROWS}.{ROW_ID_COLUMN}.writeid AND k.b = {_ROWS}.{ROW_ID_COLUMN}.bucketid"
+    f" AND k.r = {_ROWS}.{ROW_ID_COLUMN}.rowid)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +98,7 @@ def update_rows(
     require_writable(target)
     names = [column.name for column in scan.columns]
     found = _found(scan, where, names, wanted, target.table, statement)
-    values = conform(found.values, scan.columns, target.table, orc=scan.columns)
+    values = conform(found.values, scan.columns, target.table, in_files=scan.columns)
 
     def write(files: EventFiles) -> None:
         files.delete(found.keys)
@@ -110,34 +122,33 @@ def _found(
     changed = [column for column in scan.columns if column.name in assignments]
     chosen = [value_sql(assignments[column.name], column, scope, table) for column in changed]
     sql = f"SELECT {', '.join((POSITION, *chosen))} FROM {_ROWS}"
-    read: Sequence[str] = [column.name for column in columns] if chosen else wanted
-    filtered = where is not None and predicate is None
-    if filtered:
-        assert isinstance(where, str)
-        condition = condition_sql(where, Scope.of({_ROWS: (*columns, ROW_ID)}))
-        sql += f" WHERE {condition}"
-        read = [column.name for column in columns]
+    texts = [assignments[column.name] for column in changed]
+    others: dict[str, pa.Table] = {}
+    if isinstance(where, Condition):
+        others[_KEYS] = accepted_keys(scan, where, ENTITY.name)
+        sql += _ACCEPTED
+    elif predicate is None and where is not None:
+        texts.append(where)
+        seen = (*columns, Column(ROW_ID_COLUMN, ROW_ID))
+        sql += f" WHERE {condition_sql(where, Scope.of({_ROWS: seen}))}"
+    read = [column.name for column in columns if column.name in {*wanted, *_named(texts, columns)}]
     arrow = as_arrow_scan(scan, (*read, ENTITY.name), predicate)
     parts: list[pa.Table] = []
-    with _computing(filtered or bool(chosen), statement) as computation:
+    computing = Computation(statement) if texts or others else nullcontext()
+    with computing as computation:
         for batch in scanned(arrow, statement):
             rows = pa.Table.from_batches([batch])
             if computation is not None and rows.num_rows:
-                rows = _changed(rows, computation.run(sql, {_ROWS: numbered(rows)}), changed)
+                computed = computation.run(sql, {_ROWS: numbered(rows), **others})
+                rows = _changed(rows, computed, changed)
             parts.append(rows.select([*wanted, ENTITY.name, ROW_ID_COLUMN]))
     return _in_key_order(parts, wanted, scan)
 
 
-def _computing(needed: bool, statement: Statement) -> Computation | _Nothing:
-    return Computation(statement) if needed else _Nothing()
-
-
-class _Nothing:
-    """In place of a Computation that nobody needs."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
+def _named(texts: Sequence[str], columns: Sequence[Column]) -> set[str]:
+    """The columns that the expressions may read."""
+    every = {column.name for column in columns}
+    return set().union(*(every if (read := columns_of(text)) is None else read for text in texts))
 
 
 def _changed(rows: pa.Table, computed: pa.Table, changed: Sequence[Column]) -> pa.Table:
@@ -160,7 +171,7 @@ def _in_key_order(parts: list[pa.Table], wanted: Sequence[str], scan: TableScan)
     order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids))
     values = table.select(list(wanted))
     if wanted:
-        values = values.take(pa.array(order))
+        values = values.take(from_numpy(order))
     return Found(values, keys.take(order))
 
 
@@ -168,9 +179,9 @@ def keys_of(table: pa.Table, scan: TableScan) -> Keys:
     """The keys of rows with ROW_ID_COLUMN and ENTITY."""
     ids = table.column(ROW_ID_COLUMN)
     w, b, r = (
-        pc.struct_field(ids, [place]).to_numpy().astype(np.int64, copy=False) for place in range(3)
+        values_of(pc.struct_field(ids, [place])).astype(np.int64, copy=False) for place in range(3)
     )
-    index = table.column(ENTITY.name).to_numpy().astype(np.int64, copy=False)
+    index = values_of(table.column(ENTITY.name)).astype(np.int64, copy=False)
     return Keys(w, b, r, Places.ranked([entity.partition for entity in scan.entities], index))
 
 
@@ -186,13 +197,8 @@ def as_arrow_scan(
             entity.sources,
             entity.deletes,
             {
-                ENTITY.name: pa.scalar(place, pa.int32()),
-                **{
-                    column.name: pa.scalar(
-                        partition_value(text, column.type), arrow_type(column.type)
-                    )
-                    for column, text in zip(scan.partition_columns, entity.values, strict=True)
-                },
+                ENTITY.name: scalar_of(place, pa.int32()),
+                **partition_scalars(scan.partition_columns, entity.values),
             },
         )
         for place, entity in enumerate(scan.entities)
@@ -222,10 +228,8 @@ def scanned(scan: ArrowScan, statement: Statement) -> Iterator[pa.RecordBatch]:
 
 def _predicate(scan: TableScan, where: Where) -> ArrowPredicate | None:
     """The condition for the Arrow reader; None if only DuckDB can evaluate it."""
-    if where is None:
-        return None
     if not isinstance(where, str):
-        raise NeedsSpark("a condition with a subquery")
+        return None
     try:
         return arrow_predicate(where, (*scan.columns, *scan.partition_columns), "the table")
     except (UnsupportedStatement, InvalidExpression, UnknownColumn):

@@ -32,6 +32,7 @@ from acid_platform.layout.names import BucketFile
 from acid_platform.layout.rowids import MAX_BUCKET, Bucket
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
+from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.orc_writer import WRITTEN_CODECS, AcidWriter, OrcWriter, acid_schema
 from acid_platform.storage.parquet_writer import ParquetWriter
 from acid_platform.storage.recorded import record_as_written, recorded_file
@@ -110,7 +111,7 @@ class EventFiles:
             run = (
                 whole.slice(start, end - start)
                 if ordered
-                else whole.take(pa.array(order[start:end]))
+                else whole.take(from_numpy(order[start:end]))
             )
             self.insert_run(run.to_batches(_PIECE), places.names[place[start]], number, next_id)
             next_id += end - start
@@ -142,11 +143,11 @@ class EventFiles:
         write_id = np.full(rows, target.write_id)
         return pa.RecordBatch.from_arrays(
             [
-                pa.array(np.full(rows, schema.INSERT_EVENT, np.int32)),
-                pa.array(write_id),
-                pa.array(np.full(rows, Bucket(bucket, target.statement).property, np.int32)),
-                pa.array(np.arange(first, first + rows)),
-                pa.array(write_id),
+                from_numpy(np.full(rows, schema.INSERT_EVENT, np.int32)),
+                from_numpy(write_id),
+                from_numpy(np.full(rows, Bucket(bucket, target.statement).property, np.int32)),
+                from_numpy(np.arange(first, first + rows)),
+                from_numpy(write_id),
                 values,
             ],
             schema=kind,
@@ -177,11 +178,11 @@ class EventFiles:
         rows = len(chosen)
         return pa.RecordBatch.from_arrays(
             [
-                pa.array(np.full(rows, schema.DELETE_EVENT, np.int32)),
-                pa.array(keys.write_ids[chosen]),
-                pa.array(keys.buckets[chosen].astype(np.int32)),
-                pa.array(keys.row_ids[chosen]),
-                pa.array(np.full(rows, self._target.write_id)),
+                from_numpy(np.full(rows, schema.DELETE_EVENT, np.int32)),
+                from_numpy(keys.write_ids[chosen]),
+                from_numpy(keys.buckets[chosen].astype(np.int32)),
+                from_numpy(keys.row_ids[chosen]),
+                from_numpy(np.full(rows, self._target.write_id)),
                 pa.nulls(rows),
             ],
             schema=acid_schema(self._target.columns, deletes=True),

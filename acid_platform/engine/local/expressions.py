@@ -64,10 +64,8 @@ def as_condition(value: Typed, shown: str) -> Typed:
 class Translator:
     """Translates the expressions of one SELECT or statement."""
 
-    def __init__(self, scope: Scope, aggregates: bool = False) -> None:
+    def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.aggregates = aggregates
-        """Whether aggregate functions may stand here."""
 
     def value(self, node: exp.Expr) -> Typed:
         """The translation of an expression. Raises as `translate_condition`."""
@@ -97,12 +95,16 @@ class Translator:
     def _column(self, node: exp.Column) -> Typed:
         if isinstance(node.this, exp.Star):
             raise NeedsSpark("* inside an expression")
-        return self.scope.resolve([part.name for part in node.parts])
+        return self.resolve([part.name for part in node.parts])
 
     def _dot(self, node: exp.Dot) -> Typed:
         if not all(isinstance(part, exp.Identifier) for part in node.parts):
-            raise NeedsSpark(f"{node.sql('spark')}")
-        return self.scope.resolve([part.name for part in node.parts])
+            raise NeedsSpark(node.sql("spark"))
+        return self.resolve([part.name for part in node.parts])
+
+    def resolve(self, parts: Sequence[str]) -> Typed:
+        """The column that a name means."""
+        return self.scope.resolve(parts)
 
     def _paren(self, node: exp.Paren) -> Typed:
         return self.value(node.this)
@@ -151,13 +153,19 @@ class Translator:
         return Typed(f"({low.sql} AND {high.sql})", BOOLEAN, low.fails or high.fails)
 
     def _in(self, node: exp.In) -> Typed:
-        if node.args.get("query") or node.args.get("unnest") or not node.expressions:
-            raise NeedsSpark("IN with a subquery")
+        if node.args.get("query"):
+            return self.in_query(node)
+        if node.args.get("unnest") or not node.expressions:
+            raise NeedsSpark(node.sql("spark"))
         value, *members = common([self.value(node.this), *map(self.value, node.expressions)])
         inside = ", ".join(member.sql for member in members)
         return Typed(
             f"({value.sql} IN ({inside}))", BOOLEAN, any(one.fails for one in (value, *members))
         )
+
+    def in_query(self, node: exp.In) -> Typed:
+        """IN with a subquery, where it may stand."""
+        raise NeedsSpark(f"the subquery of {node.this.sql('spark')} IN here")
 
     def _like(self, node: exp.Like) -> Typed:
         value, pattern = self.value(node.this), node.expression
@@ -266,35 +274,43 @@ class Translator:
     def _cast(self, node: exp.Cast) -> Typed:
         return cast(self.value(node.this), named_type(node.to))
 
-    def _call(self, node: exp.Expr) -> Typed:
+    def _call(self, node: exp.Expr, over: str = "") -> Typed:
         given: list[HiveType] = []
         name = ""
         for function, arguments in calls_of(node):
             name = function.name
-            if function in AGGREGATES and not self.aggregates:
-                raise NeedsSpark(f"{name} here")
-            values = {letter: self._argument(part) for letter, part in arguments.items()}
+            if function in AGGREGATES:
+                self.require_aggregates(name)
+            values = {letter: self.argument(function, part) for letter, part in arguments.items()}
             given = [value.type for value in values.values()]
-            done = _called(function, values)
+            done = called(function, values, over)
             if done is not None:
                 return done
         if name:
             raise NeedsSpark(f"{name}({', '.join(map(spark_name, given))})")
         raise NeedsSpark(node.sql("spark"))
 
-    def _argument(self, node: exp.Expr) -> Typed:
+    def require_aggregates(self, name: str) -> None:
+        """Raises NeedsSpark if no aggregate may stand here."""
+        raise NeedsSpark(f"{name} here")
+
+    def argument(self, _: Function, node: exp.Expr) -> Typed:
         return self.value(node)
 
 
-def _called(function: Function, values: dict[str, Typed]) -> Typed | None:
-    """The call, or None if the function does not take these values."""
+def called(function: Function, values: dict[str, Typed], over: str = "") -> Typed | None:
+    """The call, or None if the function does not take these values.
+
+    `over` is the FILTER or OVER clause of an aggregate.
+    """
     accepted = {}
     for letter, takes in zip(("a", "b", "c"), function.takes, strict=False):
         value = _accepted(values[letter], takes)
         if value is None:
             return None
         accepted[letter] = value
-    done = function.sql.format(**{letter: value.sql for letter, value in accepted.items()})
+    parts = {letter: value.sql for letter, value in accepted.items()}
+    done = function.sql.format(over=over, **parts)
     types = [value.type for value in accepted.values()]
     gives = function.gives if isinstance(function.gives, HiveType) else function.gives(types)
     fails = function.fails or any(value.fails for value in accepted.values())

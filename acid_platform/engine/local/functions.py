@@ -21,10 +21,12 @@ from acid_platform.engine.local.types import (
     DATE,
     DOUBLE,
     INT,
+    MOST_DIGITS,
     STRING,
     TIMESTAMP,
     decimal,
 )
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 
 Takes = Literal[
@@ -47,7 +49,10 @@ Gives = HiveType | Callable[[Sequence[HiveType]], HiveType]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function: Spark's call with the arguments a, b, c, and the same in DuckDB's SQL."""
+    """A function: Spark's call with the arguments a, b, c, and the same in DuckDB's SQL.
+
+    In the SQL of an aggregate, `{over}` is the place of FILTER and OVER.
+    """
 
     call: str
     takes: tuple[Takes, ...]
@@ -66,8 +71,10 @@ def _same(types: Sequence[HiveType]) -> HiveType:
 
 
 def _sum(types: Sequence[HiveType]) -> HiveType:
-    (kind,) = types
-    return decimal(kind.sizes[0] + 10, kind.sizes[1]) if kind.kind == "decimal" else BIGINT
+    ((precision, scale),) = (kind.sizes for kind in types)
+    if precision + 10 > MOST_DIGITS:
+        raise NeedsSpark(f"sum of decimal({precision},{scale}), which may overflow")
+    return decimal(precision + 10, scale)
 
 
 def _rounded_up(types: Sequence[HiveType]) -> HiveType:
@@ -196,16 +203,16 @@ NUMBERS = (
     Function("ceil(a)", ("double",), _whole_of_double("ceil"), BIGINT),
 )
 
-_BOUND = "CAST(greatest(abs(CAST(max({a}) AS HUGEINT)), abs(CAST(min({a}) AS HUGEINT))) AS HUGEINT)"
+_BOUND = "greatest(abs(CAST(max({a}){over} AS HUGEINT)), abs(CAST(min({a}){over} AS HUGEINT)))"
 
 
 def _sum_of_bigint() -> str:
     """Spark fails as soon as a partial sum overflows, in an order of its own."""
-    total = "sum({a})"
+    total = "sum({a}){over}"
     unsure = needs_spark("a sum of bigint that some orders of adding overflow")
     return (
-        f"CASE WHEN {_BOUND} * count({{a}}) < 9223372036854775807::HUGEINT"
-        f" OR abs({total}) > 9223372036854775808::HUGEINT OR count({{a}}) = 0"
+        f"CASE WHEN {_BOUND} * count({{a}}){{over}} < 9223372036854775807::HUGEINT"
+        f" OR abs({total}) > 9223372036854775808::HUGEINT OR count({{a}}){{over}} = 0"
         f" THEN CAST({total} AS BIGINT) ELSE {unsure} END"
     )
 
@@ -214,25 +221,25 @@ def _mean_of_whole() -> str:
     """Spark adds doubles, which is exact up to 2^53."""
     unsure = needs_spark("an average of numbers whose sum no double holds")
     return (
-        f"CASE WHEN count({{a}}) = 0 THEN NULL"
-        f" WHEN {_BOUND} * count({{a}}) < 9007199254740992::HUGEINT"
-        f" THEN CAST(sum({{a}}) AS DOUBLE) / count({{a}}) ELSE {unsure} END"
+        f"CASE WHEN count({{a}}){{over}} = 0 THEN NULL"
+        f" WHEN {_BOUND} * count({{a}}){{over}} < 9007199254740992::HUGEINT"
+        f" THEN CAST(sum({{a}}){{over}} AS DOUBLE) / count({{a}}){{over}} ELSE {unsure} END"
     )
 
 
 AGGREGATES = (
-    Function("count(*)", (), "count(*)", BIGINT),
-    Function("count(a)", ("any",), "count({a})", BIGINT),
-    Function("count(DISTINCT a)", ("ordered",), "count(DISTINCT {a})", BIGINT),
-    Function("count_if(a)", ("condition",), "CAST(count_if({a}) AS BIGINT)", BIGINT),
-    Function("sum(a)", ("int",), "CAST(sum({a}) AS BIGINT)", BIGINT),
+    Function("count(*)", (), "count(*){over}", BIGINT),
+    Function("count(a)", ("any",), "count({a}){over}", BIGINT),
+    Function("count(DISTINCT a)", ("ordered",), "count(DISTINCT {a}){over}", BIGINT),
+    Function("count_if(a)", ("condition",), "CAST(count_if({a}){over} AS BIGINT)", BIGINT),
+    Function("sum(a)", ("int",), "CAST(sum({a}){over} AS BIGINT)", BIGINT),
     Function("sum(a)", ("integral",), _sum_of_bigint(), BIGINT, True),
-    Function("sum(a)", ("decimal",), "sum({a})", _sum),
+    Function("sum(a)", ("decimal",), "sum({a}){over}", _sum),
     Function("avg(a)", ("integral",), _mean_of_whole(), DOUBLE),
-    Function("min(a)", ("ordered",), "min({a})", _same),
-    Function("max(a)", ("ordered",), "max({a})", _same),
-    Function("bool_and(a)", ("condition",), "bool_and({a})", BOOLEAN),
-    Function("bool_or(a)", ("condition",), "bool_or({a})", BOOLEAN),
+    Function("min(a)", ("ordered",), "min({a}){over}", _same),
+    Function("max(a)", ("ordered",), "max({a}){over}", _same),
+    Function("bool_and(a)", ("condition",), "bool_and({a}){over}", BOOLEAN),
+    Function("bool_or(a)", ("condition",), "bool_or({a}){over}", BOOLEAN),
 )
 
 FUNCTIONS = (*TEXT, *DATES, *NUMBERS, *AGGREGATES)

@@ -41,6 +41,7 @@ from acid_platform.engine.scans import TableScan
 from acid_platform.errors import InvalidDefinition, InvalidExpression, NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
+from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, declared_columns
 
 _CLAUSE = "__clause"
@@ -123,7 +124,7 @@ class Merge:
         return pa.Table.from_batches(batches, scan.schema)
 
     def _require_one_source_row(self, changed: pa.Table, table: pa.Table) -> None:
-        places, times = np.unique(changed.column(POSITION).to_numpy(), return_counts=True)
+        places, times = np.unique(values_of(changed.column(POSITION)), return_counts=True)
         twice = np.flatnonzero(times > 1)
         if len(twice):
             first = twice[0]
@@ -142,11 +143,11 @@ class Merge:
         inserted: tuple[pa.Table, np.ndarray],
     ) -> list[Written]:
         keys = keys_of(table.select([ROW_ID_COLUMN, ENTITY.name]), self.scan)
-        deletes = keys.take(changed.column(POSITION).to_numpy())
+        deletes = keys.take(values_of(changed.column(POSITION)))
         values, positions = updated
         old = keys.take(positions)
         order = np.lexsort((old.row_ids, old.buckets, old.write_ids))
-        old, values = old.take(order), values.take(pa.array(order))
+        old, values = old.take(order), values.take(from_numpy(order))
         fresh, source_rows = inserted
         fresh_places = places_of(fresh, self.target.partition_columns)
         names = [column.name for column in self.scan.columns]
@@ -172,7 +173,7 @@ class Merge:
                 raise NeedsSpark("rows in more buckets than the table declares")
             return buckets_of(fresh, self.target)
         needed = min(fresh.num_rows // ROWS_PER_FILE + 1, _MOST_FILES)
-        return source_rows % max(self.scan.highest_bucket + 1, needed)
+        return np.asarray(source_rows % max(self.scan.highest_bucket + 1, needed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +230,12 @@ class _Work:
             given = self.source.take(mine.column("s"))
             computed = self._computed(wanted, {merge.alias: old, merge.source_alias: given})
             parts.append(_replaced(old.select(names), computed, merge.scan.columns))
-            positions.append(mine.column(POSITION).to_numpy())
+            positions.append(values_of(mine.column(POSITION)))
         rows = conform(
             pa.concat_tables(parts),
             merge.scan.columns,
             merge.target.table,
-            orc=merge.scan.columns,
+            in_files=merge.scan.columns,
         )
         return rows, np.concatenate(positions)
 
@@ -247,9 +248,9 @@ class _Work:
         parts, positions = [pa.schema(fields).empty_table()], [np.zeros(0, np.int64)]
         if clauses:
             alone = np.ones(self.source.num_rows, bool)
-            alone[pairs.column("s").to_numpy()] = False
+            alone[values_of(pairs.column("s"))] = False
             rest = np.flatnonzero(alone)
-            unmatched = self.source.take(pa.array(rest))
+            unmatched = self.source.take(from_numpy(rest))
             number = _first_of(clauses, Scope.of({merge.source_alias: self.source_columns}))
             name = identifier(merge.source_alias)
             numbers = self.computation.run(
@@ -257,23 +258,21 @@ class _Work:
                 {merge.source_alias: numbered(unmatched)},
             ).column(_CLAUSE)
             for place, clause in enumerate(clauses):
-                mine = np.flatnonzero(
-                    pc.fill_null(pc.equal(numbers, place), False).to_numpy(zero_copy_only=False)
-                )
+                mine = np.flatnonzero(filled(pc.equal(numbers, place), False))
                 values = inserted_values(
                     clause.values, self.source.column_names, self._own, merge.target.table
                 )
-                given = unmatched.take(pa.array(mine))
+                given = unmatched.take(from_numpy(mine))
                 computed = self._computed(values, {merge.source_alias: given})
                 nothing = pa.table({field: pa.nulls(len(mine), kind) for field, kind in fields})
                 parts.append(_replaced(nothing, computed, self._own))
                 positions.append(rest[mine])
         rows = conform(
-            pa.concat_tables(parts), self._own, merge.target.table, orc=merge.scan.columns
+            pa.concat_tables(parts), self._own, merge.target.table, in_files=merge.scan.columns
         )
         source_rows = np.concatenate(positions)
         order = np.argsort(source_rows, kind="stable")
-        return rows.take(pa.array(order)), source_rows[order]
+        return rows.take(from_numpy(order)), source_rows[order]
 
     def _computed(
         self, texts: Mapping[str, str], sides: Mapping[str, pa.Table]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.partitions import DEFAULT_PARTITION, partition_name, partition_segment
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
+from acid_platform.storage.arrow_numpy import filled, scalar_of
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 
 MOST_PARTITIONS = 4096
@@ -96,7 +97,7 @@ def _texts(values: pa.ChunkedArray, kind: HiveType) -> tuple[list[str], np.ndarr
     else:
         encoded = values.combine_chunks().dictionary_encode()
         words = [*encoded.dictionary.to_pylist(), None]
-        codes = encoded.indices.fill_null(len(words) - 1).to_numpy().astype(np.int64)
+        codes = filled(encoded.indices, len(words) - 1).astype(np.int64)
     texts: dict[str, int] = {}
     ranks = [
         texts.setdefault(text_of(word, kind) or DEFAULT_PARTITION, len(texts)) for word in words
@@ -124,7 +125,7 @@ def fixed_value(text: str | None, column: Column) -> pa.Scalar:
     value = partition_value(text, column.type)
     if text is not None and (value is None or text_of(value, column.type) != text):
         raise NeedsSpark(f"the value of {column.name}={text}")
-    return pa.scalar(value, arrow_type(column.type))
+    return scalar_of(value, arrow_type(column.type))
 
 
 def _timestamp(value: datetime.datetime) -> str:

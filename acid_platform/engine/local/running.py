@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from acid_platform.errors import TxnAborted
+
+_AGAIN = 0.05
+"""Seconds between two interruptions of DuckDB, until it has stopped."""
 
 
 class Interruptible(Protocol):
@@ -32,10 +36,19 @@ class Statement:
 
     def stop(self) -> None:
         """Makes `check` raise, and interrupts what DuckDB computes."""
-        with self._guard:
-            self._stopped = True
-            for connection in self._computing:
-                connection.interrupt()
+        self._stopped = True
+        if self._computing:
+            threading.Thread(target=self._interrupt, daemon=True).start()
+
+    def _interrupt(self) -> None:
+        """DuckDB forgets an interruption that comes just before it begins with a query."""
+        while True:
+            with self._guard:
+                if not self._computing:
+                    return
+                for connection in self._computing:
+                    connection.interrupt()
+            time.sleep(_AGAIN)
 
     @contextmanager
     def computing(self, connection: Interruptible) -> Iterator[None]:
@@ -43,7 +56,7 @@ class Statement:
         with self._guard:
             self._computing.append(connection)
         try:
-            self.check()
+            self.check()  # after the connection was added: either this sees a stop, or `stop` it
             yield
         except Exception:
             self.check()  # the interruption is only how it was stopped

@@ -1,4 +1,4 @@
-"""A scan as a stream of Arrow batches that DuckDB reads, in bounded memory and as often as it needs.
+"""A scan as a stream of Arrow batches that DuckDB reads in bounded memory, as often as it needs.
 
 DuckDB pushes no conditions into such a stream. Those that Arrow evaluates exactly as Spark does are
 applied while the files are read; the query still has all of them.

@@ -9,20 +9,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.engine.local.partition_texts import fixed_value, text_of
+from acid_platform.engine.local.types import of_value
 from acid_platform.engine.refusals import (
     other_partition,
     refuse_other_partition,
     refuse_timestamp,
     refuse_too_long,
 )
-from acid_platform.errors import NeedsSpark, UnknownColumn
+from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, Column, HiveType
 from acid_platform.reading.known_columns import unknown_column
 from acid_platform.storage import arrow_types
+from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.calendars import has_ancient
 
-_FIRST_LOST, _EPOCH = -999_000, 0
+_FIRST_LOST, _EPOCH = (scalar_of(micros, pa.int64()) for micros in (-999_000, 0))
 """ORC can't store timestamps from here up to 1970, in microseconds: 1969-12-31 23:59:59.001."""
 _DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
 _FIFTEEN_DIGITS = 15
@@ -34,12 +36,13 @@ def conform(
     columns: Sequence[Column],
     table: str,
     fixed: Mapping[str, str | None] | None = None,
-    orc: Sequence[Column] = (),
+    in_files: Sequence[Column] = (),
 ) -> pa.Table:
     """`rows` with exactly the table's columns, with the values that its files store.
 
     `columns` are the table's columns and partition columns; missing ones become NULL. `fixed` gives
-    values of partition columns; rows may leave them out. `orc`: columns that go into ORC files.
+    values of partition columns; rows may leave them out. `in_files`: the columns that are not
+    partition columns.
     Raises UnknownColumn, WrongType (another partition, a text that is too long, a timestamp that
     ORC can't store), and NeedsSpark for a conversion that is not known to be as in Spark.
     """
@@ -57,7 +60,7 @@ def conform(
             values = pa.chunked_array([pa.repeat(wanted, rows.num_rows)])
         arrays.append(to_be_stored(values, column, table))
     made = pa.table(arrays, [column.name for column in columns])
-    for column in orc:
+    for column in in_files:
         require_storable(made.column(column.name), column)
     return made
 
@@ -81,7 +84,7 @@ def _agreeing(
 ) -> pa.ChunkedArray:
     """The wanted value for each row. Raises WrongType for a row with a different value."""
     if wanted.is_valid:
-        other = pc.fill_null(pc.not_equal(values, wanted), True)
+        other = pc.fill_null(pc.not_equal(values, wanted), scalar_of(True, pa.bool_()))
     else:
         other = pc.is_valid(values)
     if pc.any(other).as_py():
@@ -112,7 +115,7 @@ def assigned(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
         raise NeedsSpark(f"{source} as {column}")
     try:
         return convert(values)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise NeedsSpark(f"{source} as {column}: {error}") from error
 
 
@@ -122,8 +125,8 @@ def _conversion(
     def cast(values: pa.ChunkedArray) -> pa.ChunkedArray:
         return values.cast(target)
 
-    if pa.types.is_large_string(source) or pa.types.is_string_view(source):
-        return cast if pa.types.is_string(target) else None
+    if _hive_type(source) == of_value(kind):
+        return cast
     if pa.types.is_integer(source) and str(source) in _DIGITS:
         if kind.kind in INTEGRAL or (pa.types.is_string(target) and kind.kind == "string"):
             return cast
@@ -142,6 +145,13 @@ def _conversion(
     if pa.types.is_decimal(source) and kind.kind == "double":
         return _as_double if source.precision <= _FIFTEEN_DIGITS else None
     return None
+
+
+def _hive_type(arrow: pa.DataType) -> HiveType | None:
+    try:
+        return arrow_types.hive_type(arrow)
+    except InvalidDefinition:
+        return None
 
 
 def _as_double(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -28,25 +28,24 @@ def write_rows(
     target: WriteTarget,
     fixed: Fixed,
     statement: Statement,
-    limit: int,
+    limit: Callable[[], int],
     overwrite: bool = False,
     empty: Sequence[str] = (),
 ) -> list[Written]:
     """Writes and publishes the rows; `overwrite` writes bases, and one for each of `empty` (P32).
 
-    `statement` may be stopped; `limit` is the most bytes of a Result to hold.
+    `statement` may be stopped; `limit` gives the most bytes of a Result to hold.
     Raises UnknownColumn, WrongType, PublicationFailed, TxnAborted, NeedsSpark.
     """
     require_writable(target)
 
     def conformed(part: pa.Table) -> pa.Table:
-        orc = target.columns if target.plain is None or target.plain.name == "orc" else ()
-        return conform(part, target.all_columns, target.table, fixed, orc)
+        return conform(part, target.all_columns, target.table, fixed, target.columns)
 
     if isinstance(rows, Result):
         column_names(rows)
         reader = rows.batches()
-        batches = counted(reader, statement, limit)
+        batches = counted(reader, statement, limit())
         if not target.partition_columns and not target.buckets:
 
             def stream(files: EventFiles) -> None:
@@ -91,7 +90,7 @@ def buckets_of(values: pa.Table, target: WriteTarget) -> np.ndarray:
     rows = values.num_rows
     if target.buckets is None:
         files = max(1, min(_MOST_FILES, rows // ROWS_PER_FILE + 1))
-        return np.arange(rows) * files // max(rows, 1)
+        return np.asarray(np.arange(rows) * files // max(rows, 1))
     kinds = {column.name: column.type for column in target.columns}
     names = target.buckets.columns
     return bucket_ids(

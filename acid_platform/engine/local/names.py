@@ -1,0 +1,87 @@
+"""The names that Spark gives to columns without an alias, such as `(id + 1)` or `count(1)`."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from acid_platform.engine.local import arithmetic
+from acid_platform.engine.local.functions import calls_of
+from acid_platform.errors import NeedsSpark
+
+_OPERATORS: dict[type[exp.Expr], str] = {
+    **arithmetic.OPERATORS,
+    exp.IntDiv: "div",
+    exp.EQ: "=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.And: "AND",
+    exp.Or: "OR",
+}
+
+
+def name_of(node: exp.Expr) -> str:
+    """The name of an unnamed column. Raises NeedsSpark where it is not known."""
+    match node:
+        case exp.Column() | exp.Dot():
+            return str(node.parts[-1].name)
+        case exp.Literal() if node.is_string or "e" not in node.this.lower():
+            return str(node.this)
+        case exp.Boolean():
+            return "true" if node.this else "false"
+        case exp.Null():
+            return "NULL"
+        case exp.Paren():
+            return name_of(node.this)
+        case exp.Not() if isinstance(node.this, exp.Is) and isinstance(
+            node.this.expression, exp.Null
+        ):
+            return f"({name_of(node.this.this)} IS NOT NULL)"
+        case exp.Not():
+            return f"(NOT {name_of(node.this)})"
+        case exp.Is() if isinstance(node.expression, exp.Null):
+            return f"({name_of(node.this)} IS NULL)"
+        case exp.NEQ():
+            return f"(NOT ({name_of(node.left)} = {name_of(node.right)}))"
+        case exp.Neg() if isinstance(node.this, exp.Literal):
+            return f"-{name_of(node.this)}"
+        case exp.Neg():
+            return f"(- {name_of(node.this)})"
+        case exp.Binary() if type(node) in _OPERATORS:
+            return f"({name_of(node.left)} {_OPERATORS[type(node)]} {name_of(node.right)})"
+        case exp.In() if node.expressions:
+            return f"({name_of(node.this)} IN ({', '.join(map(name_of, node.expressions))}))"
+        case exp.Like():
+            return f"{name_of(node.this)} LIKE {name_of(node.expression)}"
+        case exp.Case() if node.this is None:
+            branches = (
+                f"WHEN {name_of(branch.this)} THEN {name_of(branch.args['true'])}"
+                for branch in node.args["ifs"]
+            )
+            default = node.args.get("default")
+            other = "" if default is None else f" ELSE {name_of(default)}"
+            return f"CASE {' '.join(branches)}{other} END"
+        case exp.If() if node.args.get("false") is not None:
+            parts = (node.this, node.args["true"], node.args["false"])
+            return f"(IF({', '.join(map(name_of, parts))}))"
+        case exp.Coalesce():
+            return f"coalesce({', '.join(map(name_of, (node.this, *node.expressions)))})"
+        case exp.Concat():
+            return f"concat({', '.join(map(name_of, node.expressions))})"
+        case exp.Greatest() | exp.Least():
+            arguments = ", ".join(map(name_of, (node.this, *node.expressions)))
+            return f"{type(node).__name__.lower()}({arguments})"
+        case exp.Cast() if not node.args.get("safe") and not isinstance(node.this, exp.Literal):
+            return f"CAST({name_of(node.this)} AS {node.to.sql('spark')})"
+    for function, arguments in calls_of(node):
+        if function.call == "count(*)":
+            return "count(1)"
+        distinct = "DISTINCT " if "DISTINCT" in function.call else ""
+        if not arguments or "'" in function.call:
+            break
+        letters = function.call.partition("(")[2]
+        ordered = sorted(arguments, key=letters.index)
+        inside = ", ".join(name_of(arguments[letter]) for letter in ordered)
+        return f"{function.name}({distinct}{inside})"
+    raise NeedsSpark(f"the name of the column {node.sql('spark')}; give it one with AS")

@@ -1,0 +1,179 @@
+"""What stands in FROM: tables, subqueries, VALUES, and joins of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from acid_platform.engine.local.casts import cast
+from acid_platform.engine.local.expressions import Translator
+from acid_platform.engine.local.scope import Scope, ScopeColumn
+from acid_platform.engine.local.types import (
+    TIMESTAMP,
+    VOID,
+    identifier,
+    spark_name,
+    widest,
+)
+from acid_platform.errors import NeedsSpark
+from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A translated query: DuckDB's SQL with the columns c0, c1, ... and their names in Spark."""
+
+    sql: str
+    columns: tuple[tuple[str, HiveType], ...]
+    fails: bool = False
+    """Whether an expression of it may fail for some rows."""
+    one_row: bool = False
+    """Whether it is an aggregate without GROUP BY, which has exactly one row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A FROM clause: DuckDB's SQL, and the columns that expressions may name."""
+
+    sql: str
+    scope: Scope
+    starred: tuple[tuple[str, tuple[ScopeColumn, ...]], ...]
+    """The members whose columns `*` means; a semi join hides its right side."""
+    joined: bool = False
+
+
+NOTHING = Relation("", Scope(()), ())
+
+
+def table(alias: str, name: str, stored: str, columns: Sequence[Column]) -> Relation:
+    """A stored table: `alias` in DuckDB, `name` in Spark's SQL, `stored` the registered source."""
+    found = tuple(
+        ScopeColumn(
+            column.name,
+            TIMESTAMP if column.type.kind == LOCAL_ZONE else column.type,
+            f"{alias}.{identifier(column.name)}",
+        )
+        for column in columns
+    )
+    return _single(f"{identifier(stored)} AS {alias}", name, found)
+
+
+def subquery(alias: str, name: str, block: Block, renamed: Sequence[str]) -> Relation:
+    """A subquery or CTE, whose columns the alias may rename."""
+    if block.fails:
+        raise NeedsSpark("a subquery with an expression that may fail for some rows")
+    if renamed and len(renamed) != len(block.columns):
+        raise NeedsSpark(f"{len(renamed)} names for {len(block.columns)} columns")
+    names = renamed or [column for column, _ in block.columns]
+    columns = tuple(
+        ScopeColumn(column, kind, f"{alias}.c{i}")
+        for i, (column, (_, kind)) in enumerate(zip(names, block.columns, strict=True))
+    )
+    return _single(f"({block.sql}) AS {alias}", name, columns)
+
+
+def _single(sql: str, name: str, columns: tuple[ScopeColumn, ...]) -> Relation:
+    members = ((name, columns),)
+    return Relation(sql, Scope(members), members)
+
+
+def values(node: exp.Values) -> Block:
+    """VALUES; its columns are col1, col2, ... unless an alias renames them."""
+    translator = Translator(Scope(()))
+    rows = [
+        [
+            translator.value(value)
+            for value in (row.expressions if isinstance(row, exp.Tuple) else [row])
+        ]
+        for row in node.expressions
+    ]
+    if len({len(row) for row in rows}) != 1:
+        raise NeedsSpark("VALUES with rows of different lengths")
+    if any(value.fails for row in rows for value in row):
+        raise NeedsSpark("VALUES with an expression that may fail")
+    columns = []
+    for position, column in enumerate(zip(*rows, strict=True)):
+        kind = widest(value.type for value in column)
+        if kind is None or kind == VOID:
+            kinds = ", ".join(sorted({spark_name(value.type) for value in column}))
+            raise NeedsSpark(f"a column of VALUES of {kinds}")
+        columns.append((f"col{position + 1}", kind))
+    done = ", ".join(
+        "("
+        + ", ".join(cast(value, kind).sql for value, (_, kind) in zip(row, columns, strict=True))
+        + ")"
+        for row in rows
+    )
+    names = ", ".join(f"c{i}" for i in range(len(columns)))
+    return Block(f"SELECT * FROM (VALUES {done}) AS v({names})", tuple(columns))
+
+
+def joined(
+    left: Relation,
+    right: Relation,
+    node: exp.Join,
+    condition: Callable[[exp.Expr, Scope], str],
+) -> Relation:
+    """`left JOIN right`; `condition` translates ON in a scope."""
+    side, kind = (node.side or "").upper(), (node.kind or "").upper()
+    if node.method or node.args.get("global_") or node.args.get("hint"):
+        raise NeedsSpark(f"a {node.method or 'hinted'} join")
+    word = {
+        ("", ""): "JOIN",
+        ("", "INNER"): "JOIN",
+        ("", "CROSS"): "CROSS JOIN",
+        ("LEFT", ""): "LEFT JOIN",
+        ("LEFT", "OUTER"): "LEFT JOIN",
+        ("RIGHT", ""): "RIGHT JOIN",
+        ("RIGHT", "OUTER"): "RIGHT JOIN",
+        ("FULL", ""): "FULL JOIN",
+        ("FULL", "OUTER"): "FULL JOIN",
+        ("LEFT", "SEMI"): "SEMI JOIN",
+        ("LEFT", "ANTI"): "ANTI JOIN",
+    }.get((side, kind))
+    if word is None:
+        raise NeedsSpark(f"a {side} {kind} join")
+    both = Scope((*left.scope.members, *right.scope.members), left.scope.merged)
+    using, on = node.args.get("using") or (), node.args.get("on")
+    if using:
+        return _using(left, right, [str(name.name) for name in using], word)
+    if on is None and word == "JOIN":
+        word = "CROSS JOIN"
+    if (on is None) != (word == "CROSS JOIN"):
+        raise NeedsSpark(f"a {word} {'without' if on is None else 'with'} ON")
+    clause = "" if on is None else f" ON {condition(on, both)}"
+    sql = f"{left.sql} {word} {right.sql}{clause}"
+    if word in ("SEMI JOIN", "ANTI JOIN"):
+        return Relation(sql, left.scope, left.starred, True)
+    return Relation(sql, both, (*left.starred, *right.starred), True)
+
+
+def _using(left: Relation, right: Relation, names: Sequence[str], word: str) -> Relation:
+    """An inner or left join by columns of the same name and type, which `*` shows once, first."""
+    if word not in ("JOIN", "LEFT JOIN") or left.scope.merged:
+        raise NeedsSpark(f"USING in a {word}")
+    merged, tests = [], []
+    for name in names:
+        a, b = (
+            [
+                c
+                for _, columns in side.scope.members
+                for c in columns
+                if c.name.lower() == name.lower()
+            ]
+            for side in (left, right)
+        )
+        if len(a) != 1 or len(b) != 1 or a[0].type != b[0].type or a[0].type.nested:
+            raise NeedsSpark(f"USING ({name}) of columns that are not of one type")
+        merged.append(ScopeColumn(a[0].name, a[0].type, a[0].sql))
+        tests.append(f"{a[0].sql} = {b[0].sql}")
+    hidden = {name.lower() for name in names}
+    rest = tuple(
+        (member, tuple(column for column in columns if column.name.lower() not in hidden))
+        for member, columns in (*left.starred, *right.starred)
+    )
+    scope = Scope((*left.scope.members, *right.scope.members), tuple(merged))
+    sql = f"{left.sql} {word} {right.sql} ON {' AND '.join(tests)}"
+    return Relation(sql, scope, (("", tuple(merged)), *rest), True)

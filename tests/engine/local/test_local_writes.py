@@ -1,0 +1,424 @@
+"""What the local engine writes: files as good as Spark's, and statements that can be stopped."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from acid_platform.engine.local import event_files, running
+from acid_platform.engine.local.partition_texts import Places, fixed_value, places_of, text_of
+from acid_platform.engine.local.running import Statement
+from acid_platform.engine.publishing import WriteTarget
+from acid_platform.engine.results import ArrowResult
+from acid_platform.errors import NeedsSpark, PublicationFailed, TxnAborted, WrongType
+from acid_platform.layout import schema
+from acid_platform.layout.formats import ORC
+from acid_platform.layout.types import parse_columns, parse_type
+from acid_platform.services.fsck import examine
+from acid_platform.storage import durability
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import open_orc, stripe_ends
+from acid_platform.storage.orc_inspect import metadata
+from acid_platform.storage.orc_writer import AcidWriter
+from acid_platform.storage.recorded import recorded_file
+from acid_platform.table import Table
+from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
+
+COLUMNS = "id bigint, v string, c char(4), d decimal(7,2), t timestamp, e date, l array<int>"
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("local") / "wh", engine="local") as opened:
+        yield opened
+        opened.release()
+        # Everything that these tests have written.
+        assert examine(opened.metastore, warehouse=opened.path).findings == ()
+
+
+def many(count: int) -> pa.Table:
+    ids = np.arange(count)
+    return pa.table(
+        {
+            "id": ids,
+            "v": pa.array([f"v{i % 7}" for i in range(count)]),
+            "c": pa.array(["ab" if i % 3 else None for i in range(count)]),
+            "d": pa.array([Decimal(i % 100) / 4 for i in range(count)], pa.decimal128(7, 2)),
+            "t": pa.array(ids * 1_000_003, pa.timestamp("us")),
+            "e": pa.array(ids % 10_000, pa.int32()).cast(pa.date32()),
+            "l": pa.array([[i, None] for i in range(count)], pa.list_(pa.int32())),
+        }
+    )
+
+
+def recorded(table: Table) -> Iterator[tuple[str, Any, bool]]:
+    """The path of each file, its record, and whether it holds delete events."""
+    for partition, directory in table.snapshot().directories.items():
+        deletes = {delta.directory for delta in directory.delete_deltas}
+        for source in (*directory.sources, *directory.delete_deltas):
+            for entry in source.files:
+                where = Path(table.location, partition, source.directory, entry.name)
+                yield str(where), entry, source.directory in deletes
+
+
+def test_F7_F8_P26_files_have_their_footer_key_index_order_and_record(
+    warehouse: Warehouse,
+) -> None:
+    table = warehouse.create_table(
+        "db.good", COLUMNS, partitioned_by=["p int"], clustered_by=(["id"], 2)
+    )
+    rows = many(5000)
+    table.insert(rows.append_column("p", pa.array(np.arange(5000) % 2)))
+    table.update({"v": "upper(v)"}, "id % 5 = 0")
+    table.delete("id % 7 = 0")
+    files, _ = Files.of(table.location)
+    kinds = set()
+    for path, entry, deletes in recorded(table):
+        kinds.add((entry.name, deletes))
+        file = open_orc(files, path)
+        ends = stripe_ends(file, path, schema.ACID_COLUMNS[1:4])
+        counts = (0, file.nrows) if deletes else (file.nrows, 0)
+        assert metadata(path) | schema.user_metadata(ends, *counts) == metadata(path)
+        read = recorded_file(files, path, entry.name, ORC, deletes)
+        assert (read.size, read.footer, read.ranges) == (entry.size, entry.footer, entry.ranges)
+    assert kinds == {(f"bucket_0000{n}", deletes) for n in (0, 1) for deletes in (True, False)}
+    left = sorted(i for i in range(5000) if i % 7)
+    assert sorted(table.to_arrow(["id"])["id"].to_pylist()) == left
+
+
+def test_P15_row_ids_count_over_the_partitions_of_a_statement(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.ids", "id int", partitioned_by=["k string"])
+    table.insert([{"id": i, "k": k} for i, k in enumerate(["b", "é", None, "a", "b", "Z"])])
+    found = {row["id"]: row["row__id"]["rowid"] for row in table.to_arrow(row_id=True).to_pylist()}
+    assert found == {5: 0, 2: 1, 3: 2, 0: 3, 4: 4, 1: 5}  # in the order of the texts' bytes
+    table.update({"id": "id + 10"}, "id > 2")
+    found = {row["id"]: row["row__id"]["rowid"] for row in table.to_arrow(row_id=True).to_pylist()}
+    assert found == {2: 1, 0: 3, 1: 5, 15: 0, 13: 1, 14: 2}
+
+
+def test_rows_beyond_a_million_go_into_several_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    from acid_platform.engine.local import write
+
+    monkeypatch.setattr(write, "ROWS_PER_FILE", 10)
+    target = WriteTarget("db.t", *Files.of("/"), (), (), 1, 1, 0, "zlib", lambda: None)
+    buckets = write.buckets_of(pa.table({"a": np.arange(25)}), target)
+    assert np.bincount(buckets).tolist() == [9, 8, 8]
+    assert (np.diff(buckets) >= 0).all()
+
+
+@pytest.mark.parametrize("stored", ["orc", "parquet"])
+def test_insert_only_tables_are_written_as_their_format_says(
+    warehouse: Warehouse, stored: str
+) -> None:
+    columns = "id int, v varchar(5), d decimal(7,2), l array<int>, m map<string,int>"
+    properties = {"transactional_properties": "insert_only", "acid.format": stored}
+    table = warehouse.create_table(f"db.plain_{stored}", columns, ["p int"], None, properties)
+    row = {"id": 1, "v": "ab", "d": Decimal("1.50"), "l": [1, None], "m": {"a": 1}, "p": 1}
+    table.insert([row, {"p": 2}])
+    table.overwrite([{"id": 5}], "p=2")
+    read = {one["p"]: one for one in table.to_arrow().to_pylist()}
+    assert read[1] == {**row, "m": [("a", 1)]}
+    assert read[2]["id"] == 5
+    (first, _, _), *_ = recorded(table)
+    assert first.endswith("000000_0")
+    if stored == "parquet":  # as Spark and Hive write decimals of up to nine digits
+        assert parquet.ParquetFile(first).schema.column(2).physical_type == "INT32"
+
+
+# --- what goes to Spark --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("columns", "partition", "properties", "row"),
+    [
+        ("e date", "", {}, {"e": datetime.date(1500, 1, 1)}),
+        ("m map<string,timestamp>", "", {}, {"m": {"a": datetime.datetime(2020, 1, 1)}}),
+        ("m map<char(2),int>", "", {}, {"m": {"a": 1}}),
+        ("id int", "f double", {}, {"f": 0.5}),
+        ("id int", "f double", {}, {"f": -0.0}),
+        ("id int", "f float", {}, {"f": 1e7}),
+        ("id int", "b binary", {}, {"b": b"x"}),
+        ("id int", "", {"acid.format": "csv"}, {"id": 1}),
+        ("t timestamp", "", {"acid.format": "parquet"}, {"t": datetime.datetime(2020, 1, 1)}),
+    ],
+)
+def test_P33_what_was_not_shown_equal_needs_spark_and_leaves_nothing(
+    warehouse: Warehouse,
+    request: pytest.FixtureRequest,
+    columns: str,
+    partition: str,
+    properties: dict[str, str],
+    row: dict[str, Any],
+) -> None:
+    if properties:
+        properties = {"transactional_properties": "insert_only", **properties}
+    name = f"db.s{abs(hash(request.node.name))}"
+    keys = [partition] if partition else []
+    table = warehouse.create_table(name, columns, keys, None, properties)
+    with pytest.raises(NeedsSpark):
+        table.insert([row])
+    assert list(Path(table.location).iterdir()) == []
+
+
+def result(rows: pa.Table) -> ArrowResult:
+    def no_session() -> Any:
+        raise AssertionError("Spark must not start")
+
+    return ArrowResult(rows, no_session, "test")
+
+
+def test_a_result_is_stored_by_the_types_of_the_columns(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.widened", "a bigint, f double, d decimal(9,3), s string")
+    cents = pa.array([Decimal("1.10"), Decimal("-0.30"), None], pa.decimal128(5, 2))
+    rows = pa.table(
+        {"A": pa.array([1, 2, None], pa.int8()), "f": cents, "d": cents, "S": [7, 8, 9]}
+    )
+    assert table.insert(result(rows)) == 3
+    assert [tuple(row.values()) for row in table.to_arrow().to_pylist()] == [
+        (1, 1.1, Decimal("1.100"), "7"),
+        (2, -0.3, Decimal("-0.300"), "8"),
+        (None, None, None, "9"),
+    ]
+    for wrong in (pa.array([1 << 40]), pa.array([0.5]), pa.array([Decimal("1.5")])):
+        narrow = warehouse.create_table("db.narrow", "a int", if_not_exists=True)
+        with pytest.raises(NeedsSpark):  # Spark stores the value, or says why it can't
+            narrow.insert(result(pa.table({"a": wrong})))
+
+
+@pytest.mark.parametrize("keys", [[], ["p int"]], ids=["streamed", "partitioned"])
+def test_a_result_that_outgrows_the_limit_needs_spark_and_leaves_nothing(
+    warehouse: Warehouse, keys: list[str]
+) -> None:
+    table = warehouse.create_table(f"db.limit{len(keys)}", "id bigint", keys)
+    rows = pa.table({"id": np.arange(300_000)})
+    if keys:
+        rows = rows.append_column("p", pa.array(np.zeros(300_000, np.int32)))
+    warehouse.metastore.set("acid.local.max.bytes", "1000000")
+    try:
+        with pytest.raises(NeedsSpark, match=r"more than 1,000,000 bytes"):
+            table.insert(result(rows))
+    finally:
+        warehouse.metastore.set("acid.local.max.bytes", str(256 << 20))
+    assert list(Path(table.location).iterdir()) == []
+    assert table.insert(result(rows)) == 300_000
+
+
+# --- texts of partitions -------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "a", "b/c", "é", None]), st.integers(-2, 2) | st.none())
+    )
+)
+def test_places_are_the_partitions_of_the_rows_in_order(
+    pairs: list[tuple[str | None, int | None]],
+) -> None:
+    columns = parse_columns("k string, n int")
+    rows = pa.table(
+        {
+            "k": pa.array([k for k, _ in pairs], pa.string()),
+            "n": pa.array([n for _, n in pairs], pa.int32()),
+        }
+    )
+    places = places_of(rows, columns)
+    escaped = {"": None, "b/c": "b%2Fc"}
+    default = "__HIVE_DEFAULT_PARTITION__"
+    wanted = [
+        f"k={escaped.get(k or '', k) or default}/n={default if n is None else n}" for k, n in pairs
+    ]
+    assert [places.names[i] for i in places.index] == wanted
+    assert len(set(places.names)) == len(places.names)
+    twice = places.followed_by(places)
+    assert [twice.names[i] for i in twice.index] == [*wanted, *wanted]
+    assert twice.names == places.names
+
+
+def test_too_many_partitions_need_spark() -> None:
+    rows = pa.table({"n": pa.array(np.arange(5000), pa.int32())})
+    with pytest.raises(NeedsSpark, match="4096 partitions"):
+        places_of(rows, parse_columns("n int"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("int", "03"), ("decimal(5,2)", "1.5"), ("date", "2024-1-5"), ("double", "0.5")],
+)
+def test_a_fixed_text_that_spark_would_spell_in_another_way_needs_spark(
+    kind: str, text: str
+) -> None:
+    [column] = parse_columns(f"p {kind}")
+    with pytest.raises(NeedsSpark):
+        fixed_value(text, column)
+    assert fixed_value(None, column).as_py() is None
+
+
+# --- stopping ------------------------------------------------------------------------------------
+
+
+def test_P4_a_lost_transaction_stops_its_write_between_two_batches(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement is in the middle of its rows, and gives up at the next piece of them."""
+    monkeypatch.setattr(event_files, "_PIECE", 100)
+    table = warehouse.create_table("db.stopped", "id bigint")
+    written = threading.Event()
+    stop = Statement.check
+    checks = 0
+
+    def slow(statement: Statement) -> None:
+        nonlocal checks
+        checks += 1
+        if checks == 5:
+            written.set()
+            for _ in range(1000):
+                if statement._stopped:
+                    break
+                time.sleep(0.01)
+        stop(statement)
+
+    monkeypatch.setattr(running.Statement, "check", slow)
+    txn = warehouse.transaction()
+
+    def abort() -> None:
+        assert written.wait(30)
+        warehouse.metastore.abort_transactions([txn.id], "an operator")
+        txn._work.begun.found_lost("an operator aborted it")
+
+    other = threading.Thread(target=abort)
+    other.start()
+    with pytest.raises(TxnAborted):
+        txn.table("db.stopped").insert(pa.table({"id": np.arange(100_000)}))
+    other.join()
+    assert checks < 10
+    assert list(Path(table.location).iterdir()) == []
+
+
+def test_P4_a_lost_transaction_interrupts_duckdb(warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.interrupted", "id bigint, v string")
+    table.insert(pa.table({"id": np.arange(20_000)}))
+    txn = warehouse.transaction()
+    timer = threading.Timer(1.0, lambda: warehouse.engines.cancel(txn.id))
+    timer.start()
+    started = time.monotonic()
+    # Every pair of rows is joined: that would take minutes.
+    source = pa.table({"id": np.arange(20_000)})
+    with pytest.raises(TxnAborted):
+        txn.table("db.interrupted").merge(
+            source,
+            "length(concat(cast(t.id as string), cast(s.id as string), 'x')) % 17 = 16",
+            when_matched_delete="s.id < 0",
+        )
+    assert time.monotonic() - started < 20
+    txn.abort("test")
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda t: t.insert([{"c": "abc   "}, {"c": "abcd "}]), "takes char.3., .* 4 characters"),
+        (lambda t: t.insert([{"n": [{"x": "abcd"}]}]), r"column n of .* takes varchar\(2\)"),
+        (
+            lambda t: t.insert([{"n": [{"t": datetime.datetime(1969, 12, 31, 23, 59, 59, 2000)}]}]),
+            r"column n has 1969-12-31 23:59:59\.002, which ORC",
+        ),
+        (lambda t: t.overwrite([{"c": "a", "p": 2}], "p=1"), "has p=2, the partition has 1;"),
+        (lambda t: t.overwrite([{"c": "a", "p": None}], "p=1"), "has p=NULL, the partition has 1"),
+        (lambda t: t.update({"c": "'abcd'"}), "takes char.3., a value has 4 characters"),
+    ],
+)
+def test_a_value_that_can_not_be_stored_is_refused(
+    warehouse: Warehouse, write: Callable[[Table], object], message: str
+) -> None:
+    name = "db.refused"
+    if name not in warehouse.tables():
+        columns = "c char(3), n array<struct<x:varchar(2),t:timestamp>>"
+        warehouse.create_table(name, columns, ["p int"]).insert([{"c": "abc    ", "p": 1}])
+    with pytest.raises(WrongType, match=message):
+        write(warehouse.table(name))
+    assert warehouse.table(name).to_arrow().to_pylist() == [{"c": "abc", "n": None, "p": 1}]
+
+
+def test_P17_the_zone_of_the_machine_moves_no_timestamp(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noon = datetime.datetime(2013, 7, 1, 12, 0)
+    table = warehouse.create_table("db.zone", "id int, at timestamp")
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert noon.astimezone().utcoffset() == datetime.timedelta(hours=-4)
+        table.insert([{"id": 1, "at": noon}])
+        table.insert(pd.DataFrame({"id": [2], "at": [pd.Timestamp(noon)]}))
+        table.insert(pa.table({"id": pa.array([3], pa.int32()), "at": [noon]}))
+        table.update({"at": "at"}, "at = TIMESTAMP '2013-07-01 12:00:00' AND id < 3")
+        table.update({"at": "TIMESTAMP '2013-07-01 12:00:00'"}, "length('') = id - 3")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert table.to_arrow(["at"]).column(0).to_pylist() == [noon] * 3
+
+
+def test_P19_a_failed_rename_takes_back_the_others(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = warehouse.create_table("db.renamed", "id int", partitioned_by=["m int"])
+    rename, calls = durability._rename, []
+
+    def failing(files: Files, staged: str, final: str) -> None:
+        calls.append(final)
+        if len(calls) == 2:
+            raise OSError("disk gone")
+        rename(files, staged, final)
+
+    monkeypatch.setattr(durability, "_rename", failing)
+    with warehouse.transaction() as txn:
+        with pytest.raises(PublicationFailed, match="disk gone"):
+            txn.table("db.renamed").insert([{"id": 1, "m": 1}, {"id": 2, "m": 2}])
+        monkeypatch.undo()
+        txn.table("db.renamed").insert([{"id": 3, "m": 1}])
+    assert table.to_arrow().to_pylist() == [{"id": 3, "m": 1}]
+    assert [path.name for path in Path(table.location).iterdir() if path.name[0] == "_"] == []
+
+
+def test_P19_a_count_that_differs_publishes_nothing(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = warehouse.create_table("db.counted", "id int")
+    close = AcidWriter.close
+
+    def forgetful(writer: AcidWriter) -> int:
+        rows = close(writer)
+        writer.rows -= 1
+        return rows
+
+    monkeypatch.setattr(AcidWriter, "close", forgetful)
+    with pytest.raises(PublicationFailed, match="nothing was published"):
+        table.insert([{"id": 2}, {"id": 3}])
+    monkeypatch.undo()
+    assert list(Path(table.location).iterdir()) == []
+    assert table.history() == []
+
+
+def test_text_of_says_no_for_what_java_spells_in_its_own_way() -> None:
+    for value in (0.1, -0.0, 1e7, float("nan"), float("inf")):
+        with pytest.raises(NeedsSpark):
+            text_of(value, parse_type("double"))
+    assert Places.ranked(["k=b", "k=a"], np.array([0, 1])).names == ("k=a", "k=b")
