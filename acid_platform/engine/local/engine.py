@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from acid_platform.engine.interface import Fixed
-from acid_platform.engine.local.run import query
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Sources, Where
@@ -36,6 +35,8 @@ class LocalEngine:
         """Nothing to do yet."""
 
     def query(self, text: str, sources: Sources, reason: str) -> Result:
+        from acid_platform.engine.local.run import query  # DuckDB and the parser take long
+
         return query(text, sources, self._session, reason)
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
