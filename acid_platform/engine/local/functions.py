@@ -325,6 +325,8 @@ def _patterns() -> dict[type[exp.Expr], list[tuple[exp.Expr, Function]]]:
 
 def _matches(pattern: object, node: object, found: dict[str, exp.Expr]) -> bool:
     if isinstance(pattern, exp.Column) and isinstance(node, exp.Expr):
+        if isinstance(node, exp.Distinct | exp.Star):
+            return False
         found[pattern.name] = node
         return True
     if isinstance(pattern, list) and isinstance(node, list):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+import sqlglot
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from acid_platform.engine.local.casts import Typed
 from acid_platform.engine.local.expressions import translate_value
 from acid_platform.engine.local.failures import translated
+from acid_platform.engine.local.names import name_of
 from acid_platform.engine.local.scope import Scope
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.char_varchar import marked
@@ -135,3 +138,16 @@ def equal(spark: Any, local: Any) -> bool:
     if hasattr(spark, "tzinfo") and spark.tzinfo is not None:
         spark = spark.replace(tzinfo=None)
     return type(spark) is type(local) and spark == local
+
+
+def name_differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str]:
+    """One line for each expression whose column Spark names otherwise."""
+    named = {}
+    for local in wanted:
+        tree = sqlglot.parse_one(local.expression, dialect="spark")
+        with suppress(NeedsSpark):
+            named[tree.sql("spark")] = name_of(tree)
+    found = table.alias("t").selectExpr(*named).columns
+    for (text, ours), theirs in zip(named.items(), found, strict=True):
+        if ours != theirs:
+            yield f"{text}: Spark names it {theirs!r}, not {ours!r}"

@@ -15,6 +15,7 @@ from tests.engine.local.differential import (
     LocalTable,
     differences,
     error_differences,
+    name_differences,
     spark_table,
 )
 
@@ -47,6 +48,7 @@ def test_P33_every_function_gives_the_values_and_errors_of_Spark(spark: SparkSes
     found = []
     for start in range(0, len(local), 250):
         found += differences(table, local[start : start + 250])
+    found += name_differences(table, local)
     found += error_differences(table, [one for one in local if one.errors])
     table.unpersist()
     assert not found, f"{len(found)} of {len(local)}:\n" + "\n".join(found)
