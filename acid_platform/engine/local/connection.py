@@ -13,6 +13,7 @@ import duckdb
 import psutil
 
 from acid_platform.engine.local.failures import raise_as_ours
+from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.sources import Source
 
 MEMORY_SHARE = 0.25
@@ -76,7 +77,7 @@ def reading(
         for name, source in opened.items():
             connection.register(name, source)
         try:
-            with raise_as_ours():
+            with stoppable(connection), raise_as_ours():
                 yield connection
         except Exception:
             for source in opened.values():
