@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,7 @@ def far_and_long_ago(table: AcidTable) -> None:
         rows = [(0, write_id, bucket, row, write_id, moment) for row in range(2)]
         path = table.file(f"d{write_id}/bucket_0000{int(bucket == B1)}")
         path.parent.mkdir(parents=True)
-        writer = AcidWriter(
-            lambda path=path: pa.OSFile(str(path), "wb"), str(path), columns, "zlib"
-        )
+        writer = AcidWriter(partial(pa.OSFile, str(path), "wb"), str(path), columns, "zlib")
         arrays = [
             pa.array(values, field.type)
             for values, field in zip(zip(*rows, strict=True), target, strict=True)
