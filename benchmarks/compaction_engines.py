@@ -47,8 +47,6 @@ def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, A
         engines: dict[str, Callable[[], object]] = {
             engine: partial(merged_by, warehouse, engine) for engine in LIMITS
         }
-        for run in engines.values():
-            run()
         taken = {name: median(times) for name, times in alternated(engines, rounds).items()}
         warehouse.release()
     return {"rows": rows, "bytes": size, **taken}
