@@ -85,9 +85,7 @@ def reads(warehouse: Warehouse, rounds: int) -> dict[str, float]:
 
 def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, Any]:
     with bench_warehouse() as warehouse:
-        warehouse.metastore.set(
-            LOCAL_COMPACTION_BYTES, "0"
-        )  # Spark, however few rows were asked for
+        warehouse.metastore.set(LOCAL_COMPACTION_BYTES, "0")  # always Spark
         table = make(warehouse, rows, pairs, console)
         flat, again = f"{warehouse.path}/flat", f"{warehouse.path}/again"
         spark, uri = warehouse.spark, warehouse.files.uri
