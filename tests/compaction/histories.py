@@ -1,4 +1,4 @@
-"""Random histories of one table: the metastore's rules, real files and services, no JVM.
+"""Random histories of one table: the metastore's rules, real files and services, mostly no JVM.
 
 Up to four writers insert, delete, update and overwrite, or share a directory as the transactions of
 a streaming batch do; readers hold snapshots, one compaction at a time is somewhere on its way, the
@@ -72,17 +72,23 @@ ACTIONS = (
 
 @dataclass
 class Local:
-    """A warehouse as the Worker sees it; it has no Spark."""
+    """A warehouse as the Worker sees it; without a session, compactions run in this process."""
 
     metastore: Metastore
+    session: Any = None
 
     @property
     def spark(self) -> Any:
-        raise AssertionError("no JVM here")
+        assert self.session, "no JVM here"
+        return self.session
 
     @cached_property
     def engines(self) -> Engines:
-        return Engines(lambda: self.spark, lambda: Settings.of(self.metastore.settings()), "local")
+        return Engines(
+            lambda: self.spark,
+            lambda: Settings.of(self.metastore.settings()),
+            "spark" if self.session else "local",
+        )
 
     def layout(self, record: TableRecord, txn: Transaction) -> TableLayout:
         return table_layout(self.metastore, record, txn)
@@ -136,6 +142,8 @@ class History:
     phase: int = 0
     published: int = 0
     removed: int = 0
+    spark: Any = None
+    """A session that executes the compactions; None: they run in this process."""
 
     def __post_init__(self) -> None:
         self.metastore = local_metastore(self.world)
@@ -346,10 +354,13 @@ class History:
         with suppress(AlreadyScheduled):
             self.metastore.request_compaction(TABLE, None, self.random.choice(("minor", "major")))
 
+    def take(self, worker: str) -> CompactionRun | None:
+        return CompactionRun.take(Local(self.metastore, self.spark), worker)
+
     def do_compact(self) -> None:
         """The next phase of the compaction that is on its way, or its end by a crash."""
         if self.run is None:
-            self.run, self.phase = CompactionRun.take(Local(self.metastore), "worker-1"), 0
+            self.run, self.phase = self.take("worker-1"), 0
             return
         crash = self.random.random() < 0.1
         try:
@@ -435,7 +446,7 @@ class History:
         assert set(left) == live, f"on disk is {left}, of which {sorted(live)} is needed"
 
     def work_off(self) -> None:
-        while (run := CompactionRun.take(Local(self.metastore), "worker-2")) is not None:
+        while (run := self.take("worker-2")) is not None:
             if not isinstance(run.prepare(), NothingToDo):
                 run.merge()
                 run.check()
@@ -443,10 +454,10 @@ class History:
                 self.published += 1
 
 
-def play(seed: int, steps: int = 40) -> History:
+def play(seed: int, steps: int = 40, spark: Any = None) -> History:
     """One history. An AssertionError or AcidError tells seed and steps to run it again."""
     with tempfile.TemporaryDirectory(prefix="history-") as place:
-        history = History(Path(place, "t"), Random(seed))
+        history = History(Path(place, "t"), Random(seed), spark=spark)
         try:
             history.play(steps)
         except (AssertionError, AcidError) as error:

@@ -40,6 +40,17 @@ def test_C41_C46_thousands_of_histories(first: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.parametrize("seed", range(6))
+def test_C41_C46_P33_histories_whose_compactions_spark_executes(
+    spark: SparkSession, seed: int
+) -> None:
+    """The same seeds run above with the local engine."""
+    by_spark, here = play(seed, 40, spark), play(seed, 40)
+    assert (by_spark.published, by_spark.removed) == (here.published, here.removed)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
 @pytest.mark.parametrize("seed", range(8))
 def test_P23_hive_reads_each_held_snapshot_and_the_final_table_alike(
     spark: SparkSession, tmp_path: Path, seed: int

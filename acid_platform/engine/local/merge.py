@@ -267,7 +267,7 @@ class _Work:
                 values = inserted_values(
                     clause.values, self.source.column_names, self._own, merge.target.table
                 )
-                given = unmatched.take(pa.array(mine))
+                given = unmatched.take(from_numpy(mine))
                 copied = self._copied(given) if clause.values is None else {}
                 rest_of = {name: text for name, text in values.items() if name not in copied}
                 sql = self._sql(rest_of, scope)
