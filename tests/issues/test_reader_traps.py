@@ -65,7 +65,7 @@ def test_trap_04_a_listed_file_that_is_missing_is_an_error(
 
 
 def test_trap_05_row_ids_of_loaded_files_never_begin_anew(tmp_path: Path) -> None:
-    """The writer's side is P15; these ids are ours to count."""
+    """P15 is the rule for writers; here the reader counts the ids."""
     table = AcidTable(tmp_path, "x int").raw("d1/000000_0", list(range(20_000)), stripe_size=1024)
     table.raw("d1/000000_0_copy_1", [-1, -2])
     assert table.ids() == [(1, P, i) for i in range(20_002)]

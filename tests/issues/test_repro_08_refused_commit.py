@@ -32,7 +32,7 @@ def both_readers() -> None:
 
 
 def assert_over(warehouse: Warehouse, txn: Transaction) -> None:
-    """Aborted in the metastore, without a lock, and unusable."""
+    """The transaction is aborted in the metastore, holds no lock and can't be used."""
     assert warehouse.metastore.outcome(txn.id)["state"] == "a"
     assert warehouse.metastore.locks() == []
     with pytest.raises(TxnAborted):

@@ -1,4 +1,4 @@
-"""P26: a commit records what its files hold, and a reader notices when one is gone or changed."""
+"""A commit records its files, and a reader notices if one is gone or changed (P26)."""
 
 from __future__ import annotations
 

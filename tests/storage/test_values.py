@@ -1,4 +1,4 @@
-"""C32: the sums differ when values differ, whatever the order and the batches of the rows."""
+"""The sums differ if values differ, whatever the order and the batches of the rows (C32)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_C32_other_values_have_other_sums(one: list[Any], other: list[Any]) -> N
     def columns(values: list[Any]) -> list[list[str]]:
         return [sorted(repr(row[name]) for row in values) for name in ("n", "s", "l")]
 
-    # A zero adds nothing but is not NULL: rows are counted separately.
+    # A zero adds nothing but is not NULL, so rows are counted separately.
     if len(one) == len(other):
         assert (sums(one) == sums(other)) == (columns(one) == columns(other))
 

@@ -22,7 +22,7 @@ from scripts.new_table import NameRefused, create
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ["cleaning_job", "compaction_job", "erase"]
-"""The platform's own."""
+"""The platform's own jobs."""
 
 
 def python(root: Path, *arguments: str, seconds: float = 250) -> subprocess.CompletedProcess[str]:
@@ -147,7 +147,7 @@ def _commands_of_devcontainer() -> list[str]:
 
 
 def _instructions() -> list[tuple[str, str]]:
-    """Of the Dockerfile."""
+    """The instructions of the Dockerfile."""
     text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     lines = filter(None, text.replace("\\\n", " ").splitlines())
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
