@@ -233,7 +233,7 @@ def clean(metastore: Metastore, request: ErasureRequest) -> tuple[str, ...]:
     return tuple(removed)
 
 
-def _cycle(metastore: Metastore) -> list[cleaner.Cleaned]:
+def _cycle(metastore: Metastore) -> list[cleaner.CleaningResult]:
     deadline = time.monotonic() + CLEANER_WAIT_SECONDS
     while True:
         try:
