@@ -246,7 +246,7 @@ def test_a_backup_is_interrupted_by_a_newer_one(home: Home) -> None:
         metastore.backup_begin()
         with pytest.raises(MetastoreUnavailable, match="begin it again"):
             next(metastore.backup_parts(first, "txns"))
-        with pytest.raises(InvalidDefinition, match="out of turn"):
+        with pytest.raises(InvalidDefinition, match="out of order"):
             metastore._call(GetBackupPart(metastore.backup_begin().token, "txns", part=3))
         end(metastore)
 
