@@ -126,7 +126,7 @@ def test_P27_every_acknowledged_commit_survives_a_power_cut(
     ],
 )
 @pytest.mark.timeout(600)
-def test_P27_a_sync_that_is_left_out_is_found(place: Path, left_out: str) -> None:
+def test_P27_a_missing_sync_is_found(place: Path, left_out: str) -> None:
     assert outcomes(place, "small", 200, left_out, stop_at=1).faults
 
 

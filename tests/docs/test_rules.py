@@ -165,7 +165,7 @@ def test_the_platform_does_not_load_the_rule_book() -> None:
 
 
 @pytest.mark.skipif(not (ROOT / _DEMO[1]).exists(), reason="the documents tell of the demo")
-def test_every_file_that_a_text_names_is_there() -> None:
+def test_every_file_that_a_text_names_exists() -> None:
     """A text may name a file by the end of its path."""
     there = {f"/{path}" for path in _there()}
     missing = {

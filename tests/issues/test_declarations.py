@@ -148,7 +148,7 @@ def change_everything(warehouse: Warehouse) -> None:
         other.table("db.s").add_columns("note string")
 
 
-def test_P28_what_others_drop_and_make_anew_changes_no_snapshot(filled: Warehouse) -> None:
+def test_P28_tables_that_others_drop_and_recreate_change_no_snapshot(filled: Warehouse) -> None:
     """repro_01 with RENAME and ADD COLUMNS, and a transaction that asks for a table later."""
     with filled.snapshot() as seen, filled.transaction() as txn:
         change_everything(filled)
@@ -163,7 +163,7 @@ def test_P28_what_others_drop_and_make_anew_changes_no_snapshot(filled: Warehous
     assert filled.table("db.s").to_arrow().to_pylist() == [{"id": 7, "note": None}]
 
 
-def test_P28_nothing_is_written_into_what_others_changed(filled: Warehouse) -> None:
+def test_P28_a_write_into_a_changed_table_is_refused(filled: Warehouse) -> None:
     with filled.transaction() as txn:
         old, renamed = txn.table("db.u"), txn.table("db.r")
         change_everything(filled)
@@ -173,7 +173,7 @@ def test_P28_nothing_is_written_into_what_others_changed(filled: Warehouse) -> N
             renamed.delete()
 
 
-def test_P28_files_that_had_to_go_are_an_error(filled: Warehouse) -> None:
+def test_P28_reading_removed_files_is_an_error(filled: Warehouse) -> None:
     """A transaction protects the files of the tables that it asked for, no others (P11)."""
     with filled.transaction() as txn:
         change_everything(filled)

@@ -263,7 +263,7 @@ def test_trap_21_a_minor_compaction_covers_its_inputs_and_no_more(tmp_path: Path
     assert table.values() == ["A", "B", "C", "base"]
 
 
-def test_trap_22_a_listing_that_raced_with_the_cleaner_loses_no_row_in_silence(
+def test_trap_22_a_listing_that_raced_with_the_cleaner_loses_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = AcidTable(tmp_path).inserts("d1", [(1, P, 0, "A")]).inserts("d2", [(2, P, 0, "B")])

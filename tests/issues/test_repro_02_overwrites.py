@@ -117,7 +117,7 @@ def test_P30_a_lost_overwrite_fails_at_its_lock_and_not_after_its_work(
     assert warehouse.table("db.t").to_arrow().num_rows == 1
 
 
-def test_P30_T40_an_overwrite_ends_beside_inserts_that_never_stop(warehouse: Warehouse) -> None:
+def test_P30_T40_an_overwrite_succeeds_among_endless_inserts(warehouse: Warehouse) -> None:
     """Its second attempt is queued before it takes its snapshot."""
     warehouse.metastore.set("hive.txn.max.retrysnapshot.count", "2")  # of its attempts
     first, second = (Warehouse.open(warehouse.path).transaction() for _ in range(2))
@@ -138,7 +138,7 @@ def test_P30_T40_an_overwrite_ends_beside_inserts_that_never_stop(warehouse: War
     assert warehouse.table("db.t").to_arrow().num_rows == 0
 
 
-def test_P30_L5_a_second_statement_does_not_wait_for_who_waits_for_the_first(
+def test_P30_L5_a_second_statement_does_not_wait_for_waiters_on_the_first(
     warehouse: Warehouse,
 ) -> None:
     txn = warehouse.transaction()

@@ -77,7 +77,7 @@ def test_repro_10_P31_a_new_table_over_a_base_is_refused(root: Path) -> None:
         assert ids(warehouse, "db.new") == [11, 12, 13, 999]
 
 
-def test_repro_10_P31_a_lost_metastore_is_no_empty_warehouse(root: Path) -> None:
+def test_repro_10_P31_a_lost_metastore_is_refused(root: Path) -> None:
     with Warehouse.open(root) as warehouse:
         warehouse.create_table("db.t", "id int, v string")
         insert(warehouse, "db.t", (1, "a"))

@@ -88,7 +88,7 @@ def test_P27_a_sync_that_fails_fails_the_statement(
     assert left == {"_tmp_1", *(("delta_1", "delta_2") if renamed else ())}
 
 
-def test_P27_F20_nothing_takes_the_place_of_a_directory(tmp_path: Path) -> None:
+def test_P27_F20_a_directory_is_never_replaced(tmp_path: Path) -> None:
     moves = staged(tmp_path, "delta_1", "delta_2")
     (tmp_path / "delta_2").mkdir()
     with pytest.raises(PublicationFailed, match="delta_2 already exists"):
@@ -96,7 +96,7 @@ def test_P27_F20_nothing_takes_the_place_of_a_directory(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"_tmp_1", "delta_2"}
 
 
-def test_P27_removals_and_new_roots_are_synced_in_what_is_left_above(
+def test_P27_removals_and_new_roots_are_synced_in_an_existing_parent(
     tmp_path: Path, synced: list[str]
 ) -> None:
     sync_removals(FILES, [f"{tmp_path}/gone/delta_1", f"{tmp_path}/gone/delta_2"])

@@ -25,7 +25,7 @@ def directory(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("marker", ["_orc_acid_version", "_metadata_acid"])
-def test_C41_what_is_cleaned_away_during_a_listing_is_not_missed(
+def test_C41_directories_cleaned_during_a_listing_cause_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: str
 ) -> None:
     """An obsolete base is removed after it was listed and before its marker is read."""

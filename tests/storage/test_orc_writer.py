@@ -307,7 +307,7 @@ def test_statistics_are_those_of_orcs_own_writer(
 
 
 @pytest.mark.parametrize("kind", ["double", "float"])
-def test_what_is_said_of_nan_and_zero_skips_nothing(tmp_path: Path, kind: str) -> None:
+def test_statistics_of_nan_and_zero_skip_no_row(tmp_path: Path, kind: str) -> None:
     columns = parse_columns(f"v {kind}")
 
     def bounds(values: list[float]) -> tuple[float, float]:

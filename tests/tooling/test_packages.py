@@ -342,7 +342,7 @@ def test_settings_of_pip_become_settings_of_uv(tmp_path: Path) -> None:
         ({"REQUESTS_CA_BUNDLE": "/etc"}, {"SSL_CERT_DIR": "/etc"}),
     ],
 )
-def test_what_uv_is_told_already_stays(given: dict[str, str], expected: dict[str, str]) -> None:
+def test_settings_of_uv_are_kept(given: dict[str, str], expected: dict[str, str]) -> None:
     config = {"index-url": "https://pip"} if "UV_INDEX_URL" in given else {}
     assert packages.uv_environment(config, given) == given | expected
 

@@ -104,13 +104,13 @@ def test_the_test_of_a_new_table_passes(bare: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Orders", "a.b.c", "1st", "import", "../etc", "shop.", "a b"])
-def test_a_name_that_is_none_writes_nothing(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_writes_nothing(tmp_path: Path, name: str) -> None:
     with pytest.raises(NameRefused, match="not a name for a table"):
         create(tmp_path, name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_that_is_there_is_kept(tmp_path: Path) -> None:
+def test_an_existing_table_is_kept(tmp_path: Path) -> None:
     create(tmp_path, "orders")
     mine = tmp_path / "assets" / "orders.py"
     mine.write_text("mine")
