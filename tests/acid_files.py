@@ -1,4 +1,4 @@
-"""ACID tables written file by file, without Spark: what a test says is what lies on disk.
+"""ACID tables that a test writes file by file, without Spark.
 
 Paths are in the notation of `tests.notation`: `d1` is `d1/bucket_00000`, `d1.1/bucket_00003_0` is
 that file of statement 1, `o` is the original file 000000_0.
@@ -60,7 +60,7 @@ def contents_of(directory: Path) -> Contents:
 
 
 def listed(files: Files, path: str) -> Listings:
-    """What lies in the directories of a table that no metastore knows."""
+    """Lists the directories of a table that no metastore knows."""
     return lambda partitions: files.entities(
         [f"{path}/{partition}".rstrip("/") for partition in partitions]
     )
@@ -96,7 +96,7 @@ class AcidTable:
         operation: int = 0,
         **options: Any,
     ) -> AcidTable:
-        """An insert file; `current` is None: as originalTransaction."""
+        """Writes an insert file; `current` None means the same as originalTransaction."""
         kinds = parse_columns(columns or self.columns)
         values = [
             {column.name: value for column, value in zip(kinds, row[3:], strict=True)}
@@ -143,7 +143,7 @@ class AcidTable:
         return self._write(path, table, options)
 
     def raw(self, path: str, rows: Sequence[Any], columns: str = "", **options: Any) -> AcidTable:
-        """A file without ACID columns; a row of one column need be no tuple."""
+        """Writes a file without ACID columns; a row of one column may be a bare value."""
         kinds = parse_columns(columns or self.columns)
         given = [row if isinstance(row, tuple) else (row,) for row in rows]
         target = pa.schema([(column.name, arrow_type(column.type)) for column in kinds])
@@ -184,11 +184,11 @@ class AcidTable:
         )
 
     def read(self, w: str = "99:M::", x: str = "", **options: Any) -> pa.Table:
-        """What `to_arrow` gives at lists in the words of tests/notation.py."""
+        """What `to_arrow` returns for lists in the notation of tests/notation.py."""
         return arrow_scan(self.layout, write_ids(w), txns(x), **options).table()
 
     def count(self, w: str = "99:M::", x: str = "") -> int:
-        """What `Table.count` says."""
+        """What `Table.count` returns."""
         return arrow_scan(self.layout, write_ids(w), txns(x), columns=[]).count()
 
     def values(self, w: str = "99:M::", x: str = "", **options: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from acid_platform.warehouse import Warehouse
 
 HAS_DEMO = find_spec("assets") is not None and find_spec("assets.flights") is not None
-"""False where a project has removed or replaced what assets/ came with."""
+"""False if a project has removed or replaced the assets of the demo."""
 
-# No deadline: a machine that is busy with Spark would fail a property by its speed.
+# No deadline: on a machine that is busy with Spark a property may be slow.
 settings.register_profile("acid", deadline=None)
 settings.load_profile("acid")
 
@@ -60,6 +60,6 @@ def temporary_warehouse(
     try:
         yield opened
     finally:
-        opened.release()  # a lease ended later would start the metastore again
+        opened.release()  # ending a lease later would start the metastore again
         opened.metastore.stop()
         opened.close()

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @contextmanager
 def connect_server(log: Path) -> Iterator[str]:
-    """Its address; it ends with the block."""
+    """Yields its address; the server ends with the block."""
     port = free_port()
     with log.open("wb") as out:
         server = subprocess.Popen(

@@ -1,8 +1,8 @@
-"""Hive 2.3's own reader as a witness: its classes come with PySpark (P23).
+"""Reads tables with Hive 2.3's own reader, whose classes come with PySpark (P23).
 
-Hive 2.3 takes one write id for one transaction id and can't parse `_v` suffixes, so it reads our
-directories through links whose names have none; what the snapshot does not select is left out only
-where stripping would make two names equal.
+Hive 2.3 treats write ids as transaction ids and can't parse `_v` suffixes, so it reads our
+directories through links without these suffixes. Directories that the snapshot does not select are
+left out only where two names would become equal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables that Hive wrote, with what each snapshot must give (../shared/fixtures/hive)."""
+"""Tables that Hive wrote, with the expected rows of each snapshot (../shared/fixtures/hive)."""
 
 from __future__ import annotations
 

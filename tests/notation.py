@@ -1,4 +1,4 @@
-"""Short words for directories, so that a test reads like a row of a table.
+"""Short names for directories, so that a test reads like a row of a table.
 
 `b5` base_0000005 · `b5v20` base_0000005_v0000020 · `d3` delta_0000003_0000003_0000 · `d3.1`
 statement 1 · `d1-3v12` delta_0000001_0000003_v0000012 · `D…` delete_delta · `o` 000000_0. Other
@@ -52,7 +52,7 @@ def _name(word: str) -> str:
 
 
 def listing(text: str, size: int = 100) -> EntityListing:
-    """The words as directories with one bucket file each; those that start with a digit: files."""
+    """Directories with one bucket file each; a word that starts with a digit is a file."""
     files: list[FileEntry] = []
     directories: list[str] = []
     formats: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The same files at the same lists through both readers."""
+"""Runs a test with both readers, on the same files and lists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPARK = pytest.param("spark", marks=pytest.mark.spark)
 
 @pytest.fixture(params=["arrow", SPARK], autouse=True)
 def both_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What `AcidTable` reads with: `to_arrow`, or Spark's `read`."""
+    """The reader that `AcidTable` uses: `to_arrow`, or Spark's `read`."""
     if request.param == "arrow":
         return "arrow"
     from acid_platform.engine.spark.failures import install_expiry

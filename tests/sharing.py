@@ -1,4 +1,4 @@
-"""How two processes share the tests: all that use the Spark session are one's, files stay whole.
+"""Shares the tests between two processes: one gets all Spark tests, and no file is split.
 
 A plugin of pytest, named by the Makefile. Marks of xdist's own groups get lost with pytest 9.
 """
@@ -24,7 +24,7 @@ def uses_spark(file: str) -> bool:
 
 
 def share_of(node_id: str) -> str:
-    """What has to stay together: "spark", or the file."""
+    """The group that must stay in one process: "spark", or the file."""
     file = node_id.partition("::")[0]
     return "spark" if uses_spark(file) else file
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: the shared vocabulary of ids, lists, names and listings.
+"""Hypothesis strategies for ids, lists, names and listings.
 
 Ids are small, so that ranges overlap, contain and miss each other often.
 """

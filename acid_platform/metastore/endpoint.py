@@ -129,8 +129,8 @@ class Home:
 
 def _private(run: Path) -> None:
     run.mkdir(mode=0o700, exist_ok=True)
-    found = run.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    info = run.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
         raise MetastoreIncompatible(f"{run} must be a directory of this user alone; remove it")
 
 
@@ -145,8 +145,8 @@ class Ground:
 
     @classmethod
     def of(cls, database: Path) -> Ground:
-        found = os.stat(database)
-        return cls(found.st_ino, found.st_dev, str(database))
+        info = os.stat(database)
+        return cls(info.st_ino, info.st_dev, str(database))
 
     def holds(self, other: Ground) -> bool:
         """Whether both describe the same file. A device number may change when the machine
@@ -245,12 +245,12 @@ def mounts() -> list[tuple[str, str]]:
     """Mount points and their file system types."""
     if sys.platform == "darwin":
         listed = subprocess.run(["mount"], capture_output=True, text=True, check=True).stdout
-        found = []
+        points = []
         for line in listed.splitlines():
             _, _, rest = line.partition(" on ")
             point, _, options = rest.rpartition(" (")
-            found.append((point, options.rstrip(")").split(",")[0]))
-        return found
+            points.append((point, options.rstrip(")").split(",")[0]))
+        return points
     lines = Path("/proc/mounts").read_text().splitlines()
     fields = [line.split(" ") for line in lines]
     return [(field[1].replace("\\040", " "), field[2]) for field in fields if len(field) > 2]

@@ -8,14 +8,14 @@ import dagster as dg
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.services import cleaner
-from acid_platform.services.cleaner import Cleaned
+from acid_platform.services.cleaner import CleaningResult
 
 
 @dg.op(description="Removes what no open snapshot needs; logs each path with the rule.")
 def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseAccess]) -> None:
     with warehouse.open(context.run_id) as opened:
         done = cleaner.run(opened.metastore)
-    by_table: defaultdict[str, list[Cleaned]] = defaultdict(list)
+    by_table: defaultdict[str, list[CleaningResult]] = defaultdict(list)
     for cleaned in done:
         by_table[cleaned.task.table].append(cleaned)
         for line in cleaned.removed:

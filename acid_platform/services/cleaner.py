@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from acid_platform.compaction.cleaner import CleaningKind, CleaningPlan, no_cleanup, plan_cleaning
+from acid_platform.compaction.cleaner import (
+    CleaningKind,
+    CleaningPlan,
+    no_cleanup,
+    plan_cleaning,
+)
 from acid_platform.errors import CompactionLost
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import (
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
+class CleaningResult:
     """What a cleaning did; `error` is set if it has to be tried again."""
 
     task: CleaningTask
@@ -154,12 +159,12 @@ def _waits(
     return ExplainedPath(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
 
 
-def run(metastore: Metastore) -> list[Cleaned]:
+def run(metastore: Metastore) -> list[CleaningResult]:
     """Runs one cycle over everything that may be cleaned now.
 
     Raises LeaseHeld while another Cleaner runs a cycle (P9).
     """
-    finished: list[Cleaned] = []
+    finished: list[CleaningResult] = []
     with leading(metastore, "Cleaner") as renew:
         for task in metastore.ready_to_clean():
             renew()
@@ -172,7 +177,7 @@ def run(metastore: Metastore) -> list[Cleaned]:
     return finished
 
 
-def _clean_staging(metastore: Metastore, record: TableRecord) -> list[Cleaned]:
+def _clean_staging(metastore: Metastore, record: TableRecord) -> list[CleaningResult]:
     """Removes what killed statements have staged at the table's root (P19).
 
     A cleaning for it may never be queued, since nothing was compacted or aborted. Foreign tables
@@ -195,8 +200,8 @@ def _clean_staging(metastore: Metastore, record: TableRecord) -> list[Cleaned]:
     try:
         removed = _remove(task, _staging_plan(metastore, record))
     except Exception as error:  # it fails only this table
-        return [Cleaned(task, (), f"{type(error).__name__}: {error}")]
-    return [Cleaned(task, tuple(removed))] if removed else []
+        return [CleaningResult(task, (), f"{type(error).__name__}: {error}")]
+    return [CleaningResult(task, tuple(removed))] if removed else []
 
 
 def _staging_plan(metastore: Metastore, record: TableRecord) -> CleaningPlan:
@@ -210,10 +215,10 @@ def _staging_plan(metastore: Metastore, record: TableRecord) -> CleaningPlan:
     )
 
 
-def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
+def _clean(metastore: Metastore, task: CleaningTask) -> CleaningResult | None:
     if task.kind != "drop" and task.id and no_cleanup(task.properties):
         metastore.refuse_cleaning(task, "NO_CLEANUP is set")
-        return Cleaned(task, ())
+        return CleaningResult(task, ())
     try:
         task = metastore.start_cleaning(task)
     except CompactionLost:  # another Cleaner has it, or a transaction began in the meantime
@@ -222,18 +227,18 @@ def _clean(metastore: Metastore, task: CleaningTask) -> Cleaned | None:
         if task.kind == "drop":
             removed = _remove_dropped(task)
             metastore.mark_cleaned(task, None)
-            return Cleaned(task, removed)
+            return CleaningResult(task, removed)
         plans = _plans(metastore, task)
         removed = tuple(line for plan in plans for line in _remove(task, plan))
         if any(not plan.done for plan in _plans(metastore, task, again=True)):  # C47
             metastore.cleaning_again(task)
-            return Cleaned(task, removed, "something obsolete is still there")
+            return CleaningResult(task, removed, "something obsolete is still there")
         gone = [removal.path for plan in plans for removal in plan.removals]
         metastore.mark_cleaned(task, _forgotten(plans), gone)
-        return Cleaned(task, removed)
+        return CleaningResult(task, removed)
     except Exception as error:
         metastore.cleaning_failed(task, f"{type(error).__name__}: {error}"[:2000])
-        return Cleaned(task, (), f"{type(error).__name__}: {error}")
+        return CleaningResult(task, (), f"{type(error).__name__}: {error}")
 
 
 def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> list[CleaningPlan]:

@@ -233,7 +233,7 @@ def clean(metastore: Metastore, request: ErasureRequest) -> tuple[str, ...]:
     return tuple(removed)
 
 
-def _cycle(metastore: Metastore) -> list[cleaner.Cleaned]:
+def _cycle(metastore: Metastore) -> list[cleaner.CleaningResult]:
     deadline = time.monotonic() + CLEANER_WAIT_SECONDS
     while True:
         try:
@@ -328,30 +328,32 @@ def _explain(
         if txn in open_txns
     )
 
-    def judged(one: FoundFile) -> Remaining:
-        if one.writer is not None:
-            held = (open_txns[one.writer],) if one.writer in open_txns else ()
-            return Remaining(one.path, one.rows, "being written, not yet read", held)
-        if one.path.rpartition("/")[0] in live:
+    def judged(file: FoundFile) -> Remaining:
+        if file.writer is not None:
+            held = (open_txns[file.writer],) if file.writer in open_txns else ()
+            return Remaining(file.path, file.rows, "being written, not yet read", held)
+        if file.path.rpartition("/")[0] in live:
             if unfinished:
                 ids = ", ".join(map(str, unfinished))
                 return Remaining(
-                    one.path,
-                    one.rows,
+                    file.path,
+                    file.rows,
                     f"a compaction stops below write ids that are open (S16): {ids}",
                     writers,
                 )
             return Remaining(
-                one.path,
-                one.rows,
-                failed.get(one.partition, "written since, or not yet compacted: run it again"),
+                file.path,
+                file.rows,
+                failed.get(file.partition, "written since, or not yet compacted: run it again"),
             )
-        fate = _explained(one.path, fates)
+        fate = _explained(file.path, fates)
         if fate is not None:
             rule = "" if fate.rule in fate.reason else f" ({fate.rule})"
-            return Remaining(one.path, one.rows, f"{fate.reason}{rule}", fate.holders)
+            return Remaining(file.path, file.rows, f"{fate.reason}{rule}", fate.holders)
         return Remaining(
-            one.path, one.rows, failed.get(one.partition, "no cleaning covers it: see `acid fsck`")
+            file.path,
+            file.rows,
+            failed.get(file.partition, "no cleaning covers it: see `acid fsck`"),
         )
 
     return tuple(map(judged, files))

@@ -170,7 +170,7 @@ GROUP = Group(
             " another is not read.",
             ("storage.durability",),
             (
-                "test_P27_F20_nothing_takes_the_place_of_a_directory",
+                "test_P27_F20_a_directory_is_never_replaced",
                 "test_F20_nested_acid_directories_and_hidden_files_are_ignored",
             ),
         ),

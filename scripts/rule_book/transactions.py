@@ -288,7 +288,7 @@ GROUP = Group(
             ("table:autocommit", "metastore.rules.locking"),
             (
                 "test_T40_stale_says_that_a_conflict_committed_before_the_grant",
-                "test_P30_T40_an_overwrite_ends_beside_inserts_that_never_stop",
+                "test_P30_T40_an_overwrite_succeeds_among_endless_inserts",
             ),
         ),
         Rule(

@@ -2,9 +2,9 @@
 
 `python -m tests.chaos --commits 1000 --kills 300 --stalls 100 --reads 3000 --seed N`: random actors
 and the metastore get SIGKILL, actors SIGSTOP for longer than `hive.txn.timeout`; committed files
-are cut, emptied or taken away for a moment. In the end every read must have given what its snapshot
-holds, or an error that has a reason (checker.py). The seed decides what is tried; when it happens
-is the machine's affair.
+are truncated, emptied or moved away for a moment. In the end every read must have returned what its
+snapshot holds, or raised an error that has a reason (checker.py). The seed decides what is tried;
+the timing is not reproducible.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Child:
     role: str
     pid: int
     stopped: float = 0.0
-    """Since when; 0: it runs."""
+    """When it was stopped; 0 if it runs."""
     until: float = 0.0
 
 
@@ -91,7 +91,7 @@ class Chaos:
         self._metastore_killed = 0
 
     def run(self, seconds: float) -> Verdict:
-        """Until the goals are reached, or for so many seconds."""
+        """Runs until the goals are reached, or for so many seconds."""
         self._in_a_child(self._make)
         for role in ROLES:
             self.start(role)
@@ -144,7 +144,7 @@ class Chaos:
             )
 
     def _in_a_child(self, work: Callable[[], None]) -> None:
-        """The driver itself opens nothing, since it forks."""
+        """Runs `work` in a child: the driver opens no warehouse itself, since it forks."""
         pid = os.fork()
         if not pid:
             try:
@@ -171,7 +171,7 @@ class Chaos:
         self.children[pid] = Child(f"{number:05d}-{role}", role, pid)
 
     def look(self) -> None:
-        """Collects what happened; whoever has ended is started again."""
+        """Collects what happened, and restarts processes that have ended."""
         for line in self.tail.lines():
             self.lines.append(line)
             self.commits += line["what"] == "ended" and line["state"] == "c"
@@ -222,7 +222,7 @@ class Chaos:
         child.until = now() + TIMEOUT + self.random.uniform(0.5, 1.5)
 
     def _note_stall(self, child: Child) -> None:
-        """Counts if it was beyond the timeout; who is killed before counts as killed."""
+        """Counts a stall beyond the timeout; a process that is killed before counts as killed."""
         if child.stopped:
             if now() >= child.until:
                 self.stalls.append((child.name, child.stopped, now()))
@@ -231,10 +231,10 @@ class Chaos:
     # --- files ----------------------------------------------------------------------------------
 
     def damage(self) -> None:
-        """One committed file at a time, for up to a second."""
+        """Damages one committed file at a time, for up to a second."""
         if self.broken:
             return
-        # Directories come and go meanwhile, which a walk does not mind.
+        # Directories appear and disappear in the meantime; a walk tolerates that.
         found = [
             Path(where, name)
             for where, _, names in os.walk(self.warehouse / "db.db")
@@ -259,7 +259,7 @@ class Chaos:
     def mend(self) -> None:
         if self.broken:
             path, kept, kind, begin, _ = self.broken
-            with suppress(FileNotFoundError):  # its directory was removed meanwhile
+            with suppress(FileNotFoundError):  # its directory was removed in the meantime
                 os.replace(kept, path)
             self.damages.append(Damage(str(path), kind, begin, now()))
             self.broken = None
@@ -283,7 +283,7 @@ class Chaos:
             time.sleep(0.05)
 
     def evidence(self) -> Evidence:
-        """Reads all tables once more, and asks what became of every transaction."""
+        """Reads all tables once more, and asks for the outcome of every transaction."""
         with Warehouse.open(self.warehouse) as warehouse:
             metastore = warehouse.metastore
             if RENAMED in warehouse.tables():

@@ -73,7 +73,7 @@ class Actor:
     # --- what is told ---------------------------------------------------------------------------
 
     def ids(self) -> list[int]:
-        """New ones: no other row has them."""
+        """New ids, which no other row has."""
         count = self.random.randint(1, 6)
         first = self.number * IDS_OF_A_PROCESS + self._used
         self._used += count
@@ -84,7 +84,7 @@ class Actor:
 
     @contextmanager
     def reading(self, mode: str, table: str, **asked: Any) -> Iterator[dict[str, Any]]:
-        """Tells what a read gave; the block puts it into the dictionary."""
+        """Journals the result of a read, which the block puts into the dictionary."""
         began = now()
         found: dict[str, Any] = {}
         error: AcidError | None = None
@@ -167,7 +167,7 @@ class Actor:
                 self.pause(0.3)
 
     def final(self, table: str) -> None:
-        """After all: every row of a table."""
+        """Reads every row of a table at the end of the run."""
         with self.reading("final", table) as found:
             found |= rows(self.warehouse.table(table).to_arrow())
 
@@ -243,7 +243,7 @@ class Actor:
         work.refuse_after_overwrite(record)
         try:
             written = self._written(txn, record, name, kind, number)
-        except OSError as error:  # stopped meanwhile: aborted, and the Cleaner came by (P19)
+        except OSError as error:  # stopped, aborted, and cleaned away (P19)
             raise PublicationFailed(str(error)) from error
         if written is None:
             return
@@ -313,7 +313,7 @@ class Actor:
         kind: str,
         ids: Sequence[int],
     ) -> None:
-        """Before it is committed, so that whoever sees the rows finds where they came from."""
+        """Journals a write before its commit, so that the origin of every visible row is known."""
         name = record.name
         self.journal.tell(
             "write",
@@ -354,7 +354,7 @@ class Actor:
             self.journal.tell("column", table_id=table.record.table_id, name=name)
 
     def declare_rename(self) -> None:
-        """A killed one may have left the other name."""
+        """Renames `t`; a killed process may have left the other name."""
         with suppress(NoSuchTable):
             self.warehouse.table(T).rename(RENAMED)
             self.pause(0.2)
@@ -371,13 +371,13 @@ class Actor:
         self.journal.tell("dropping", table=PARTITIONED, partition=partition)
         self.warehouse.table(PARTITIONED).drop_partition(f"m={partition}")
         self.journal.tell("dropped", table=PARTITIONED, partition=partition, txn=self.seen[-1].id)
-        self.pause(1.5)  # an older snapshot has it while there is none
+        self.pause(1.5)  # an older snapshot sees the partition although it is dropped now
         self.warehouse.metastore.add_partitions(PARTITIONED, [f"m={partition}"])
         self.floors()
 
     def floors(self) -> list[int]:
-        """Tells which floors each partition has, before and after every drop; answers which
-        partitions there are."""
+        """Journals the floors of each partition, before and after every drop; returns the
+        partitions."""
         found = {
             int(record.name.removeprefix("m=")): record.floors
             for record in self.warehouse.metastore.partition_records(PARTITIONED)
@@ -421,7 +421,7 @@ class Actor:
             self.journal.tell("compacted", table=run.task.table, kind=run.task.kind.value)
         except AcidError as error:
             self._failed(run, error)
-        except OSError as error:  # a damaged input, or the disk: the real Worker fails as well
+        except OSError as error:  # damaged input or a disk error: the real Worker fails too
             self._failed(run, error)
         self.pause(0.3)
 
@@ -455,7 +455,7 @@ class Actor:
 
 
 def rows(answer: pa.Table) -> dict[str, Any]:
-    """The ids by partition, and what is wrong in the rows themselves."""
+    """The ids by partition, and the faults in the rows themselves."""
     ids: dict[str, list[int]] = {}
     strange = []
     for row in answer.to_pylist():
@@ -470,7 +470,7 @@ def rows(answer: pa.Table) -> dict[str, Any]:
 
 
 def watch(actor: Actor) -> None:
-    """Notes which snapshot the public face opens for a read, and what it was told of tables."""
+    """Notes the snapshot that the public API opens for a read, and the declarations that it got."""
 
     def opening(name: str) -> None:
         real: Callable[..., Any] = getattr(Metastore, name)
@@ -500,7 +500,7 @@ def watch(actor: Actor) -> None:
         record = real_table(self, name)
         if hasattr(self, "chaos_records"):
             self.chaos_records[record.name] = record
-        # What follows finds out which files there are: a chance for others to come between.
+        # The files are resolved next, so let others act in between.
         if actor.random.random() < 0.1:
             actor.pause(0.2)
         return record

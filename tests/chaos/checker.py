@@ -1,9 +1,9 @@
-"""What each read had to give, worked out from what the writers told and the read's write id list.
+"""Computes what each read had to return, from the writers' journals and the read's write id list.
 
-Rows that valid, committed write ids inserted, without those that such ids deleted, and nothing
-below the highest overwrite or drop of the partition that the list sees. Beyond that: the lists
-agree with the clock and with each other, and no acknowledged commit is hidden by an overwrite or a
-drop that had not seen it.
+These are the rows that valid, committed write ids inserted, without those that such ids deleted,
+and nothing below the highest overwrite or drop of the partition that the list sees. It also checks
+that the lists agree with the clock and with each other, and that no overwrite or drop hides an
+acknowledged commit that it had not seen.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ ALLOWED = {
     "WriteConflict",
     "NoSuchTxn",
 }
-"""Errors that a read may raise; two of them only where there is a reason."""
+"""Errors that a read may raise; two of them need a reason."""
 UNDECIDED = {"OutcomeUnknown", "MetastoreUnavailable", "MetastoreWriteFailed"}
-"""After these errors a transaction may have been committed."""
+"""Errors after which a transaction may have been committed."""
 SOLID_TABLE = "db.p"
 """It is never renamed or dropped."""
 
@@ -50,11 +50,11 @@ class Damage:
 
 @dataclass
 class Evidence:
-    """All that is known after a run."""
+    """Everything that is known after a run."""
 
     lines: Sequence[Line]
     states: Mapping[int, str]
-    """Of transactions, as the metastore has them in the end: c, a, o or u."""
+    """The metastore's states of the transactions at the end: c, a, o or u."""
     damages: Sequence[Damage]
     stalls: Sequence[tuple[str, float, float]]
     """Actor, and from when to when it was stopped."""
@@ -72,7 +72,7 @@ class Evidence:
 
     @cached_property
     def writes(self) -> dict[int, list[Line]]:
-        """By table."""
+        """The writes by table."""
         found: dict[int, list[Line]] = defaultdict(list)
         for line in self.of("write"):
             found[line["table_id"]].append(line)
@@ -80,10 +80,11 @@ class Evidence:
 
     @cached_property
     def floors(self) -> dict[int, list[int]]:
-        """Write ids of the drops of each partition of `db.p`.
+        """The write ids of the drops of each partition of `db.p`.
 
-        Who drops looks before and after. Of new floors the first is the drop's; one above it is of
-        aborted write ids that the metastore has forgotten, and hides nothing (P4).
+        An actor reads the floors before and after its drop. The first new floor is the drop's; a
+        higher one comes from aborted write ids that the metastore has forgotten, and hides nothing
+        (P4).
         """
         highest: dict[int, int] = defaultdict(int)
         found: dict[int, list[int]] = defaultdict(list)
@@ -150,7 +151,7 @@ def check(evidence: Evidence) -> Verdict:
 
 
 def expected(evidence: Evidence, read: Line, seen: ValidWriteIdList) -> Rows:
-    """The ids by partition that the read had to give."""
+    """The ids by partition that the read had to return."""
     visible = [
         write
         for write in evidence.writes.get(read["table_id"], ())
@@ -251,7 +252,7 @@ def _error(evidence: Evidence, read: Line, verdict: Verdict) -> Iterator[str]:
 
 
 def _clock(evidence: Evidence, read: Line, seen: ValidWriteIdList) -> Iterator[str]:
-    """What was acknowledged before the snapshot is in it, what was sent after it is not."""
+    """A snapshot sees what was acknowledged before it, and nothing that was sent after it."""
     for write in evidence.writes.get(read["table_id"], ()):
         txn: int = write["txn"]
         if txn == read["txn"] or not evidence.committed(txn):
@@ -307,7 +308,7 @@ def _declarations(evidence: Evidence, read: Line) -> Iterator[str]:
 
 
 def _torn(evidence: Evidence) -> Iterator[str]:
-    """A snapshot has a transaction in all of its tables or in none."""
+    """A snapshot sees a transaction in all of its tables or in none."""
     tables: dict[int, dict[int, int]] = defaultdict(dict)
     for write in evidence.of("write"):
         if evidence.committed(write["txn"]):
@@ -332,7 +333,7 @@ def _torn(evidence: Evidence) -> Iterator[str]:
 
 
 def _outcomes(evidence: Evidence) -> Iterator[str]:
-    """What was told to the writers is what the metastore holds."""
+    """The metastore's outcomes are those that the writers were told."""
     for txn in evidence.asked:
         if evidence.states.get(txn) not in ("c", "a"):
             yield (

@@ -1,6 +1,6 @@
 """What actors intended, were told and read: JSON lines, one file for each process.
 
-A line is one write, so that a process that is killed leaves whole lines and perhaps half of one.
+Each line is one write, so a killed process leaves whole lines and at most one partial line.
 Times are `time.monotonic()`, which all processes of a machine share.
 """
 
@@ -33,7 +33,7 @@ class Journal:
 
 
 class Tail:
-    """Follows all journals of a directory: each call gives the lines that came since the last."""
+    """Follows all journals of a directory: each call returns the lines since the last call."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

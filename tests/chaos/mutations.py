@@ -1,4 +1,4 @@
-"""Faults that are put into the readers of a run: the checker must find each of them."""
+"""Faults that a run injects into its readers: the checker must find each of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.acid_files import listed
 
 
 def directory_listings() -> None:
-    """A reader takes what lies in the directories for what was committed (P26)."""
+    """A reader lists directories instead of using the committed files (P26)."""
 
     def listings(metastore: Any, record: Any, txn: Any) -> Any:
         files, root = Files.of(record.location)
@@ -23,7 +23,7 @@ def directory_listings() -> None:
 
 
 def partitions_of_today() -> None:
-    """A reader goes by the partitions that there are now, not by those of its snapshot (P28)."""
+    """A reader uses the present partitions instead of those of its snapshot (P28)."""
 
     def today(self: Any, name: str) -> Any:
         return self._link.call(GetPartitions(name))

@@ -41,7 +41,7 @@ class Small:
         return CliRunner().invoke(main, [*arguments, "--warehouse", str(self.path)])
 
     def insert(self, *rows: tuple[int, str], partition: str | None = None) -> int:
-        """Commits a delta of the rows and answers its write id."""
+        """Commits a delta of the rows and returns its write id."""
         return self.write(
             lambda w: [(0, w, BUCKET, number, w, row) for number, row in enumerate(rows)],
             partition=partition,

@@ -1,4 +1,4 @@
-"""The commands about where a warehouse is, and whose (P31)."""
+"""The commands about the location and the owner of a warehouse (P31)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`acid fsck`: each planted damage is found, and a healthy warehouse is called healthy."""
+"""`acid fsck` finds each planted damage, and calls a healthy warehouse healthy."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def wide_index(small: Small) -> None:
 
 
 def commit(small: Small, *directories: str, rows: int | None = None) -> None:
-    """Write id 3, with what lies in these directories; `rows` is reported of the first file."""
+    """Commits these directories as write id 3; `rows` is the reported count of the first."""
     with small.metastore.begin() as txn:
         txn.lock(small.name, "SHARED_WRITE", operation=Operation.INSERT)
         reports = []
@@ -300,7 +300,7 @@ DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
         "delta_0000003_0000003_0000/bucket_00000",
         "(1, 1, 1), but the stripe",
     ),
-    # Its own write id, and the count of rows, where the keys of deleted rows belong.
+    # It has its own write id and the count of rows instead of the keys of deleted rows.
     (
         "Trino's key index of deletes",
         lambda s: s.write(
@@ -470,7 +470,7 @@ def ids(damages: list[tuple[str, Plant, Severity, Check, str, str]]) -> list[str
 
 
 def assert_found(small: Small, severity: Severity, check: Check, thing: str, text: str) -> None:
-    """By the command, as a person on call types it."""
+    """Runs the command as a person types it."""
     done = small.acid("fsck", small.name, "--json")
     assert done.exit_code == (0 if severity is NOTE else 1)
     findings = json.loads(done.stdout)["findings"]

@@ -1,4 +1,4 @@
-"""What a command asks of the metastore grows with the tables it looks at, and not faster."""
+"""The requests of a command grow linearly with the tables that it looks at."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def small(tmp_path: Path) -> Iterator[Small]:
 
 @pytest.fixture
 def answered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Records that the metastore has sent, by method of its client."""
+    """The number of records that the metastore has sent, by client method."""
     counted: Counter[str] = Counter()
 
     def counting(name: str) -> Any:

@@ -40,7 +40,7 @@ def test_P9_a_service_that_is_off_is_refused(service: Service, name: str, value:
 
 
 class Waits(threading.Event):
-    """Records how long it was waited for, in milliseconds, and never waits."""
+    """Records the requested waits in milliseconds, and never waits."""
 
     def __init__(self) -> None:
         super().__init__()

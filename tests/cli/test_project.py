@@ -1,4 +1,4 @@
-"""`acid` as a newcomer calls it: in the project's directory, whatever lies there."""
+"""`acid` as a newcomer calls it: in the project's directory, whatever files are there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUIET = {
 
 @pytest.fixture
 def acid(tmp_path: Path) -> Path:
-    """The command that set-up writes, for this interpreter and this project."""
+    """The command that set-up creates, for this interpreter and this project."""
     venv = Venv(tmp_path / "venv")
     venv.python.parent.mkdir(parents=True)
     venv.python.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" "$@"\n')

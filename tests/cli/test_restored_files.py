@@ -1,4 +1,4 @@
-"""P24, P26: after a restore the files that came after the backup are recorded too."""
+"""A restore records the files that are newer than the backup, too (P24, P26)."""
 
 from __future__ import annotations
 

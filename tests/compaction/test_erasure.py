@@ -1,4 +1,4 @@
-"""Erasure: rows that are in no file any more, and who is in the way."""
+"""Erasure: no file has the rows any more, or the obstacles are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hive's settings: each is in one class of P9, and the code reads each that is honoured."""
+"""Each of Hive's settings is in one class of P9, and the code reads each honoured setting."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ hive.metastore.acidmetrics.table.aborted.txns.threshold hive.compactor.acid.metr
 SECTION_6 = frozenset(_NAMES.split())
 
 ONE_VALUE = {"hive.txn.manager"}
-"""Honoured by being what it is: every other value is refused, so that there is nothing to read."""
+"""Settings with a single allowed value: there is nothing to read."""
 
 
 def test_P9_every_setting_of_hive_is_in_one_class() -> None:

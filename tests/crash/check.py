@@ -1,7 +1,7 @@
 """Opens a warehouse as a power cut left it, and compares it with what was acknowledged.
 
-The metastore runs in this process: it reads the same files, and no process has to start for each
-of hundreds of crash points.
+The metastore runs in this process on the same files, so that no process has to start for each of
+hundreds of crash points.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class _Link:
         raise AssertionError(f"{operation.op} waits for a lock")
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing: there is no connection."""
 
 
 @contextmanager
 def reopened(path: Path) -> Iterator[Warehouse]:
-    """The warehouse of files that nobody else has open; what it does last is not folded."""
+    """Opens the warehouse in this process; its last events are not folded."""
     home = Home(path / "_metastore")
     Endpoint.read(home)
     if home.path.exists():
@@ -83,14 +83,14 @@ class Point:
     policy: str
     keep: Keep
     fewest: int
-    """Steps that were acknowledged."""
+    """The number of steps that were acknowledged."""
     most: int
-    """And those that had begun."""
+    """The number of steps that had begun."""
 
 
 @dataclass
 class Outcomes:
-    """How many points there were, and what was wrong at some."""
+    """The number of points, and the faults that were found."""
 
     points: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -101,8 +101,8 @@ class Outcomes:
 
 
 def points(recording: Recording, wanted: int, seed: int = 0) -> list[Point]:
-    """After each step was acknowledged the worst that can be lost, and as many points as are
-    wanted: after a sync or any other record, with nothing, something or all of the rest."""
+    """The worst case after each acknowledged step, and as many random points as are wanted: after a
+    sync or any other record, with nothing, something or all of the rest."""
     chance = random.Random(seed)
     done = [at + 1 for at, mark in recording.marks if mark.startswith("done ")]
     begun = [at + 1 for at, mark in recording.marks if mark.startswith("begin ")]
@@ -135,7 +135,7 @@ def run(
     wanted: Sequence[Point],
     stop_at: int = 1 << 30,
 ) -> Outcomes:
-    """Each point: the files are made below `path`, where they were recorded, and looked at."""
+    """For each point recreates the files at `path`, where they were recorded, and checks them."""
     outcomes = Outcomes()
     for point in wanted:
         make(recording.after(point.count, point.keep), path)
@@ -152,13 +152,13 @@ def run(
 
 
 def fault(path: Path, allowed: Sequence[Rows]) -> str:
-    """What is wrong with the warehouse, which must be in one of these states; empty: nothing."""
+    """The fault of the warehouse, which must be in one of these states; empty if there is none."""
     try:
         with reopened(path) as warehouse:
             seen = rows_of(warehouse)
             if seen not in allowed:
                 return f"{seen} is none of {list(allowed)}"
-            # And it goes on.
+            # The warehouse must remain usable.
             warehouse.create_table(AFTERWARDS, "id int, v string")
             put(warehouse, AFTERWARDS, [1])
             if rows_of(warehouse) != {**seen, AFTERWARDS: [[1, "v1"]]}:

@@ -1,4 +1,4 @@
-"""What the recorder saw, and what of it a power cut leaves on the disk.
+"""The recorder's records, and what a power cut leaves of them on the disk.
 
 The model is that of a strict ext4-like file system:
 - Written bytes and a changed length are on the disk once the file was synced afterwards. Until then
@@ -26,7 +26,7 @@ SECTOR = 512
 
 @dataclass(eq=False)
 class Node:
-    """A file or directory, whatever it is called; `pending` are changes that no sync covers."""
+    """A file or directory under any name; `pending` are the changes that no sync covers."""
 
     directory: bool
     entries: dict[str, Node] = field(default_factory=dict)
@@ -43,14 +43,14 @@ class Change:
 
 @dataclass(eq=False)
 class Naming(Change):
-    """Names of directories, each with what it leads to from now on."""
+    """Names in directories, each with the node that it refers to from now on."""
 
     names: tuple[tuple[Node, str, Node | None], ...] = ()
 
 
 @dataclass(eq=False)
 class Content(Change):
-    """Bytes that were written to a file, or with `data` None its new length `offset`."""
+    """Bytes that were written to a file; if `data` is None, its new length `offset`."""
 
     file: Node | None = None
     offset: int = 0
@@ -68,23 +68,23 @@ class Content(Change):
 
 
 Tree = dict[str, "bytes | Tree"]
-"""A directory by the names of what it holds."""
+"""A directory: its content by name."""
 Keep = Callable[[Change], float]
-"""How much of a change that is not durable survives, 0 to 1."""
+"""Decides how much of a change that is not durable survives, 0 to 1."""
 
 
 def nothing(change: Change) -> float:
-    """The worst that a power cut may do."""
+    """Keeps nothing: the worst case of a power cut."""
     return 0
 
 
 def everything(change: Change) -> float:
-    """What is left when processes are killed and the machine goes on."""
+    """Keeps everything, as when processes are killed but the machine goes on."""
     return 1
 
 
 def some(seed: int) -> Keep:
-    """Any part of it."""
+    """Keeps random parts."""
     chance = random.Random(seed)
     share = chance.random()
 
@@ -97,7 +97,7 @@ def some(seed: int) -> Keep:
 
 
 class Recording:
-    """The records of one workload below `root`; `marks` are its own remarks by their place."""
+    """The records of one workload below `root`; `marks` are the workload's own marks."""
 
     def __init__(self, log: Path, root: str) -> None:
         self._root_path = root.rstrip("/")
@@ -138,7 +138,7 @@ class Recording:
                     raise AssertionError(kind)
 
     def after(self, count: int, keep: Keep = nothing) -> Tree:
-        """What is on the disk after so many records, and a power cut."""
+        """The content of the disk after so many records and a power cut."""
         names: dict[Node, dict[str, Node]] = {}
         contents: dict[Node, bytearray] = {}
         for change in self.changes:
@@ -216,7 +216,7 @@ def _records(log: bytes) -> Iterator[tuple[str, int, int, int, str, str, bytes]]
 
 
 def make(tree: Tree, path: Path) -> None:
-    """Puts the tree in the place of whatever is at the path."""
+    """Replaces whatever is at the path by the tree."""
     shutil.rmtree(path, ignore_errors=True)
     _write(tree, path)
 

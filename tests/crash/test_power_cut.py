@@ -1,4 +1,4 @@
-"""P27: after a power cut at any moment every acknowledged commit is whole, and nothing else shows.
+"""After a power cut at any moment exactly the acknowledged commits are visible and whole (P27).
 
 A recorder, which needs a C compiler and Linux, notes what all processes of a workload do to the
 files of a warehouse; `recording` says what of that a power cut leaves; `check` opens the warehouse
@@ -31,7 +31,7 @@ needs_recorder = pytest.mark.skipif(
 
 
 def record(path: Path, kind: str, left_out: str = "") -> tuple[Recording, list[Rows]]:
-    """Runs the workload below `path`, which it makes, with a recorder in all its processes."""
+    """Runs the workload below `path`, which it creates, with a recorder in all its processes."""
     assert COMPILER
     root, log, states = path / "disk", path / "log", path / "states.json"
     root.mkdir(parents=True)
@@ -67,7 +67,7 @@ def record(path: Path, kind: str, left_out: str = "") -> tuple[Recording, list[R
     )
     assert done.returncode == 0, done.stderr
     recording = Recording(log, str(root))
-    # Nothing went past the recorder.
+    # The recorder missed nothing.
     assert _without_text_log(recording.after(recording.length, everything)) == (
         _without_text_log(found(root))
     )
@@ -75,7 +75,7 @@ def record(path: Path, kind: str, left_out: str = "") -> tuple[Recording, list[R
 
 
 def _without_text_log(tree: object) -> object:
-    """The metastore's log for people goes on after the last record."""
+    """The tree without server.log, which is still written after the last record."""
     return (
         {name: _without_text_log(entry) for name, entry in tree.items() if name != "server.log"}
         if isinstance(tree, dict)
@@ -126,12 +126,12 @@ def test_P27_every_acknowledged_commit_survives_a_power_cut(
     ],
 )
 @pytest.mark.timeout(600)
-def test_P27_a_sync_that_is_left_out_is_found(place: Path, left_out: str) -> None:
+def test_P27_a_missing_sync_is_found(place: Path, left_out: str) -> None:
     assert outcomes(place, "small", 200, left_out, stop_at=1).faults
 
 
 def test_the_model_keeps_what_was_synced_and_drops_the_rest(tmp_path: Path) -> None:
-    """A file's content by its own sync, its name by that of its directory."""
+    """A file's own sync keeps its content; its directory's sync keeps its name."""
     log = tmp_path / "log"
     log.write_bytes(
         b"".join(

@@ -187,7 +187,7 @@ def spark(warehouse: Warehouse) -> Iterator[Step]:
 
 
 def leave_out(what: str) -> None:
-    """Syncs that are not made, as in a program with that fault."""
+    """Disables some syncs, as in a program with that fault."""
     from acid_platform import disk
 
     real = disk.sync_path

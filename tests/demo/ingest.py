@@ -1,7 +1,7 @@
 """Run as a program: `python -m tests.demo.ingest WAREHOUSE WEEKS`.
 
-Loads weekly deliveries of the demo and tells of each commit; then writes one more week, tells, and
-holds its transaction open until it is killed.
+Loads weekly deliveries of the demo and reports each commit. Then it writes one more week, reports
+that, and holds its transaction open until it is killed.
 """
 
 from __future__ import annotations

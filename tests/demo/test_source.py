@@ -1,4 +1,4 @@
-"""Deliveries: together they are the year, each is the same each time, changes hit what is there."""
+"""Deliveries add up to the year, are reproducible, and change only rows that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process ingests, another reads: only committed batches are seen, also when the first dies."""
+"""A reader sees only committed batches of an ingesting process, even if that process dies."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_P2_a_reader_sees_committed_batches_only_and_a_killed_writer_leaves_noth
                 committed = int(line.removeprefix("committed "))
                 seen = _weeks_seen(warehouse)
                 looks += 1
-                # The writer goes on meanwhile: whole weeks, without a gap, none taken back.
+                # While the writer goes on, readers see whole weeks without gaps; none disappears.
                 assert dict(seen) == {week: expected[week] for week in range(len(seen))}
                 assert len(seen) > committed
             assert (looks, committed) == (WEEKS, WEEKS - 1)

@@ -1,4 +1,4 @@
-"""What the documents say is so: printed tables, the example, links, commands and targets."""
+"""The documents are right: printed tables, the example, links, commands and targets."""
 
 from __future__ import annotations
 

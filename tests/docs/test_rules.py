@@ -50,9 +50,9 @@ _MADE_UP = {
     "tests/docs/test_rules.py": "the examples below",
     "tests/tooling/test_release.py": "a changelog of its own",
 }
-"""Tests that make the files which they name."""
+"""Tests that create the files that they name."""
 _OF_READERS = {"assets/orders.py", "tests/assets/test_orders.py", "orders.py"}
-"""Files that the documents let their reader write, with `make new-table`."""
+"""Files that a reader of the documents creates with `make new-table`."""
 _OF_OTHERS = {"sitecustomize.py", "duckdb.py", "notes.md", "build/dist/notes.md"}
 """Files that Python looks for, and those that a release makes."""
 
@@ -165,8 +165,8 @@ def test_the_platform_does_not_load_the_rule_book() -> None:
 
 
 @pytest.mark.skipif(not (ROOT / _DEMO[1]).exists(), reason="the documents tell of the demo")
-def test_every_file_that_a_text_names_is_there() -> None:
-    """A file may be named by the end of its path."""
+def test_every_file_that_a_text_names_exists() -> None:
+    """A text may name a file by the end of its path."""
     there = {f"/{path}" for path in _there()}
     missing = {
         (path, name)
@@ -198,6 +198,6 @@ def test_names_of_files_are_found(text: str, names: set[str]) -> None:
 
 
 def _files_named(text: str) -> set[str]:
-    """Files of code and documents; patterns and addresses are none."""
+    """The files of code and documents that a text names, without patterns and addresses."""
     names = {name.lstrip("./") for name in _FILE.findall(_URL.sub("", text))}
     return {name for name in names if not re.search(r"[{}<>*]", name)}

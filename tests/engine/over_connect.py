@@ -98,7 +98,7 @@ def compact(wh: Warehouse) -> Any:
 
 
 def expiry(wh: Warehouse) -> Any:
-    """P12, P18: an old frame whose files are gone says so."""
+    """An old frame whose files are gone raises an error that says so (P12, P18)."""
     frame = wh.table("db.t").read()
     wh.table("db.t").delete("id = 1")
     wh.table("db.t").compact("major")
@@ -126,7 +126,7 @@ def errors(wh: Warehouse) -> Any:
 
 
 def abort(wh: Warehouse) -> Any:
-    """P2, P4: what was aborted can't write."""
+    """An aborted transaction can't write (P2, P4)."""
     try:
         with wh.transaction() as txn:
             wh.abort_transactions([txn.id])

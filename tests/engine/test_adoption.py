@@ -1,4 +1,4 @@
-"""Tables that Hive wrote become tables of the warehouse, and are written on (P24)."""
+"""Tables that Hive wrote become tables of the warehouse and can be written (P24)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames that are kept for the next read: equal files give the same frame, others never do."""
+"""Frames are cached for the next read: only equal files give the same frame."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_two_reads_can_be_joined(warehouse: Warehouse) -> None:
 
 
 def test_files_with_and_without_deletes_are_one_scan(warehouse: Warehouse) -> None:
-    """After a union Spark would write and read every row once more."""
+    """A union would make Spark write and read every row once more."""
     table = filled(warehouse, 10)
     table.insert(warehouse.spark.createDataFrame([(3, 30), (4, 40)], "id int, v int"))
     table.delete("id = 4")

@@ -1,4 +1,4 @@
-"""Everything that a classic session does works as a client of `make spark-connect` too."""
+"""A client of `make spark-connect` can do everything that a classic session can do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What no reader could read rightly is refused before the table is adopted (P24, P26).
+"""Adoption refuses what no reader could read correctly (P24, P26).
 
-A reader of an adopted table looks into records, and no more into directories. The kinds of damage
-are those of the JVM-free reader (tests/storage/test_bad_files.py).
+Readers of an adopted table use the records and do not list directories. The kinds of damage are
+those of the JVM-free reader (tests/storage/test_bad_files.py).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_P26_damage_in_a_partition_is_refused(warehouse: Warehouse, tmp_path: Pa
 def test_P26_what_the_snapshot_does_not_see_is_not_looked_at(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:
-    """A writer that was aborted leaves two attempts of one bucket behind: no reader minds."""
+    """An aborted writer left two attempts of one bucket, which do not affect readers."""
     table = good(tmp_path / "t").inserts("d3/bucket_00000", [(3, P, 0, "a")])
     table.inserts("d3/bucket_00000_1", [(3, P, 0, "a")])
     with pytest.raises(CorruptFile, match="two attempts of one bucket"):

@@ -1,4 +1,4 @@
-"""P26: a file that pruning leaves out holds no row that the predicate accepts."""
+"""A file that pruning leaves out has no row that the predicate accepts (P26)."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ RANGES = {
         ("s = 'a'", False),
         ("s > 'zz'", True),
         ("s < 'b'", False),
-        # What is not certain prunes nothing.
+        # Uncertain ranges prune nothing.
         ("NOT (i = 4)", True),
         ("i = '2'", True),
         ("i = 2e0", True),

@@ -40,7 +40,7 @@ VALUES = ("3", "a", "2020-01-02")
         ("m = null", False),
         ("true", True),
         ("false", False),
-        # What is not understood keeps the partition.
+        # An expression that is not understood keeps the partition.
         ("id = 7", True),
         ("m = 4 or id = 7", True),
         ("m = 4 and id = 7", False),
@@ -75,7 +75,7 @@ def test_comparisons_with_the_null_partition_select_nothing(where: str) -> None:
         ("int", "x", "p IS NULL", True),
         ("date", "2020-02-30", "p IS NULL", True),
         ("decimal(3,1)", "1e9", "p IS NULL", True),
-        # And these as what the type can hold.
+        # And these as values that the type can hold.
         ("decimal(5,1)", "1.25", "p = 1.3", True),
         ("decimal(5,1)", "1.25", "p = 1.25", False),
         ("date", "2020-1-5", "p = '2020-01-05'", True),

@@ -1,4 +1,4 @@
-"""P26: a read returns the files that its commits recorded, or raises; nothing else is seen."""
+"""A read returns exactly the files that its commits recorded, or raises (P26)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.acid_files import AcidTable, P, contents_of
 from tests.conftest import temporary_warehouse
 
 LEFT = [("b",), ("c",)]
-"""Values of the rows that are left: a to c were inserted, a was deleted."""
+"""The rows that are left: a to c were inserted, a was deleted."""
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_P26_what_no_commit_named_is_not_read(warehouse: Warehouse) -> None:
 
 
 def test_P26_what_no_commit_named_makes_nothing_obsolete(warehouse: Warehouse) -> None:
-    """The Cleaner took a base that somebody had put there for the best one."""
+    """The Cleaner used to select a base that somebody had put there."""
     table = warehouse.table("db.t")
     root = Path(table.location)
     files = AcidTable(root)

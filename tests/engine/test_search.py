@@ -1,4 +1,4 @@
-"""Search over every file of a table, whoever could see it. No JVM."""
+"""Search over every file of a table, visible or not. No JVM."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_rows_are_found_in_every_kind_of_directory_whatever_a_snapshot_sees(tabl
 
 
 def test_delete_events_hold_no_values(table: Small) -> None:
-    """Neither for IS NULL, although all that they have is NULL."""
+    """IS NULL does not match them either, although their values are NULL."""
     table.write(lambda w: [(2, 1, BUCKET, 0, w, None)], deletes=True)
     assert found(table, "v IS NULL") == {}
     table.write(lambda w: [(2, 1, BUCKET, 0, w, ANN)], deletes=True)

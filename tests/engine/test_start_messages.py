@@ -1,4 +1,4 @@
-"""A session starts without a word; errors of its JVM are passed on."""
+"""A session starts without output; errors of its JVM are passed on."""
 
 from __future__ import annotations
 

@@ -35,14 +35,14 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> 
 
 
 def _buckets(table: Table) -> dict[int, int]:
-    """Bucket number of each id, which its file's name must say too."""
+    """The bucket number of each id, which must be that of its file's name."""
     frame = table.read(row_id=True).select("id", "row__id.bucketid").collect()
     return {row[0]: (row[1] >> 16) & 0xFFF for row in frame}
 
 
 @pytest.mark.parametrize("codec", ["NONE", "SNAPPY", "ZSTD", "LZ4"])
 def test_a_table_keeps_its_codec(warehouse: Warehouse, codec: str) -> None:
-    """Of LZ4 no footer can be read here, so that Spark writes those files nested."""
+    """LZ4 footers can't be read here, so Spark writes such files nested."""
     table = warehouse.create_table(
         f"db.{codec}", "id int, v array<string>", properties={"orc.compress": codec}
     )

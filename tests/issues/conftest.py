@@ -1,3 +1,3 @@
-"""Every bug of another reader is looked for in both of ours."""
+"""Tests for bugs of other readers run with both of ours."""
 
 from tests.readers import both_readers as both_readers

@@ -1,8 +1,8 @@
-"""A reader that is stopped (SIGSTOP) in the middle of a read, as by a laptop's lid.
+"""A reader that is stopped (SIGSTOP) in the middle of a read, as when a laptop is closed.
 
-`python -m tests.issues.stopped_reader WAREHOUSE TABLE MODE` stops itself once its snapshot is taken
-and no file was looked at yet; mode `late`: once all files are known and none was read. When it goes
-on it prints what the read gave: the number of rows, or the name of the error.
+`python -m tests.issues.stopped_reader WAREHOUSE TABLE MODE` stops itself after it has taken its
+snapshot and before it resolves a file; in mode `late`, after it has resolved all files and before
+it reads one. When it is continued it prints the number of rows, or the name of the error.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
 
 
 def test_P28_concurrent_add_columns_all_arrive(warehouse: Warehouse) -> None:
-    """repro_06: each read the columns, added its own and wrote all of them back."""
+    """repro_06: each client read the columns, added its own and wrote all of them back."""
     from acid_platform.warehouse import Warehouse
 
     warehouse.create_table("db.t", "id int")
@@ -83,7 +83,7 @@ def test_P28_the_same_column_is_added_once(warehouse: Warehouse) -> None:
 def test_P28_a_change_of_a_column_keeps_what_others_add(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ADD COLUMNS takes no lock, so that it may come between the reading and the change."""
+    """ADD COLUMNS takes no lock, so it may happen between the read and the change."""
     table = warehouse.create_table("db.t", "id int")
     alter, others = warehouse.metastore.alter_table, ["late int"]
 
@@ -98,7 +98,7 @@ def test_P28_a_change_of_a_column_keeps_what_others_add(
 
 
 def put(warehouse: Warehouse, table: str, *ids: int, partition: str = "") -> None:
-    """A committed insert whose file no Spark wrote."""
+    """Commits an insert without Spark."""
     with warehouse.transaction() as txn:
         record = txn.table(table)._record
         txn._work.lock(record, Statement.INSERT)
@@ -137,7 +137,7 @@ def filled(warehouse: Warehouse) -> Warehouse:
 
 
 def change_everything(warehouse: Warehouse) -> None:
-    """As another client does it."""
+    """Changes all declarations, as another client."""
     from acid_platform.warehouse import Warehouse
 
     with Warehouse.open(warehouse.path) as other:
@@ -148,8 +148,8 @@ def change_everything(warehouse: Warehouse) -> None:
         other.table("db.s").add_columns("note string")
 
 
-def test_P28_what_others_drop_and_make_anew_changes_no_snapshot(filled: Warehouse) -> None:
-    """repro_01, with RENAME and ADD COLUMNS; a transaction that asks for a table only later."""
+def test_P28_tables_that_others_drop_and_recreate_change_no_snapshot(filled: Warehouse) -> None:
+    """repro_01 with RENAME and ADD COLUMNS, and a transaction that asks for a table later."""
     with filled.snapshot() as seen, filled.transaction() as txn:
         change_everything(filled)
         for view in (seen, txn):
@@ -163,7 +163,7 @@ def test_P28_what_others_drop_and_make_anew_changes_no_snapshot(filled: Warehous
     assert filled.table("db.s").to_arrow().to_pylist() == [{"id": 7, "note": None}]
 
 
-def test_P28_nothing_is_written_into_what_others_changed(filled: Warehouse) -> None:
+def test_P28_a_write_into_a_changed_table_is_refused(filled: Warehouse) -> None:
     with filled.transaction() as txn:
         old, renamed = txn.table("db.u"), txn.table("db.r")
         change_everything(filled)
@@ -173,7 +173,7 @@ def test_P28_nothing_is_written_into_what_others_changed(filled: Warehouse) -> N
             renamed.delete()
 
 
-def test_P28_files_that_had_to_go_are_an_error(filled: Warehouse) -> None:
+def test_P28_reading_removed_files_is_an_error(filled: Warehouse) -> None:
     """A transaction protects the files of the tables that it asked for, no others (P11)."""
     with filled.transaction() as txn:
         change_everything(filled)
@@ -203,7 +203,7 @@ def test_P28_a_select_reads_the_declarations_of_its_transaction(
 
 @pytest.mark.spark
 def test_P28_backfills_add_columns_side_by_side(spark: SparkSession, tmp_path: Path) -> None:
-    """Columns and the rows that have them come with one commit; none of them gets lost."""
+    """One commit adds columns and the rows that have them; neither is lost."""
     with temporary_warehouse(tmp_path, spark) as warehouse:
         table = warehouse.create_table("db.t", "id int")
         with warehouse.transaction() as one, warehouse.transaction() as two:

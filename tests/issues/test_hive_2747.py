@@ -1,6 +1,6 @@
 """apache/hive #2747 (HIVE-25638): one code path of the vectorised reader returned deleted rows.
 
-So every path of ours gets the same table: whole files and single stripes, ids wanted or not,
+So all of our code paths read the same table: whole files and single stripes, ids wanted or not,
 predicate or not, bases, deltas, originals, loaded files, mixed write ids, and the compactor.
 """
 
@@ -27,7 +27,7 @@ def delta(table: AcidTable, values: list[str]) -> int:
 
 
 def mixed(table: AcidTable, values: list[str]) -> int:
-    """Half of a compacted delta is of an aborted write id."""
+    """Half of a compacted delta belongs to an aborted write id."""
     rows = [(w, P, i, v) for w in (1, 2) for i, v in enumerate(values)]
     table.inserts("d1-2v9", rows, stripe_size=1024)
     return 1

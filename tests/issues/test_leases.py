@@ -1,8 +1,8 @@
-"""A lease is checked where it matters, and who lives is heard in time (P12, P29).
+"""Leases are checked where it matters, and heartbeats arrive in time (P12, P29).
 
-Once a reader that was stopped for longer than `hive.txn.timeout`, or a snapshot that was not read
-for `acid.read.lease.max`, gave no rows as if there were none; and a handle that made the timeout
-shorter was reaped, since it went on beating at half of the old one.
+A reader that had been stopped for longer than `hive.txn.timeout`, or a snapshot that had not been
+read for `acid.read.lease.max`, used to return no rows as if there were none. And a handle that made
+the timeout shorter was reaped, since it kept the heartbeat interval of the old timeout.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def both_readers() -> None:
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    """A table of two deltas with a row each; nothing here starts a JVM."""
+    """A table of two deltas with a row each, without a JVM."""
     with temporary_warehouse(tmp_path / "wh") as opened:
         opened.create_table(NAME, "v string")
         for value in "ab":
@@ -48,7 +48,7 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
 
 
 def clean_away(warehouse: Warehouse) -> None:
-    """What open snapshots might read is gone afterwards, since none of them is open any more."""
+    """Compacts and cleans, so that files of snapshots that are no longer open are removed."""
     root = Path(warehouse.table(NAME).location)
     assert work(warehouse, NAME) == "published"
     cleaner.run(warehouse.metastore)
@@ -129,7 +129,7 @@ def test_P12_a_snapshot_whose_block_has_ended_gives_an_error(warehouse: Warehous
 def test_P29_a_shorter_timeout_counts_at_once_for_the_heartbeats_of_every_handle(
     tmp_path: Path,
 ) -> None:
-    """No reaper runs in the first 100 s: the beats alone are looked at."""
+    """No reaper runs in the first 100 s: the test looks only at heartbeats."""
     with Metastore.connect(tmp_path / "m") as other:
         with Metastore.connect(tmp_path / "m", settings={"hive.txn.timeout": "2s"}) as first:
             mine, theirs = first.begin(), other.begin()

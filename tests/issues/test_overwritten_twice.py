@@ -1,7 +1,7 @@
 """A partition that a transaction has overwritten can't be written again by it (P6).
 
-Once TRUNCATE of such a partition failed with PublicationFailed, "as if a write id was used twice",
-and the advice to move the new base away. `make chaos` found it.
+TRUNCATE of such a partition used to fail with PublicationFailed, "as if a write id was used twice",
+and advised to move the new base away. `make chaos` found it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.conftest import temporary_warehouse
 
 @pytest.fixture
 def both_readers() -> None:
-    """Nothing here reads."""
+    """No test here reads."""
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def test_trap_04_a_listed_file_that_is_missing_is_an_error(
 
 
 def test_trap_05_row_ids_of_loaded_files_never_begin_anew(tmp_path: Path) -> None:
-    """The writer's side is P15; these ids are ours to count."""
+    """P15 is the rule for writers; here the reader counts the ids."""
     table = AcidTable(tmp_path, "x int").raw("d1/000000_0", list(range(20_000)), stripe_size=1024)
     table.raw("d1/000000_0_copy_1", [-1, -2])
     assert table.ids() == [(1, P, i) for i in range(20_002)]
@@ -263,7 +263,7 @@ def test_trap_21_a_minor_compaction_covers_its_inputs_and_no_more(tmp_path: Path
     assert table.values() == ["A", "B", "C", "base"]
 
 
-def test_trap_22_a_listing_that_raced_with_the_cleaner_loses_no_row_in_silence(
+def test_trap_22_a_listing_that_raced_with_the_cleaner_loses_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = AcidTable(tmp_path).inserts("d1", [(1, P, 0, "A")]).inserts("d2", [(2, P, 0, "B")])

@@ -1,4 +1,4 @@
-"""An overwrite replaced rows that were inserted after its snapshot, which nobody noticed (P30)."""
+"""An overwrite replaced rows that were inserted after its snapshot, without an error (P30)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_P30_rows_that_the_transaction_has_read_before_the_insert(lake: Warehous
             other.table("db.reads").insert([{"id": 3, "m": 1}])
             txn.table("db.reads").overwrite(rows)
         assert lake.metastore.locks() == []
-        # The partitions that were really written count, and nothing was inserted into this one.
+        # Only partitions that were written count, and nothing was inserted into this one.
         with lake.transaction() as txn:
             other.table("db.reads").insert([{"id": 4, "m": 1}])
             txn.table("db.reads").overwrite(beside)
@@ -117,8 +117,8 @@ def test_P30_a_lost_overwrite_fails_at_its_lock_and_not_after_its_work(
     assert warehouse.table("db.t").to_arrow().num_rows == 1
 
 
-def test_P30_T40_an_overwrite_ends_beside_inserts_that_never_stop(warehouse: Warehouse) -> None:
-    """Its second attempt stands in the queue before it takes the snapshot."""
+def test_P30_T40_an_overwrite_succeeds_among_endless_inserts(warehouse: Warehouse) -> None:
+    """Its second attempt is queued before it takes its snapshot."""
     warehouse.metastore.set("hive.txn.max.retrysnapshot.count", "2")  # of its attempts
     first, second = (Warehouse.open(warehouse.path).transaction() for _ in range(2))
     staged = stage(first, "db.t", 0, ["a"])
@@ -138,7 +138,7 @@ def test_P30_T40_an_overwrite_ends_beside_inserts_that_never_stop(warehouse: War
     assert warehouse.table("db.t").to_arrow().num_rows == 0
 
 
-def test_P30_L5_a_second_statement_does_not_wait_for_who_waits_for_the_first(
+def test_P30_L5_a_second_statement_does_not_wait_for_waiters_on_the_first(
     warehouse: Warehouse,
 ) -> None:
     txn = warehouse.transaction()

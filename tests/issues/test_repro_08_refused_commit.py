@@ -32,7 +32,7 @@ def both_readers() -> None:
 
 
 def assert_over(warehouse: Warehouse, txn: Transaction) -> None:
-    """Aborted in the metastore, without a lock, and unusable."""
+    """The transaction is aborted in the metastore, holds no lock and can't be used."""
     assert warehouse.metastore.outcome(txn.id)["state"] == "a"
     assert warehouse.metastore.locks() == []
     with pytest.raises(TxnAborted):
@@ -99,7 +99,7 @@ def test_P6_a_report_that_is_refused(warehouse: Warehouse) -> None:
             txn.heartbeat()
 
 
-def test_P6_columns_that_somebody_else_has_added_meanwhile(warehouse: Warehouse) -> None:
+def test_P6_columns_that_another_client_has_added(warehouse: Warehouse) -> None:
     txn = warehouse.transaction()
     insert(txn, "db.t", ["a"])
     txn.table("db.t").add_columns("c int")

@@ -1,8 +1,8 @@
-"""Truth, point 6 and repro 10: a new table never mixes its rows with files that were there.
+"""Truth, point 6 and repro 10: a new table never mixes its rows with existing files.
 
-Deleted directories, copies and moves were silent too: `create_table` over a base that somebody put
-there hid the rows that were committed next, a metastore without its file was an empty warehouse, a
-copy cleaned the original's directories, a moved directory lost its tables.
+Deleted directories, copies and moves caused no error either: `create_table` over a base that
+somebody had put there hid the rows that were committed next, a metastore without its file became an
+empty warehouse, a copy cleaned the original's directories, and a moved directory lost its tables.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.metastore.processes import gone, until
 
 @pytest.fixture(autouse=True)
 def both_readers() -> None:
-    """One is enough here: what is tested happens before anything is read."""
+    """One reader is enough: what is tested happens before anything is read."""
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where a warehouse is to be; metastores that still run below `tmp_path` are stopped."""
+    """The root of a future warehouse; metastores that still run below `tmp_path` are stopped."""
     for name in ("ACID_WAREHOUSE", "ACID_METASTORE"):
         monkeypatch.delenv(name, raising=False)
     yield tmp_path / "wh"
@@ -77,7 +77,7 @@ def test_repro_10_P31_a_new_table_over_a_base_is_refused(root: Path) -> None:
         assert ids(warehouse, "db.new") == [11, 12, 13, 999]
 
 
-def test_repro_10_P31_a_lost_metastore_is_no_empty_warehouse(root: Path) -> None:
+def test_repro_10_P31_a_lost_metastore_is_refused(root: Path) -> None:
     with Warehouse.open(root) as warehouse:
         warehouse.create_table("db.t", "id int, v string")
         insert(warehouse, "db.t", (1, "a"))

@@ -1,4 +1,4 @@
-"""trinodb/trino #12731: deletes above row id 1.5 million were not found again."""
+"""trinodb/trino #12731: deletes above row id 1.5 million were not applied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from acid_platform.storage.orc_writer import acid_schema
 from tests.acid_files import AcidTable, P
 
 FIRST, MIDDLE, LAST = 1_450_000, 1_500_000, 1_560_000
-"""Row ids around the number of the report; what lies below them does not matter (P15: gaps)."""
+"""Row ids around the number in the report; the ids below do not matter (P15 allows gaps)."""
 
 
 def test_rows_above_one_and_a_half_million_are_deleted_and_stay_so(tmp_path: Path) -> None:

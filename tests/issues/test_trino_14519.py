@@ -1,6 +1,6 @@
-"""trinodb/trino #14519: UPDATE of an ACID table corrupted the data now and then.
+"""trinodb/trino #14519: UPDATE of an ACID table sometimes corrupted the data.
 
-With it the wrong updates that came before: columns assigned in another order than the table's
+Includes earlier faults of updates: columns assigned in another order than the table's
 (review of #5861), rows from before a column was added (#6281), a filter on the partition ignored
 (#7300). Values are compared with those that Python computes.
 """

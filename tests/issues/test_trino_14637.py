@@ -1,8 +1,8 @@
 """trinodb/trino #14637: MERGE into a partitioned table drops rows when several tasks write.
 
-What its analysis found: a file could not be written, a bucket or `_orc_acid_version`, and the
-statement committed without it. So: many tasks write right rows, and whichever file can't be written
-ends the statement with an error and nothing of it to be seen.
+The cause was that a bucket file or `_orc_acid_version` could not be written, and the statement
+committed without it. So here many tasks write the right rows, and a file that can't be written
+fails the statement and leaves nothing visible.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_written_ends_the_merge(warehouse: Warehouse, step
     table = table_of(warehouse, before)
     place, name = STEPS[step]
     real, calls = getattr(place, name), 0
-    fails_at = REGIONS  # others of the same kind are written by then
+    fails_at = REGIONS  # other files of the same kind have been written by then
 
     def failing(*args: Any) -> Any:
         nonlocal calls

@@ -1,4 +1,4 @@
-"""trinodb/trino #4623: after a minor compaction deletes were looked for under a name with `_0`."""
+"""trinodb/trino #4623: after a minor compaction deletes were searched under a name with `_0`."""
 
 from __future__ import annotations
 

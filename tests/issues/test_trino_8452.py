@@ -1,7 +1,7 @@
-"""trinodb/trino #8452: row ids began anew on each page, so that one DELETE took several rows.
+"""trinodb/trino #8452: row ids restarted on each page, so one DELETE removed several rows.
 
-The writer's side is P15. Here: stripes and batches of a file never restart a count that we make,
-and an identity that another writer gave twice is seen by whoever looks for it.
+P15 is the rule for writers. Here: our row ids never restart with a stripe or batch of a file, and a
+row id that another writer gave twice can be found.
 """
 
 from __future__ import annotations

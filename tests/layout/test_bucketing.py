@@ -85,7 +85,7 @@ def hashes(values: list[Any], type_text: str, version: int) -> list[int]:
     ],
 )
 def test_F11_vectors_of_version_2(kind: str, value: object, expected: int) -> None:
-    # A NULL before it: arrays with a validity bitmap go through the same arithmetic.
+    # A NULL comes first, so that arrays with a validity bitmap are tested, too.
     assert hashes([None, value], kind, 2) == [0, expected]
 
 
@@ -299,7 +299,7 @@ def columns(draw: st.DrawFn) -> tuple[str, list[Any]]:
 def test_F11_arrays_hash_as_value_by_value(
     column: tuple[str, list[Any]], version: int, skip: int
 ) -> None:
-    """Slices too, whose buffers start at an offset."""
+    """Also for slices, whose buffers start at an offset."""
     text, values = column
     kind = parse_type(text)
     array = pa.array([None, *values, None], arrow(kind))[min(skip, 1) : len(values) + 1]

@@ -153,7 +153,7 @@ def test_a_value_has_one_directory(kind: str, given: object, written: str) -> No
         ("double", "x"),
     ],
 )
-def test_what_is_no_value_of_a_partition_column_is_no_partition(kind: str, given: object) -> None:
+def test_a_directory_with_an_invalid_value_is_no_partition(kind: str, given: object) -> None:
     with pytest.raises(NoSuchPartition, match="is not a partition of db"):
         partition_values({"p": given}, parse_columns(f"p {kind}"), "db.t")
 

@@ -26,7 +26,7 @@ class LocalLink:
         return read_answer(type(operation), answer)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing: there is no connection."""
 
 
 def local_metastore(world: World) -> Metastore:

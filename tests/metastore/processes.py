@@ -1,4 +1,4 @@
-"""What tests of real metastore processes share."""
+"""Functions for tests of real metastore processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from acid_platform.metastore.client import link
 
 
 def until(condition: Callable[[], Any], seconds: float = 10, pause: float = 0.01) -> None:
-    """Waits for it, looking at each `pause`, and fails after so many seconds."""
+    """Waits until the condition holds, and fails after so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -39,7 +39,7 @@ def listens(host: str, port: int) -> bool:
 
 
 def gone(pid: int) -> bool:
-    """Whether the process has ended; nobody need have waited for it."""
+    """Whether the process has ended, even if it is a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -47,16 +47,16 @@ def gone(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return False  # there is no /proc here, or it has ended meanwhile: the next look tells
+        return False  # there is no /proc, or the process has just ended: the next call decides
     return state.rpartition(")")[2].split()[0] == "Z"
 
 
 def end(metastore: Metastore) -> None:
-    """Stops it; its files are let go then."""
+    """Stops the metastore; it has closed its files then."""
     assert gone(metastore.stop())
 
 
 def ask(client: Metastore, op: str, args: dict[str, Any]) -> Any:
-    """Sends what no client of this version would send."""
+    """Sends a message that no client of this version sends."""
     message = json.dumps({"id": secrets.token_hex(8), "op": op, "args": args}).encode()
     return link._value(json.loads(client._link._connection().exchange(message, 10)))

@@ -1,4 +1,4 @@
-"""Backup while clients work, restore, and write ids that are in doubt (P24)."""
+"""Backups while clients work, restores, and write ids in doubt (P24)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_backup_is_one_moment_while_clients_work(
         still_open = [row[0] for row in copy.execute("SELECT txn_id FROM v_open_txns").fetchall()]
         meta = dict(copy.execute("FROM meta").fetchall())
     assert ended == written
-    # The moment may lie between a client's begin and its commit.
+    # The backup's moment may be between a client's begin and its commit.
     assert ended + still_open == list(range(1, made.last_txn + 1)) and len(still_open) <= 1
     assert ended[:5] == before and len(during) > 15 > 0
     assert made.last_txn < max(during) and meta["next_txn"] == str(made.last_txn + 1)
@@ -246,7 +246,7 @@ def test_a_backup_is_interrupted_by_a_newer_one(home: Home) -> None:
         metastore.backup_begin()
         with pytest.raises(MetastoreUnavailable, match="begin it again"):
             next(metastore.backup_parts(first, "txns"))
-        with pytest.raises(InvalidDefinition, match="out of turn"):
+        with pytest.raises(InvalidDefinition, match="out of order"):
             metastore._call(GetBackupPart(metastore.backup_begin().token, "txns", part=3))
         end(metastore)
 

@@ -13,7 +13,7 @@ from acid_platform.metastore.server import blocks
 from acid_platform.metastore.server.store import Store
 
 BLOCK = 3 * 4096
-"""Where the first block begins, which holds metadata and has room."""
+"""The offset of the first block, which holds metadata and has room."""
 
 
 def databases(path: Path) -> list[str]:
@@ -29,7 +29,7 @@ def databases(path: Path) -> list[str]:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """Of a metastore that was killed after a fold, when its checkpoint had just begun."""
+    """The file of a metastore that was killed at the beginning of a checkpoint after a fold."""
     path = tmp_path / "metastore.duckdb"
     store = Store(path)
     state, _ = store.load()
@@ -56,7 +56,7 @@ def test_P27_a_torn_block_is_put_back(database: Path) -> None:
 
 
 def test_P27_duckdb_refuses_a_torn_block(database: Path) -> None:
-    """What is kept aside is needed, and is not used when it is torn itself."""
+    """The copied blocks are needed, and a torn copy is not used."""
     tear(database)
     aside = blocks.beside(database)
     aside.write_bytes(aside.read_bytes()[:-1])

@@ -1,7 +1,7 @@
 """Thirty-five cases of transactions, snapshots and locks on the state machine.
 
-Cases 20 and 23, which are about the lists alone, stand as literal tables in
-tests/transactions/test_lists.py and are only sampled here.
+Cases 20 and 23 are about the lists only: tests/transactions/test_lists.py has them as literal
+tables, and here they are only sampled.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_case_03_T13_T15_a_heartbeat_rescues_until_the_reaper_has_run(world: Wor
 def test_case_04_T14_a_heartbeat_before_the_reaper_counts_whoever_else_is_reaped(
     world: World,
 ) -> None:
-    """One loop: there is nothing between selecting and aborting (P1)."""
+    """In one loop nothing can happen between selecting and aborting (P1)."""
     ids = batch(world, 3)
     world.clock.advance(TIMEOUT + 1)
     world.call("heartbeat", txns=[2])
@@ -267,7 +267,7 @@ def test_case_18_S1_T42_a_reader_is_not_listed_but_holds_the_watermark(world: Wo
 
 
 def test_case_19_S1_T5_T41_no_id_appears_below_a_snapshot_later(world: World) -> None:
-    """An id and its row come at once (P1): none is ever missing, and the low mark does not lag."""
+    """An id and its row appear at once (P1), so none is missing and the low mark does not lag."""
     ids = [*batch(world, 3), world.begin().id, *batch(world, 2)]
     listed = txn_list(world.state)
     assert ids == [1, 2, 3, 4, 5, 6] and listed.open == tuple(ids)
@@ -294,7 +294,7 @@ def test_case_21_S7_S8_a_write_id_of_a_transaction_above_the_watermark(world: Wo
 
 
 def test_case_22_S7_S9_P5_purged_mappings_and_a_table_never_written(world: World) -> None:
-    """P5 instead of S10: the watermark stays at the highest that was given."""
+    """P5 instead of S10: the watermark stays at the highest allocated write id."""
     assert world.snapshot_text() == f"default.t:0:{NONE}::"
     for _ in range(5):
         world.insert()
@@ -340,12 +340,12 @@ WAITS = {R: (E,), W: (X, E), X: (W, X, E), E: (R, W, X, E)}
 def test_case_25_L2_every_cell_against_a_holder_and_against_a_waiter(
     asked: LockType, existing: LockType, waiting: bool
 ) -> None:
-    """The first lock is held until the one that is asked about may be compared with a waiter."""
+    """The first lock is held until the tested lock can be compared with a waiting one."""
     world = World()
     world.create("t", partitioned=True)
     world.call("add_partitions", name="t", partitions=["p=1", "p=2"])
     if waiting:
-        # It waits for p=2 of somebody else, and stands before us on p=1.
+        # It waits for another transaction's p=2, and is ahead of us on p=1.
         world.begin(LockRequest("t", E, SELECT, "p=2"))
         held = world.begin_request(
             LockRequest("t", existing, SELECT, "p=1"), LockRequest("t", E, SELECT, "p=2")

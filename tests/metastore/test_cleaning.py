@@ -1,4 +1,4 @@
-"""What the Cleaner may take, and when (C37 to C56, P21, P22, P25)."""
+"""What the Cleaner may remove, and when (C37 to C56, P21, P22, P25)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_C39_the_lower_watermark_first(world: World) -> None:
 
 
 def only_the_first(world: World, first: CompactionTask, second: CompactionTask) -> CleaningTask:
-    """What may be cleaned while somebody is open who began between two compactions."""
+    """The cleaning that is allowed while a transaction from between two compactions is open."""
     (ready,) = world.ready()
     assert ready.id == first.id
     assert ready.valid_txns.is_valid(first.txn_id)
@@ -117,7 +117,7 @@ def only_the_first(world: World, first: CompactionTask, second: CompactionTask) 
 
 
 def test_C41_a_compaction_unseen_by_a_snapshot_allows_no_cleaning(world: World) -> None:
-    """Two compactions; a reader that opened between both must keep what the second shadows."""
+    """A reader that opened between two compactions needs what the second shadows."""
     world.insert()
     first = world.compact()
     reader = world.read(["t"])
@@ -127,7 +127,7 @@ def test_C41_a_compaction_unseen_by_a_snapshot_allows_no_cleaning(world: World) 
 
 
 def test_P11_a_table_first_asked_for_after_a_cleaning_has_all_its_files(world: World) -> None:
-    """Open between two compactions without a word about the table: the second hides nothing yet."""
+    """A reader from between two compactions has not asked for the table: nothing is hidden yet."""
     world.insert()
     first = world.compact()
     late = world.begin()
@@ -289,7 +289,7 @@ def test_C51_the_lists_stop_below_open_transactions(world: World) -> None:
 
 
 def test_C51_readers_of_any_table_keep_their_files(world: World) -> None:
-    """What a snapshot excludes must not make anything look obsolete, asked for or not."""
+    """What a snapshot of any table excludes must not make a directory look obsolete."""
     world.insert()
     writer = world.write("t", DELETE)
     reader = world.read()
@@ -350,7 +350,7 @@ def test_P4_an_aborted_compaction_stays_excluded_until_a_later_base(world: World
 def test_P4_an_aborted_compaction_stays_excluded_for_snapshots_without_the_later_base(
     world: World,
 ) -> None:
-    """Who waits for a lock takes the snapshot later, but sees nothing above its own id."""
+    """A snapshot taken after a wait for a lock still sees nothing above its own id."""
     world.create("u")
     world.insert()
     world.request()
@@ -430,7 +430,7 @@ def test_P22_a_partition_created_again() -> None:
 
 
 def test_P22_a_partition_dropped_twice_before_the_first_drop_is_cleaned() -> None:
-    """Whoever opened between the drops sees the first of them, and only that."""
+    """A snapshot from between the drops sees only the first drop."""
     world = World()
     world.create(partitioned=True)
     world.insert(partition="p=1")
@@ -452,7 +452,7 @@ def test_P22_a_partition_dropped_twice_before_the_first_drop_is_cleaned() -> Non
 
 
 def test_P22_forgotten_write_ids_hide_nothing_from_snapshots_before_the_drop() -> None:
-    """The partition that is made again has another past than the one that its readers hold."""
+    """The partition that is created again has other floors than the one that old readers see."""
     world = World()
     world.create(partitioned=True)
     world.insert(partition="p=1")
@@ -469,7 +469,7 @@ def test_P22_forgotten_write_ids_hide_nothing_from_snapshots_before_the_drop() -
 
 
 def test_P4_P22_the_location_of_a_dropped_table_is_remembered(world: World) -> None:
-    """Also when the drop is in no history any more: a late writer may still publish there."""
+    """A late writer may still publish there after the drop has left the history."""
     world.insert()
     drop(world)
     world.clean(world.ready()[0])
@@ -487,7 +487,7 @@ def floor(world: World, partition: str) -> int:
 
 @pytest.mark.parametrize("last", ["aborted", "open", "committed"])
 def test_P22_a_drop_is_seen_whatever_became_of_the_write_before_it(last: str) -> None:
-    """The floor is a write id of the drop's own: seen by all who see the drop, and by no other."""
+    """The floor is the drop's own write id, so exactly the snapshots after the drop see it."""
     world = World()
     world.create(partitioned=True)
     world.insert(partition="p=1")
@@ -510,7 +510,7 @@ def test_P22_a_transaction_with_a_write_id_drops_no_partition() -> None:
     world.insert(partition="p=1")
     txn = world.begin(LockRequest("t", E, None, "p=1"))
     world.call("allocate", txn=txn.id, table="t")
-    with pytest.raises(InvalidDefinition, match="in one of its own"):
+    with pytest.raises(InvalidDefinition, match="has writes; begin another"):
         world.call("drop", txn=txn.id, name="t", partition="p=1")
 
 
@@ -553,7 +553,7 @@ def test_P22_dropping_needs_the_lock_and_ends_compactions(world: World) -> None:
 
 
 def test_P22_a_dropped_partition_is_never_removed_whole() -> None:
-    """Somebody may have published there already, and commit only after the Cleaner came by."""
+    """A writer may have published there already, and commit after the cleaning."""
     world = World()
     world.create(partitioned=True)
     world.insert(partition="p=1")
@@ -567,7 +567,7 @@ def test_P22_a_dropped_partition_is_never_removed_whole() -> None:
 
 
 def test_P22_tables_dropped_at_one_location_are_removed_in_order(world: World) -> None:
-    """The files of the first table are still read when the second one is gone as well."""
+    """The files of the first table may still be read after the second table is dropped, too."""
     world.insert()
     reader = world.read(["t"])
     drop(world)
@@ -613,7 +613,7 @@ def test_P4_nothing_is_forgotten_while_a_dropped_partition_may_be_read() -> None
 
 
 def test_C46_a_compaction_that_leaves_no_inserts_replaces_them_too() -> None:
-    """The rows of write id 10 were deleted under it: no delta is left, and the old one goes."""
+    """Write id 10 deleted its own rows: the compaction leaves no delta and replaces the old one."""
 
     def known(name: str) -> EntityDirectory:
         return EntityDirectory.of(WriteReport("db.t", None, Operation.COMPACT, name, 1, 1, 1), 19)

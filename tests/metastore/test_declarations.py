@@ -65,7 +65,7 @@ def commit(world: World, txn: Txn, added: dict[str, list[list[str]]], *writes: W
 
 
 def forget_past(world: World) -> None:
-    """Long enough for every purge."""
+    """Ticks until every purge has run."""
     world.tick(3_600_000)
 
 
@@ -110,7 +110,7 @@ def test_P28_each_life_of_a_partition_has_its_own_floors(parts: World) -> None:
 
 
 def test_P28_older_snapshots_still_read_a_dropped_table(parts: World) -> None:
-    """Its write ids, columns, partitions and directories, though the name has a new table."""
+    """They see its write ids, columns, partitions and directories; the name has a new table."""
     old = table(parts, "u")
     reader = parts.read(None)
     drop(parts, "u")
@@ -171,7 +171,7 @@ def test_P28_views_are_those_of_the_snapshot(world: World) -> None:
 
 
 def test_P28_only_writers_see_a_table_newer_than_their_snapshot(world: World) -> None:
-    """A run makes the table that it writes inside its transaction, outside of its snapshot."""
+    """A run creates the table that it writes after it has taken its snapshot."""
     writer, reader = world.begin(), world.read(None)
     world.create("new")
     with pytest.raises(NoSuchTable, match="begin again"):
@@ -283,7 +283,7 @@ def test_P28_a_column_of_another_type_conflicts(world: World) -> None:
 
 
 def test_P28_concurrent_columns_conflict_where_files_know_them_by_position(world: World) -> None:
-    """One file would have (id, a) and the other (id, b): b would be read as a."""
+    """One file would have (id, a) and another (id, b): b would be read as a."""
     properties = {"transactional_properties": "insert_only", "acid.format": "csv"}
     world.create("c", properties=properties)
     first, second = world.write("c", INSERT), world.write("c", INSERT)
@@ -329,7 +329,7 @@ def test_P28_what_nobody_sees_is_forgotten(parts: World) -> None:
     assert partitions(parts, "u", reader) == ["p=1", "p=2"] and state.dropped_directories
     parts.commit(reader)
     forget_past(parts)
-    # The Cleaner has not been there yet.
+    # The Cleaner has not removed its files yet.
     assert not state.table("t").earlier and old in state.dropped_tables
     for task in parts.ready():
         parts.clean(task)
@@ -339,7 +339,7 @@ def test_P28_what_nobody_sees_is_forgotten(parts: World) -> None:
 
 def test_P28_a_table_first_asked_for_after_its_files_are_gone_is_refused(parts: World) -> None:
     parts.set("hive.txn.timeout", "9h")
-    late = parts.begin()  # it has a snapshot, and has not asked for the table
+    late = parts.begin()  # it has a snapshot but has not asked for the table
     drop(parts, "u")
     for task in parts.ready():
         parts.clean(task)
@@ -350,8 +350,8 @@ def test_P28_a_table_first_asked_for_after_its_files_are_gone_is_refused(parts: 
 
 
 def test_P28_a_cleaning_forgets_only_what_it_removed(world: World) -> None:
-    """An aborted write is cleaned while a snapshot does not see the compaction yet: the books keep
-    what the compaction replaces for as long as the files."""
+    """An aborted write is cleaned before every snapshot sees a compaction: the directories that the
+    compaction replaced stay recorded as long as their files."""
     world.insert()
     reader = world.read(["t"])
     world.compact()
@@ -364,7 +364,7 @@ def test_P28_a_cleaning_forgets_only_what_it_removed(world: World) -> None:
 
 
 def test_P28_a_restart_keeps_all_of_it(parts: World) -> None:
-    """By replay, and by a fold."""
+    """Both by replay and by a fold."""
     view = {"name": "v", "query": "SELECT 1 AS x", "columns": [["x", "int"]]}
     parts.call("create_view", view=view, if_not_exists=False, or_replace=False)
     reader = parts.read(None)

@@ -1,4 +1,4 @@
-"""Recorded erasure requests: one for what is asked twice, answered, kept over a fold."""
+"""Recorded erasure requests: equal requests share an id, are answered, and survive a fold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_equal_request_keeps_its_id_while_it_is_open(metastore: Metastore) ->
     metastore.answer_erasure(first, WAITING, "a reader has it", [7, 5], "run")
     assert metastore.request_erasure("t", "id = 1") == first
     metastore.answer_erasure(first, ERASED, "gone")
-    assert metastore.request_erasure("t", "id = 1") == 3  # such rows may have come again
+    assert metastore.request_erasure("t", "id = 1") == 3  # such rows may have been inserted again
     [one, *_] = metastore.erasures()
     assert (one.table, one.user, one.state, one.answer, one.waits_for, one.waits) == (
         "default.t",

@@ -1,4 +1,4 @@
-"""What a kill, a torn log, a full disk and much history do to the metastore (P2, P3).
+"""The metastore after kills, with a torn log, a full disk, and a long history (P2, P3).
 
 `make test` runs a tenth of what `make test-full` runs.
 """
@@ -47,14 +47,14 @@ TABLES = [f"t{number}" for number in range(4)]
 
 @dataclass
 class Work:
-    """What one client knows of its transactions: each writes two tables."""
+    """What one client knows about its transactions, each of which writes two tables."""
 
     acknowledged: dict[int, dict[str, int]] = field(default_factory=dict)
     """Write ids by table of each transaction whose commit was answered."""
     aborted: list[int] = field(default_factory=list)
     unknown: list[int] = field(default_factory=list)
     resolved: int = 0
-    """Broken calls whose outcome was learnt by request id."""
+    """The number of broken calls whose outcome was learnt by request id."""
 
 
 def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
@@ -190,18 +190,18 @@ os._exit(0)
 """
 BATCHES = [number % 5 + 1 for number in range(60)]
 FOLDED = 50
-"""Batches that the tables have; nothing was checkpointed after their fold."""
+"""The number of folded batches; nothing was checkpointed after their fold."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """What a store left that was killed, and where it may be damaged."""
+    """The files of a killed store, and where they may be damaged."""
 
     database: Path
     parts: dict[str, bytes]
 
     def opened(self, part: str, data: bytes) -> list[int]:
-        """Events of each batch that are there if this file has these bytes.
+        """The number of events in each batch that is found if this file has these bytes.
 
         Raises MetastoreIncompatible, MetastoreDamaged, duckdb.Error.
         """
@@ -251,7 +251,7 @@ def test_P3_a_torn_log_gives_a_clean_prefix(files: Files, places: int) -> None:
 
 @pytest.mark.parametrize("places", PLACES)
 def test_P3_a_flipped_bit_of_the_log_is_refused(files: Files, places: int) -> None:
-    """But in the last batch, which looks torn, and in the older ones behind it, which are over."""
+    """Except in the last batch, which looks torn, and in older records behind it."""
     data, chance = files.parts["metastore.log"], random.Random(places)
     records = [match.end() for match in re.finditer(rb"\x1e[^\n]*\n", data)][: 60 - FOLDED]
     refused = 0
@@ -273,7 +273,7 @@ def test_P3_a_flipped_bit_of_the_log_is_refused(files: Files, places: int) -> No
 def test_P3_damage_to_what_duckdb_wrote_loses_nothing_silently(
     files: Files, places: int, part: str, damage: str
 ) -> None:
-    """DuckDB itself opens with fewer commits; the numbers of the log show it."""
+    """DuckDB itself would open with fewer commits; the numbers in the log reveal it."""
     data, chance, refused = files.parts[part], random.Random(places), 0
     for _ in range(places):
         at = chance.randrange(len(data))
@@ -311,7 +311,7 @@ def test_P3_a_missing_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_P3_a_full_disk_fails_its_batches_and_later_ones_work(tmp_path: Path) -> None:
-    """The limit of a file's size stands for the disk: it needs no privileges."""
+    """A limit of the file size stands for a full disk, since it needs no privileges."""
     directory = tmp_path / "metastore"
     with Metastore.connect(directory) as metastore:
         pid = metastore.status()["pid"]

@@ -1,4 +1,4 @@
-"""Where tables are, and whose they are: moving, copying, restoring and losing things (P31)."""
+"""Locations and owners of tables when warehouses are moved, copied, restored or lost (P31)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WRITE = LockRequest("db.t", LockType.SHARED_WRITE, Operation.INSERT)
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Of a warehouse that the test makes, and moves; what runs at the end is stopped."""
+    """The root of a warehouse that the test creates and moves; its metastores are stopped."""
     for name in ("ACID_WAREHOUSE", "ACID_METASTORE"):
         monkeypatch.delenv(name, raising=False)
     yield tmp_path / "wh"
@@ -150,7 +150,7 @@ def test_P31_a_stopped_warehouse_is_moved_by_mv(root: Path) -> None:
     with Warehouse.open(moved) as warehouse:
         assert ids(warehouse) == [1, 2]
         insert(warehouse, "db.t", (3, "C"))
-        insert(warehouse, "db.far", (3, "C"))  # a move is no copy: nothing to take over
+        insert(warehouse, "db.far", (3, "C"))  # a move is not a copy: nothing to take over
         assert ids(warehouse) == ids(warehouse, "db.far") == [1, 2, 3]
         assert not root.exists()
         stop(warehouse)
@@ -196,7 +196,7 @@ def test_P31_a_new_warehouse_at_the_old_path_is_not_mistaken_for_the_moved_one(r
 
 @pytest.mark.slow
 def test_P31_every_acknowledged_commit_is_there_after_a_move(root: Path) -> None:
-    """A writer commits all the time while the directory is moved under it."""
+    """A writer keeps committing while the directory is moved."""
     moved, acknowledged = root.parent / "moved", root.parent / "acknowledged"
     stop(filled(root))
     script = (
@@ -244,7 +244,7 @@ def test_P31_a_metastore_refuses_the_root_of_another_warehouse(root: Path) -> No
 
 
 def test_P31_a_root_without_its_identity_is_refused(root: Path) -> None:
-    """As when a disk is not mounted."""
+    """For example because a disk is not mounted."""
     home = root.parent / "home"
     with Warehouse.open(root, metastore=str(home)) as warehouse:
         warehouse.create_table("db.t", "id int")
@@ -300,7 +300,7 @@ def test_P31_a_second_metastore_for_one_root_is_refused(root: Path) -> None:
 
 
 def test_P31_whole_paths_of_an_older_version_become_relative_at_the_first_start(root: Path) -> None:
-    """Also those that are still in its log, of a drop, and of the floor that the drop left."""
+    """Also those in its log, of a drop, and of the floor that the drop left."""
     with Metastore.connect(Location.of(root).metastore) as metastore:
         metastore.create_database("db")
         metastore.create_table("db.t", f"{root}/db.db/t", COLUMNS)
@@ -329,7 +329,7 @@ def test_P31_whole_paths_of_an_older_version_become_relative_at_the_first_start(
 
 
 def test_P31_a_copy_made_by_an_older_version_does_not_touch_the_original(root: Path) -> None:
-    """Its metastore names the original's directories: it must neither write nor clean there."""
+    """Its metastore has the original's locations: it must neither write nor clean there."""
     original = root.parent / "original"
     with Metastore.connect(Location.of(root).metastore) as metastore:
         metastore.create_database("db")
@@ -432,7 +432,7 @@ def test_P31_a_restore_refuses_the_root_of_another_warehouse(root: Path) -> None
 
 @pytest.mark.parametrize("crashed", [False, True])
 def test_P31_a_copied_directory_touches_only_itself(root: Path, crashed: bool) -> None:
-    """`cp -a`; after a crash with the endpoint of the original's next process in it."""
+    """With `cp -a`; after a crash the copy has the endpoint of the original's next process."""
     copy, outside = root.parent / "copy", root.parent / "far"
     warehouse = filled(root, outside)
     if crashed:
@@ -605,7 +605,7 @@ def test_P31_names_that_cannot_be_part_of_a_path_are_refused(world: World, name:
 
 
 def foreign_world() -> World:
-    """`default.t` outside of the warehouse with a base and a delta, found to be a copy."""
+    """A copy of a metastore: `default.t` is outside the warehouse and has a base and a delta."""
     world = World()
     world.create()
     world.insert()

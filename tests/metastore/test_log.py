@@ -1,4 +1,4 @@
-"""The journal's file: what it gives back, and which damage it notices (P3)."""
+"""The journal's file: the batches that it returns, and the damage that it detects (P3)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def written(path: Path, folds: int) -> tuple[bytes, str, int, list[int]]:
 
 
 def opened(path: Path, data: bytes, identity: str, folded: int) -> list[str] | None:
-    """The batches that such a log gives; None if it is refused. What it gives, it gives again."""
+    """The batches of such a log, which opening it again returns too; None if it is refused."""
     path.write_bytes(data)
     try:
         found = Log(path, identity, folded)
@@ -83,7 +83,7 @@ def test_P3_every_flipped_bit_before_the_last_batch_is_refused(path: Path, folds
     for at in range(len(data)):
         for bit in range(8):
             flipped = data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :]
-            # Of the last one it can't be told from a torn write; behind it is what is over.
+            # In the last batch it looks like a torn write; behind it are records that are over.
             expected = BATCH_TEXTS[:-1] if at < ends[-1] else BATCH_TEXTS
             assert opened(path, flipped, identity, folded) == (
                 None if at < ends[-2] else expected
@@ -162,7 +162,7 @@ def test_P3_after_a_fold_the_next_record_is_written_over_the_first(path: Path) -
 
 
 def test_P3_records_that_the_tables_have_are_skipped(path: Path) -> None:
-    """Also if a fold was durable that seemed to fail, so that the journal went on."""
+    """Even if a fold that seemed to fail was durable, so that the journal went on."""
     identity = journal.create(path)
     made = Log(path, identity, 0)
     for number in range(4):
@@ -257,7 +257,7 @@ def test_P3_a_failed_append_that_stays_is_found_by_reopening_the_log(
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
     made = Log(path, identity, 0)
-    assert texts(made) == ["[0]"] and len(synced) == 1  # from now on it is answered for
+    assert texts(made) == ["[0]"] and len(synced) == 1  # from now on the batch counts as durable
     made.close()
 
 

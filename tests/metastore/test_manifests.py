@@ -1,4 +1,4 @@
-"""P26: a reader gets the files that commits recorded, as long as its snapshot is alive."""
+"""A reader gets the files that commits recorded, as long as its snapshot is alive (P26)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def contents(*sizes: int) -> Contents:
 
 
 def insert(world: World, files: Contents, table: str = "t", partition: str | None = None) -> str:
-    """Commits one delta with these files; its name."""
+    """Commits one delta with these files and returns its name."""
     txn = world.write(table, INSERT, partition)
     (write_id,) = txn.write_ids.values()
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
@@ -37,7 +37,7 @@ def insert(world: World, files: Contents, table: str = "t", partition: str | Non
 
 
 def files_of(world: World, txn: Txn, table: str = "t", *partitions: str | None) -> list[Any]:
-    """By partition: name of the directory → the recorded files."""
+    """For each partition the recorded files by directory name."""
     answer = world.call("manifest", txn=txn.id, table=table, partitions=list(partitions or [None]))
     return [
         {

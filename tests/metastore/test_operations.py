@@ -1,4 +1,4 @@
-"""Declarations of operations and events are complete, and mean the same to all who use them."""
+"""The declarations of operations and events are complete and agree with handlers and effects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HANDLERS = (machine.HANDLERS, file_operations.HANDLERS, server.HANDLERS)
 LINES = [
     json.loads(line) for line in Path(__file__).with_name("journal.jsonl").read_text().splitlines()
 ]
-"""Events as version 0.9 journaled them, some of them as still older versions did."""
+"""Events in the form of version 0.9, and some in older forms."""
 
 
 def test_each_operation_has_one_handler_and_each_handler_its_operation() -> None:
@@ -57,7 +57,7 @@ def test_what_reads_may_be_sent_again_and_what_expands_may_not() -> None:
 
 
 def test_an_operation_that_reads_is_decided_by_the_rules() -> None:
-    """It is answered between two rounds, where the file must not be touched."""
+    """It is answered between two rounds, when the file must not be touched."""
     assert {kind for kind in OPERATIONS.values() if kind.reads} <= set(machine.HANDLERS)
 
 
@@ -80,7 +80,7 @@ def test_an_event_is_journaled_as_ever(line: list[Any]) -> None:
     written = json.loads(json.dumps(recorded.as_json()))
     assert written[:2] == [kind, at]
     assert Recorded.parse(*written) == recorded
-    if at >= 0:  # of this version's predecessor, which wrote every field
+    if at >= 0:  # from version 0.9, which wrote every field
         assert written[2] == body
     assert all(hasattr(recorded.event, field.name) for field in fields(type(recorded.event)))  # type: ignore[arg-type]
 

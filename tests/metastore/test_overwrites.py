@@ -70,7 +70,7 @@ def test_P30_T40_a_snapshot_taken_with_the_lock_sees_the_commit_it_waited_for(
 
 
 def test_P30_a_truncation_beside_inserts_of_exclusive_writes(world: World) -> None:
-    """TRUNCATE takes EXCL_WRITE there, which lets the SHARED_READ of an INSERT in."""
+    """TRUNCATE takes EXCL_WRITE there, which admits the SHARED_READ of an INSERT."""
     world.set("hive.txn.xlock.write", "true")
     inserting, truncating = world.write(lock=R), world.begin(IOW)
     world.commit(inserting, world.report(inserting))
@@ -94,7 +94,7 @@ def test_P30_T37_dynamic_partitions_are_those_really_written(
     overwriter = parted.begin()
     parted.insert(partition="p=1")
     answer = parted.lock(overwriter, IOW)
-    # A single statement would begin again; of this transaction only its commit can tell.
+    # A single statement would begin again; for this transaction only the commit decides.
     assert answer["stale"] and not answer["lost_overwrite"]
     if conflict:
         with pytest.raises(WriteConflict, match=r"default\.t p=1: overwrite"):
@@ -140,7 +140,7 @@ def test_P30_two_inserts_are_kept_however_many_there_are(world: World) -> None:
 def test_P30_S2_an_insert_of_a_later_transaction_is_missed_though_it_came_first(
     world: World,
 ) -> None:
-    """The snapshot comes with the lock; of the two inserts before it, it sees only one."""
+    """The snapshot is taken with the lock and sees only one of the two inserts before it."""
     world.create("u")
     early, holder = world.write(), world.write("u", operation=UPDATE, lock=X)
     waiting = world.begin_request(LockRequest("u", X, UPDATE))

@@ -109,7 +109,7 @@ def _come_and_go(directory: Path, number: int, together: Any, answers: Any) -> N
         with Metastore.connect(directory) as handle:
             handle.begin().commit()
             done += 1
-        # About as long as a metastore without clients waits: some come just then.
+        # About as long as an idle metastore waits, so some clients arrive while it stops.
         together.wait()
         time.sleep(0.15 + chance.random() * 0.4)
     answers.put(done)
@@ -286,7 +286,7 @@ def test_P3_a_waiting_request_survives_a_kill(metastore: Metastore, directory: P
 def test_P3_an_outcome_that_cannot_be_learnt_is_reported_as_unknown(
     metastore: Metastore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The metastore dies between the client's last look at the connection and its message."""
+    """The metastore dies between the client's check of the connection and its message."""
     with Metastore.connect(directory, autostart=False) as other:
         txn = other.begin(locks=[WRITE])
         connection = other._link._connection
@@ -322,7 +322,7 @@ def test_P3_the_outcome_of_a_read_is_never_unknown(
     monkeypatch: pytest.MonkeyPatch,
     read: Callable[[Metastore], object],
 ) -> None:
-    """The metastore dies before the answer: there is none, and nothing is in doubt."""
+    """The metastore dies before the answer: the read is repeated, and nothing is in doubt."""
     with Metastore.connect(directory, autostart=False) as other:
         connection = other._link._connection
 

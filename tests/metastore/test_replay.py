@@ -1,4 +1,4 @@
-"""The journal gives back the state: by replay, and through the file before and after a fold."""
+"""The journal restores the state, by replay and through the file, before and after a fold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTITIONS = {"t": (None,), "u": ("p=1", "p=2")}
 
 
 def picture(state: State, *, over: bool = True) -> dict[str, Any]:
-    """Everything that has to survive, in an order of its own."""
+    """Everything that has to survive, sorted."""
     rows = state_rows.live_rows(state)
     if over:
         rows |= state_rows.ended_rows(state)
@@ -46,7 +46,7 @@ def prepared() -> World:
 
 
 class Chaos:
-    """Calls chosen by numbers; errors are part of life."""
+    """Calls chosen by numbers; errors are expected."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -186,7 +186,7 @@ def test_the_invariants_of_every_state(chosen: list[tuple[int, int, int]]) -> No
 @example([(0, 0, 0), (0, 1, 0), (0, 1, 0), (3, 0, 0), (15, 0, 7)])
 @given(steps)
 def test_S4_P12_a_snapshot_never_changes(chosen: list[tuple[int, int, int]]) -> None:
-    """What a lease sees of its tables is the same at its end as at its begin."""
+    """A lease sees the same of its tables at its end as at its beginning."""
     world = prepared()
     chaos = Chaos(world)
     first: dict[int, tuple[Txn, list[int]]] = {}
@@ -201,10 +201,10 @@ def test_S4_P12_a_snapshot_never_changes(chosen: list[tuple[int, int, int]]) -> 
             table = world.state.tables[world.state.names["default.t"]].record
             if table.table_id == 1:
                 assert now == seen
-            else:  # dropped and made again: another table, which holds nothing for the lease (P22)
+            else:  # dropped and created again: another table, in which the lease sees nothing (P22)
                 assert all(write_id <= table.floor for write_id in now)
         except AcidError:
-            # Reaped, or its table dropped: then it must not see anything at all.
+            # Reaped, or its table was dropped: it must see nothing.
             ended = world.call("txn_states", txns=[lease.id])["states"][str(lease.id)] != "o"
             assert ended or world.state.names["default.t"] != 1
 

@@ -55,7 +55,7 @@ def test_P1_types_that_are_not_built_are_refused_by_name(
 
 
 def test_T20_write_ids_of_exclusive_writers_commit_in_their_order(world: World) -> None:
-    """Not allocated before the lock is there, they need no second allocation (P6)."""
+    """They are allocated with the lock, so no second allocation is needed (P6)."""
     opened = [world.begin() for _ in range(4)]
     requests = [world.lock_request(txn, LockRequest("t", X, UPDATE)) for txn in reversed(opened)]
     committed = []
@@ -139,7 +139,7 @@ def test_T25_a_static_partition_is_in_its_row_and_none_in_that_of_a_whole_table(
 
 
 def test_T29_a_directory_that_is_reported_twice_counts_once(world: World) -> None:
-    """The report comes with the commit, and a commit that is sent again is the same one."""
+    """The report is part of the commit, and a repeated commit has no second effect."""
     txn = world.write("t", UPDATE)
     report = encode(world.report(txn, operation=UPDATE))
     sent = {"txn": txn.id, "writes": [report]}
@@ -214,7 +214,7 @@ def test_L5_L16_locks_without_a_transaction_compete_with_all(world: World) -> No
 
 
 def test_L16_a_request_that_is_sent_again_is_the_same_one(world: World) -> None:
-    """So that it need not wait for its own first copy, with a transaction or without."""
+    """It must not wait for its own first copy, with or without a transaction."""
     args = {"locks": [encode(LockRequest("t", E))], "wait": 60}
     for _ in range(2):
         world.take(world.handle("lock_alone", args, "held"))
@@ -238,7 +238,7 @@ def test_L15_the_locks_of_a_transaction_end_with_it(world: World) -> None:
 
 
 def test_L14_requests_for_all_locks_at_once_never_deadlock(world: World) -> None:
-    """Whatever they ask for, somebody can always go on, and in the end everybody has."""
+    """Some transaction can always go on, until all have ended."""
     for name in ("u", "v"):
         world.create(name)
     for seed in range(60):
@@ -271,7 +271,7 @@ def test_L2_X_EXCL_WRITE_lets_readers_in_and_one_writer(world: World) -> None:
 def test_T35_L2_two_updates_under_both_settings_of_xlock_write(
     world: World, exclusive: bool, second: str
 ) -> None:
-    """By default they run together and the later one loses; with exclusive writes it waits."""
+    """By default both run and the later commit loses; with exclusive writes the second waits."""
     world.set("hive.txn.xlock.write", str(exclusive).lower())
     lock, operation = lock_of(Statement.UPDATE, LockSettings(xlock_write=exclusive))
     first = world.write("t", operation, lock=lock)
@@ -297,7 +297,7 @@ def test_S9_a_write_id_without_a_mapping_counts_as_committed(world: World) -> No
 
 
 def test_S10_P5_is_not_how_the_high_watermark_is_found(world: World) -> None:
-    """S10 would answer 2 with 2 as its only exception, and so hide write ids 3 and 4."""
+    """S10 would give 2, with 2 as its only exception, and so hide write ids 3 and 4."""
     world.insert()
     blocker = world.begin()
     world.abort(world.write())

@@ -1,4 +1,4 @@
-"""Transaction lists and write id lists (S rules, P4, P5), and purges of what they rest on."""
+"""Transaction lists and write id lists (S rules, P4, P5), and purges."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_S4_the_list_is_taken_once(world: World) -> None:
 
 
 def test_S4_a_snapshot_is_the_same_whoever_ended_since(world: World) -> None:
-    """It is kept as a moment: who was open then is found again, until nobody needs to know."""
+    """It is kept as a moment, from which the open transactions can be found again."""
     open_then, aborted_then = world.write(), world.write()
     world.abort(aborted_then)
     late = world.write()
@@ -65,7 +65,7 @@ def test_S4_a_snapshot_is_the_same_whoever_ended_since(world: World) -> None:
 
 @pytest.mark.parametrize("kind", ["writers", "readers"])
 def test_T2_memory_does_not_grow_with_the_square_of_the_open_transactions(kind: str) -> None:
-    """10,000 open at once: nothing that one of them has grows with the number of the others."""
+    """With 10,000 open at once, no transaction's memory grows with the number of the others."""
     world = World()
     for number in range(10):
         world.create(f"t{number}")

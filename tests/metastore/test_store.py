@@ -125,7 +125,7 @@ def test_P8_migration_from_version_1_keeps_everything(path: Path) -> None:
 
 
 def version_2(path: Path) -> None:
-    """A file of version 2: partitions that were dropped, a reader, and one whose lock waits."""
+    """A file of version 2: dropped partitions, a reader, and a transaction whose lock waits."""
     with duckdb.connect(str(path)) as raw:
         for statement in (*schema.MIGRATIONS[0], *schema.MIGRATIONS[1]):
             raw.execute(statement)
@@ -230,7 +230,7 @@ def test_P8_migration_from_version_5_keeps_everything(
 def test_P8_from_version_6_an_overwrite_is_an_operation_of_its_own(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the tables, and in what the journal still has of a commit."""
+    """In the tables, and in a commit that is still in the journal."""
     row = {
         "table_id": 1,
         "partition": None,
@@ -307,7 +307,7 @@ def test_P8_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(
         ]
         assert raw.execute("FROM duckdb_tables() WHERE table_name = 'half'").fetchall() == []
         assert raw.execute("SELECT count(*) FROM journal").fetchall() == [(2,)]
-    # The log of the migration that was interrupted is there already, and is made anew.
+    # The interrupted migration has created a log, which is created again.
     assert path.with_suffix(".log").exists() == (version == 4)
     store = Store(path)
     assert [event.at for event in store.load()[1]] == ([6, 7, 8] if version == 4 else [6, 7])
@@ -581,7 +581,7 @@ def _watch(event: str, args: tuple[Any, ...]) -> None:
 def test_nobody_in_the_server_opens_the_database_beside_duckdb(
     serving: Serving, tmp_path: Path
 ) -> None:
-    """Closing a second handle would drop DuckDB's lock on its file."""
+    """Closing a second handle would release DuckDB's lock on its file."""
     sys.addaudithook(_watch)
     path = str(serving.server._home.database)
     _watching.append(path)

@@ -1,4 +1,4 @@
-"""Timeouts count by the steady clock, and by what clients know of them (P7, P29)."""
+"""Timeouts follow the steady clock, and what clients know about them (P7, P29)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def state(world: World, txn: int) -> str:
 
 
 def reopened(world: World, folded: bool = False) -> None:
-    """The metastore starts again, out of a fold or out of the events since the beginning."""
+    """The metastore restarts, from a fold or from all events."""
     if folded:
         rows, counters = state_rows.live_rows(world.state), state_rows.counters(world.state)
         again = Machine(state_rows.restore(rows, counters))
@@ -172,7 +172,7 @@ def test_P29_P21_a_dead_cleaner_blocks_its_entity_for_one_timeout(
 
 @jumps
 def test_P29_C38_delayed_cleanup_waits_exactly_the_retention(world: World, jump: int) -> None:
-    """Foreign readers hold no lease: a clock set forward must not take their files (P25)."""
+    """Foreign readers hold no lease: a clock set forward must not remove their files (P25)."""
     world.set("hive.compactor.delayed.cleanup.enabled", "true")
     world.insert()
     world.insert()
@@ -199,7 +199,7 @@ def test_P29_C48_a_failed_cleaning_is_tried_again_after_its_wait(
     world.cleaning("cleaning_failed", task, error="no network")
     world.clock.set_wall(jump)
     if restart:
-        reopened(world)  # how much time passed meanwhile can't be told: at most the whole wait
+        reopened(world)  # how much time has passed is unknown: at most the whole wait is left
     if not restart or jump < 0:
         world.clock.advance(299_999)
         assert "no network" in world.blocked()[0]["reason"]
@@ -286,7 +286,7 @@ def test_P29_P3_a_clock_set_forward_forgets_no_outcome(tmp_path: Path) -> None:
 def test_P29_time_while_the_process_was_suspended_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While it stands still it hears of nobody: that they were silent says nothing."""
+    """While suspended the metastore hears of no client, so their silence proves nothing."""
     passed = [7_000_000_000]
     monkeypatch.setattr(time, "monotonic_ns", lambda: passed[0])
     clock = SystemClock()
@@ -302,7 +302,7 @@ def test_P29_time_while_the_process_was_suspended_does_not_count(
 
 @pytest.mark.parametrize("restart", ["no", "replayed", "folded"])
 def test_P29_a_shorter_timeout_spares_uninformed_clients(world: World, restart: str) -> None:
-    """Silent clients were told 150 s between heartbeats; the others heard of 3 s."""
+    """Silent clients were told 150 s between heartbeats; the others learnt of 3 s."""
     ignorant, told = world.write(), world.write()
     world.set("hive.timedout.txn.reaper.start", "0s")
     world.set("hive.timedout.txn.reaper.interval", "1s")
@@ -381,7 +381,7 @@ def test_P29_each_answer_about_a_transaction_has_the_interval(world: World) -> N
 
 
 class Answers:
-    """A metastore that counts heartbeats and tells an interval of a minute."""
+    """A metastore that counts heartbeats and answers an interval of a minute."""
 
     beats = 0
 
@@ -390,7 +390,7 @@ class Answers:
         return Alive([], [], 60_000)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing: there is no connection."""
 
 
 def test_P29_a_shorter_interval_brings_the_next_heartbeat_forward() -> None:

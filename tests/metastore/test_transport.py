@@ -1,4 +1,4 @@
-"""Who may speak to the metastore, and what: Unix socket and TCP, keys, sizes, malformed bytes."""
+"""Access to the metastore: Unix socket and TCP, keys, sizes, malformed bytes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def raw(request: pytest.FixtureRequest, service: Service) -> Connect:
 
 
 def greeted(raw: Connect, request: pytest.FixtureRequest, service: Service) -> socket.socket:
-    """After the handshake."""
+    """Connects and completes the handshake."""
     peer = raw()
     unix = peer.family == socket.AF_UNIX
     secret = Home(service.home).authkey() if unix else KEY.encode()
@@ -120,7 +120,7 @@ def greeted(raw: Connect, request: pytest.FixtureRequest, service: Service) -> s
 
 
 def ended(peer: socket.socket) -> bool:
-    """Whether the other end closes the connection without any more answer."""
+    """Whether the other end closes the connection without another answer."""
     try:
         while data := peer.recv(4096):
             assert len(data) < 4096
@@ -420,7 +420,7 @@ def test_a_stale_endpoint_and_socket_are_replaced(tmp_path: Path) -> None:
     home.prepare()
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(home.socket()))
-    dead.close()  # the name stays, nobody listens
+    dead.close()  # the socket's name stays, but no process listens
     Endpoint(str(home.socket()), 2**22 - 1, 7, wire.PROTOCOL).publish(home)
     with Metastore.connect(home.path) as client:
         assert client.status()["pid"] != 2**22 - 1

@@ -198,7 +198,7 @@ def test_T17_a_reader_may_not_lock_for_writing(world: World) -> None:
 
 
 def two(world: World, one: tuple[object, ...], other: tuple[object, ...]) -> tuple[str, ...]:
-    """Two overlapping writers, committed in this order: how both ended."""
+    """Commits two overlapping writers in this order and returns how each ended."""
     txns = [world.write("t", op, part) for op, part in (one, other)]  # type: ignore[arg-type]
     ends = []
     for txn in txns:

@@ -1,4 +1,4 @@
-"""P26, P31: a warehouse that an older version (schema 6) made, which recorded no files."""
+"""A warehouse of an older version (schema 6), which recorded no files (P26, P31)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.conftest import temporary_warehouse
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "warehouse_version_6.tar.xz"
 MADE_AT = "/tmp/lead/fx/warehouse"
-"""Where it was made: that version recorded whole paths."""
+"""The path at which it was created: that version recorded absolute paths."""
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The warehouse, as if it had been made there."""
+    """The warehouse, as if it had been created at this root."""
     with tarfile.open(FIXTURE) as archive:
         archive.extractall(tmp_path, filter="data")
     made = tmp_path / "warehouse"
@@ -62,7 +62,7 @@ def test_P26_an_upgraded_warehouse_reads_as_before_and_has_its_files_recorded(ro
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "empty"])
 def test_P26_a_file_that_was_lost_before_the_upgrade_is_missed(root: Path, damage: str) -> None:
-    """Its commit counted files and bytes, though not which."""
+    """Its commit counted files and bytes but did not list the files."""
     (file,) = (root / "db.db" / "replaced" / "base_0000002").glob("bucket_*")
     match damage:
         case "gone":

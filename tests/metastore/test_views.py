@@ -1,4 +1,4 @@
-"""Views share the names of tables, and survive a fold."""
+"""Views share a name space with tables, and survive a fold."""
 
 from __future__ import annotations
 

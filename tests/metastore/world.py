@@ -1,4 +1,4 @@
-"""A state machine with a clock that tests move: the metastore without its process."""
+"""The metastore without its process: a state machine with a clock that tests advance."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SELECT = Operation.SELECT
 
 
 class Txn:
-    """What a client would know of its transaction."""
+    """What a client knows about its transaction."""
 
     def __init__(self, value: dict[str, Any]) -> None:
         self.id: int = value["txn"]
@@ -67,7 +67,7 @@ class World:
             self.answers[reply.request_id] = {**reply.value}
 
     def send(self, op: str, **args: Any) -> str:
-        """The request's id; the answer, if it does not wait, is in `answers`."""
+        """Sends a request and returns its id; its answer, unless it waits, is in `answers`."""
         self.requests += 1
         request_id = f"request-{self.requests}"
         self.take(self.handle(op, args, request_id))
@@ -170,7 +170,7 @@ class World:
         self.call("abort", txn=txn.id, reason="test")
 
     def insert(self, table: str = "t", partition: str | None = None, rows: int = 1) -> Txn:
-        """One committed insert with its delta."""
+        """Commits an insert with one delta."""
         txn = self.write(table, INSERT, partition)
         self.commit(txn, self.report(txn, table, partition, rows=rows))
         return txn
@@ -243,7 +243,7 @@ class World:
         self.call("commit_compaction", **self.owner(task), txn=txn, writes=writes)
 
     def compact(self, kind: str = "major", partition: str | None = None) -> CompactionTask:
-        """A whole major compaction of `t`, up to ready for cleaning."""
+        """Runs a major compaction of `t` until it is ready for cleaning."""
         self.request(kind, partition=partition)
         task = self.take_task()
         assert task is not None
@@ -253,7 +253,7 @@ class World:
         return done
 
     def compact_away_aborts(self, partition: str) -> None:
-        """The files of an abort are cleaned, a base covers it in this partition, a tick forgets."""
+        """Cleans the files of an abort, covers it with a base in this partition, and purges it."""
         self.set("hive.compactor.aborted.txn.time.threshold", "0h")
         self.clock.advance(1)
         self.clean(self.ready()[0])
@@ -279,7 +279,7 @@ class World:
     def cleaning(self, op: str, task: CleaningTask, **more: Any) -> dict[str, Any]:
         if op == "mark_cleaned" and "gone" not in more:
             known = self.state.directories.get((task.table_id, task.partition), {}).values()
-            # A compaction's directory is there from its transaction on, as readers take it.
+            # Readers see a compaction's directory from its transaction on.
             seen = [
                 directory
                 for directory in known

@@ -1,7 +1,7 @@
-"""`dagster api grpc` whose runs begin at once, as forks of a process that has imported all.
+"""`dagster api grpc` that starts runs at once, as forks of a process with all imports done.
 
-Dagster's own starts an interpreter for each run, and a launch returns when that has imported all:
-most of what a test of several runs would take. Everything else is as it ships.
+Dagster's own server starts an interpreter for each run, and a launch returns only after the
+imports, which would take most of the time of these tests. Everything else is Dagster's own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OF_RUNS = [
     "dagster._core.launcher",
     "dagster._core.run_coordinator",
 ]
-"""What a run imports, its instance's storage included."""
+"""The modules that a run imports, including its instance's storage."""
 
 if __name__ == "__main__":
     module = sys.argv[sys.argv.index("-m") + 1]

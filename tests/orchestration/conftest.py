@@ -20,7 +20,7 @@ from tests.conftest import temporary_warehouse
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a run or a tick needs; no JVM has been started for it."""
+    """What a run or a tick needs, without a JVM."""
 
     warehouse: Warehouse
     resource: WarehouseResource
@@ -50,7 +50,7 @@ class Place:
                 txn.commit([WriteReport(name, None, Operation.INSERT, directory, 5, 100, 1)])
 
     def compacted(self, name: str = "db.t") -> str:
-        """A queued task of the table, carried through by a Worker; its base directory."""
+        """Queues a compaction, runs a Worker, and returns the base directory."""
         metastore = self.warehouse.metastore
         task = metastore.take_compaction("host-1", name)
         assert task

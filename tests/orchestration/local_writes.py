@@ -1,6 +1,6 @@
 """INSERT statements of a transaction without a JVM: lock, write beside the table, rename, report.
 
-What `TransactionTable.insert` does, with files written by `tests.acid_files`.
+They do the same as `TransactionTable.insert`, with files written by `tests.acid_files`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.acid_files import AcidTable, P, contents_of, full
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """One delta of a table with the column `v string`, where no reader looks."""
+    """A staged delta of a table with the column `v string`; no reader looks there."""
 
     txn: Transaction
     table: str

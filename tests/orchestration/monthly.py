@@ -1,4 +1,4 @@
-"""A Dagster location with one monthly asset, for the backfill that a daemon makes of it."""
+"""A Dagster location with one monthly asset, which a daemon backfills."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import dagster as dg
@@ -17,7 +17,7 @@ MONTHS = dg.MonthlyPartitionsDefinition("2023-01-01", end_date="2024-01-01")
     expectations=[Expectation("n_is_given", "ExpectColumnValuesToNotBeNull", {"column": "n"})],
 )
 def sales(context: dg.AssetExecutionContext) -> list[dict[str, object]]:
-    """As many rows as the month has in its number; each tells its run."""
+    """As many rows as the month's number says; each names its run."""
     return [{"n": one, "run": context.run.run_id} for one in range(int(context.partition_key[5:7]))]
 
 

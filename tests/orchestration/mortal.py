@@ -1,7 +1,7 @@
-"""A Dagster workspace whose runs stop in mid-transaction, for tests that kill what they stand on.
+"""A Dagster workspace whose runs pause inside their transactions, for tests that kill processes.
 
-Materialization, compaction job and sensors are the platform's own. Only rows are written by the
-test's helper: it needs no JVM, so that a run is in its transaction within seconds.
+Materialization, compaction job and sensors are the platform's own. Only the rows are written by
+the tests' writer, which needs no JVM, so a run is in its transaction within seconds.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
@@ -33,7 +33,7 @@ SCENES = "ACID_TEST_SCENES"
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where a run and its test meet: the files of one directory, named after what they tell."""
+    """A directory of files through which a run and its test communicate."""
 
     name: str
 
@@ -55,7 +55,7 @@ class Scene:
         return values
 
     def hold(self, **values: Any) -> None:
-        """Tells which process is here, and stays until the test tells `go`."""
+        """Reports its process, and waits until the test says `go`."""
         self.tell("holding", pid=os.getpid(), parent=os.getppid(), **values)
         deadline = time.monotonic() + 600
         while self.told("go") is None:
@@ -86,7 +86,7 @@ def rows(config: Plot, txn: Transaction) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NeverAnswers:
-    """In the place of a SparkSession: whoever asks it something stays there."""
+    """Stands for a SparkSession; every call to it blocks for ever."""
 
     scene: Scene
 
@@ -122,4 +122,4 @@ steady = dg.Definitions(
     sensors=[abort_failed_runs, abort_canceled_runs, fail_lost_runs],
 )
 fragile = dg.Definitions(assets=[rows], jobs=_JOBS, resources=_RESOURCES)
-"""What the code server serves that gets killed. No sensor looks after its runs."""
+"""The location of the code server that is killed. No sensor watches its runs."""

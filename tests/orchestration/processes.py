@@ -1,6 +1,6 @@
 """Dagster's daemon and code servers as processes of their own, each of which may be killed.
 
-What a person does on the pages is done by the pages' GraphQL mutations, in this process.
+Actions of a person in the UI are done by the UI's GraphQL mutations, in this process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.metastore.processes import free_port, listens, until
 from tests.orchestration import code_server
 
 PAUSE = 0.5
-"""Seconds between two questions to Dagster, each of which costs it something."""
+"""Seconds between two queries to Dagster, which cost it CPU time."""
 ROOT = Path(__file__).resolve().parents[2]
 
 INSTANCE = """
@@ -68,9 +68,9 @@ class DagsterProcesses:
     locations: tuple[str, ...]
     environment: Mapping[str, str]
     runs_at_a_time: int | None = None
-    """Without it a run begins when it is launched."""
+    """None: a run begins when it is launched."""
     forks: bool = True
-    """Runs are forks of the code server's, which is quicker than Dagster's own way."""
+    """Runs are forks of the code server, which is faster than Dagster's own way."""
     instance: dg.DagsterInstance = field(init=False)
     _workspace: WorkspaceProcessContext = field(init=False)
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class DagsterProcesses:
             "load_from:\n"
             + "".join(LOCATION.format(name=name, port=port) for name, port in self._ports.items())
         )
-        # Makes the storage, before several processes would do so at once.
+        # Creates the storage before several processes would do so at once.
         self.instance = self._stack.enter_context(dg.DagsterInstance.from_config(str(self.home)))
         self._stack.callback(self._kill_all)
         for name in self.locations:
@@ -105,7 +105,7 @@ class DagsterProcesses:
         self._stack.close()
 
     def serve(self, location: str) -> None:
-        """Starts its code server."""
+        """Starts the location's code server."""
         command = code_server.__name__ if self.forks else "dagster"
         self._run(
             location,
@@ -123,7 +123,7 @@ class DagsterProcesses:
         )
 
     def serve_again(self, location: str) -> None:
-        """If it was killed."""
+        """Restarts the code server if it was killed."""
         if location in self._running:
             return  # a second one would share its port, and its runs
         self.serve(location)
@@ -131,7 +131,7 @@ class DagsterProcesses:
         self._workspace.reload_workspace()
 
     def kill(self, name: str) -> None:
-        """The process alone, as the system would: what it had started lives on."""
+        """Kills only this process, as the system would; its children live on."""
         process = self._running.pop(name)
         process.kill()
         process.wait()
@@ -139,7 +139,7 @@ class DagsterProcesses:
     # --- what a person does on the pages -------------------------------------------------------
 
     def launch(self, location: str, job: str, config: Mapping[str, Any]) -> str:
-        """The run's id."""
+        """Launches a run and returns its id."""
         answer = self._ask(
             LAUNCH,
             params={"selector": {**_repository(location), "jobName": job}, "runConfigData": config},
@@ -149,7 +149,7 @@ class DagsterProcesses:
         return run_id
 
     def backfill(self, asset: dg.AssetKey, keys: Sequence[str]) -> str:
-        """The backfill's id; the daemon makes its runs."""
+        """Starts a backfill and returns its id; the daemon creates its runs."""
         answer = self._ask(
             BACKFILL,
             params={"assetSelection": [{"path": list(asset.path)}], "partitionNames": list(keys)},
@@ -210,7 +210,7 @@ class DagsterProcesses:
             )
 
     def _kill_all(self) -> None:
-        """Runs and their steps too."""
+        """Kills all processes, including runs and their steps."""
         for one in psutil.process_iter():
             with suppress(psutil.Error):
                 if one.environ().get("DAGSTER_HOME") == str(self.home):

@@ -489,7 +489,7 @@ def test_materializing_a_partition_again_replaces_exactly_that_one(lake: Place) 
     # The check looks at the run's partition only; the difference is that of the table.
     assert told(result)["difference to the previous write id"] == "1 inserted, 0 updated, 2 deleted"
     assert told(result)["dagster/row_count"] == 2
-    # Rows of another day would be lost in silence: they are refused.
+    # Rows of another day would be lost silently, so they are refused.
     day = pd.DataFrame({"id": [9], "day": [pd.Timestamp("2024-01-03").date()]})
     wrong = run(lake, daily(lambda keys: day), partition_key="2024-01-01")
     assert "a row for db.t has day=2024-01-03, the partition has 2024-01-01" in failure(wrong)
@@ -518,7 +518,7 @@ def test_a_single_run_over_a_range_is_one_transaction(lake: Place) -> None:
     policy = {"backfill_policy": dg.BackfillPolicy.single_run()}
     result = run(lake, daily(lambda keys: give(*range(1, len(keys))), **policy), tags=tags)
     assert succeeded(result)
-    # The second day has no rows any more, the third is none of the run's.
+    # The second day has no rows any more, and the third is not in the run.
     assert per_day(lake) == {"2024-01-01": [10], "2024-01-03": [3]}
     counts = {
         one.materialization.partition: one.materialization.metadata[

@@ -1,5 +1,7 @@
-"""A backfill as a person starts it: the daemon makes a run, so a process and a transaction, of each
-partition, two at a time; all of them work over one Spark Connect server."""
+"""A backfill as a person starts it, over one Spark Connect server.
+
+For each partition the daemon creates a run with its own process and transaction, two at a time.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class Place:
     warehouse: Warehouse
 
     def backfill(self, keys: Sequence[str]) -> list[dg.RunRecord]:
-        """Its runs, which have succeeded, in the order of their partitions."""
+        """Runs a backfill and returns its successful runs in the order of their partitions."""
         instance = self.dagster.instance
         wanted = self.dagster.backfill(monthly.sales.key, keys)
 
@@ -45,7 +47,7 @@ class Place:
         return sorted(runs, key=_partition)
 
     def run_of_month(self) -> dict[int, str]:
-        """Which run wrote a month's rows, of which each month has as many as its number says."""
+        """The run that wrote each month's rows; each month has as many rows as its number says."""
         rows = self.warehouse.table(TABLE.name).to_arrow().to_pylist()
         counted = {
             month: [one["run"] for one in rows if one["month"] == month] for month in range(1, 13)

@@ -1,4 +1,4 @@
-"""What Great Expectations says becomes findings; what it can't say becomes an error."""
+"""Results of Great Expectations become findings; a check that can't run becomes an error."""
 
 from __future__ import annotations
 

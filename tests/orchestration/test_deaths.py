@@ -1,7 +1,7 @@
-"""Life and death of a run: its transaction ends as the rules say, whatever dies (P2, P4, P7, P19).
+"""The transaction of a run ends as the rules say, whichever process dies (P2, P4, P7, P19).
 
-One daemon, two code servers and one warehouse with short timeouts. Per round all
-runs of the table below are brought into mid-transaction, then each dies its death.
+One daemon, two code servers and one warehouse with short timeouts. In each round all runs of the
+table below enter their transactions, then each dies in its own way.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Life:
 
     @property
     def parent(self) -> int:
-        """The run's process, of a run whose steps have processes of their own."""
+        """The run's process, if its steps have processes of their own."""
         return self._held("parent")
 
     @property
@@ -144,14 +144,14 @@ DEATHS = {
     "the metastore and its code server are killed": Death(
         go, Status.SUCCESS, None, location=FRAGILE
     ),
-    # Nobody is left who could tell Dagster, but for the sensor that asks the metastore.
+    # No process is left that could tell Dagster, except the sensor that asks the metastore.
     LOST: Death(kill_step, Status.FAILURE, BY_REAPER, location=FRAGILE),
 }
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """All that runs, before any run."""
+    """All processes, before any run."""
     root = tmp_path_factory.mktemp("deaths")
     environment = {"ACID_WAREHOUSE": str(root / "wh"), mortal.SCENES: str(root / "scenes")}
     dagster = DagsterProcesses(root / "dagster", mortal.__name__, (STEADY, FRAGILE), environment)
@@ -172,7 +172,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def config(scene: Scene, ops: Mapping[str, Mapping[str, object]]) -> dict[str, Any]:
-    """Of a run: it meets its test in the scene, also where it asks Spark for something."""
+    """Run config: the run pauses in the scene, also where it asks Spark for something."""
     return {
         "ops": {name: {"config": one} for name, one in ops.items()},
         "resources": {"spark": {"config": {"scene": scene.name}}},
@@ -184,7 +184,7 @@ ROUNDS = [0, *(pytest.param(one, marks=pytest.mark.slow) for one in range(1, 5))
 
 @pytest.fixture(scope="module", params=ROUNDS)
 def world(request: pytest.FixtureRequest, place: World) -> World:
-    """One round: every run in mid-transaction, then to each its death."""
+    """One round: every run enters its transaction, then each is killed in its own way."""
     dagster, metastore = place.dagster, place.warehouse.metastore
     dagster.serve_again(FRAGILE)
     lives = {}

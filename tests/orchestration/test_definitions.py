@@ -1,4 +1,4 @@
-"""The location as Dagster loads it: every name of it, without a JVM or a warehouse."""
+"""All names of the location that Dagster loads, without a JVM or a warehouse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job `erase`: what its run tells, and what makes it fail."""
+"""The job `erase`: what its run reports, and what makes it fail."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import json
@@ -43,7 +43,7 @@ def erase(
 
 
 def observed(place: Place, result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    """Also of a run that failed, whose result lacks what the failing step has logged."""
+    """The logged metadata, even of a failed run, whose result lacks it."""
     [event] = [
         entry.dagster_event
         for entry in place.instance.all_logs(

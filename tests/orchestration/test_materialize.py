@@ -1,4 +1,4 @@
-"""What ends a materialization, told by bodies that write nothing: no JVM is started."""
+"""How materializations end, with bodies that write nothing and need no JVM."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ POSITIVE = Expectation(
 
 
 class NoSpark(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """Stands for Spark where none is needed."""
+    """Stands for Spark where Spark is not needed."""
 
     @property
     def spark_session(self) -> None:

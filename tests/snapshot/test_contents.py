@@ -130,7 +130,7 @@ def test_foreign_files_beside_a_base_are_left_alone() -> None:
 
 
 def test_F3_an_empty_base_directory_hides_what_is_older() -> None:
-    """TRUNCATE in Hive leaves a base with nothing but markers (F3)."""
+    """Hive's TRUNCATE leaves a base that has only marker files (F3)."""
     base = EntityListing(
         "wh/t",
         (FileEntry("delta_3_3_0/bucket_0", 1),),
@@ -165,7 +165,7 @@ def test_S15_rows_are_tested_unless_the_whole_range_is_valid(
 
 
 def test_F13_both_kinds_of_a_straddling_pair() -> None:
-    """Inserted rows that the base holds too are dropped; a repeated delete event is harmless."""
+    """Inserted rows that the base has too are dropped; a repeated delete event is harmless."""
     result = seen("b3v10/bucket_0", "D2-5v12/bucket_0", "d2-5v12/bucket_0")
     assert [(delta.directory, delta.above) for delta in result.deltas] == [
         (names("D2-5v12")[0], -1),

@@ -1,4 +1,4 @@
-"""What must hold of every selection, whatever lies in the directory."""
+"""Properties of every selection, whatever the directory contains."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_P22_a_compacted_base_below_the_drop_is_no_missing_history() -> None:
 
 
 def test_P4_P22_a_floor_of_forgotten_writes_covers_them_in_an_older_list_too() -> None:
-    """The floor of a partition that was created later can be an aborted, now forgotten write id."""
+    """The floor of a new partition can be an aborted write id that is forgotten now."""
     older = ValidWriteIdList.of("db.t", 9, aborted=[5])
     result = select(listing("b3v9 d4 d6"), older, txns(), floor=5)
     assert result.base is None

@@ -15,7 +15,7 @@ from tests.notation import listing, names, txns, write_ids
 
 @dataclass(frozen=True)
 class Case:
-    """A listing and two lists, and what follows: base, deltas in order, what may go."""
+    """A listing and two lists, and the expected base, deltas in order, and removable paths."""
 
     number: str
     found: str
@@ -27,7 +27,7 @@ class Case:
     aborted: str = ""
     originals: str = ""
     above: str = ""
-    """`directory=write id` of the deltas whose lower rows are dropped."""
+    """`directory=write id` for the deltas whose lower rows are dropped."""
     compactor: bool = False
 
 

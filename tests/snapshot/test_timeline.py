@@ -1,4 +1,4 @@
-"""Each directory of an entity once, with its size and how the snapshot uses it."""
+"""The timeline has each directory once, with its size and how the snapshot uses it."""
 
 from __future__ import annotations
 

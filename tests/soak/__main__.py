@@ -38,22 +38,22 @@ SETTINGS = {
     "hive.compactor.cleaner.run.interval": f"{CLEANER_SECONDS:g}s",
 }
 DRAIN_SECONDS = 300
-"""After the writers: until the queue is worked off."""
+"""How long the services may take to empty the queue after the writers have ended."""
 MANY_DELTAS = 50
-"""So many of one partition may come together while a Worker is starting or at work elsewhere."""
+"""The most deltas of one partition, while a Worker starts or works elsewhere."""
 WRONG = ("error", "Error", "Traceback", "failed", "lost")
-"""None of these words may be in a log."""
+"""Words that no log may contain."""
 
 
 @dataclass
 class Watch:
-    """What the table looked like, second by second."""
+    """The state of the table, second by second."""
 
     deltas: list[int] = field(default_factory=list)
     """Live deltas and delete_deltas of the worst partition."""
     since: dict[tuple[int, str | None, int], float] = field(default_factory=dict)
     longest: float = 0.0
-    """Seconds that something removable had to wait for the Cleaner."""
+    """The longest time in seconds that something removable waited for the Cleaner."""
 
     def look(self, metastore: Metastore) -> None:
         now = time.monotonic()
@@ -92,7 +92,7 @@ def fill(warehouse: Warehouse) -> None:
 
 @contextmanager
 def running(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A child with its log; it is asked to end when the block does."""
+    """Runs a child with its own log, and asks it to end at the end of the block."""
     with log.open("wb") as stream:
         child = subprocess.Popen(
             [sys.executable, "-m", *arguments],
@@ -186,7 +186,7 @@ def soak(place: Path, minutes: float) -> dict[str, Any]:
 
 
 def left(metastore: Metastore) -> int:
-    """Compactions and obsolete directories that are not worked off yet."""
+    """The number of compactions and obsolete directories that are left."""
     waiting = [
         row
         for row in metastore.compactions()

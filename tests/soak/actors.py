@@ -22,7 +22,7 @@ from tests.acid_files import AcidTable, P, contents_of
 
 TABLE, COLUMNS = "db.soak", "id int, version int"
 PARTITIONS, IDS = 4, 500
-"""Ids of each partition."""
+"""The number of partitions, and of ids in each."""
 
 
 def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
@@ -82,7 +82,7 @@ def writer(place: str, seed: int, until: float) -> int:
 
 
 def reader(place: str, seed: int, until: float) -> int:
-    """Holds snapshots for some seconds; each read of one gives the same rows, every id once."""
+    """Holds snapshots for some seconds; each read returns the same rows, every id once."""
     random, read = Random(seed), 0
     with Warehouse.open(place) as warehouse:
         while time.time() < until:

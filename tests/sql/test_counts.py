@@ -1,4 +1,4 @@
-"""Which queries footers answer: `SELECT count(*) FROM t` and nothing else."""
+"""Footers answer `SELECT count(*) FROM t` and no other query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever goes down to a scan, the result stays: DuckDB runs a query with and without it."""
+"""Pushing predicates into a scan changes no result: DuckDB runs each query both ways."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def comparisons(columns: tuple[str, ...]) -> st.SearchStrategy[str]:
 T, U, X = ("t.id", "t.v", "t.m"), ("u.id", "u.w", "u.m"), ("x.a", "x.b")
 JOINS = st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
 UNMATCHED = st.builds("{} IS NULL".format, st.sampled_from(("u.w", "u.id", "t.v")))
-"""What an outer join's other side must not be asked."""
+"""Predicates that must not be pushed to the other side of an outer join."""
 FILTERING = st.sampled_from(["LEFT SEMI JOIN", "LEFT ANTI JOIN"])
 FROM_T = st.sampled_from(
     [

@@ -1,4 +1,4 @@
-"""What a query reads of each table, and what may go down to its scan. No Spark."""
+"""What a query reads of each table, and what is pushed into its scan. No Spark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bound(text: str) -> tuple[str, tuple[Source, ...]]:
 
 
 def where(text: str) -> dict[str, str | None]:
-    """Table → what goes down to it."""
+    """The predicate that is pushed into the scan of each table."""
     return {one.table.removeprefix("default."): one.where for one in bound(text)[1]}
 
 

@@ -1,4 +1,4 @@
-"""What a text is: a statement as a value, or an error that names it. No Spark."""
+"""A text is parsed into a statement, or refused with an error that names it. No Spark."""
 
 from __future__ import annotations
 

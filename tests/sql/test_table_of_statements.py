@@ -1,4 +1,4 @@
-"""Sixty statements in one go, each with its answer, 25 of them wrong with what they say."""
+"""Sixty statements in one run with their answers; 25 of them are errors with their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A name that no table of a query has is found before Spark starts; what may be right is left."""
+"""A name that no table of a query has is refused before Spark starts; doubtful names are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published walk-through as people type it, with what is printed and what lies on disk."""
+"""The published walk-through as people type it: what is printed, and the files on disk."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Variant:
     clauses: str
     values: str
     places: dict[int, tuple[str, int]]
-    """Of each id: its partition directory, and its bucket property."""
+    """For each id its partition directory and its bucket property."""
     extra: dict[int, str]
-    """Of each id: the further columns that SELECT * prints."""
+    """For each id the further columns that SELECT * prints."""
     compact: str = ""
     """PARTITION (…) of ALTER TABLE COMPACT."""
 
@@ -75,7 +75,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """`acid sql` and its neighbours on one warehouse, and the directory of one table."""
+    """Runs `acid sql` and similar commands on one warehouse; knows the directory of one table."""
 
     path: str
     table: Path

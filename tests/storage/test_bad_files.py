@@ -1,4 +1,4 @@
-"""Each kind of bad file has its own error, which names the file; no row is missed in silence."""
+"""Each kind of bad file has its own error, which names the file; no row is lost silently."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ IN_ROWS = (
     "a column of another type",
     "a bucket property of an unknown codec",
 )
-"""Names, sizes and footers do not show these."""
+"""Faults that names, sizes and footers do not reveal."""
 NEXT_STEP = re.compile("restore|Restore|remove|move|rename|run a|declare|drop|upgrade|read again")
 
 

@@ -124,7 +124,7 @@ def test_predicates_see_the_days_that_are_shown(tmp_path: Path) -> None:
 
 
 def test_days_before_the_first_of_python_are_decoded_row_by_row_and_dumped(tmp_path: Path) -> None:
-    """Arrow gives up on a timestamp beside them; Hive's first day is two days before Python's."""
+    """Arrow can't convert such timestamps; Hive's first day is two days before Python's."""
     table = AcidTable(tmp_path, "d date, t timestamp")
     orc.write_table(
         pa.table(
@@ -150,7 +150,7 @@ def test_days_before_the_first_of_python_are_decoded_row_by_row_and_dumped(tmp_p
 def test_days_of_sparks_writer_by_both_calendars(
     tmp_path: Path, spark: SparkSession, gregorian: str
 ) -> None:
-    """The writer of Hive and Spark notes its calendar in the file, if it is asked to."""
+    """The writer of Hive and Spark records its calendar in the file, if configured."""
     rows = spark.sql("SELECT date'0001-01-01' AS d, 1 AS n UNION ALL SELECT date'1500-03-01', 2")
     rows.coalesce(1).write.option("orc.proleptic.gregorian", gregorian).orc(str(tmp_path / "out"))
     [part] = (tmp_path / "out").glob("part-*.orc")

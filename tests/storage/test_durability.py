@@ -1,4 +1,4 @@
-"""P27: what is published, made or removed is on the disk when the call returns."""
+"""What a call published, created or removed is on the disk when the call returns (P27)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_P27_files_then_their_directory_then_the_names_above(
     assert {*below} == {
         f"{root}/_tmp_1/a=1/b={b}/delta_1{file}" for b in (2, 3) for file in ("", "/bucket_00000")
     }
-    # Directories that existed before are synced too: their maker may not have done it yet.
+    # Existing directories are synced too: their creator may not have synced them yet.
     assert {*synced[len(below) :]} == {
         str(root),
         f"{root}/a=1",
@@ -88,7 +88,7 @@ def test_P27_a_sync_that_fails_fails_the_statement(
     assert left == {"_tmp_1", *(("delta_1", "delta_2") if renamed else ())}
 
 
-def test_P27_F20_nothing_takes_the_place_of_a_directory(tmp_path: Path) -> None:
+def test_P27_F20_a_directory_is_never_replaced(tmp_path: Path) -> None:
     moves = staged(tmp_path, "delta_1", "delta_2")
     (tmp_path / "delta_2").mkdir()
     with pytest.raises(PublicationFailed, match="delta_2 already exists"):
@@ -96,7 +96,7 @@ def test_P27_F20_nothing_takes_the_place_of_a_directory(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"_tmp_1", "delta_2"}
 
 
-def test_P27_removals_and_new_roots_are_synced_in_what_is_left_above(
+def test_P27_removals_and_new_roots_are_synced_in_an_existing_parent(
     tmp_path: Path, synced: list[str]
 ) -> None:
     sync_removals(FILES, [f"{tmp_path}/gone/delta_1", f"{tmp_path}/gone/delta_2"])
@@ -105,7 +105,7 @@ def test_P27_removals_and_new_roots_are_synced_in_what_is_left_above(
     make_root(FILES, f"{tmp_path}/a/b/c")
     assert {*synced} == {str(tmp_path), f"{tmp_path}/a", f"{tmp_path}/a/b"}
     synced.clear()
-    # Its maker may have been killed before it synced the directory.
+    # Its creator may have been killed before it synced the directory.
     make_root(FILES, f"{tmp_path}/a/b/c")
     assert {*synced} == {f"{tmp_path}/a/b", f"{tmp_path}/a"}
     (tmp_path / "file").write_bytes(b"")

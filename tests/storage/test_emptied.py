@@ -1,4 +1,4 @@
-"""P32: an emptied entity has a data file that every ORC reader accepts."""
+"""An emptied entity has a data file that every ORC reader accepts (P32)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_P32_an_emptied_base_is_selected_compacted_and_made_by_compaction(tmp_pa
     assert [directory.path for directory in seen.obsolete] == ["delta_0000001_0000001_0000"]
     table.inserts("d3", [(3, P, 0, "C")]).deletes("D4", [(3, P, 0)], current=4)
     table.compact("major", "4:M::")
-    # Without a file other engines would miss this base too.
+    # Without a file other engines would not see this base either.
     made = tmp_path / "base_0000004_v0000050"
     assert metadata(FILES, str(made / "bucket_00000"))["rows"] == 0
     assert {path.name for path in made.iterdir()} == {"bucket_00000", "_orc_acid_version"}

@@ -1,4 +1,4 @@
-"""C32: nanoseconds are found wherever a compaction would cut them, and nowhere else."""
+"""Nanoseconds are found wherever a compaction would cut them, and nowhere else (C32)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Key = tuple[int, int, int]
 
 @dataclass
 class History:
-    """What was written; `rows` and `deletes` carry the write id that did it."""
+    """What was written; `rows` and `deletes` have the write id that wrote them."""
 
     table: AcidTable
     rows: dict[Key, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Listing a directory while a Cleaner is at work in it."""
+"""Listing a directory while a Cleaner removes parts of it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def directory(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("marker", ["_orc_acid_version", "_metadata_acid"])
-def test_C41_what_is_cleaned_away_during_a_listing_is_not_missed(
+def test_C41_directories_cleaned_during_a_listing_cause_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: str
 ) -> None:
-    """An obsolete base goes between the listing and the look at its marker."""
+    """An obsolete base is removed after it was listed and before its marker is read."""
     place, read = directory(tmp_path), Files.read
 
     def late(self: Files, path: str) -> bytes:

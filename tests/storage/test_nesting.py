@@ -1,4 +1,4 @@
-"""A flat file of Spark's, once nested, reads as a file that Spark wrote nested, everywhere."""
+"""A flat file of Spark, once nested, reads like a file that Spark wrote nested."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def written(
     out = where / f"out{flat}"
     frame.select(*ids, *body).write.options(**options).orc(str(out))
     [part] = map(str, out.glob("part-*.orc"))
-    for checksum in out.glob(".*.crc"):  # of what it was before it is finished
+    for checksum in out.glob(".*.crc"):  # of the flat file
         checksum.unlink()
     files, _ = Files.of(str(where))
     if not flat:
@@ -87,7 +87,7 @@ def written(
 
 
 def told(path: str) -> dict[str, object]:
-    """What the file says of itself, without offsets and sizes."""
+    """The file's metadata without offsets and sizes."""
     said = metadata(Files.of(str(Path(path).parent))[0], path)
     said["stripes"] = [stripe["rows"] for stripe in said["stripes"]]
     footer = footer_of(orc.ORCFile(path).reader.serialized_file_tail())

@@ -1,4 +1,4 @@
-"""Every reader gets what AcidWriter wrote: in whole files, by row group and in statistics."""
+"""Every reader gets what AcidWriter wrote: whole files, row groups and statistics."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def read(path: str) -> pa.StructArray:
 
 
 def numbers() -> st.SearchStrategy[np.ndarray]:
-    """Runs of each kind that the encoder tells apart, one after the other."""
+    """Runs of each kind that the encoder distinguishes, one after the other."""
     edge = st.sampled_from(
         [
             0,
@@ -277,7 +277,7 @@ def test_statistics_are_those_of_orcs_own_writer(
     tmp_path: Path, everything: tuple[tuple[Column, ...], pa.StructArray]
 ) -> None:
     every, row = everything
-    # Arrow counts what lies below a NULL struct.
+    # Arrow counts the values below a NULL struct.
     columns = [column for column in every if column.type.kind != "struct"]
     row = struct(columns, [pc.struct_field(row, [every.index(column)]) for column in columns])
     path = write(tmp_path, columns, row)
@@ -307,7 +307,7 @@ def test_statistics_are_those_of_orcs_own_writer(
 
 
 @pytest.mark.parametrize("kind", ["double", "float"])
-def test_what_is_said_of_nan_and_zero_skips_nothing(tmp_path: Path, kind: str) -> None:
+def test_statistics_of_nan_and_zero_skip_no_row(tmp_path: Path, kind: str) -> None:
     columns = parse_columns(f"v {kind}")
 
     def bounds(values: list[float]) -> tuple[float, float]:

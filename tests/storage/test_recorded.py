@@ -1,4 +1,4 @@
-"""P26: a commit records what its files hold, and a reader notices when one is gone or changed."""
+"""A commit records its files, and a reader notices if one is gone or changed (P26)."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ ENTRIES = st.builds(
 
 
 @given(st.lists(ENTRIES, max_size=4))
-def test_P26_the_text_of_a_record_says_all_of_it(entries: list[FileEntry]) -> None:
+def test_P26_the_text_of_a_record_is_complete(entries: list[FileEntry]) -> None:
     again = Contents.parse(str(Contents(tuple(entries))))
     assert again.files == tuple(entries)
     assert [file.ranges for file in again.files] == [entry.ranges for entry in entries]
@@ -144,7 +144,7 @@ def test_P26_a_record_that_can_not_be_read_is_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "shorter", "longer", "a directory"])
-def test_P26_a_recorded_file_that_is_not_what_it_was_is_named(tmp_path: Path, damage: str) -> None:
+def test_P26_a_changed_recorded_file_is_named(tmp_path: Path, damage: str) -> None:
     file = tmp_path / "bucket_00000"
     file.write_bytes(b"x" * 10)
     files, path = Files.of(str(file))

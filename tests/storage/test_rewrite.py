@@ -35,7 +35,7 @@ Event = tuple[int, int, int, int]
 
 
 def write(path: Path, keys: list[Event], deletes: bool = False) -> str:
-    """An ACID file with one row per key; the value of `id` tells the row."""
+    """Writes an ACID file with one row per key; the value of `id` identifies the row."""
     target = acid_schema(COLUMNS)
     w, b, r, c = ([key[i] for key in keys] for i in range(4))
     row = [None if deletes else {"id": hash(key) % 1000, "v": f"{key}"} for key in keys]
@@ -364,7 +364,7 @@ def test_C32_a_first_merge_that_changed_a_value_is_not_merged_further(
 
 
 def test_P23_a_minor_compaction_drops_rows_that_their_own_write_id_deleted(tmp_path: Path) -> None:
-    """Hive 2 tells the two events apart by their statements, which the merged directory lacks."""
+    """Hive 2 distinguishes the two events by their statements, which the merged directory lacks."""
     table = AcidTable(tmp_path).inserts("d1", [(1, P, 0, "a")])
     table.inserts("d2.1", [(2, P + 1, 0, "b"), (2, P + 1, 1, "c")])
     table.deletes("D2.2", [(1, P, 0), (2, P + 1, 1)], 2)

@@ -37,7 +37,7 @@ def third_row_updated_then_deleted(root: Path) -> AcidTable:
 
 
 def compacted_deletes(root: Path) -> AcidTable:
-    """Both kinds were compacted: the wider delete_delta alone would hide d1."""
+    """Deltas and delete_deltas were compacted: the wider delete_delta alone would hide d1."""
     rows = [(1, P, 0, "A"), (1, P, 1, "B"), (1, P, 2, "C")]
     return (
         AcidTable(root)

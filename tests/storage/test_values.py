@@ -1,4 +1,4 @@
-"""C32: the sums differ when values differ, whatever the order and the batches of the rows."""
+"""The sums differ if values differ, whatever the order and the batches of the rows (C32)."""
 
 from __future__ import annotations
 
@@ -35,17 +35,19 @@ def sums(*batches: list[Any], kind: pa.DataType = ROW) -> Profile:
 
 
 @given(rows, st.randoms(use_true_random=False), st.integers(0, 8))
-def test_C32_neither_order_nor_batches_count(values: list[Any], chance: Any, cut: int) -> None:
+def test_C32_order_and_batches_do_not_change_the_sum(
+    values: list[Any], chance: Any, cut: int
+) -> None:
     mixed = chance.sample(values, len(values))
     assert sums(mixed[:cut], mixed[cut:]) == sums(values)
 
 
 @given(rows, rows)
-def test_C32_other_values_have_other_sums(one: list[Any], other: list[Any]) -> None:
+def test_C32_different_values_have_different_sums(one: list[Any], other: list[Any]) -> None:
     def columns(values: list[Any]) -> list[list[str]]:
         return [sorted(repr(row[name]) for row in values) for name in ("n", "s", "l")]
 
-    # A zero adds nothing but is not NULL: rows are counted separately.
+    # A zero adds nothing but is not NULL, so rows are counted separately.
     if len(one) == len(other):
         assert (sums(one) == sums(other)) == (columns(one) == columns(other))
 

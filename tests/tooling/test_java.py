@@ -1,4 +1,4 @@
-"""Which Java set-up takes, and what it says when there is none."""
+"""The Java that set-up selects, and its message if there is none."""
 
 from __future__ import annotations
 

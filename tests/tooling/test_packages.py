@@ -1,4 +1,4 @@
-"""Which packages of the lock an environment gets, and that uv or else pip installs just these."""
+"""An environment gets the right packages of the lock, and uv or pip installs exactly these."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_extra_that_is_left_out_lightens_the_environment() -> None:
 
 @pytest.mark.parametrize("extras", [("dev",), ("dev", "notebook"), FULL], ids="+".join)
 def test_the_part_of_the_lock_has_all_that_its_packages_need(extras: tuple[str, ...]) -> None:
-    """pip refuses a part with a gap, uv would install it."""
+    """pip refuses a lock with a missing package, but uv would install it."""
     part = names(extras)
     own_extras = {
         name: set(filter(None, text.partition("==")[0].partition("[")[2].rstrip("]").split(",")))
@@ -238,7 +238,7 @@ def test_the_uv_of_the_environment_is_the_one_that_the_lock_pins(
     give_uv(python)
     assert packages.provide_uv(python, tmp_path, OWN_UV) == python.parent / "uv"
     assert packages.provide_uv(python, tmp_path, NO_UV) is None
-    monkeypatch.setenv("PATH", str(BIN))  # the machine's own
+    monkeypatch.setenv("PATH", str(BIN))  # the machine's own setting
     assert packages.provide_uv(python, tmp_path, NO_UV) == BIN / "uv"
 
 
@@ -246,7 +246,7 @@ def test_the_uv_of_the_environment_is_the_one_that_the_lock_pins(
 
 
 class Index(SimpleHTTPRequestHandler):
-    """Simple indexes below a directory; notes who asked for what."""
+    """Serves simple indexes below a directory, and records the requests."""
 
     asked: list[tuple[str, str]]
 
@@ -342,7 +342,7 @@ def test_settings_of_pip_become_settings_of_uv(tmp_path: Path) -> None:
         ({"REQUESTS_CA_BUNDLE": "/etc"}, {"SSL_CERT_DIR": "/etc"}),
     ],
 )
-def test_what_uv_is_told_already_stays(given: dict[str, str], expected: dict[str, str]) -> None:
+def test_settings_of_uv_are_kept(given: dict[str, str], expected: dict[str, str]) -> None:
     config = {"index-url": "https://pip"} if "UV_INDEX_URL" in given else {}
     assert packages.uv_environment(config, given) == given | expected
 

@@ -1,4 +1,4 @@
-"""The files at the root say what is true: help, lock, settings, Dagster instance, contracts."""
+"""The files at the root are right: help, lock, settings, Dagster instance, contracts."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_the_workspace_names_the_composition_root() -> None:
     assert origin.loadable_target_origin.working_directory == "."
 
 
-# One import that each contract has to report, and one that it has to let through.
+# For each contract an import that it must report and one that it must allow.
 FORBIDDEN_IMPORTS = {
     "layout/a.py": (
         "import acid_platform.engine",

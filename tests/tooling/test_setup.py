@@ -1,4 +1,4 @@
-"""What set-up decides without installing anything."""
+"""The decisions of set-up, without installing anything."""
 
 from __future__ import annotations
 

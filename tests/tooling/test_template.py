@@ -22,7 +22,7 @@ from scripts.new_table import NameRefused, create
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = ["cleaning_job", "compaction_job", "erase"]
-"""The platform's own."""
+"""The platform's own jobs."""
 
 
 def python(root: Path, *arguments: str, seconds: float = 250) -> subprocess.CompletedProcess[str]:
@@ -104,13 +104,13 @@ def test_the_test_of_a_new_table_passes(bare: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Orders", "a.b.c", "1st", "import", "../etc", "shop.", "a b"])
-def test_a_name_that_is_none_writes_nothing(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_writes_nothing(tmp_path: Path, name: str) -> None:
     with pytest.raises(NameRefused, match="not a name for a table"):
         create(tmp_path, name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_that_is_there_is_kept(tmp_path: Path) -> None:
+def test_an_existing_table_is_kept(tmp_path: Path) -> None:
     create(tmp_path, "orders")
     mine = tmp_path / "assets" / "orders.py"
     mine.write_text("mine")
@@ -147,7 +147,7 @@ def _commands_of_devcontainer() -> list[str]:
 
 
 def _instructions() -> list[tuple[str, str]]:
-    """Of the Dockerfile."""
+    """The instructions of the Dockerfile."""
     text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     lines = filter(None, text.replace("\\\n", " ").splitlines())
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]

@@ -150,7 +150,7 @@ touched = st.builds(
 
 @given(touched, written)
 def test_T31_P6_P30_any_two_operations(own: Touched, other: Committed) -> None:
-    """The same rules in other words: a commit replaces only what its transaction could see."""
+    """The same rules, stated differently: a commit replaces only what its transaction could see."""
     meets = (own.table_id, own.partition) == (other.table_id, other.partition)
     foreign = own.txn_id != other.txn_id
     missed = foreign and other.commit_id >= own.txn_id

@@ -314,6 +314,6 @@ def test_S2_own_write_id_becomes_visible_and_nothing_else_changes(
 
 
 def test_S2_own_write_id_above_an_abort_that_the_list_knows_of() -> None:
-    """Hidden write ids must not count twice, or a range with the transaction's own is invisible."""
+    """Hidden write ids must not count twice, or a range with the own write id is invisible."""
     seeing = ValidWriteIdList.parse("db.t:3:9223372036854775807::5").seeing(7)
     assert seeing.range_valid(4, 7) is SOME

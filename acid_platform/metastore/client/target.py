@@ -84,12 +84,12 @@ class Local:
 
     def dial(self) -> wire.Channel:
         self.require_same()
-        found = Endpoint.read(self.home)
+        endpoint = Endpoint.read(self.home)
         # In a copied or moved directory it may name the process of the original directory.
-        if found is None or Path(found.address).name != self.home.socket().name:
+        if endpoint is None or Path(endpoint.address).name != self.home.socket().name:
             raise FileNotFoundError("none is running")
         key = self.home.authkey()
-        channel = wire.dial_unix(found.address, key)
+        channel = wire.dial_unix(endpoint.address, key)
         self._key = key
         return channel
 

@@ -134,8 +134,8 @@ def _counters(
     size, error = EntitySize(), ""
     try:
         size = live_size(known, write_ids)
-    except AcidError as found:  # C23: a broken entity does not stop the cycle
-        error = f"{type(found).__name__}: {found}"
+    except AcidError as broken:  # C23: a broken entity does not stop the cycle
+        error = f"{type(broken).__name__}: {broken}"
     live = {
         directory.deletes for directory in known if not directory.base and not directory.obsolete
     }
@@ -185,9 +185,9 @@ def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdLis
     return EntitySize(base, original, deltas, count, has_base, old_base)
 
 
-def _bytes(one: EntityDirectory) -> int:
+def _bytes(directory: EntityDirectory) -> int:
     """The size for comparisons; a base without rows has a file (P32), but it counts as empty."""
-    return 0 if one.base and one.txn and not one.rows else one.bytes
+    return 0 if directory.base and directory.txn and not directory.rows else directory.bytes
 
 
 HANDLERS: Handlers = {

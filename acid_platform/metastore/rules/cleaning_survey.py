@@ -162,12 +162,12 @@ def _location(table: str, partition: str | None) -> str:
 
 def aborted_rows(state: State) -> dict[Entity, list[Component]]:
     """What aborted transactions touched and the Cleaner has not cleaned yet, by entity (C2)."""
-    found: dict[Entity, list[Component]] = {}
+    rows: dict[Entity, list[Component]] = {}
     for txn in state.aborted_txns():
         for component in state.components.get(txn.txn_id, ()):
             if not component.cleaned:
-                found.setdefault((component.table_id, component.partition), []).append(component)
-    return found
+                rows.setdefault((component.table_id, component.partition), []).append(component)
+    return rows
 
 
 def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:

@@ -160,9 +160,9 @@ def _touched(
                 f" {partition or ''} without a write lock there; lock it first"
             )
         operation = Operation.OVERWRITE if report.overwrite else report.operation
-        one = Component(txn.txn_id, table_id, partition, operation, cover[0].write_id)
-        if one not in final:
-            final.append(one)
+        written = Component(txn.txn_id, table_id, partition, operation, cover[0].write_id)
+        if written not in final:
+            final.append(written)
         reported.append((table_id, partition, report))
     _check_overwrites(state, txn, reported)
     overwritten = {
@@ -171,11 +171,14 @@ def _touched(
     return [_as_done(component, overwritten) for component in final], reported
 
 
-def _as_done(one: Component, overwritten: set[Entity]) -> Component:
+def _as_done(component: Component, overwritten: set[Entity]) -> Component:
     """A lock for an overwrite that did not happen counts as an update (T38)."""
-    if one.operation is Operation.OVERWRITE and (one.table_id, one.partition) not in overwritten:
-        return replace(one, operation=Operation.UPDATE)
-    return one
+    if (
+        component.operation is Operation.OVERWRITE
+        and (component.table_id, component.partition) not in overwritten
+    ):
+        return replace(component, operation=Operation.UPDATE)
+    return component
 
 
 def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> None:

@@ -122,7 +122,7 @@ def _locations(state: State) -> Iterable[str]:
 
 
 def _inside(place: str, roots: Sequence[str]) -> str | None:
-    return next((found for root in roots if (found := below(place, root)) is not None), None)
+    return next((inside for root in roots if (inside := below(place, root)) is not None), None)
 
 
 # --- effects ------------------------------------------------------------------------------------

@@ -68,18 +68,18 @@ def _touch(
 ) -> None:
     table_id = table.record.table_id
     dynamic = request.partition is None and (table.record.partitioned or request.dynamic)
-    one = Component(txn.txn_id, table_id, request.partition, operation, 0, dynamic)
+    component = Component(txn.txn_id, table_id, request.partition, operation, 0, dynamic)
     if not dynamic:
-        touches[table_id, request.partition, operation] = one
+        touches[table_id, request.partition, operation] = component
         return
     # The whole table gets one row, with the strictest operation (T26).
     known = touches.get((table_id, None, None))
     asked = {operation, known.operation if known else operation}
     if Operation.OVERWRITE in asked:
-        one = replace(one, operation=Operation.OVERWRITE)
+        component = replace(component, operation=Operation.OVERWRITE)
     elif any(other.changes for other in asked):
-        one = replace(one, operation=Operation.UPDATE)
-    touches[table_id, None, None] = one
+        component = replace(component, operation=Operation.UPDATE)
+    touches[table_id, None, None] = component
 
 
 def tables_of(state: State, requests: Sequence[LockRequest]) -> dict[str, int]:

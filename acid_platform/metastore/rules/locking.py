@@ -268,8 +268,8 @@ def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
         for touched in entry.touches
         if touched.operation is Operation.OVERWRITE and not touched.dynamic
     ]
-    found = write_set.conflict(state, txn, sure)
-    return write_set.describe(state, *found) if found else ""
+    conflict = write_set.conflict(state, txn, sure)
+    return write_set.describe(state, *conflict) if conflict else ""
 
 
 def lock_states(state: State, entry: LockEntry) -> list[LockState]:

@@ -59,11 +59,11 @@ def _recorded(
         )
     ]
     older = turn.past.recorded(table_id, lacking) if lacking else {}
-    found = []
+    recorded = []
     for partition in partitions:
         known = directories(state, (table_id, partition))
         fresh = state.contents.get((table_id, partition), {})
-        found.append(
+        recorded.append(
             [
                 RecordedDirectory(
                     directory,
@@ -72,19 +72,19 @@ def _recorded(
                 for name, directory in known.items()
             ]
         )
-    return found
+    return recorded
 
 
 def unrecorded(turn: Turn, _operation: GetUnrecorded) -> list[tuple[str, str | None, list[str]]]:
     """Entities with directories whose files are not recorded, since an older version made them."""
     state = turn.state
-    found = []
+    lacking = []
     for table_id, partition in sorted(state.unrecorded, key=str):
         known = state.directories.get((table_id, partition), {})
         names = [name for name, directory in known.items() if not directory.recorded]
         if names and table_id in state.tables:
-            found.append((state.tables[table_id].record.name, partition, names))
-    return found
+            lacking.append((state.tables[table_id].record.name, partition, names))
+    return lacking
 
 
 def record(turn: Turn, operation: RecordFiles) -> int:
@@ -99,18 +99,20 @@ def record(turn: Turn, operation: RecordFiles) -> int:
     known = turn.state.directories.get(entity, {})
     fresh = []
     for report in operation.directories:
-        one = known.get(report.directory)
-        if one is None or one.recorded or report.contents is None:
+        directory = known.get(report.directory)
+        if directory is None or directory.recorded or report.contents is None:
             continue
-        if one.txn and (one.files, one.bytes) != (report.files, report.bytes):
+        if directory.txn and (directory.files, directory.bytes) != (report.files, report.bytes):
             raise InvalidDefinition(
-                f"{table.record.name} {operation.partition or ''} {one.name}: its commit counted"
-                f" {one.files} files of {one.bytes} bytes, and {report.files} of {report.bytes}"
-                " are there; restore it from a copy of the warehouse"
+                f"{table.record.name} {operation.partition or ''} {directory.name}: its commit"
+                f" counted {directory.files} files of {directory.bytes} bytes, and {report.files}"
+                f" of {report.bytes} are there; restore it from a copy of the warehouse"
             )
         fresh.append(
             events.DirectoryFiles(
-                replace(one, recorded=True, compacted=report.compacted, versioned=report.versioned),
+                replace(
+                    directory, recorded=True, compacted=report.compacted, versioned=report.versioned
+                ),
                 str(report.contents),
             )
         )

@@ -254,8 +254,8 @@ def txn_states(turn: Turn, operation: GetTxnStates) -> dict[int, str]:
 def _state_of(turn: Turn, txn_id: int) -> str:
     txn = turn.state.txns.get(txn_id)
     past = None if txn else turn.ended(txn_id)
-    found = txn or past
-    return found.state.value if found else "u"
+    known = txn or past
+    return known.state.value if known else "u"
 
 
 def outcome_of_txn(turn: Turn, operation: GetTxnOutcome) -> TxnOutcome:

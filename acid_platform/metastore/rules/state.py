@@ -383,10 +383,10 @@ class State:
 
 def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
     """Ascending, disjoint ranges that hold exactly these ids."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for number in sorted(ids):
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
+        if spans and spans[-1][1] == number - 1:
+            spans[-1] = (spans[-1][0], number)
         else:
-            found.append((number, number))
-    return found
+            spans.append((number, number))
+    return spans

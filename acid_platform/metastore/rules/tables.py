@@ -216,13 +216,13 @@ def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:
 def normal_partition(table: Table, name: str) -> str:
     """The partition with lower case keys (T24). Raises NoSuchPartition if the columns differ."""
     columns = tuple(column for column, _ in table.record.partition_columns)
-    found = _normal(name, columns)
-    if found is None:
+    normal = _normal(name, columns)
+    if normal is None:
         raise NoSuchPartition(
             f"{name!r} is no partition of {table.record.name}, which is partitioned by"
             f" {list(columns) or 'nothing'}"
         )
-    return found
+    return normal
 
 
 @lru_cache(4096)

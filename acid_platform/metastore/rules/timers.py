@@ -45,10 +45,10 @@ class Timers:
     not know it."""
 
 
-def touch(beats: dict[int, int], one: int, now: int) -> None:
+def touch(beats: dict[int, int], id_: int, now: int) -> None:
     """Records a heartbeat and moves it to the end, so that the oldest heartbeat stays in front."""
-    beats.pop(one, None)
-    beats[one] = now
+    beats.pop(id_, None)
+    beats[id_] = now
 
 
 def silent(beats: dict[int, int], before: int) -> list[int]:

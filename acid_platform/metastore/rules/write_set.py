@@ -49,16 +49,16 @@ def describe(state: State, entity: Entity, reason: str) -> str:
     return f"{state.name_of(table_id)} {partition or ''}".rstrip() + f": {reason}"
 
 
-def _rows(state: State, one: Component) -> Iterator[Committed]:
+def _rows(state: State, touched: Component) -> Iterator[Committed]:
     for by_table in (state.write_set, state.inserts):
-        by_partition = by_table.get(one.table_id)
+        by_partition = by_table.get(touched.table_id)
         if by_partition is None:
             continue
-        if one.dynamic:
+        if touched.dynamic:
             for rows in by_partition.values():
                 yield from rows
         else:
-            yield from by_partition.get(one.partition, ())
+            yield from by_partition.get(touched.partition, ())
 
 
 def every_row(state: State) -> Iterator[Committed]:

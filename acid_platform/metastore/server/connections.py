@@ -82,17 +82,17 @@ class Connections:
         """The messages of clients with a finished handshake, after at most so many seconds."""
         messages: list[tuple[Connection, bytes]] = []
         for key, events in self._selector.select(seconds):
-            one = key.data
-            if isinstance(one, Connection):
+            endpoint = key.data
+            if isinstance(endpoint, Connection):
                 if events & selectors.EVENT_WRITE:
-                    self._flush(one)
+                    self._flush(endpoint)
                 else:
-                    self._read(one, messages)
-            elif one is None:
+                    self._read(endpoint, messages)
+            elif endpoint is None:
                 with suppress(BlockingIOError):
                     os.read(self._bell_out, 4096)
             elif isinstance(key.fileobj, socket.socket):
-                self._accept(key.fileobj, one)
+                self._accept(key.fileobj, endpoint)
         self._drop_late()
         return messages
 

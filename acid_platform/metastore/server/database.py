@@ -93,9 +93,9 @@ class Database:
         self, name: str, columns: schema.Columns, where: str = "", values: Sequence[Any] = ()
     ) -> list[state_rows.Row]:
         listed = ", ".join(f'"{key}"' for key in columns)
-        found = self.connection.execute(f'SELECT {listed} FROM "{name}" {where}', list(values))
+        result = self.connection.execute(f'SELECT {listed} FROM "{name}" {where}', list(values))
         keys, json_keys = list(columns), [key for key, kind in columns.items() if kind == "JSON"]
-        rows = [dict(zip(keys, row, strict=True)) for row in found.fetchall()]
+        rows = [dict(zip(keys, row, strict=True)) for row in result.fetchall()]
         for row in rows:
             for key in json_keys:
                 row[key] = json.loads(row[key])

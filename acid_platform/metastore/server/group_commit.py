@@ -181,19 +181,19 @@ class GroupCommit:
 
     def _notice_copy(self) -> None:
         """Notices that the files were copied: the original may still be in use (P31)."""
-        known, found = self.store.ground, self.store.ground_now
-        if known is not None and not known.holds(found):
+        known, present = self.store.ground, self.store.ground_now
+        if known is not None and not known.holds(present):
             events = self.machine.copied(self._clock.moment()).events
             if events:
                 _LOG.warning(
                     "%s is a copy of %s: external locations are read only until `acid"
                     " metastore take-over`",
-                    found.path,
+                    present.path,
                     known.path,
                 )
                 self._write(events)
-        if known != found:
-            self.store.ground = found
+        if known != present:
+            self.store.ground = present
 
     def _forget_round(self, now: Moment) -> None:
         """Rebuilds memory from the file, since nothing was written. Heartbeats are kept."""

@@ -178,8 +178,8 @@ class Log:
         end."""
         run: list[Record] = []
         at = _HEADER_SIZE
-        while (found := _decode(data, at, self._seed)) is not None:
-            record, end = found
+        while (decoded := _decode(data, at, self._seed)) is not None:
+            record, end = decoded
             if run and record.first != run[-1].last + 1:
                 break
             run.append(record)
@@ -205,11 +205,11 @@ class Log:
             )
         at = self._end
         while (at := data.find(_RS, at)) >= 0:
-            found = _decode(data, at, self._seed)
-            if found is not None and found[0].last > self._last:
+            decoded = _decode(data, at, self._seed)
+            if decoded is not None and decoded[0].last > self._last:
                 raise MetastoreDamaged(
                     f"{self._path} is damaged at byte {self._end}: event {self._last + 1} can't be"
-                    f" read, and event {found[0].last} comes after it; {_NEXT_STEP}"
+                    f" read, and event {decoded[0].last} comes after it; {_NEXT_STEP}"
                 )
             at += 1
 

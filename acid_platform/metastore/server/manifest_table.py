@@ -44,9 +44,9 @@ class Manifests:
             self._kept.move_to_end((table_id, partition))
         lacking = [partition for partition in partitions if partition not in known]
         if lacking:
-            found = self._look_up(table_id, lacking)
-            known |= found
-            for partition, contents in found.items():
+            looked_up = self._look_up(table_id, lacking)
+            known |= looked_up
+            for partition, contents in looked_up.items():
                 self._keep((table_id, partition), contents)
         return {
             (partition, name): text
@@ -69,11 +69,11 @@ class Manifests:
                 f'{where} AND "partition" IN (SELECT unnest($2::VARCHAR[]))',
                 [table_id, [*partitions]],
             )
-        found: dict[str | None, dict[str, str]] = {partition: {} for partition in partitions}
+        files: dict[str | None, dict[str, str]] = {partition: {} for partition in partitions}
         for row in self._read("manifests", schema.RECORDED["manifests"], where, values):
-            if row["partition"] in found:
-                found[row["partition"]][row["directory"]] = row["contents"]
-        return found
+            if row["partition"] in files:
+                files[row["partition"]][row["directory"]] = row["contents"]
+        return files
 
     def forget(self, entities: Iterable[Entity]) -> None:
         """Evicts these entities: the table has other files for them now."""

@@ -37,11 +37,11 @@ class Histogram:
 
     def cumulative(self) -> dict[str, int]:
         """The number of durations up to each bound, as Prometheus counts."""
-        found, seen = {}, 0
+        counts, seen = {}, 0
         for end, count in zip((*map(str, BUCKETS), "+Inf"), self.counts, strict=True):
             seen += count
-            found[end] = seen
-        return found
+            counts[end] = seen
+        return counts
 
 
 @dataclass(slots=True)
@@ -87,15 +87,15 @@ _HISTOGRAMS = (
 )
 
 
-def histogram(one: Histogram) -> dict[str, Any]:
+def histogram(durations: Histogram) -> dict[str, Any]:
     """As `status` has it."""
     return {
-        "count": one.count,
-        "seconds": round(one.total, 6),
-        "buckets": one.cumulative(),
-        "p50_ms": 1000 * one.quantile(0.5),
-        "p95_ms": 1000 * one.quantile(0.95),
-        "p99_ms": 1000 * one.quantile(0.99),
+        "count": durations.count,
+        "seconds": round(durations.total, 6),
+        "buckets": durations.cumulative(),
+        "p50_ms": 1000 * durations.quantile(0.5),
+        "p95_ms": 1000 * durations.quantile(0.95),
+        "p99_ms": 1000 * durations.quantile(0.99),
     }
 
 
@@ -109,12 +109,13 @@ def prometheus(status: Mapping[str, Any] | None) -> str:
         for name, metric, kind, text in _METRICS:
             lines += [*_head(metric, kind, text), f"acid_metastore_{metric} {status[name]}"]
         for name, metric, text in _HISTOGRAMS:
-            found, full = status[name], f"acid_metastore_{metric}"
+            durations, full = status[name], f"acid_metastore_{metric}"
             lines += _head(metric, "histogram", text)
             lines += [
-                f'{full}_bucket{{le="{end}"}} {count}' for end, count in found["buckets"].items()
+                f'{full}_bucket{{le="{end}"}} {count}'
+                for end, count in durations["buckets"].items()
             ]
-            lines += [f"{full}_sum {found['seconds']}", f"{full}_count {found['count']}"]
+            lines += [f"{full}_sum {durations['seconds']}", f"{full}_count {durations['count']}"]
     return "\n".join(lines) + "\n"
 
 

@@ -172,14 +172,14 @@ def _advance(
         owner.accept(state.identity.id if state.identity else None)
         make_relative(state, owner.roots)
         opened = sum(1 for _ in state.open_txns())
-        found = {
+        highest_of = {
             table_id: highest(table.record, partial(_known, state, table_id))
             for table_id, table in state.tables.items()
         }
         now = time.time_ns() // 1_000_000
         event = events.Restored(
-            tuple((table_id, listed.write_id) for table_id, listed in found.items()),
-            max((found_in.txn_id for found_in in found.values()), default=0),
+            tuple((table_id, listed.write_id) for table_id, listed in highest_of.items()),
+            max((found_in.txn_id for found_in in highest_of.values()), default=0),
             owner.identity,
             owner.roots,
             tuple(
@@ -192,7 +192,7 @@ def _advance(
                         for report in entity.unknown
                     ),
                 )
-                for table_id, listed in found.items()
+                for table_id, listed in highest_of.items()
                 for entity in listed.present
             ),
         )

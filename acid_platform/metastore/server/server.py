@@ -256,10 +256,10 @@ class Server:
 def _inodes(home: Home) -> list[tuple[int, int]] | None:
     """The inodes of the directory's path and of its lock; None if one is missing."""
     try:
-        found = [os.stat(path) for path in (home.path, home.lock)]
+        stats = [os.stat(path) for path in (home.path, home.lock)]
     except OSError:
         return None
-    return [(stat.st_dev, stat.st_ino) for stat in found]
+    return [(stat.st_dev, stat.st_ino) for stat in stats]
 
 
 HANDLERS: dict[type[Operation[object]], Callable[..., object]] = {

@@ -171,28 +171,28 @@ def keyed(state: State) -> Keyed:
 def _directories(known: dict[Entity, EntityDirectories]) -> dict[tuple[Any, ...], EntityDirectory]:
     return {
         (*entity, name): directory
-        for entity, found in known.items()
-        for name, directory in found.items()
+        for entity, by_name in known.items()
+        for name, directory in by_name.items()
     }
 
 
-def _table_row(one: Table) -> Row:
+def _table_row(table: Table) -> Row:
     return {
-        **encode(one.record),
-        "next_write_id": one.next_write_id,
-        "purged": one.purged,
-        "forgotten": one.forgotten,
-        "cleaned_upto": one.cleaned_upto,
-        "aborted": ranges(one.aborted),
-        "floors": dict(one.floors),
-        "doubtful": ranges(one.doubtful),
+        **encode(table.record),
+        "next_write_id": table.next_write_id,
+        "purged": table.purged,
+        "forgotten": table.forgotten,
+        "cleaned_upto": table.cleaned_upto,
+        "aborted": ranges(table.aborted),
+        "floors": dict(table.floors),
+        "doubtful": ranges(table.doubtful),
     }
 
 
-def keyed_row(table: str, key: tuple[Any, ...], one: Any) -> Row:
+def keyed_row(table: str, key: tuple[Any, ...], value: Any) -> Row:
     return {
         **dict(zip(KEYS[table], key, strict=True)),
-        **(one if isinstance(one, dict) else encode(one)),
+        **(value if isinstance(value, dict) else encode(value)),
     }
 
 
@@ -281,8 +281,8 @@ def _restore_declarations(state: State, rows: Rows) -> None:
         state.earlier_views.append(EarlierView(decode(ViewRecord, row), row["until"]))
 
 
-def _ids(found: list[list[int]]) -> set[int]:
-    return {write_id for low, high in found for write_id in range(low, high + 1)}
+def _ids(spans: list[list[int]]) -> set[int]:
+    return {write_id for low, high in spans for write_id in range(low, high + 1)}
 
 
 def _restore_txns(state: State, rows: Rows) -> None:
