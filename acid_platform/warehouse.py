@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
     from acid_platform.sql import Answer, SqlSession
 
+    GivenSession = SparkSession | Callable[[], SparkSession] | None
+
 
 class Warehouse:
     """A directory of Hive ACID tables and its metastore. Use `open`; close it, or use `with`.
@@ -60,7 +62,7 @@ class Warehouse:
         self,
         location: str,
         metastore: Metastore,
-        spark: SparkSession | Callable[[], SparkSession] | None = None,
+        spark: GivenSession = None,
         run_id: str = "",
         engine: Wanted = "auto",
     ) -> None:
@@ -81,7 +83,7 @@ class Warehouse:
     def open(
         cls,
         location: str | os.PathLike[str] | None = None,
-        spark: SparkSession | Callable[[], SparkSession] | None = None,
+        spark: GivenSession = None,
         metastore: str | None = None,
         run_id: str = "",
         settings: Mapping[str, str] | None = None,
@@ -90,12 +92,12 @@ class Warehouse:
         """Opens the warehouse at a path or URI, or makes it; starts its metastore if none runs.
 
         Defaults: ACID_WAREHOUSE, ACID_METASTORE (a directory; for a local warehouse the one inside
-        it). Spark starts when it is first needed. `settings` go by Hive's configuration names and
-        are stored in the metastore. The first start of a warehouse from an older version records
-        its files. `spark` may be a function that returns the session. `engine`: `auto` (the
-        default, or ACID_ENGINE), `spark` or `local`, see `using`. Raises InvalidDefinition for
-        another engine, WarehouseNotWritable, WarehouseMismatch, MetastoreMissing if there are
-        tables and no metastore (P31), MetastoreUnavailable, SettingRefused.
+        it). Spark starts when it is first needed; `spark` may be a function, which is called then.
+        `settings` go by Hive's configuration names and are stored in the metastore. The first start
+        of a warehouse from an older version records its files. `engine`: `auto` (the default, or
+        ACID_ENGINE), `spark` or `local`, see `using`. Raises InvalidDefinition for another engine,
+        WarehouseNotWritable, WarehouseMismatch, MetastoreMissing if there are tables and no
+        metastore (P31), MetastoreUnavailable, SettingRefused.
         """
         chosen = wanted_engine(engine or os.environ.get("ACID_ENGINE") or "auto")
         place = Location.of(location, metastore)

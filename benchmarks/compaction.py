@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from acid_platform.compaction.plan import NothingToDo
+from acid_platform.engine.compaction_choice import LOCAL_COMPACTION_BYTES
 from acid_platform.errors import CompactionFailed
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, work_once
@@ -84,6 +85,7 @@ def reads(warehouse: Warehouse, rounds: int) -> dict[str, float]:
 
 def measure(rows: int, pairs: int, rounds: int, console: Console) -> dict[str, Any]:
     with bench_warehouse() as warehouse:
+        warehouse.metastore.set(LOCAL_COMPACTION_BYTES, "0")  # always Spark
         table = make(warehouse, rows, pairs, console)
         flat, again = f"{warehouse.path}/flat", f"{warehouse.path}/again"
         spark, uri = warehouse.spark, warehouse.files.uri

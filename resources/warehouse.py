@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -12,7 +11,7 @@ from pydantic import Field
 from acid_platform import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from acid_platform.warehouse import GivenSession
 
 DEFAULT_PATH = "var/warehouse"
 
@@ -37,13 +36,11 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         description="auto, spark or local; default: ACID_ENGINE, else auto.",
     )
 
-    def open(
-        self, run_id: str = "", spark: SparkSession | Callable[[], SparkSession] | None = None
-    ) -> Warehouse:
+    def open(self, run_id: str = "", spark: GivenSession = None) -> Warehouse:
         """Open a handle whose transactions and leases carry the run id; the caller closes it.
 
-        Without `spark`, Spark starts only when an operation needs it. Raises WarehouseNotWritable,
-        MetastoreUnavailable, InvalidDefinition for an unknown engine.
+        Spark starts, or is asked of a function, only when an operation needs it. Raises
+        InvalidDefinition for an unknown engine, WarehouseNotWritable, MetastoreUnavailable.
         """
         where = self.path or os.environ.get("ACID_WAREHOUSE") or DEFAULT_PATH
         return Warehouse.open(where, spark, self.metastore, run_id, engine=self.engine)

@@ -17,8 +17,10 @@ from pyarrow import orc
 
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.engine.compaction_inputs import CompactionWork, open_inputs, rewrites
-from acid_platform.engine.spark import compact
+from acid_platform.compaction.validation import compare
+from acid_platform.engine import compaction
+from acid_platform.engine.compaction_inputs import CompactionWork
+from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.types import parse_columns
 from acid_platform.reading.arrow_read import arrow_scan
@@ -26,12 +28,10 @@ from acid_platform.reading.selection import Listings, TableLayout
 from acid_platform.snapshot import select
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.arrow_types import arrow_type
-from acid_platform.storage.durability import publish
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import acid_columns
 from acid_platform.storage.orc_writer import acid_schema
 from acid_platform.storage.recorded import recorded_file
-from acid_platform.storage.rewrite import rewrite_bucket
 from acid_platform.transactions import ValidTxnList
 from tests.notation import names, txns, write_ids
 
@@ -198,7 +198,7 @@ class AcidTable:
     # --- compacting ----------------------------------------------------------------------------
 
     def compact(self, kind: str, w: str, txn_id: int = 50) -> CompactionPlan:
-        """Plan and run a compaction as the engine does, in this process, and publish it."""
+        """Plan and run a compaction with the local engine, and publish it."""
         layout = self.layout
         lists = write_ids(w).for_compactor()
         open_self = ValidTxnList.of(2000, open=[txn_id])
@@ -206,19 +206,9 @@ class AcidTable:
         plan = plan_compaction(directory, CompactionKind(kind), lists, txn_id)
         assert isinstance(plan, CompactionPlan), str(plan)
         work = CompactionWork(layout.files, directory, layout.columns, lists, "", "zlib")
-        staging = f"{plan.location}/_tmp_{txn_id:07d}_test"
-        tasks = rewrites(plan, work, open_inputs(plan, work).sources, staging)
-        compact.make_outputs(plan, work, staging)
-        for task in tasks:
-            rewrite_bucket(task)
-        publish(
-            layout.files,
-            plan.location,
-            [
-                (f"{staging}/{output.directory}", f"{plan.location}/{output.directory}")
-                for output in compact.finish(plan, work, staging)
-            ],
-        )
+        staged = compaction.execute(LocalCompaction(plan, work), plan, work)
+        assert not compare(staged.expected, staged.actual)
+        compaction.publish(work, staged)
         return plan
 
 

@@ -34,6 +34,21 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+COMPACTORS = pytest.mark.parametrize("compactor", ["spark", "local"])
+"""For tests that run their compactions with either engine, by `compact_with`."""
+MOSTLY_LOCAL = pytest.mark.parametrize(
+    "compactor", [pytest.param("spark", marks=pytest.mark.slow), "local"]
+)
+"""For tests that take seconds. Both engines write equal bytes (tests/compaction)."""
+
+
+def compact_with(warehouse: Warehouse, engine: str) -> None:
+    """From now on this engine executes compactions of tables with full ACID, however small they
+    are; statements run as before."""
+    limit = {"spark": "0", "local": str(1 << 40)}[engine]
+    warehouse.metastore.set("acid.local.compaction.max.bytes", limit)
+
+
 @contextmanager
 def temporary_warehouse(
     path: Path, spark: SparkSession | None = None, engine: str | None = None

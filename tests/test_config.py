@@ -48,7 +48,7 @@ def test_P9_published_settings_are_honoured(name: str, default: object) -> None:
 
 def test_P9_every_setting_is_in_one_class() -> None:
     every = [one.name for one in (*HONOURED, *NO_EFFECT, *REFUSED)]
-    assert len(every) == len(set(every)) == len(REGISTRY) == 120
+    assert len(every) == len(set(every)) == len(REGISTRY) == 121
     assert {one.treatment for one in HONOURED} == {Treatment.HONOURED}
     assert {one.treatment for one in NO_EFFECT} == {Treatment.NO_EFFECT}
     assert {one.treatment for one in REFUSED} == {Treatment.REFUSED}

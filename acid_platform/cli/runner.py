@@ -73,7 +73,7 @@ class Runner:
         SettingRefused, JavaMissing, and an error that ended a cycle unless it is Transient.
         """
         pace = pace_of(self._service, self._settings())
-        if self._service is Service.WORKER:
+        if self._service is Service.WORKER and self._warehouse.engines.wanted != "local":
             from acid_platform.engine.spark.session import require_java
 
             require_java()
@@ -140,15 +140,18 @@ class Runner:
         outcome = worker.work_once(self._warehouse)
         if outcome is None:
             return False
-        task = outcome.task
+        task, choice = outcome.task, outcome.choice
         text = f"compaction {task.id} of {worker.job_entity(task)}: {outcome.state}: "
+        by = (f"engine {choice.engine.name}, {choice.reason}",) if choice else ()
         self._tell(
-            text + "; ".join((outcome.reason, *map(str, outcome.deviations))),
+            text + "; ".join((outcome.reason, *map(str, outcome.deviations), *by)),
             compaction=task.id,
             table=task.table,
             partition=task.partition,
             state=outcome.state,
             reason=outcome.reason,
+            engine=choice.engine.name if choice else "",
+            engine_reason=choice.reason if choice else "",
             outputs=[output.directory for output in outcome.outputs],
             expected={deviation.what: deviation.predicted for deviation in outcome.deviations},
             actual={deviation.what: deviation.actual for deviation in outcome.deviations},

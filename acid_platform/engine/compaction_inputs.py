@@ -44,6 +44,10 @@ class CompactionWork:
     """`hive.compactor.max.num.delta`: the most files that one task merges at a time (C34)."""
     plain: FileFormat | None = None
     """The file format of an insert-only table; None for full ACID."""
+    job: str = ""
+    """What Spark's UI shows for the compaction's jobs."""
+    pool: str = ""
+    """Their scheduler pool; empty: the default."""
 
 
 @dataclass(frozen=True, slots=True)

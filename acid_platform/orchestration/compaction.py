@@ -1,9 +1,10 @@
 """The Worker as a Dagster job: queued → plan → merge → validate → publish, per task of a table.
 
-A run costs a process and a JVM, so it handles the whole queue of its table. Each task is mapped, so
-the run's page shows the progress of each partition. Priorities make the steps of a task follow each
-other, so only one compaction transaction is open at a time. A failure at any step fails the task in
-the metastore and aborts its transaction (C32); the other tasks continue.
+A run costs a process, and a JVM if one of its tasks needs Spark, so it handles the whole queue of
+its table. Each task is mapped, so the run's page shows the progress of each partition. Priorities
+make the steps of a task follow each other, so only one compaction transaction is open at a time. A
+failure at any step fails the task in the metastore and aborts its transaction (C32); the other
+tasks continue.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
@@ -112,7 +113,7 @@ def plan(
     warehouse: dg.ResourceParam[WarehouseAccess],
     spark: dg.ResourceParam[SparkAccess],
 ) -> Iterator[dg.Output[Attempt]]:
-    opened = warehouse.open(context.run_id, spark.spark_session)
+    opened = warehouse.open(context.run_id, lambda: spark.spark_session)
     worker = f"{worker_prefix(context.run_id)}-{worker_id().rpartition('-')[2]}"
     run = CompactionRun.take(opened, worker, task.table)
     if run is None:
@@ -149,7 +150,7 @@ def plan(
     out=_OUT,
     pool=POOL,
     tags={"dagster/priority": "2"},
-    description="Writes the output with Spark tasks, where no reader sees it.",
+    description="Writes the output, where no reader sees it: small ones without Spark.",
 )
 def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Output[Attempt]]:
     try:
@@ -158,9 +159,12 @@ def merge(context: dg.OpExecutionContext, attempt: Attempt) -> Iterator[dg.Outpu
     except CompactionRefused as refused:
         context.log.warning(f"refused: {refused}")
         return
+    assert attempt.run.choice, "merge has chosen an engine"
     yield dg.Output(
         attempt,
         metadata={
+            "engine": attempt.run.choice.engine.name,
+            "engine chosen because": attempt.run.choice.reason,
             "rows": sum(output.rows for output in staged.outputs),
             "bytes": sum(output.bytes for output in staged.outputs),
         },

@@ -17,11 +17,15 @@ from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_comp
 from acid_platform.compaction.states import CompactionState, Layout
 from acid_platform.compaction.validation import Measure, compare
 from acid_platform.config import Settings, setting
+from acid_platform.engine import compaction
+from acid_platform.engine.compaction import StagedCompaction
+from acid_platform.engine.compaction_choice import (
+    LOCAL_COMPACTION_BYTES,
+    CompactionChoice,
+    choose,
+)
 from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.publishing import Written
-from acid_platform.engine.spark import compact
-from acid_platform.engine.spark.compact import StagedCompaction
-from acid_platform.engine.spark.jobs import cancel, describe, tagged
 from acid_platform.errors import (
     AcidError,
     CompactionLost,
@@ -42,8 +46,6 @@ from acid_platform.tables.context import (
 from acid_platform.transactions import Operation
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from acid_platform.metastore.client.metastore import Metastore
 
 _QUEUES = ("hive.compactor.job.queue", "mapreduce.job.queuename", "mapred.job.queue.name")
@@ -65,6 +67,8 @@ class Outcome:
     outputs: tuple[Written, ...] = ()
     deviations: tuple[Deviation, ...] = ()
     """The forecast compared with what was written."""
+    choice: CompactionChoice | None = None
+    """The engine and why it was chosen; None if the task did not come to merging."""
 
 
 @dataclass(slots=True)
@@ -77,10 +81,11 @@ class CompactionRun:
     plan: CompactionPlan | None = None
     forecast: Forecast | None = None
     staged: StagedCompaction | None = None
+    choice: CompactionChoice | None = None
+    """The engine that merges and why; set by `merge`."""
     _work: CompactionWork | None = field(default=None, repr=False)
-    _queue: str = field(default="", repr=False)
-    _session: SparkSession | None = field(default=None, repr=False)
-    """Set when it is first used, since `fail` must not start a session."""
+    _local_bytes: int = field(default=0, repr=False)
+    """The most bytes of inputs that are merged in this process, unless the engine is given."""
 
     @classmethod
     def take(
@@ -129,8 +134,12 @@ class CompactionRun:
             compression(record),
             int(setting(_MOST_DELTAS).parse(of_job(_MOST_DELTAS))),
             layout.format if layout.insert_only else None,
+            job_name(self.task),
+            of_job(*_QUEUES),
         )
-        self._queue = of_job(*_QUEUES)
+        self._local_bytes = int(
+            setting(LOCAL_COMPACTION_BYTES).parse(of_job(LOCAL_COMPACTION_BYTES))
+        )
         self.plan = plan
         self.forecast = forecast(
             plan, reported_rows(metastore, self.task.table).get(self.task.partition, {})
@@ -138,12 +147,16 @@ class CompactionRun:
         return plan
 
     def merge(self) -> StagedCompaction:
-        """Builds the output in Spark tasks, where no reader sees it; profiles inputs and output."""
+        """Builds the output where no reader sees it; profiles inputs and output.
+
+        Small inputs are merged in this process, others in Spark tasks. Raises NeedsSpark if only
+        the local engine may run, and can't.
+        """
         assert self.plan and self._work and self.txn, "prepare() comes first"
-        spark = self._session = self.context.spark
-        with tagged(spark, self.txn.id):
-            describe(spark, job_name(self.task), self._queue)
-            self.staged = compact.execute(spark, self.plan, self._work)
+        self.choice = choose(self.context.engines, self.plan, self._work, self._local_bytes)
+        engine = self.choice.engine
+        with engine.running():
+            self.staged = compaction.execute(engine, self.plan, self._work)
         return self.staged
 
     def differences(self) -> tuple[Measure, ...]:
@@ -177,7 +190,7 @@ class CompactionRun:
         assert self.staged and self._work and self.txn, "merge() comes first"
         self.txn.heartbeat()
         try:
-            outputs = compact.publish(self._work, self.staged)
+            outputs = compaction.publish(self._work, self.staged)
         except FileNotFoundError:
             # The Cleaner removed the staged output, so the attempt is lost: the heartbeat raises.
             self.txn.heartbeat()
@@ -202,12 +215,17 @@ class CompactionRun:
             raise
         return outputs
 
+    def ended(self, state: str, reason: str, outputs: tuple[Written, ...] = ()) -> Outcome:
+        """How the attempt ended; `outputs` are what it published."""
+        deviations = self.deviations() if outputs else ()
+        return Outcome(self.task, state, reason, self.plan, outputs, deviations, self.choice)
+
     def fail(self, error: BaseException) -> None:
         """Removes the output, aborts the transaction and marks the task as failed (C32)."""
-        if self.txn is not None:
-            cancel(self._session, self.txn.id)
+        if self.choice is not None:
+            self.choice.engine.cancel()
         if self.staged and self._work:
-            compact.discard(self._work.files, self.staged.staging)
+            compaction.discard(self._work.files, self.staged.staging)
         text = f"{type(error).__name__}: {error}"[:2000]
         try:
             if isinstance(error, CompactionRefused) and self.txn is not None:
@@ -238,18 +256,18 @@ def work_once(
         if check is not None:
             check(staged)
         outputs = run.publish()
-        return Outcome(run.task, "published", plan.reason, plan, outputs, run.deviations())
+        return run.ended("published", plan.reason, outputs)
     except CompactionLost as error:
-        return Outcome(run.task, "lost", str(error), run.plan)
+        return run.ended("lost", str(error))
     except CompactionRefused as error:
         run.fail(error)
-        return Outcome(run.task, "refused", str(error), run.plan)
+        return run.ended("refused", str(error))
     except AcidError as error:
         run.fail(error)
-        return Outcome(run.task, "failed", str(error), run.plan)
+        return run.ended("failed", str(error))
     except Exception as error:  # such as a full disk: as in Hive, it fails only this task
         run.fail(error)
-        return Outcome(run.task, "failed", f"{type(error).__name__}: {error}", run.plan)
+        return run.ended("failed", f"{type(error).__name__}: {error}")
     except BaseException as error:
         run.fail(error)
         raise

@@ -81,6 +81,10 @@ class ArrowScan:
     row_id: bool = False
     format: FileFormat = ORC
     """File format of an insert-only table; not used for full ACID tables."""
+    as_stored: bool = False
+    """Keep what the files store and Spark can't show: timestamps keep their nanoseconds, and days
+    before 15 October 1582 are not converted to the Gregorian calendar. The schema of a batch tells
+    the unit of its timestamps. For comparing files (C32)."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -315,7 +319,7 @@ class _SourceRead:
         batch = read_stripe(
             self.scan.files, self.source.path, self.source.length, file, index, names
         )
-        return as_written(batch, file)
+        return batch if self.scan.as_stored else as_written(batch, file)
 
     def _row_group(self, file: parquet.ParquetFile, index: int) -> pa.RecordBatch:
         stored_names = self._find(file.schema_arrow.names)
@@ -361,7 +365,10 @@ class _SourceRead:
     ) -> dict[str, pa.Array | pa.Scalar]:
         return {
             column.name: conform(
-                stored[column.name], column.type, f"{self.source.path}, column {column.name}"
+                stored[column.name],
+                column.type,
+                f"{self.source.path}, column {column.name}",
+                _unit(stored[column.name].type) if self.scan.as_stored else "us",
             )
             if column.name in stored
             else pa.nulls(rows, arrow_type(column.type))
@@ -403,12 +410,24 @@ class _SourceRead:
                     fields=list(ROW_ID_TYPE),
                 )
             )
+        if self.scan.as_stored:
+            target = pa.schema(
+                [(name, array.type) for name, array in zip(target.names, arrays, strict=True)]
+            )
         batch = pa.RecordBatch.from_arrays(arrays, schema=target)
         return batch if keep.all() else batch.filter(from_numpy(keep))
 
 
 def _pieces(file: orc.ORCFile | parquet.ParquetFile) -> int:
     return int(file.num_row_groups if isinstance(file, parquet.ParquetFile) else file.nstripes)
+
+
+def _unit(kind: pa.DataType) -> str:
+    """The unit of the timestamps in a decoded column; `us` if it has none."""
+    if pa.types.is_timestamp(kind):
+        return str(kind.unit)
+    units = {_unit(kind.field(i).type) for i in range(kind.num_fields)}
+    return "ns" if "ns" in units else "us"
 
 
 def _joined(column: pa.ChunkedArray) -> pa.Array:

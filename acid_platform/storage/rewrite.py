@@ -1,7 +1,7 @@
 """Writing one output file of a compaction from the files of one bucket (C31, F21).
 
-This runs inside Spark tasks and imports neither Spark nor driver code. Memory: what `storage.merge`
-holds, the delete keys, and one stripe of the output.
+This runs inside Spark tasks or in the local engine's threads, and imports no engine. Memory: what
+`storage.merge` holds, the delete keys, and one stripe of the output.
 """
 
 from __future__ import annotations

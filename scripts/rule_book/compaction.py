@@ -301,7 +301,7 @@ GROUP = Group(
             " removes its output, aborts its transaction and leaves the table as it was.",
             (
                 "services.worker",
-                "engine.spark.compact:execute",
+                "engine.compaction:execute",
             ),
             (
                 "test_C32_failure_keeps_the_table_and_excludes_the_output",

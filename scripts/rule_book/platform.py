@@ -420,8 +420,11 @@ GROUP = Group(
             "P33",
             "What is answered without Spark is answered as Spark would; whatever is not known"
             " to be equal goes to Spark.",
-            ("sql.unknown_names",),
-            ("test_P33_no_verb_starts_spark_for_a_column_that_is_not_there",),
+            ("sql.unknown_names", "engine.compaction_choice"),
+            (
+                "test_P33_no_verb_starts_spark_for_a_column_that_is_not_there",
+                "test_P33_both_engines_write_equal_bytes_and_measure_equal_values",
+            ),
         ),
     ),
 )

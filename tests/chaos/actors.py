@@ -44,7 +44,6 @@ from acid_platform.transactions.locks import Statement
 from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable, P, contents_of, full
 from tests.chaos.journal import Journal, now
-from tests.compaction.killed_worker import merge
 
 T, RENAMED, PARTITIONED, DROPPED = "db.t", "db.t_renamed", "db.p", "db.d"
 TABLES = (T, PARTITIONED, DROPPED)
@@ -411,7 +410,8 @@ class Actor:
             run = CompactionRun.take(self.warehouse)
             if run is None or isinstance(run.prepare(), NothingToDo):
                 return
-            merge(run)
+            run.merge()
+            run.check()
             self.pause(0.3)
             run.publish()
             self.journal.tell("compacted", table=run.task.table, kind=run.task.kind.value)

@@ -1,4 +1,4 @@
-"""Random histories of one table: the metastore's rules, real files and services, no JVM.
+"""Random histories of one table: the metastore's rules, real files and services, mostly no JVM.
 
 Up to four writers insert, delete, update and overwrite, or share a directory as the transactions of
 a streaming batch do; readers hold snapshots, one compaction at a time is somewhere on its way, the
@@ -21,7 +21,9 @@ from random import Random
 from typing import Any
 
 from acid_platform.compaction.plan import NothingToDo
-from acid_platform.engine.spark import compact
+from acid_platform.config import Settings
+from acid_platform.engine import compaction
+from acid_platform.engine.choice import Engines
 from acid_platform.errors import (
     AcidError,
     AlreadyScheduled,
@@ -44,7 +46,6 @@ from acid_platform.tables.context import table_layout
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import B1, AcidTable, P, contents_of
-from tests.compaction.killed_worker import merge
 from tests.metastore.local import local_metastore
 from tests.metastore.world import World
 
@@ -71,13 +72,23 @@ ACTIONS = (
 
 @dataclass
 class Local:
-    """A warehouse as the Worker sees it; it has no Spark."""
+    """A warehouse as the Worker sees it; without a session, compactions run in this process."""
 
     metastore: Metastore
+    session: Any = None
 
     @property
     def spark(self) -> Any:
-        raise AssertionError("no JVM here")
+        assert self.session, "no JVM here"
+        return self.session
+
+    @cached_property
+    def engines(self) -> Engines:
+        return Engines(
+            lambda: self.spark,
+            lambda: Settings.of(self.metastore.settings()),
+            "spark" if self.session else "local",
+        )
 
     def layout(self, record: TableRecord, txn: Transaction) -> TableLayout:
         return table_layout(self.metastore, record, txn)
@@ -131,6 +142,8 @@ class History:
     phase: int = 0
     published: int = 0
     removed: int = 0
+    spark: Any = None
+    """A session that executes the compactions; None: they run in this process."""
 
     def __post_init__(self) -> None:
         self.metastore = local_metastore(self.world)
@@ -341,10 +354,13 @@ class History:
         with suppress(AlreadyScheduled):
             self.metastore.request_compaction(TABLE, None, self.random.choice(("minor", "major")))
 
+    def take(self, worker: str) -> CompactionRun | None:
+        return CompactionRun.take(Local(self.metastore, self.spark), worker)
+
     def do_compact(self) -> None:
         """The next phase of the compaction that is on its way, or its end by a crash."""
         if self.run is None:
-            self.run, self.phase = CompactionRun.take(Local(self.metastore), "worker-1"), 0
+            self.run, self.phase = self.take("worker-1"), 0
             return
         crash = self.random.random() < 0.1
         try:
@@ -353,11 +369,12 @@ class History:
                     if isinstance(self.run.prepare(), NothingToDo):
                         self.run = None
                 case 1:
-                    merge(self.run)
+                    self.run.merge()
+                    self.run.check()
                 case _ if crash:  # between the renames and the commit
                     assert self.run._work and self.run.staged and self.run.txn
                     self.run.txn.heartbeat()
-                    compact.publish(self.run._work, self.run.staged)
+                    compaction.publish(self.run._work, self.run.staged)
                 case _:
                     self.run.publish()
                     self.published += 1
@@ -429,17 +446,18 @@ class History:
         assert set(left) == live, f"on disk is {left}, of which {sorted(live)} is needed"
 
     def work_off(self) -> None:
-        while (run := CompactionRun.take(Local(self.metastore), "worker-2")) is not None:
+        while (run := self.take("worker-2")) is not None:
             if not isinstance(run.prepare(), NothingToDo):
-                merge(run)
+                run.merge()
+                run.check()
                 run.publish()
                 self.published += 1
 
 
-def play(seed: int, steps: int = 40) -> History:
+def play(seed: int, steps: int = 40, spark: Any = None) -> History:
     """One history. An AssertionError or AcidError tells seed and steps to run it again."""
     with tempfile.TemporaryDirectory(prefix="history-") as place:
-        history = History(Path(place, "t"), Random(seed))
+        history = History(Path(place, "t"), Random(seed), spark=spark)
         try:
             history.play(steps)
         except (AssertionError, AcidError) as error:

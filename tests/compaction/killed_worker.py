@@ -1,7 +1,6 @@
 """A Worker that is killed at a named phase.
 
-`python -m tests.compaction.killed_worker WAREHOUSE TABLE PHASE` does what `CompactionRun` does, but
-merges in its own process, without a JVM; with `spark` as a fourth word it is the real Worker.
+`python -m tests.compaction.killed_worker WAREHOUSE TABLE PHASE ENGINE` runs one task of the table.
 """
 
 from __future__ import annotations
@@ -14,16 +13,12 @@ from functools import wraps
 from typing import Any
 
 from acid_platform.compaction.plan import NothingToDo
-from acid_platform.compaction.validation import Profile
-from acid_platform.engine.compaction_inputs import open_inputs, rewrites
-from acid_platform.engine.spark import compact
-from acid_platform.engine.spark.compact import StagedCompaction
-from acid_platform.layout import names
+from acid_platform.engine import compaction
+from acid_platform.engine.local import compact
 from acid_platform.metastore import Metastore
 from acid_platform.services.worker import CompactionRun, work_once
 from acid_platform.storage import durability
 from acid_platform.storage.orc_writer import AcidWriter
-from acid_platform.storage.rewrite import rewrite_bucket
 from acid_platform.warehouse import Warehouse
 
 PHASES = (
@@ -41,27 +36,15 @@ PHASES = (
 """In the order in which a compaction of two outputs comes to them."""
 
 
-def merge(run: CompactionRun) -> StagedCompaction:
-    """As `compact.execute`, in this process; the rows are compared by the test instead."""
-    plan, work = run.plan, run._work
-    assert plan and work
-    staging = f"{plan.location}/{names.temporary_name(plan.txn_id, 'local')}"
-    compact.make_outputs(plan, work, staging)
-    for task in rewrites(plan, work, open_inputs(plan, work).sources, staging):
-        rewrite_bucket(task)
-    outputs = tuple(compact.finish(plan, work, staging))
-    run.staged = StagedCompaction(plan, staging, outputs, Profile(), Profile())
-    return run.staged
-
-
 def work(warehouse: Warehouse, table: str, worker: str | None = None) -> str:
-    """One task of the table, to its end."""
+    """One task of the table, to its end; unlike `work_once`, it raises what goes wrong."""
     run = CompactionRun.take(warehouse, worker, table)
     if run is None:
         return "nothing to do"
     if isinstance(run.prepare(), NothingToDo):
         return "nothing to compact"
-    merge(run)
+    run.merge()
+    run.check()
     run.publish()
     return "published"
 
@@ -88,7 +71,6 @@ def killing(owner: Any, name: str, after: int = 1) -> None:
 
 
 def arm(phase: str) -> None:
-    this = sys.modules[__name__]
     match phase:
         case "taken":
             killing(Metastore, "take_compaction")
@@ -97,26 +79,26 @@ def arm(phase: str) -> None:
         case "planned":
             killing(CompactionRun, "prepare")
         case "staged":
-            killing(compact, "make_outputs")
+            killing(compaction, "make_outputs")
         case "torn file":
             AcidWriter._tail = die  # type: ignore[assignment,method-assign]
         case "some files":
-            killing(this, "rewrite_bucket")
+            killing(compact, "rewritten")
         case "merged":
-            killing(this, "merge")
+            killing(CompactionRun, "merge")
         case "one published":
             killing(durability, "_rename")
         case "all published":
-            killing(compact, "publish")
+            killing(compaction, "publish")
         case "committed":
             killing(Metastore, "commit_compaction")
 
 
 def main() -> None:
-    place, table, phase, *spark = sys.argv[1:]
-    warehouse = Warehouse.open(place)
+    place, table, phase, engine = sys.argv[1:]
+    warehouse = Warehouse.open(place, engine=engine)
     arm(phase)
-    print(work_once(warehouse) if spark else work(warehouse, table))
+    print(work_once(warehouse, table=table))
 
 
 if __name__ == "__main__":

@@ -10,16 +10,16 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
+from acid_platform.engine import compaction
 from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.open import open_scan
-from acid_platform.engine.spark import compact
-from acid_platform.errors import AcidError, TxnAborted
+from acid_platform.errors import AcidError, CompactionMismatch, TxnAborted
 from acid_platform.metastore.rules import cleaning
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage import rewrite
 from acid_platform.transactions import Operation
 from tests.acid_files import P
-from tests.compaction.histories import TABLE, History, Local, Reader, merge, play
+from tests.compaction.histories import TABLE, History, Local, Reader, play
 from tests.hive import hive_rows_with_ids, link_farm
 
 
@@ -36,6 +36,17 @@ def test_C41_C46_every_held_snapshot_of_a_random_history_keeps_its_rows(first: i
 def test_C41_C46_thousands_of_histories(first: int) -> None:
     for seed in range(first, first + 500):
         play(seed, 80)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(6))
+def test_C41_C46_P33_histories_whose_compactions_spark_executes(
+    spark: SparkSession, seed: int
+) -> None:
+    """The same seeds run above with the local engine."""
+    by_spark, here = play(seed, 40, spark), play(seed, 40)
+    assert (by_spark.published, by_spark.removed) == (here.published, here.removed)
 
 
 @pytest.mark.slow
@@ -85,15 +96,15 @@ def test_P21_an_attempt_whose_staged_output_was_taken_away_has_lost(
     run = CompactionRun.take(Local(history.metastore), "worker-1")
     assert run
     run.prepare()
-    merge(run)
-    publish = compact.publish
+    run.merge()
+    publish = compaction.publish
 
-    def late(work: CompactionWork, staged: compact.StagedCompaction) -> object:
+    def late(work: CompactionWork, staged: compaction.StagedCompaction) -> object:
         history.metastore.revoke_workers("worker")
         shutil.rmtree(staged.staging)
         return publish(work, staged)
 
-    monkeypatch.setattr(compact, "publish", late)
+    monkeypatch.setattr(compaction, "publish", late)
     with pytest.raises(TxnAborted, match="was taken from worker"):
         run.publish()
     monkeypatch.undo()
@@ -117,6 +128,10 @@ def test_a_merge_that_forgets_deletes_is_caught(monkeypatch: pytest.MonkeyPatch)
         "load_keys",
         lambda files, sources, *more, **named: load(files, sources[:1], *more, **named),
     )
+    with pytest.raises(CompactionMismatch, match="would change the data: rows: expected"):
+        for seed in range(100):
+            play(seed, 80)
+    monkeypatch.setattr(CompactionRun, "check", lambda _: None)
     with pytest.raises(AssertionError, match="sees"):
         for seed in range(100):
             play(seed, 80)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.engine.spark import compact
+from acid_platform.engine import compaction
 from acid_platform.errors import CompactionLost, TxnAborted
 from acid_platform.metastore import WriteReport
 from acid_platform.services import cleaner
@@ -23,7 +23,7 @@ from acid_platform.services.worker import CompactionRun, revoke_dead
 from acid_platform.transactions import Operation
 from acid_platform.warehouse import Warehouse
 from tests.acid_files import B1, AcidTable, P, contents_of
-from tests.compaction.killed_worker import PHASES, merge, work
+from tests.compaction.killed_worker import PHASES, work
 from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +83,7 @@ def directories(warehouse: Warehouse, name: str) -> list[str]:
 
 
 def killed(
-    warehouse: Warehouse, name: str, phase: str, *spark: str
+    warehouse: Warehouse, name: str, phase: str, engine: str = "local"
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
@@ -93,7 +93,7 @@ def killed(
             warehouse.path,
             name,
             phase,
-            *spark,
+            engine,
         ],
         cwd=ROOT,
         text=True,
@@ -179,8 +179,9 @@ def test_P21_of_two_workers_on_one_request_exactly_one_counts(
     slow = CompactionRun.take(warehouse, "slow-1", name)
     assert slow is not None
     slow.prepare()
-    merge(slow)
-    publish = compact.publish
+    slow.merge()
+    slow.check()
+    publish = compaction.publish
 
     def taken_over() -> None:
         assert warehouse.metastore.revoke_workers("slow-1") == [slow.task.id]
@@ -193,7 +194,7 @@ def test_P21_of_two_workers_on_one_request_exactly_one_counts(
         return outputs
 
     if late:
-        monkeypatch.setattr(compact, "publish", renamed_then_taken_over)
+        monkeypatch.setattr(compaction, "publish", renamed_then_taken_over)
     else:
         taken_over()
     with pytest.raises(CompactionLost if late else TxnAborted) as lost:

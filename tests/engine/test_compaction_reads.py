@@ -16,7 +16,7 @@ from acid_platform.snapshot.sources import EntitySources, Source
 from acid_platform.storage import deletes, entity
 from acid_platform.storage.files import Files
 from acid_platform.warehouse import Warehouse
-from tests.conftest import temporary_warehouse
+from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +28,7 @@ def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
 
 
 class Reads:
-    """Counts what the driver does; Spark tasks run in processes of their own."""
+    """Counts what this process does; Spark tasks run in processes of their own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.entities: Counter[str] = Counter()
@@ -50,10 +50,12 @@ class Reads:
         monkeypatch.setattr(deletes, "_events", reading)
 
 
+@COMPACTORS
 @pytest.mark.parametrize("kind", ["major", "minor"])
 def test_a_compaction_opens_its_inputs_once_and_its_output_once(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, kind: str
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, kind: str, compactor: str
 ) -> None:
+    compact_with(warehouse, compactor)
     table = warehouse.create_table("db.t", "id int, v string")
     table.insert([{"id": number, "v": "a"} for number in range(6)])
     table.delete("id = 1")
@@ -63,8 +65,11 @@ def test_a_compaction_opens_its_inputs_once_and_its_output_once(
     outcome = work_once(warehouse)
     assert outcome is not None and outcome.state == "published", outcome
     assert reads.entities == {"table": 1, "staging": 1}
-    assert set(reads.delete_files.values()) == {1}, reads.delete_files
-    assert len(reads.delete_files) == (2 if kind == "major" else 3), "inputs, and a minor's output"
+    merged_here = {"spark": 0, "local": 1}[compactor]
+    outputs = {path: count for path, count in reads.delete_files.items() if "/_tmp_" in path}
+    inputs = {path: count for path, count in reads.delete_files.items() if path not in outputs}
+    assert set(inputs.values()) == {1 + merged_here}, "for the profile, and by each merge task"
+    assert (len(inputs), list(outputs.values())) == (2, [] if kind == "major" else [1])
     assert [row["id"] for row in table.to_arrow().sort_by("id").to_pylist()] == [0, 2, 3, 4, 5]
 
 

@@ -12,14 +12,14 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
-from acid_platform.compaction.validation import Profile, combine
-from acid_platform.engine.spark import compact
+from acid_platform.engine.local.compact import LocalCompaction
+from acid_platform.engine.spark.compact import SparkCompaction
 from acid_platform.services.worker import work_once
-from acid_platform.storage.rewrite import Rewrite, rewrite_bucket
+from acid_platform.storage.rewrite import Rewrite
 from acid_platform.table import Table
 from acid_platform.transactions import NONE_OPEN
 from acid_platform.warehouse import Warehouse
-from tests.conftest import temporary_warehouse
+from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -90,12 +90,13 @@ def tampered(path: Path, change: Change) -> None:
     orc.write_table(change(orc.read_table(str(path))), str(path))
 
 
-def refused(warehouse: Warehouse, table: Table, kind: str, *named: str) -> None:
+def refused(warehouse: Warehouse, table: Table, engine: str, kind: str, *named: str) -> None:
     """The task fails and names the difference; no row and no file is another than before."""
     before = picture(table)
     number = warehouse.metastore.request_compaction(table.name, None, kind)
     outcome = work_once(warehouse)
     assert outcome is not None and (outcome.task.id, outcome.state) == (number, "failed")
+    assert outcome.choice is not None and outcome.choice.engine.name == engine
     for text in named:
         assert text in outcome.reason
     assert "its inputs were kept" in outcome.reason
@@ -104,6 +105,7 @@ def refused(warehouse: Warehouse, table: Table, kind: str, *named: str) -> None:
     assert row["state"] == "failed" and named[0] in row["errormessage"]
 
 
+@COMPACTORS
 @pytest.mark.parametrize(
     ("kind", "prefix", "change", "named"),
     [
@@ -135,21 +137,24 @@ def test_C32_what_a_merge_changed_is_named_and_not_published(
     warehouse: Warehouse,
     table: Table,
     monkeypatch: pytest.MonkeyPatch,
+    compactor: str,
     kind: str,
     prefix: str,
     change: Change,
     named: Sequence[str],
 ) -> None:
-    def wrong(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:
-        read = []
+    owner = {"spark": SparkCompaction, "local": LocalCompaction}[compactor]
+    merge = owner.merge
+
+    def wrong(engine: Any, tasks: Sequence[Rewrite]) -> None:
+        merge(engine, tasks)
         for task in tasks:
-            read.append(rewrite_bucket(task).values)
             if Path(task.output).parent.name.startswith(f"{prefix}_"):
                 tampered(Path(task.output), change)
-        return combine(read)
 
-    monkeypatch.setattr(compact, "_run", wrong)
-    refused(warehouse, table, kind, *named)
+    monkeypatch.setattr(owner, "merge", wrong)
+    compact_with(warehouse, compactor)
+    refused(warehouse, table, compactor, kind, *named)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +169,14 @@ def test_C32_what_a_merge_changed_is_named_and_not_published(
 def test_C32_insert_only_tables_are_validated_too(
     warehouse: Warehouse, plain: Table, monkeypatch: pytest.MonkeyPatch, change: Change, named: str
 ) -> None:
-    copy = compact._copy_plain
+    copy = SparkCompaction.copy
 
-    def wrong(spark: SparkSession, plan: Any, work: Any, inputs: Any, staging: str) -> None:
-        copy(spark, plan, work, inputs, staging)
+    def wrong(engine: SparkCompaction, inputs: Any, staging: str) -> None:
+        copy(engine, inputs, staging)
         tampered(next(Path(staging).glob("base_*/[0-9]*")), change)
 
-    monkeypatch.setattr(compact, "_copy_plain", wrong)
-    refused(warehouse, plain, "major", named)
+    monkeypatch.setattr(SparkCompaction, "copy", wrong)
+    refused(warehouse, plain, "spark", "major", named)
 
 
 def test_C32_the_same_table_is_compacted_by_a_right_merge(

@@ -24,8 +24,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.engine import compaction
 from acid_platform.engine.compaction_inputs import CompactionWork
-from acid_platform.engine.spark import compact, write
+from acid_platform.engine.spark import write
 from acid_platform.errors import (
     AcidError,
     CompactionFailed,
@@ -39,7 +40,7 @@ from acid_platform.table import Table
 from acid_platform.transactions import NONE_OPEN
 from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable
-from tests.conftest import temporary_warehouse
+from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
 from tests.storage.test_bad_files import D1, D2, GOOD, IN_ROWS, KINDS, NEXT_STEP, good
 
 pytestmark = pytest.mark.spark
@@ -259,7 +260,11 @@ def test_a_statement_that_fails_half_way_leaves_nothing(subject: Subject, kind: 
     assert subject.table.count() == len(GOOD) + 5000
 
 
-def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(subject: Subject) -> None:
+@COMPACTORS
+def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(
+    subject: Subject, compactor: str
+) -> None:
+    compact_with(subject.warehouse, compactor)
     before = contents(subject.root)
     with (
         failing("write")(subject),
@@ -273,7 +278,7 @@ def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(subjec
     ]
     assert "No space left" in failed["errormessage"]
     with (
-        mock.patch.object(compact, "make_outputs", full_outputs),
+        mock.patch.object(compaction, "make_outputs", full_outputs),
         pytest.raises(
             CompactionFailed, match=r"/t can't be written: .*No space left.*inputs were kept"
         ) as raised,
@@ -287,7 +292,7 @@ def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(subjec
 
 
 def full_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> None:
-    """The disk is full inside the Spark task, which is another process."""
+    """The disk is full while a file is written: inside the Spark task, another process, too."""
     for name in plan.outputs:
         directory = Path(staging, str(name))
         directory.mkdir(parents=True)

@@ -29,7 +29,7 @@ from acid_platform.table import Table
 from acid_platform.table_snapshot import Snapshot
 from acid_platform.transaction import TransactionTable
 from acid_platform.warehouse import Warehouse
-from tests.conftest import temporary_warehouse
+from tests.conftest import compact_with, temporary_warehouse
 from tests.hive import RowId, hive_rows_with_ids, link_farm
 
 pytestmark = pytest.mark.spark
@@ -139,6 +139,7 @@ class History:
                 }
 
     def _compact(self, kind: Literal["minor", "major"]) -> None:
+        compact_with(self.warehouse, ("spark", "local")[self.steps % 2])
         partitions: Sequence[str | None] = self.table.partitions() or [None]
         for partition in partitions:
             with suppress(CompactionRefused, AlreadyScheduled):  # too few directories

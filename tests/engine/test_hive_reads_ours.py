@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from acid_platform.engine.rows import Rows
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
-from tests.conftest import temporary_warehouse
+from tests.conftest import COMPACTORS, MOSTLY_LOCAL, compact_with, temporary_warehouse
 from tests.hive import hive_rows, link_farm
 
 pytestmark = pytest.mark.spark
@@ -57,9 +57,11 @@ def _agree(spark: SparkSession, table: Table, scratch: Path) -> int:
 
 
 @pytest.mark.slow
+@COMPACTORS
 def test_P23_hive_reads_every_state_of_a_partitioned_table(
-    warehouse: Warehouse, spark: SparkSession, tmp_path: Path
+    warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compactor: str
 ) -> None:
+    compact_with(warehouse, compactor)
     table = warehouse.create_table(
         "db.t",
         "id bigint, name string, price decimal(7,2), at timestamp, day date",
@@ -89,9 +91,11 @@ def test_P23_hive_reads_every_state_of_a_partitioned_table(
     assert _agree(spark, table, tmp_path / "4") == left
 
 
+@MOSTLY_LOCAL
 def test_P4_hive_does_not_see_what_was_aborted(
-    warehouse: Warehouse, spark: SparkSession, tmp_path: Path
+    warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compactor: str
 ) -> None:
+    compact_with(warehouse, compactor)
     table = warehouse.create_table("db.t", "id int, v string")
     table.insert([{"id": i, "v": "kept"} for i in range(5)])
     with pytest.raises(ZeroDivisionError), warehouse.transaction() as txn:
@@ -104,9 +108,11 @@ def test_P4_hive_does_not_see_what_was_aborted(
     assert _agree(spark, table, tmp_path / "2") == 4
 
 
+@MOSTLY_LOCAL
 def test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names(
-    warehouse: Warehouse, spark: SparkSession, tmp_path: Path
+    warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compactor: str
 ) -> None:
+    compact_with(warehouse, compactor)
     table = warehouse.create_table("db.t", "id int, v string", partitioned_by=["m int"])
     rows = [{"id": i, "v": f"v{i}", "m": i % 2} for i in range(6)]
     table.insert(rows)

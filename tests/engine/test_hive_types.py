@@ -20,7 +20,7 @@ from acid_platform.storage.files import Files
 from acid_platform.storage.orc_rows import orc_schema
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
-from tests.conftest import temporary_warehouse
+from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
 from tests.hive import hive_rows, link_farm
 
 pytestmark = pytest.mark.spark
@@ -64,9 +64,11 @@ def ours(table: Table) -> list[str]:
     )
 
 
+@MOSTLY_LOCAL
 def test_P17_statements_and_compactions_write_char_and_varchar_as_hive_does(
-    warehouse: Warehouse, spark: SparkSession, tmp_path: Path
+    warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compactor: str
 ) -> None:
+    compact_with(warehouse, compactor)
     table = warehouse.create_table("db.t", "id int, c char(5), v varchar(3)")
     kind = "struct<id:int,c:char(5),v:varchar(3)>"
     table.insert(

@@ -21,7 +21,7 @@ from acid_platform.errors import (
 from acid_platform.services import cleaner
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
-from tests.conftest import temporary_warehouse
+from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
 
 pytestmark = pytest.mark.spark
 
@@ -212,7 +212,11 @@ def test_one_snapshot_over_all_tables(warehouse: Warehouse, months: Table) -> No
     assert (rows(months), rows(other)) == ([], [])
 
 
-def test_minor_compaction_keeps_every_row_id_and_deletes(warehouse: Warehouse) -> None:
+@MOSTLY_LOCAL
+def test_minor_compaction_keeps_every_row_id_and_deletes(
+    warehouse: Warehouse, compactor: str
+) -> None:
+    compact_with(warehouse, compactor)
     table = warehouse.create_table("db.t", "id int")
     for i in range(3):
         table.insert([{"id": i}, {"id": i + 10}])

@@ -19,6 +19,8 @@ from acid_platform.orchestration.metadata import TableDeclaration, TableStats
 from acid_platform.services.worker import CompactionRun
 from acid_platform.transactions import TxnType
 from resources import SparkResource
+from tests.compaction.test_kills import made
+from tests.compaction.test_kills import rows as stored
 from tests.orchestration.conftest import Place, quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:Parameter `owners`")]
@@ -48,14 +50,14 @@ def rows(place: Place) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in place.warehouse.table(TABLE.name).read().collect())
 
 
-def compact(place: Place, table: str = TABLE.name) -> dg.ExecuteInProcessResult:
+def compact(place: Place, table: str = TABLE.name, spark: Any = None) -> dg.ExecuteInProcessResult:
     job = definitions.defs().resolve_job_def("compaction_job")
     return job.execute_in_process(
         run_config=quiet(queued={"config": {"table": table}}),
         instance=place.instance,
         resources={
             "warehouse": place.resource,
-            "spark": SparkResource(),
+            "spark": spark or SparkResource(),
             "in_memory": dg.mem_io_manager,
         },
         raise_on_error=False,
@@ -80,11 +82,35 @@ def expectations(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool]]:
     return told
 
 
+def chosen(result: dg.ExecuteInProcessResult) -> list[tuple[str, str]]:
+    """The engine of each merge and why it was chosen, as the run tells it."""
+    merges = [
+        event.step_output_data.metadata
+        for event in result.all_events
+        if event.is_successful_output and event.step_key.startswith("merge")
+    ]
+    return [
+        (str(merge["engine"].value), str(merge["engine chosen because"].value)) for merge in merges
+    ]
+
+
+class NoSpark:
+    """A resource `spark` that must not be used."""
+
+    @property
+    def spark_session(self) -> Any:
+        raise AssertionError("no JVM for small tables")
+
+
 def queue(place: Place) -> dict[str, str]:
     return {row["partname"]: row["state"] for row in place.warehouse.metastore.compactions()}
 
 
-def test_C31_the_job_compacts_every_queued_partition(filled: Place) -> None:
+@pytest.mark.parametrize("engine", ["spark", "local"])
+def test_C31_the_job_compacts_every_queued_partition(
+    filled: Place, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    monkeypatch.setenv("ACID_ENGINE", engine)
     entities = filled.warehouse.metastore.entities()
     assert TableStats.of(entities, TABLE.name).rows == len(LEFT)
     result = compact(filled)
@@ -117,6 +143,7 @@ def test_C31_the_job_compacts_every_queued_partition(filled: Place) -> None:
         for event in result.all_events
         if event.event_type is dg.DagsterEventType.STEP_SUCCESS
     ]
+    assert chosen(result) == [(engine, f"engine={engine}")] * 2
     # Five invariants of each partition, as Great Expectations found them.
     assert len(expectations(result)) == 10
     assert set(expectations(result)) == {
@@ -130,6 +157,18 @@ def test_C31_the_job_compacts_every_queued_partition(filled: Place) -> None:
     ]
     assert ["5 of 5 expectations hold" in str(page.value) for page in pages] == [True, True]
     assert steps[1:5] == [f"{op}[1_p_1]" for op in ("plan", "merge", "validate", "publish")]
+
+
+def test_small_tables_are_compacted_by_the_job_without_spark(place: Place) -> None:
+    name = made(place.warehouse, "db.small")
+    before = stored(place.warehouse, name)
+    place.warehouse.metastore.request_compaction(name, None, "minor")
+    result = compact(place, name, NoSpark())
+    assert result.success
+    [(engine, reason)] = chosen(result)
+    assert engine == "local" and reason.endswith(" bytes to read")
+    assert expectations(result) and all(passed for _, passed in expectations(result))
+    assert stored(place.warehouse, name) == before
 
 
 def test_C32_a_compaction_that_would_change_the_data_is_not_published(

@@ -1,174 +1,94 @@
-"""Executing a compaction plan: merge into a staging directory, profile both sides, publish.
-
-The steps are separate calls, so that a caller may add checks of its own between them (Great
-Expectations in the Dagster job): `execute` → compare → `publish`, or `discard`.
-"""
+"""Compactions whose tasks Spark distributes, and whose profiles its scan computes."""
 
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan
-from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Profile, combine
-from acid_platform.engine.compaction_inputs import (
-    CompactionWork,
-    OpenedEntity,
-    open_inputs,
-    rewrites,
-)
-from acid_platform.engine.publishing import Written
-from acid_platform.engine.spark.compaction_profiles import entity_scan, output_profile, profile
+from acid_platform.engine.compaction import rewritten
+from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity
+from acid_platform.engine.results import EngineName
+from acid_platform.engine.spark import jobs
+from acid_platform.engine.spark.compaction_profiles import entity_scan, profile
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.plain_files import write_plain
-from acid_platform.errors import CompactionFailed, CompactionRefused
-from acid_platform.layout import names
 from acid_platform.layout.formats import ORC
-from acid_platform.layout.names import DeltaName
 from acid_platform.layout.types import TIMESTAMPS
-from acid_platform.snapshot.recorded import Contents
-from acid_platform.storage import durability
-from acid_platform.storage.emptied import write_empty_file
 from acid_platform.storage.files import Files
 from acid_platform.storage.fractions import refuse_finer
 from acid_platform.storage.orc import finish_plain_file
-from acid_platform.storage.recorded import recorded_file
-from acid_platform.storage.rewrite import Rewrite, rewrite_bucket, written_values
+from acid_platform.storage.rewrite import Rewrite, written_values
 
 PLAIN_FILE_BYTES = 256 << 20
 """Approximate number of input bytes for each output file of an insert-only table."""
 
 
-@dataclass(frozen=True, slots=True)
-class StagedCompaction:
-    """Finished output in a `_tmp_` directory that no reader sees, with the profiles of inputs and
-    output."""
+class SparkCompaction:
+    """Runs one Spark task for each output file of a table with full ACID, where Arrow merges: rows
+    never enter the JVM. Spark itself copies insert-only tables."""
 
-    plan: CompactionPlan
-    staging: str
-    outputs: tuple[Written, ...]
-    expected: Profile
-    actual: Profile
+    name: EngineName = "spark"
 
+    def __init__(self, spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> None:
+        self._spark, self._plan, self._work = spark, plan, work
+        self._tasks: Sequence[Rewrite] = ()
+        self._read: Profile | None = None
+        """The values of a table with full ACID, as the merge tasks have read them."""
 
-def execute(spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> StagedCompaction:
-    """Merges into a `_tmp_` directory, and profiles inputs and output. Publishes nothing.
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with jobs.tagged(self._spark, self._plan.txn_id):
+            jobs.describe(self._spark, self._work.job, self._work.pool)
+            yield
 
-    Raises CorruptFile, CompactionFailed if files can't be written (C32), and CompactionRefused for
-    types that would not stay as they are stored and for avro.
-    """
-    if work.plain and work.plain.name == "avro":
-        raise CompactionRefused(
-            f"{plan.location}: avro files can't be compacted here yet; read and"
-            " overwrite the partition instead"
-        )
-    staging = f"{plan.location}/{names.temporary_name(plan.txn_id, uuid.uuid4().hex[:8])}"
-    inputs = open_inputs(plan, work)
-    try:
-        if work.plain is None:
-            return _merged(spark, plan, work, inputs, staging)
-        return _copied(spark, plan, work, inputs, staging)
-    except BaseException:
-        discard(work.files, staging)
-        raise
+    def cancel(self) -> None:
+        jobs.cancel(self._spark, self._plan.txn_id)
 
+    def merge(self, tasks: Sequence[Rewrite]) -> None:
+        self._tasks = tasks
+        self._read = _of_each(self._spark, tasks, rewritten)
 
-def _merged(
-    spark: SparkSession,
-    plan: CompactionPlan,
-    work: CompactionWork,
-    inputs: OpenedEntity,
-    staging: str,
-) -> StagedCompaction:
-    """Of a table with full ACID."""
-    tasks = rewrites(plan, work, inputs.sources, staging)
-    with _writing(plan.location):
-        make_outputs(plan, work, staging)
-        values_read = _run(spark, tasks)
-        outputs = tuple(finish(plan, work, staging))
-    expected = profile(spark, work, inputs, values_read)
-    actual = output_profile(spark, work, staging, outputs, _written(spark, tasks))
-    return StagedCompaction(plan, staging, outputs, expected, actual)
+    def copy(self, inputs: OpenedEntity, staging: str) -> None:
+        """Raises CompactionRefused for timestamps with nanoseconds, which Spark would cut."""
+        work, stored = self._work, self._work.plain
+        assert stored is not None
+        _refuse_finer(self._spark, self._plan, work, inputs)
+        (output,) = self._plan.outputs
+        rows = entity_scan(self._spark, work, inputs).rows()
+        files = -(-self._plan.input_bytes // PLAIN_FILE_BYTES)
+        column_names = [column.name for column in work.columns]
+        with raise_as_ours():
+            write_plain(
+                rows.select(*column_names).coalesce(max(1, files)),
+                stored,
+                column_names,
+                [],
+                {"compression": work.compression},
+                work.files.uri(f"{staging}/out"),
+            )
+        written = [
+            info
+            for info in work.files.children(f"{staging}/out")
+            if info.base_name.startswith("part-")
+        ]
+        for number, info in enumerate(sorted(written, key=lambda info: str(info.base_name))):
+            if stored.name == "orc":
+                finish_plain_file(work.files, info.path, work.columns)
+            work.files.system.move(info.path, f"{staging}/{output}/{number:06d}_0")
 
-
-def _copied(
-    spark: SparkSession,
-    plan: CompactionPlan,
-    work: CompactionWork,
-    inputs: OpenedEntity,
-    staging: str,
-) -> StagedCompaction:
-    """Of an insert-only table."""
-    with _writing(plan.location):
-        make_outputs(plan, work, staging)
-        _copy_plain(spark, plan, work, inputs, staging)
-        outputs = tuple(finish(plan, work, staging))
-    expected = profile(spark, work, inputs, None)
-    actual = output_profile(spark, work, staging, outputs, None)
-    return StagedCompaction(plan, staging, outputs, expected, actual)
-
-
-@contextmanager
-def _writing(location: str) -> Iterator[None]:
-    """Turns OSError into CompactionFailed.
-
-    Spark tasks use it too: otherwise the error would arrive with the traceback of their process.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise CompactionFailed(
-            f"{location} can't be written: {error}; its inputs were kept: free space, or grant the"
-            " permission, and compact it again"
-        ) from error
-
-
-def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[Written, ...]:
-    """Renames the output into place; it counts once the compaction's transaction commits (S18).
-
-    With layout hive3 other engines count the output from the rename on. A Worker that died between
-    rename and commit left its output under the name that this one needs: no commit recorded it, so
-    it is removed.
-    """
-    location = staged.plan.location
-    recorded = work.directory.names
-    for output in staged.outputs:
-        if staged.plan.layout is Layout.HIVE3 and output.directory not in recorded:
-            work.files.delete_directory(f"{location}/{output.directory}")
-    durability.publish(
-        work.files,
-        location,
-        [
-            (f"{staged.staging}/{output.directory}", f"{location}/{output.directory}")
-            for output in staged.outputs
-        ],
-    )
-    discard(work.files, staged.staging)
-    return staged.outputs
-
-
-def discard(files: Files, staging: str) -> None:
-    """Removes a staging directory, or leaves it to the Cleaner if that fails."""
-    with suppress(OSError):
-        files.delete_directory(staging)
-
-
-def make_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> None:
-    """Makes the output directories below the staging directory."""
-    for name in plan.outputs:
-        work.files.make_directory(f"{staging}/{name}")
-
-
-def _run(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:
-    """Merges; returns the sums of the values as they were read."""
-    return _of_each(spark, tasks, lambda task: rewrite_bucket(task).values)
+    def profiles(self, inputs: OpenedEntity, outputs: OpenedEntity) -> tuple[Profile, Profile]:
+        """The values of a table with full ACID are those that the merge tasks read, and those that
+        other tasks read back from the output files."""
+        spark, work = self._spark, self._work
+        expected = profile(spark, work, inputs, self._read)
+        stored = None if self._read is None else _written(spark, self._tasks)
+        return expected, profile(spark, work, outputs, stored)
 
 
 def _written(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:
@@ -179,13 +99,12 @@ def _written(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:
 def _of_each(
     spark: SparkSession, tasks: Sequence[Rewrite], work: Callable[[Rewrite], Profile]
 ) -> Profile:
-    """Runs one Spark task for each output file; rows never enter the JVM."""
+    """The sum of what `work` returns for each task, each in its own Spark task."""
     if not tasks:
         return Profile()
 
     def sums(index: int) -> str:
-        with _writing(tasks[index].location):
-            values = work(tasks[index])
+        values = work(tasks[index])
         return json.dumps([dict(values.column_checksums), dict(values.null_counts)])
 
     return combine(
@@ -205,77 +124,6 @@ def _as_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> li
     with raise_as_ours():
         frame = spark.range(0, count, 1, count).mapInArrow(run, "result string")
         return [row["result"] for row in frame.collect()]
-
-
-def finish(plan: CompactionPlan, work: CompactionWork, staging: str) -> Iterator[Written]:
-    """Adds marker files and records sizes.
-
-    A delta without rows is dropped (F21). A base stays, with an empty file if it has no rows (P32).
-    """
-    for name in plan.outputs:
-        where = f"{staging}/{name}"
-        data = [info for info in work.files.children(where) if not names.is_hidden(info.base_name)]
-        if not data and isinstance(name, DeltaName):
-            work.files.delete_directory(where)
-            continue
-        if not data:
-            write_empty_file(work.files, where, work.columns, work.compression, work.plain)
-            data = [
-                info for info in work.files.children(where) if not names.is_hidden(info.base_name)
-            ]
-        work.files.write(f"{where}/{names.VERSION_FILE}", names.VERSION)
-        if plan.layout is Layout.HIVE3:
-            work.files.write(
-                f"{where}/{names.METADATA_FILE}",
-                json.dumps({"thisFileVersion": "0", "dataFormat": "compacted"}).encode(),
-            )
-        deletes = isinstance(name, DeltaName) and name.deletes
-        yield Written(
-            work.partition,
-            str(name),
-            deletes,
-            Contents(
-                tuple(
-                    recorded_file(work.files, info.path, info.base_name, work.plain or ORC, deletes)
-                    for info in data
-                )
-            ),
-        )
-
-
-def _copy_plain(
-    spark: SparkSession,
-    plan: CompactionPlan,
-    work: CompactionWork,
-    inputs: OpenedEntity,
-    staging: str,
-) -> None:
-    """Copies the rows of an insert-only table into a few files.
-
-    It has no deletes, and directories of aborted write ids are no inputs.
-    """
-    assert work.plain is not None
-    _refuse_finer(spark, plan, work, inputs)
-    (output,) = plan.outputs
-    rows = entity_scan(spark, work, inputs).rows()
-    files = -(-plan.input_bytes // PLAIN_FILE_BYTES)
-    column_names = [column.name for column in work.columns]
-    with raise_as_ours():
-        write_plain(
-            rows.select(*column_names).coalesce(max(1, files)),
-            work.plain,
-            column_names,
-            [],
-            {"compression": work.compression},
-            work.files.uri(f"{staging}/out"),
-        )
-    written = [
-        info for info in work.files.children(f"{staging}/out") if info.base_name.startswith("part-")
-    ]
-    for number, info in enumerate(sorted(written, key=lambda info: str(info.base_name))):
-        if work.plain.name == "orc":
-            finish_plain_file(work.files, info.path, work.columns)
-        work.files.system.move(info.path, f"{staging}/{output}/{number:06d}_0")
 
 
 def _refuse_finer(

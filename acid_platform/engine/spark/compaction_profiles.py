@@ -1,23 +1,21 @@
-"""Profiles of a compaction's inputs and of its staged output, which have to be equal (C32)."""
+"""Profiles of a compaction's inputs and of its staged output, by Spark's scan (C32)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from acid_platform.compaction.validation import Profile
-from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity, open_directory
-from acid_platform.engine.publishing import Written
+from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity
 from acid_platform.engine.scans import EntityScan, TableScan
-from acid_platform.engine.spark.profile import delete_checksum, profile_rows
+from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ScanBuilder
-from acid_platform.layout import names
 from acid_platform.layout.formats import ORC
-from acid_platform.layout.names import BaseName, DeltaName
-from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
-from acid_platform.storage.keys import has_key_index
+from acid_platform.layout.types import Column as TableColumn
+from acid_platform.storage.key_sums import MODULUS
 
 
 def entity_scan(
@@ -41,54 +39,48 @@ def entity_scan(
 
 
 def profile(
-    spark: SparkSession, work: CompactionWork, opened: OpenedEntity, values: Profile | None
+    spark: SparkSession, work: CompactionWork, opened: OpenedEntity, values: Profile | None = None
 ) -> Profile:
-    """Rows and row ids as the ordinary scan finds them, and the delete events that are kept.
+    """Rows and row ids as the ordinary scan finds them.
 
     `values` has the sums of the columns if Arrow has computed them while it decoded the files: the
     scan then reads only row keys, which takes half the time. None: the scan computes them.
     """
     rows = entity_scan(spark, work, opened, None if values is None else ()).rows()
     counted = profile_rows(rows, work.columns if values is None else ())
-    if values is not None:
-        counted = replace(
-            counted, column_checksums=values.column_checksums, null_counts=values.null_counts
-        )
+    if values is None:
+        return counted
     return replace(
-        counted,
-        delete_events=len(opened.events),
-        delete_event_checksum=delete_checksum(opened.events),
+        counted, column_checksums=values.column_checksums, null_counts=values.null_counts
     )
 
 
-def output_profile(
-    spark: SparkSession,
-    work: CompactionWork,
-    staging: str,
-    outputs: Sequence[Written],
-    values: Profile | None,
-) -> Profile:
-    """The profile of the staged output, with the number of files whose keys may be out of order."""
-    directory = _staged_directory(work, staging, outputs)
-    measured = profile(spark, work, open_directory(work, directory, False), values)
-    if work.plain is not None:
-        return measured
-    paths = [f"{staging}/{file.path}" for source in directory.sources for file in source.files]
-    return replace(measured, disordered=sum(not has_key_index(work.files, path) for path in paths))
-
-
-def _staged_directory(
-    work: CompactionWork, staging: str, outputs: Sequence[Written]
-) -> AcidDirectory:
-    base: VisibleBase | None = None
-    deltas: list[VisibleDelta] = []
-    for output in outputs:
-        files = tuple(file.below(output.directory) for file in output.contents.files)
-        name = names.parse_directory(output.directory)
-        if isinstance(name, BaseName):
-            base = VisibleBase(name, output.directory, files, compacted=True)
-        elif isinstance(name, DeltaName):
-            deltas.append(VisibleDelta(name, output.directory, files, compacted=True))
-    return AcidDirectory(
-        staging, base, tuple(deltas), (), (), (), insert_only=work.plain is not None
+def profile_rows(rows: DataFrame, columns: Sequence[TableColumn]) -> Profile:
+    """The profile of `ScanBuilder.rows()`: rows, row ids, and each column's values and NULLs."""
+    values = [_hashable(column) for column in columns]
+    aggregates = [
+        F.count(F.lit(1)),
+        F.coalesce(F.sum(F.pmod(F.xxhash64(*KEYS), F.lit(MODULUS))), F.lit(0)),
+        *(_checksum(value) for value in values),
+        *(F.count_if(F.col(f"`{column.name}`").isNull()) for column in columns),
+    ]
+    totals = rows.agg(*(one.alias(f"a{i}") for i, one in enumerate(aggregates))).head()
+    assert totals is not None  # an aggregate without groups always has its row
+    names = [column.name for column in columns]
+    checksums, nulls = totals[2 : 2 + len(names)], totals[2 + len(names) :]
+    return Profile(
+        rows=int(totals[0]),
+        row_id_checksum=int(totals[1]),
+        column_checksums=dict(zip(names, map(int, checksums), strict=True)),
+        null_counts=dict(zip(names, map(int, nulls), strict=True)),
     )
+
+
+def _checksum(value: Column) -> Column:
+    return F.coalesce(F.sum(F.pmod(F.xxhash64(value), F.lit(MODULUS))), F.lit(0))
+
+
+def _hashable(column: TableColumn) -> Column:
+    """The value to hash: Spark can't hash maps, so nested types are hashed as JSON text."""
+    value = F.col(f"`{column.name}`")
+    return F.to_json(F.struct(value)) if column.type.nested else value

@@ -1,0 +1,63 @@
+"""Which engine executes a compaction: Spark, or this process if little has to be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.engine.choice import Engines
+from acid_platform.engine.compaction import CompactionEngine
+from acid_platform.engine.compaction_inputs import CompactionWork
+from acid_platform.engine.local.compact import INSERT_ONLY, LocalCompaction
+from acid_platform.errors import CompactionRefused, NeedsSpark
+
+LOCAL_COMPACTION_BYTES = "acid.local.compaction.max.bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionChoice:
+    """An engine, and why it was chosen."""
+
+    engine: CompactionEngine
+    reason: str
+
+
+def choose(
+    engines: Engines, plan: CompactionPlan, work: CompactionWork, limit: int
+) -> CompactionChoice:
+    """The engine that the warehouse wants; with `auto`, this process for at most `limit` bytes of
+    inputs. Spark starts only if it is chosen.
+
+    With engine='local' the size does not matter, since memory is bounded. Raises NeedsSpark if only
+    the local engine may run, and can't; CompactionRefused for avro, which neither can write.
+    """
+    if work.plain and work.plain.name == "avro":
+        raise CompactionRefused(
+            f"{plan.location}: avro files can't be compacted here yet; read and"
+            " overwrite the partition instead"
+        )
+    if engines.wanted == "spark":
+        return _spark(engines, plan, work, "engine=spark")
+    if work.plain is not None:
+        if engines.wanted == "local":
+            raise NeedsSpark(f"{plan.location}: {INSERT_ONLY}; use engine='auto' or engine='spark'")
+        return _spark(engines, plan, work, INSERT_ONLY)
+    if engines.wanted == "local":
+        return CompactionChoice(LocalCompaction(plan, work), "engine=local")
+    if plan.input_bytes > limit:
+        return _spark(
+            engines,
+            plan,
+            work,
+            f"{plan.input_bytes:,} bytes to read are more than {LOCAL_COMPACTION_BYTES}"
+            f" = {limit:,}",
+        )
+    return CompactionChoice(LocalCompaction(plan, work), f"{plan.input_bytes:,} bytes to read")
+
+
+def _spark(
+    engines: Engines, plan: CompactionPlan, work: CompactionWork, reason: str
+) -> CompactionChoice:
+    from acid_platform.engine.spark.compact import SparkCompaction
+
+    return CompactionChoice(SparkCompaction(engines.spark.spark, plan, work), reason)

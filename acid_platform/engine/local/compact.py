@@ -1,0 +1,87 @@
+"""Compactions in this process, for small tables with full ACID: no JVM, no Spark job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import pyarrow as pa
+
+from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.compaction.validation import Profile
+from acid_platform.engine.compaction import rewritten
+from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity
+from acid_platform.engine.results import EngineName
+from acid_platform.errors import NeedsSpark
+from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.key_sums import row_id_checksum
+from acid_platform.storage.rewrite import Rewrite
+from acid_platform.storage.values import ValueSums
+
+_MOST_THREADS = 8
+INSERT_ONLY = "only Spark copies the files of insert-only tables"
+
+
+class LocalCompaction:
+    """Merges in threads, as many at a time as there are cores; each needs the memory of one Spark
+    task. The profiles come from the reader of `to_arrow`, not from the code that merges."""
+
+    name: EngineName = "local"
+
+    def __init__(self, plan: CompactionPlan, work: CompactionWork) -> None:
+        self._plan, self._work = plan, work
+
+    def running(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def cancel(self) -> None:
+        """Nothing to do: when `merge` has returned or raised, none of its threads runs."""
+
+    def merge(self, tasks: Sequence[Rewrite]) -> None:
+        threads = min(len(tasks), os.cpu_count() or 1, _MOST_THREADS)
+        if threads < 2:
+            for task in tasks:
+                rewritten(task)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            futures = [pool.submit(rewritten, task) for task in tasks]
+            try:
+                for future in futures:
+                    future.result()
+            finally:  # after an error, tasks that have not started are not wanted
+                for future in futures:
+                    future.cancel()
+
+    def copy(self, inputs: OpenedEntity, staging: str) -> None:  # noqa: ARG002, it refuses
+        raise NeedsSpark(f"{self._plan.location}: {INSERT_ONLY}")
+
+    def profiles(self, inputs: OpenedEntity, outputs: OpenedEntity) -> tuple[Profile, Profile]:
+        return profile(self._work, inputs), profile(self._work, outputs)
+
+
+def profile(work: CompactionWork, opened: OpenedEntity) -> Profile:
+    """Rows, row ids and values of a directory of a table with full ACID. Raises CorruptFile."""
+    scan = ArrowScan(
+        work.files,
+        work.columns,
+        (),
+        (EntityRead(opened.sources, opened.applied, {}),),
+        work.write_ids,
+        tuple(column.name for column in work.columns),
+        row_id=True,
+        as_stored=True,
+    )
+    rows = row_ids = 0
+    values = ValueSums(scan.wanted)
+    for batch in scan.batches():
+        *columns, keys = batch.columns
+        fields = list(batch.schema)[:-1]
+        values.add(pa.StructArray.from_arrays(columns, fields=fields))
+        rows += batch.num_rows
+        row_ids += row_id_checksum(
+            *(keys.field(place).to_numpy(zero_copy_only=False) for place in range(3))
+        )
+    return replace(values.profile(), rows=rows, row_id_checksum=row_ids)

@@ -1,0 +1,187 @@
+"""Which engine executes a compaction; small ones need no JVM, however many there are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acid_platform.cli.runner import Runner
+from acid_platform.engine.compaction_choice import LOCAL_COMPACTION_BYTES, choose
+from acid_platform.errors import AcidError, CompactionRefused, NeedsSpark
+from acid_platform.layout.formats import FileFormat
+from acid_platform.services.worker import CompactionRun, work_once
+from acid_platform.warehouse import Warehouse
+from tests.compaction.test_kills import made, rows
+from tests.conftest import temporary_warehouse
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class SomeEngines:
+    """The engines of a warehouse; `started` says whether Spark was asked for."""
+
+    wanted: str
+    started: bool = False
+
+    @property
+    def spark(self) -> SomeEngines:
+        self.started = True
+        return self
+
+
+@dataclass
+class SomePlan:
+    input_bytes: int
+    location: str = "/t"
+    txn_id: int = 1
+
+
+@dataclass
+class SomeWork:
+    plain: FileFormat | None = None
+
+
+ORC, AVRO = FileFormat("orc"), FileFormat("avro")
+INSERT_ONLY = "only Spark copies the files of insert-only tables"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "size", "plain", "engine", "reason"),
+    [
+        ("auto", 0, None, "local", "0 bytes to read"),
+        ("auto", 1000, None, "local", "1,000 bytes to read"),
+        (
+            "auto",
+            1001,
+            None,
+            "spark",
+            "1,001 bytes to read are more than acid.local.compaction.max.bytes = 1,000",
+        ),
+        ("auto", 1, ORC, "spark", INSERT_ONLY),
+        ("spark", 1, None, "spark", "engine=spark"),
+        ("spark", 1, ORC, "spark", "engine=spark"),
+        ("local", 1, None, "local", "engine=local"),
+        ("local", 10**12, None, "local", "engine=local"),
+        ("local", 1, ORC, NeedsSpark, INSERT_ONLY),
+        ("auto", 1, AVRO, CompactionRefused, "avro files can't be compacted"),
+        ("spark", 1, AVRO, CompactionRefused, "avro files can't be compacted"),
+    ],
+)
+def test_P33_the_engine_of_a_compaction_follows_from_its_size_its_format_and_what_is_wanted(
+    wanted: str,
+    size: int,
+    plain: FileFormat | None,
+    engine: str | type[AcidError],
+    reason: str,
+) -> None:
+    given: Any = SomeEngines(wanted)
+    plan: Any = SomePlan(size)
+    work: Any = SomeWork(plain)
+    if isinstance(engine, str):
+        chosen = choose(given, plan, work, 1000)
+        assert (chosen.engine.name, chosen.reason) == (engine, reason)
+    else:
+        with pytest.raises(engine, match=reason):
+            choose(given, plan, work, 1000)
+    assert given.started == (engine == "spark"), "Spark starts only if it is chosen"
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path / "wh") as opened:
+        yield opened
+
+
+def test_C22_the_limit_may_be_of_the_warehouse_or_of_the_table(warehouse: Warehouse) -> None:
+    """0 bytes send everything to Spark, which is refused here before it starts."""
+    name = made(warehouse, "db.t")
+    before = rows(warehouse, name)
+    warehouse.metastore.request_compaction(name, None, "major")
+    warehouse.metastore.set(LOCAL_COMPACTION_BYTES, "0")
+    run = CompactionRun.take(warehouse)
+    assert run is not None
+    run.prepare()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Warehouse, "spark", property(lambda _: pytest.fail("needs Spark")))
+        with pytest.raises(pytest.fail.Exception, match="needs Spark"):
+            run.merge()
+    run.fail(NeedsSpark("not in this test"))
+    warehouse.metastore.request_compaction(
+        name, None, "major", properties={f"compactor.{LOCAL_COMPACTION_BYTES}": "1000000"}
+    )
+    outcome = work_once(warehouse)
+    assert outcome is not None and outcome.choice is not None, outcome
+    assert (outcome.state, outcome.choice.engine.name) == ("published", "local")
+    assert rows(warehouse, name) == before
+
+
+def test_the_worker_tells_the_engine_and_why(warehouse: Warehouse) -> None:
+    name = made(warehouse, "db.t")
+    warehouse.metastore.request_compaction(name, None, "minor")
+    told: list[dict[str, Any]] = []
+    Runner(warehouse, "worker", told.append).once()
+    [line] = told
+    assert line["state"] == "published" and line["engine"] == "local"
+    assert line["engine_reason"].endswith(" bytes to read")
+
+
+FRESH = """
+import json, sys, time
+began = time.perf_counter()
+from acid_platform.services.worker import work_once
+from acid_platform.warehouse import Warehouse
+imported = time.perf_counter()
+warehouse = Warehouse.open(sys.argv[1])
+states = []
+while outcome := work_once(warehouse):
+    states.append(outcome.state)
+print(json.dumps({
+    "states": states,
+    "seconds": time.perf_counter() - imported,
+    "to import": imported - began,
+    "spark": sorted({"pyspark", "py4j"} & {name.partition(".")[0] for name in sys.modules}),
+}))
+"""
+
+
+def compacted_in_a_fresh_process(warehouse: Warehouse, tables: int) -> dict[str, Any]:
+    """Fills so many tables, compacts each, and asserts that their rows are as before."""
+    names = [made(warehouse, f"db.t{number}") for number in range(tables)]
+    before = rows(warehouse, names[0])
+    assert len(before) == 8
+    for number, name in enumerate(names):
+        warehouse.metastore.request_compaction(name, None, ("major", "minor")[number % 2])
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH, warehouse.path],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        capture_output=True,
+        timeout=1000,
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert told["states"] == ["published"] * tables
+    assert all(rows(warehouse, name) == before for name in names)
+    return told
+
+
+def test_small_tables_are_compacted_in_a_process_without_spark(warehouse: Warehouse) -> None:
+    assert compacted_in_a_fresh_process(warehouse, 6)["spark"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_300_small_tables_are_compacted_in_a_process_without_spark(warehouse: Warehouse) -> None:
+    told = compacted_in_a_fresh_process(warehouse, 300)
+    assert told["spark"] == []
+    print(f"300 tables in {told['seconds']:.1f} s, after {told['to import']:.1f} s of imports")
