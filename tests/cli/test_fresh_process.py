@@ -133,3 +133,12 @@ def test_sql_loads_duckdb_and_the_parser_but_no_pandas(small: Small) -> None:
     assert printed.splitlines()[1:] == ['[{"v": "B", "s": 2}, {"v": "C", "s": 3}]']
     assert "duckdb" in loaded
     assert not loaded & {"pandas", "great_expectations", "dagster", "pyarrow.dataset"}
+
+
+def test_the_code_location_of_the_services_loads_no_engine() -> None:
+    _, loaded = process("""
+import acid_platform.definitions
+import acid_platform.orchestration
+""")
+    engines = ("acid_platform.engine.spark.engine", "acid_platform.engine.local.engine")
+    assert not loaded & {"pandas", "great_expectations", "duckdb", "sqlglot", *engines}
