@@ -1,4 +1,4 @@
-"""Great Expectations finds in pandas what it finds in Spark, where CheckedRows lets pandas do it."""
+"""Great Expectations finds in pandas what it finds in Spark, where CheckedRows asks pandas."""
 
 from __future__ import annotations
 
