@@ -1,7 +1,9 @@
 """`make bench-launch`: seconds from the click on "Materialize" to the committed materialization.
 
-A code server runs, as in `make dev`. Each launch sends the same mutation as the page and starts a
-process. In classic mode that process starts a JVM; with Connect it joins a running server.
+Code servers run, as in `make dev`. Each launch sends the same mutation as the page and starts a
+process. A small pandas asset is materialized by the local engine, by Spark in a JVM of the run's
+own and, with --remote, by a running Spark Connect server; in turns with an empty Dagster asset,
+whose time is that of Dagster itself.
 """
 
 from __future__ import annotations
@@ -11,12 +13,15 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from benchmarks import small_asset
+from benchmarks import empty_asset, small_asset
 from benchmarks.results import machine, save
 from tests.metastore.processes import until
 from tests.orchestration.processes import DagsterProcesses
@@ -24,14 +29,26 @@ from tests.orchestration.processes import DagsterProcesses
 RESULT = Path("benchmarks/results/launching.json")
 
 
-def launch(dagster: DagsterProcesses) -> float:
-    """Seconds from the click to the materialization event."""
-    clicked = time.time()
-    run = dagster.launch("defs", small_asset.JOB, {})
-    done = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE}
-    until(lambda: _run(dagster, run).status in done, 300, 0.25)
-    [event] = dagster.instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
-    return round(event.timestamp - clicked, 1)
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A job, its definitions' module, and the environment of its processes."""
+
+    module: str
+    job: str
+    environment: Mapping[str, str]
+
+    def processes(self, home: Path, name: str) -> DagsterProcesses:
+        environment = {"ACID_WAREHOUSE": str(home / "warehouse"), **self.environment}
+        return DagsterProcesses(home / name, self.module, ("defs",), environment, forks=False)
+
+    def seconds(self, dagster: DagsterProcesses) -> float:
+        """From the click to the materialization event."""
+        clicked = time.time()
+        run = dagster.launch("defs", self.job, {})
+        done = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE}
+        until(lambda: _run(dagster, run).status in done, 300, 0.25)
+        [event] = dagster.instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        return round(event.timestamp - clicked, 2)
 
 
 def _run(dagster: DagsterProcesses, run_id: str) -> dg.DagsterRun:
@@ -40,15 +57,37 @@ def _run(dagster: DagsterProcesses, run_id: str) -> dg.DagsterRun:
     return run
 
 
-def measure(home: Path, remote: str, times: int) -> dict[str, Any]:
-    environment = {"ACID_WAREHOUSE": str(home / "warehouse"), "ACID_SPARK_REMOTE": remote}
-    module = small_asset.__name__
-    with DagsterProcesses(home / "dagster", module, ("defs",), environment, forks=False) as dagster:
-        seconds = [launch(dagster) for _ in range(times)]
+def measure(home: Path, remote: str | None, times: int) -> dict[str, Any]:
+    """Rounds of one launch of each kind. The first round is apart: it makes the warehouse."""
+
+    def small(engine: str, remote: str = "") -> Launched:
+        environment = {"ACID_ENGINE": engine, "ACID_SPARK_REMOTE": remote}
+        return Launched(small_asset.__name__, small_asset.JOB, environment)
+
+    kinds = {
+        "empty": Launched(empty_asset.__name__, empty_asset.JOB, {}),
+        "local": small("local"),
+        "spark": small("spark"),
+        **({"connect": small("spark", remote)} if remote else {}),
+    }
+    with ExitStack() as stack:
+        running = {
+            name: stack.enter_context(kind.processes(home, name)) for name, kind in kinds.items()
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in kinds}
+        for _ in range(times):
+            for name, kind in kinds.items():
+                seconds[name].append(kind.seconds(running[name]))
+                print(name, seconds[name][-1], flush=True)
+    medians = {name: statistics.median(every[1:]) for name, every in seconds.items()}
     return {
-        "first": seconds[0],
-        "median of the others": statistics.median(seconds[1:]),
-        "all": seconds,
+        name: {
+            "first": every[0],
+            "median of the others": medians[name],
+            "more than an empty asset": round(medians[name] - medians["empty"], 2),
+            "all": every,
+        }
+        for name, every in seconds.items()
     }
 
 
@@ -58,17 +97,11 @@ def main() -> None:
     parser.add_argument(
         "--remote",
         default=os.environ.get("ACID_SPARK_REMOTE"),
-        help="address of a running `make spark-connect`; without it, classic only",
+        help="address of a running `make spark-connect`, to be measured too",
     )
     options = parser.parse_args()
-    results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as root:
-        for name, remote in (("classic", ""), ("connect", options.remote)):
-            if remote is not None:
-                home = Path(root, name)
-                home.mkdir()
-                results[name] = measure(home, remote, options.times)
-                print(name, results[name], flush=True)
+        results = measure(Path(root), options.remote, options.times)
     save(RESULT, {"seconds": results, "machine": machine()})
 
 

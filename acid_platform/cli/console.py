@@ -91,7 +91,7 @@ class Session:
         return join(self.existing())
 
     def open(self) -> Warehouse:
-        """Opens the warehouse and loads pyspark; Spark itself starts when it is needed."""
+        """Opens the warehouse; Spark is loaded and starts when it is needed."""
         from acid_platform.warehouse import Warehouse
 
         return Warehouse.open(self.existing().warehouse)

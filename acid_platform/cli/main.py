@@ -1,4 +1,4 @@
-"""The command line `acid`. Spark starts only for `sql`, `compact`, `erase` and `run worker`.
+"""The command line `acid`. Spark starts only if `sql`, `compact`, `erase` or `run worker` need it.
 
 Exit codes: 0; 1 if a command failed (a line on stderr says why); 2 for wrong usage.
 """

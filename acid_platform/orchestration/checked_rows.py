@@ -105,7 +105,7 @@ class CheckedRows:
                 rows = self.table.to_arrow(names, self.where)
             except UnsupportedStatement as error:
                 raise NeedsSpark(str(error)) from error
-            return evaluate(_in_pandas(rows), expectations, key)
+            return evaluate(in_pandas(rows, expectations), expectations, key)
 
         return self.warehouse.engines.run(work, read_bytes=self.bytes)
 
@@ -125,11 +125,23 @@ class CheckedRows:
                     yield f"the column {name} of the check {expectation.name}"
 
 
-def _in_pandas(rows: pa.Table) -> pd.DataFrame:
-    """NULL is None or NaN; a whole number stays one beside NULL. Raises NeedsSpark for NaN, which
-    pandas would take for NULL."""
-    for column in rows.columns:
+def in_pandas(rows: pa.Table, expectations: Sequence[Expectation]) -> pd.DataFrame:
+    """The rows as Great Expectations takes them: NULL is None or NaN, and a whole number stays one
+    beside NULL.
+
+    Raises NeedsSpark for NaN, which pandas would take for NULL, and for NULL in a pair of columns
+    that are compared, which pandas can't do.
+    """
+    pairs = {
+        str(name).lower()
+        for expectation in expectations
+        for key, name in expectation.arguments.items()
+        if key in ("column_A", "column_B")
+    }
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if name in pairs and column.null_count:
+            raise NeedsSpark(f"NULL in a pair of columns, {name}, of a check")
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-            raise NeedsSpark("NaN in a check")
+            raise NeedsSpark(f"NaN in the column {name} of a check")
     frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True, date_as_object=True)
     return frame

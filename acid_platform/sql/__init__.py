@@ -1,4 +1,4 @@
-"""Hive SQL over the tables of a warehouse: sqlglot parses it, Spark runs the queries."""
+"""Hive SQL over the tables of a warehouse: sqlglot parses it, one of the engines runs it."""
 
 from acid_platform.sql.answers import Done
 from acid_platform.sql.session import Answer, SqlSession

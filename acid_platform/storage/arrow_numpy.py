@@ -7,10 +7,13 @@ most of a second of a short command. There are none here.
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 
+_DECIMAL_DIGITS = 28
+"""Of Python's default context, in which a value is scaled without rounding."""
 _FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
 
 
@@ -62,7 +65,20 @@ def scalar_of(value: object, kind: pa.DataType) -> pa.Scalar:
         return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(ends), pa.py_buffer(text)])[0]
     if type(value) is datetime.date and pa.types.is_date32(kind):
         return from_numpy(np.array([value.toordinal() - _FIRST_DAY], np.int32)).cast(kind)[0]
+    if isinstance(value, Decimal) and pa.types.is_decimal128(kind) and _fits(value, kind):
+        unscaled = int(value.scaleb(kind.scale)).to_bytes(16, "little", signed=True)
+        return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(unscaled)])[0]
     return pa.scalar(value, kind)
+
+
+def _fits(value: Decimal, kind: pa.DataType) -> bool:
+    """Whether the type holds the value as it is."""
+    if not value.is_finite():
+        return False
+    _, digits, exponent = value.as_tuple()
+    return -int(exponent) <= kind.scale and len(digits) + int(exponent) + kind.scale <= min(
+        kind.precision, _DECIMAL_DIGITS
+    )
 
 
 def _dtype(kind: pa.DataType) -> np.dtype:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.compaction.validation import Profile, combine
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 class ValueSums:
@@ -53,6 +56,8 @@ class ValueSums:
             for i, array in enumerate(values.values())
         )
         if self._connection is None:  # opening it takes longer than a small file
+            import duckdb
+
             self._connection = duckdb.connect(config={"threads": 1})
         self._connection.register(
             "batch", pa.table(list(values.values()), [f"c{i}" for i in range(len(values))])

@@ -120,3 +120,25 @@ with Warehouse.open({str(small.path)!r}, engine="local") as warehouse:
 """)
     assert printed == "1 1\n[{'id': 2, 'v': 'Bx'}]\n"
     assert not loaded & {*NEVER, "pyarrow.dataset"}
+
+
+def test_sql_loads_duckdb_and_the_parser_but_no_pandas(small: Small) -> None:
+    script = (
+        "INSERT INTO db.t VALUES (3, 'C');"
+        "SELECT v, sum(id) AS s FROM db.t WHERE id > 1 GROUP BY v ORDER BY v"
+    )
+    printed, loaded = acid(
+        "sql", script, "--engine", "local", "--warehouse", str(small.path), "--json"
+    )
+    assert printed.splitlines()[1:] == ['[{"v": "B", "s": 2}, {"v": "C", "s": 3}]']
+    assert "duckdb" in loaded
+    assert not loaded & {"pandas", "great_expectations", "dagster", "pyarrow.dataset"}
+
+
+def test_the_code_location_of_the_services_loads_no_engine() -> None:
+    _, loaded = process("""
+import acid_platform.definitions
+import acid_platform.orchestration
+""")
+    engines = ("acid_platform.engine.spark.engine", "acid_platform.engine.local.engine")
+    assert not loaded & {"pandas", "great_expectations", "duckdb", "sqlglot", *engines}

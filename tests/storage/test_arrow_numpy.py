@@ -68,6 +68,11 @@ def test_dates_and_times_are_integers(kind: pa.DataType) -> None:
         (datetime.date(1, 1, 1), pa.date32()),
         (datetime.date(9999, 12, 31), pa.date32()),
         (Decimal("1.25"), pa.decimal128(9, 2)),
+        (Decimal("-1.2"), pa.decimal128(9, 2)),
+        (Decimal("1E+3"), pa.decimal128(9, 2)),
+        (Decimal("9999999.99"), pa.decimal128(9, 2)),
+        (Decimal("-9") * 10**27, pa.decimal128(38, 0)),
+        (Decimal("9" * 38), pa.decimal128(38, 0)),
         (datetime.datetime(2024, 2, 29, 1, 2, 3, 4), pa.timestamp("us")),
         (b"\x00\xff", pa.binary()),
     ],
@@ -79,7 +84,16 @@ def test_a_scalar_is_that_of_pyarrow(value: object, kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"), [(300, pa.int8()), (2**63, pa.int64()), ("x", pa.int64())], ids=str
+    ("value", "kind"),
+    [
+        (300, pa.int8()),
+        (2**63, pa.int64()),
+        ("x", pa.int64()),
+        (Decimal("1.255"), pa.decimal128(9, 2)),
+        (Decimal("10000000"), pa.decimal128(9, 2)),
+        (Decimal("NaN"), pa.decimal128(9, 2)),
+    ],
+    ids=str,
 )
 def test_a_scalar_that_does_not_fit_is_refused_as_by_pyarrow(
     value: object, kind: pa.DataType

@@ -157,9 +157,10 @@ def _hive_type(arrow: pa.DataType) -> HiveType | None:
 def _as_double(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Decimals of at most fifteen digits as doubles, rounded once as in Java."""
     scale = values.type.scale
-    power = pa.scalar(Decimal(10**scale), pa.decimal128(scale + 1, 0))
+    power = scalar_of(Decimal(10**scale), pa.decimal128(scale + 1, 0))
     unscaled = pc.multiply(values.cast(pa.decimal128(_FIFTEEN_DIGITS, scale)), power)
-    return pc.divide(unscaled.cast(pa.int64()).cast(pa.float64()), float(10**scale))
+    whole = unscaled.cast(pa.int64()).cast(pa.float64())
+    return pc.divide(whole, scalar_of(float(10**scale), pa.float64()))
 
 
 # --- what files hold -----------------------------------------------------------------------------

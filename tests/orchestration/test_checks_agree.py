@@ -1,0 +1,129 @@
+"""Great Expectations finds in pandas what it finds in Spark, where CheckedRows asks pandas."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from acid_platform.errors import NeedsSpark
+from acid_platform.orchestration.checked_rows import PANDAS, in_pandas
+from acid_platform.orchestration.checks import Expectation, Finding, evaluate
+
+pytestmark = pytest.mark.spark
+
+DAYS = [datetime.date(1970, 1, 1), datetime.date(2024, 2, 29)]
+COLUMNS: dict[str, list[pa.Array]] = {
+    # Of each type: with NULL and repeats, and without either.
+    "tinyint": [pa.array([1, 2, 2, None, 5], pa.int8()), pa.array([1, 2, 3, 4, 5], pa.int8())],
+    "smallint": [pa.array([1, 2, 2, None, 5], pa.int16()), pa.array([5, 4, 3, 2, 1], pa.int16())],
+    "int": [pa.array([1, 2, 2, None, 5], pa.int32()), pa.array([1, 9, 3, 4, 5], pa.int32())],
+    "bigint": [pa.array([2**60, 2, 2, None, 5]), pa.array([2**60 + 1, -2, 3, 4, 5])],
+    "double": [pa.array([0.5, 1.0, 1.0, None, -3.25]), pa.array([1e300, 1.0, 2.0, 3.0, 4.5])],
+    "string": [pa.array(["a", "b", "b", None, ""]), pa.array(["a", "B", "c", "ü", "e"])],
+    "boolean": [pa.array([True, False, None, True, True]), pa.array([True] * 5)],
+    "date": [pa.array([*DAYS, None, *DAYS]), pa.array(DAYS[:1] * 5)],
+}
+ROWS = pa.table(
+    {f"{kind}_{place}": array for kind, pair in COLUMNS.items() for place, array in enumerate(pair)}
+)
+BOUNDS: list[dict[str, Any]] = [
+    {"min_value": 1},
+    {"min_value": -9, "max_value": 4, "strict_max": True},
+    {"min_value": 1, "strict_min": True, "mostly": 0.5},
+]
+
+
+def arguments(kind: str, known: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Arguments with which the expectation holds for some of the columns, and fails for others."""
+    columns = [f"{one}_{place}" for one in known for place in (0, 1)]
+    if len(columns) > 8:  # the types of whole numbers are one in Spark and in Python
+        columns = [name for name in columns if name.partition("_")[0] not in ("smallint", "int")]
+    numbers = [name for name in columns if not name.startswith("string")]
+    whole = [name for name in columns if name.endswith("_1")]  # pairs are without NULL
+    pairs = [*zip(whole, whole[1:] + whole[:1], strict=True), (whole[0], whole[0])] if whole else []
+    match kind:
+        case "ExpectTableRowCountToBeBetween":
+            return [{"min_value": 1, "max_value": 9}, {"min_value": 6}]
+        case "ExpectTableRowCountToEqual":
+            return [{"value": 5}, {"value": 0}]
+        case "ExpectColumnValuesToBeBetween":
+            return [{"column": name, **bound} for name in columns for bound in BOUNDS]
+        case "ExpectColumnMinToBeBetween" | "ExpectColumnMaxToBeBetween":
+            bounds: list[dict[str, Any]] = [
+                {"min_value": 1, "max_value": 5},
+                {"max_value": 4},
+            ]
+            return [{"column": name, **bound} for name in columns for bound in bounds]
+        case "ExpectColumnValuesToBeInSet":
+            return [
+                {"column": name, "value_set": values, **rest}
+                for name in columns
+                for values in (([1, 2, 5], [2**60, 2, 5]) if name in numbers else (["a", "b", ""],))
+                for rest in ({}, {"mostly": 0.3})
+            ]
+        case "ExpectCompoundColumnsToBeUnique":
+            return [
+                {"column_list": [left, right]}
+                for left, right in zip(columns, columns[1:] + columns[:1], strict=True)
+            ]
+        case "ExpectColumnPairValuesAToBeGreaterThanB":
+            return [
+                {"column_A": left, "column_B": right, **rest}
+                for left, right in pairs
+                for rest in ({}, {"or_equal": True})
+            ]
+        case "ExpectColumnPairValuesToBeEqual":
+            return [
+                {"column_A": left, "column_B": right}
+                for left, right in pairs
+                if (left in numbers) == (right in numbers)
+            ]
+        case _:
+            given = [{"column": name} for name in columns]
+            return given + [{**one, "mostly": 0.5} for one in given[::2]]
+
+
+EXPECTATIONS = [
+    Expectation(f"{kind} {number}", kind, given)
+    for kind, (known, _) in PANDAS.items()
+    for number, given in enumerate(arguments(kind, known))
+]
+
+
+def told(findings: list[Finding]) -> dict[str, str]:
+    return {
+        finding.name: json.dumps(
+            [finding.passed, dict(finding.metadata["details"].value), finding.samples],
+            sort_keys=True,
+        )
+        for finding in findings
+    }
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS.slice(0, 0)], ids=["rows", "none"])
+def test_P33_pandas_and_spark_find_the_same(spark: SparkSession, rows: pa.Table) -> None:
+    key = ["int_1", "string_1"]
+    ours = evaluate(in_pandas(rows, EXPECTATIONS), EXPECTATIONS, key)
+    theirs = evaluate(spark.createDataFrame(rows).coalesce(1).cache(), EXPECTATIONS, key)
+    if rows.num_rows:
+        assert {finding.passed for finding in ours} == {True, False}
+    assert told(ours) == told(theirs)
+
+
+def test_P33_each_argument_is_compared() -> None:
+    for kind, (_, known) in PANDAS.items():
+        used = {name for one in EXPECTATIONS if one.kind == kind for name in one.arguments}
+        assert known <= used, kind
+
+
+def test_P33_what_pandas_can_t_tell_is_left_to_spark() -> None:
+    with pytest.raises(NeedsSpark, match="NaN"):
+        in_pandas(pa.table({"x": pa.array([1.0, float("nan")], pa.float64())}), [])
+    pair = Expectation("p", "ExpectColumnPairValuesToBeEqual", {"column_A": "x", "column_B": "y"})
+    with pytest.raises(NeedsSpark, match="NULL in a pair of columns"):
+        in_pandas(pa.table({"x": pa.array([1]), "y": pa.array([None], pa.int64())}), [pair])
