@@ -144,3 +144,29 @@ def scalar() -> Iterator[tuple[str, list[str]]]:
 def aggregates() -> Iterator[tuple[str, list[str]]]:
     for function in AGGREGATES:
         yield function.call, list(of_function(function))
+
+
+_FRAMES = (
+    "",
+    " ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
+    " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    " ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING",
+    " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    " RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+)
+WINDOWS: dict[str, tuple[str, ...]] = {
+    "row_number()": ("",),
+    "rank()": ("",),
+    "dense_rank()": ("",),
+    "lag(ia)": ("",),
+    "lead(sa, 2)": ("",),
+    "lag(ia, 1, 0)": ("",),
+    "first_value(sa)": _FRAMES,
+    "last_value(da)": _FRAMES,
+    "sum(ha)": _FRAMES,
+    "count(sa)": _FRAMES,
+    "min(xa)": _FRAMES,
+    "max(ea)": _FRAMES,
+    "avg(ia)": _FRAMES,
+}
+"""Window functions with the frames that they take."""
