@@ -310,8 +310,9 @@ def called(function: Function, values: dict[str, Typed], over: str = "") -> Type
             return None
         accepted[letter] = value
     parts = {letter: value.sql for letter, value in accepted.items()}
-    done = function.sql.format(over=over, **parts)
     types = [value.type for value in accepted.values()]
+    template = function.sql if isinstance(function.sql, str) else function.sql(types)
+    done = template.format(over=over, **parts)
     gives = function.gives if isinstance(function.gives, HiveType) else function.gives(types)
     fails = function.fails or any(value.fails for value in accepted.values())
     return Typed(f"CAST({done} AS {duckdb_type(gives)})", gives, fails)
@@ -339,7 +340,7 @@ def _accepted(value: Typed, takes: Takes) -> Typed | None:
             return value
         case "decimal" if kind.kind == "decimal":
             return value
-        case "number" if kind.kind in NUMERIC:
+        case "number" if kind.kind in NUMERIC and not arithmetic.too_long_to_negate(kind):
             return value
         case "double" if kind.kind in FLOATING:
             return cast(value, DOUBLE)

@@ -14,6 +14,7 @@ from typing import Literal
 import sqlglot
 from sqlglot import exp
 
+from acid_platform.engine.local.decimals import mean_type, quotient, unscaled
 from acid_platform.engine.local.failures import needs_spark
 from acid_platform.engine.local.types import (
     BIGINT,
@@ -25,25 +26,30 @@ from acid_platform.engine.local.types import (
     STRING,
     TIMESTAMP,
     decimal,
+    duckdb_type,
 )
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 
 Takes = Literal[
-    "string",  # text
-    "int",  # a whole number up to int
-    "count",  # a literal whole number, 0 or more
-    "pad",  # a literal text, not empty
-    "integral",  # a whole number
-    "decimal",
-    "number",
-    "double",  # float or double
-    "date",  # a date, or a timestamp as its date
-    "timestamp",  # a timestamp, or a date as its midnight
-    "condition",
-    "ordered",  # any type that has an order
-    "any",
-]
+    "string", "int", "count", "pad", "integral", "decimal", "number", "double", "date", "timestamp",
+    "condition", "ordered", "any",
+]  # fmt: skip
+TAKES: dict[Takes, str] = {
+    "string": "text",
+    "int": "tinyint, smallint or int",
+    "count": "a literal whole number, 0 or more",
+    "pad": "a literal text, not empty",
+    "integral": "tinyint, smallint, int or bigint",
+    "decimal": "decimal",
+    "number": "any number, decimals of up to 34 digits",
+    "double": "float or double",
+    "date": "a date, or a timestamp as its date",
+    "timestamp": "a timestamp, or a date as its midnight",
+    "condition": "boolean",
+    "ordered": "any type but arrays, maps and structs",
+    "any": "any type",
+}
 Gives = HiveType | Callable[[Sequence[HiveType]], HiveType]
 
 
@@ -56,7 +62,7 @@ class Function:
 
     call: str
     takes: tuple[Takes, ...]
-    sql: str
+    sql: str | Callable[[Sequence[HiveType]], str]
     gives: Gives
     fails: bool = False
     """Whether it has no value for some arguments, which is an error."""
@@ -227,6 +233,22 @@ def _mean_of_whole() -> str:
     )
 
 
+def _mean_of_decimal(types: Sequence[HiveType]) -> str:
+    (kind,) = types
+    total = decimal(kind.sizes[0] + 10, kind.sizes[1])
+    digits = unscaled(f"CAST(sum({{a}}){{over}} AS {duckdb_type(total)})", total)
+    done = quotient(f"({digits} * 10000::HUGEINT)", "count({a}){over}", _mean(types))
+    return f"CASE WHEN count({{a}}){{over}} > 0 THEN {done} END"
+
+
+def _mean(types: Sequence[HiveType]) -> HiveType:
+    (kind,) = types
+    mean = mean_type(kind)
+    if mean is None:
+        raise NeedsSpark(f"avg of {kind}")
+    return mean
+
+
 AGGREGATES = (
     Function("count(*)", (), "count(*){over}", BIGINT),
     Function("count(a)", ("any",), "count({a}){over}", BIGINT),
@@ -236,6 +258,7 @@ AGGREGATES = (
     Function("sum(a)", ("integral",), _sum_of_bigint(), BIGINT, True),
     Function("sum(a)", ("decimal",), "sum({a}){over}", _sum),
     Function("avg(a)", ("integral",), _mean_of_whole(), DOUBLE),
+    Function("avg(a)", ("decimal",), _mean_of_decimal, _mean),
     Function("min(a)", ("ordered",), "min({a}){over}", _same),
     Function("max(a)", ("ordered",), "max({a}){over}", _same),
     Function("bool_and(a)", ("condition",), "bool_and({a}){over}", BOOLEAN),
@@ -278,7 +301,7 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Add: Construct("a + b", "numbers"),
     exp.Sub: Construct("a - b", "numbers"),
     exp.Mul: Construct("a * b", "numbers"),
-    exp.Div: Construct("a / b", "numbers but decimal"),
+    exp.Div: Construct("a / b", "numbers; decimals if the quotient needs few digits"),
     exp.IntDiv: Construct("a DIV b", "whole numbers"),
     exp.Mod: Construct("a % b", "numbers but decimal"),
     exp.Neg: Construct("-a", "numbers"),

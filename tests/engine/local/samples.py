@@ -87,7 +87,8 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
     exp.Add: [*_pairs(_NUMBERS, "+"), "ia + 1", "da + 1", "da + 1.25", "xa + 1.5", "wa + null"],
     exp.Sub: [*_pairs(_NUMBERS, "-"), "ia - 1", "1 - la", "da - 1"],
     exp.Mul: [*_pairs(_NUMBERS, "*"), "ia * 2", "da * 2", "da * 1.5"],
-    exp.Div: [*_pairs(_NUMBERS, "/"), "ia / 2", "1 / ia", "xa / 0"],
+    exp.Div: [*_pairs(_NUMBERS, "/"), "ia / 2", "1 / ia", "xa / 0", "da / 3", "wa / 7",
+              "da / 2.5", "2 / wb"],
     exp.IntDiv: [*_pairs(_NUMBERS, "div"), "ia div 2"],
     exp.Mod: [*_pairs(_NUMBERS, "%"), "ia % 2", "mod(la, 3)"],
     exp.Neg: ["-5", "-1.5", *_of_each("-{a}", _NUMBERS)],
@@ -144,3 +145,29 @@ def scalar() -> Iterator[tuple[str, list[str]]]:
 def aggregates() -> Iterator[tuple[str, list[str]]]:
     for function in AGGREGATES:
         yield function.call, list(of_function(function))
+
+
+_FRAMES = (
+    "",
+    " ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
+    " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    " ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING",
+    " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    " RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+)
+WINDOWS: dict[str, tuple[str, ...]] = {
+    "row_number()": ("",),
+    "rank()": ("",),
+    "dense_rank()": ("",),
+    "lag(ia)": ("",),
+    "lead(sa, 2)": ("",),
+    "lag(ia, 1, 0)": ("",),
+    "first_value(sa)": _FRAMES,
+    "last_value(da)": _FRAMES,
+    "sum(ha)": _FRAMES,
+    "count(sa)": _FRAMES,
+    "min(xa)": _FRAMES,
+    "max(ea)": _FRAMES,
+    "avg(ia)": _FRAMES,
+}
+"""Window functions with the frames that they take."""
