@@ -46,7 +46,9 @@ def new_database() -> duckdb.DuckDBPyConnection:
     database = duckdb.connect(
         config={
             "memory_limit": f"{limit >> 20}MB",
-            "temp_directory": os.path.join(tempfile.gettempdir(), "acid_platform_duckdb"),
+            "temp_directory": os.path.join(
+                tempfile.gettempdir(), f"acid_platform_duckdb_{os.getpid()}"
+            ),
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "python_enable_replacements": False,

@@ -7,11 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from acid_platform.engine.interface import Fixed
-from acid_platform.engine.local.dml import delete_rows, update_rows
-from acid_platform.engine.local.merge import merge_rows
-from acid_platform.engine.local.run import query
 from acid_platform.engine.local.running import Statements
-from acid_platform.engine.local.write import write_rows
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Sources, Where
@@ -42,25 +38,35 @@ class LocalEngine:
         self._statements.cancel(txn)
 
     def query(self, text: str, sources: Sources, reason: str) -> Result:
+        from acid_platform.engine.local.run import query  # DuckDB and the parser take long
+
         return query(text, sources, self._session, reason)
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
+        from acid_platform.engine.local.write import write_rows
+
         statement = self._statements.of(target.txn_id)
         return write_rows(rows, target, fixed, statement, self._limit)
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
     ) -> list[Written]:
+        from acid_platform.engine.local.write import write_rows
+
         statement = self._statements.of(target.txn_id)
         return write_rows(rows, target, fixed, statement, self._limit, True, empty)
 
     def update(
         self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where
     ) -> list[Written]:
+        from acid_platform.engine.local.dml import update_rows
+
         statement = self._statements.of(target.txn_id)
         return update_rows(scan, target, assignments, where, statement)
 
     def delete(self, scan: TableScan, target: WriteTarget, where: Where) -> list[Written]:
+        from acid_platform.engine.local.dml import delete_rows
+
         return delete_rows(scan, target, where, self._statements.of(target.txn_id))
 
     def merge(
@@ -72,6 +78,8 @@ class LocalEngine:
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
     ) -> tuple[list[Written], MergeCounts]:
+        from acid_platform.engine.local.merge import merge_rows
+
         statement = self._statements.of(target.txn_id)
         limit = self._limit()
         return merge_rows(scan, target, source, on, clauses, aliases, statement, limit)
