@@ -20,7 +20,6 @@ from acid_platform.engine.local.computation import (
     numbered,
     value_sql,
 )
-from acid_platform.engine.local.dml import ENTITY, as_arrow_scan, keys_of, scanned
 from acid_platform.engine.local.event_files import (
     EventFiles,
     Keys,
@@ -29,6 +28,7 @@ from acid_platform.engine.local.event_files import (
 )
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.running import Statement
+from acid_platform.engine.local.scanned_rows import ENTITY, as_arrow_scan, keys_of, scanned
 from acid_platform.engine.local.scope import Scope
 from acid_platform.engine.local.stored_values import assigned, conform
 from acid_platform.engine.local.types import identifier
